@@ -38,7 +38,7 @@ from cloister.schema.declarations.release import (
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.spec_files.marked_yaml import Key, SpecProblem, read_marked, spec_error
-from tasks.evaluation.compare import EvaluationOptions
+from cloister.tasks.evaluation.compare import EvaluationOptions
 
 DECLARED = "declared"
 Given = Literal["declared", "read"]

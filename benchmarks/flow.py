@@ -19,14 +19,14 @@ from pathlib import Path
 
 from prefect import flow
 
-from benchmarks import releases, steps
-from benchmarks.config import Benchmark, Combination, load_benchmark
-from benchmarks.measures import references
-from benchmarks.peer_runs import peer_steps
-from benchmarks.runs import Run, home_of
-from benchmarks.steps import Results
-from cloister import __version__
-from tasks.runtime.home import Home
+from cloister.benchmarks import releases, steps
+from cloister.benchmarks.config import Benchmark, Combination, load_benchmark
+from cloister.benchmarks.measures import references
+from cloister.benchmarks.peer_runs import peer_steps
+from cloister.benchmarks.runs import Run, home_of
+from cloister.benchmarks.steps import Results
+from cloister.tasks.runtime.home import Home
+from cloister.version import __version__
 
 
 @dataclass(frozen=True)

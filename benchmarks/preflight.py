@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from benchmarks.config import REFERENCES, Benchmark, Combination, Peer
+from cloister.benchmarks.config import REFERENCES, Benchmark, Combination, Peer
 from cloister.errors import SpecError, StorageError
+from cloister.models.registry import FORMER, METHODS, create
 from cloister.schema.spec_files.loading import load_spec
-from models.registry import FORMER, METHODS, create
 
 
 def require_usable(benchmark: Benchmark) -> None:

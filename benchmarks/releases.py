@@ -10,18 +10,18 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from benchmarks.commands import Answer, run_cloister
-from benchmarks.config import Benchmark, Combination, expand_path
-from benchmarks.measures.conjunctions import BINARY, measure_binary
-from benchmarks.measures.networks import measure_network
-from benchmarks.runs import Run, environment_of, evaluate_table, record_of
+from cloister.benchmarks.commands import Answer, run_cloister
+from cloister.benchmarks.config import Benchmark, Combination, expand_path
+from cloister.benchmarks.measures.conjunctions import BINARY, measure_binary
+from cloister.benchmarks.measures.networks import measure_network
+from cloister.benchmarks.runs import Run, environment_of, evaluate_table, record_of
 from cloister.errors import CloisterError
 from cloister.figures import count_of
 from cloister.privacy.ledger import Ledger
 from cloister.schema.spec_files.loading import load_spec
-from tasks.ledger.transitions import open_ledger
-from tasks.runtime.files import replace_file, write_json
-from tasks.runtime.home import Home, private_folder
+from cloister.tasks.ledger.transitions import open_ledger
+from cloister.tasks.runtime.files import replace_file, write_json
+from cloister.tasks.runtime.home import Home, private_folder
 
 
 def finished_run(combination: Combination, own: Home) -> Run | None:

@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from benchmarks.commands import Cost, run_cloister
-from benchmarks.config import Benchmark, Combination
-from benchmarks.measures.conjunctions import conjunction_figures, measure_conjunctions
-from benchmarks.measures.networks import network_figures
+from cloister.benchmarks.commands import Cost, run_cloister
+from cloister.benchmarks.config import Benchmark, Combination
+from cloister.benchmarks.measures.conjunctions import conjunction_figures, measure_conjunctions
+from cloister.benchmarks.measures.networks import network_figures
 from cloister.schema.spec_files.loading import load_spec, spec_digest
-from tasks.runtime.code_version import code_version
-from tasks.runtime.home import Home
+from cloister.tasks.runtime.code_version import code_version
+from cloister.tasks.runtime.home import Home
 
 OWN = ("CLOISTER_LEDGER", "CLOISTER_REMOTE", "MLFLOW_TRACKING_URI", "PREFECT_HOME")
 

@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import releases
-from benchmarks.config import REFERENCES, Benchmark, Combination, Experiment
-from benchmarks.measures import references
-from benchmarks.pages.figures import UTILITY, Repeats, repeats_of, statistic, tables_of
-from benchmarks.pages.markdown import (
+from cloister.benchmarks import releases
+from cloister.benchmarks.config import REFERENCES, Benchmark, Combination, Experiment
+from cloister.benchmarks.measures import references
+from cloister.benchmarks.pages.figures import UTILITY, Repeats, repeats_of, statistic, tables_of
+from cloister.benchmarks.pages.markdown import (
     Section,
     insert,
     insert_sections,
@@ -24,15 +24,15 @@ from benchmarks.pages.markdown import (
     render_alone,
     surroundings,
 )
-from benchmarks.pages.plots import draw_experiment
-from benchmarks.peer_runs import peer_steps
-from benchmarks.runs import Run
-from tasks.runtime.files import replace_file, write_json
-from tasks.runtime.home import Home, private_folder
-from tasks.runtime.progress import reporter
-from tasks.runtime.step import step
-from tasks.stores.mlflow_names import mlflow_key
-from tasks.stores.mlflow_store import Tracker
+from cloister.benchmarks.pages.plots import draw_experiment
+from cloister.benchmarks.peer_runs import peer_steps
+from cloister.benchmarks.runs import Run
+from cloister.tasks.runtime.files import replace_file, write_json
+from cloister.tasks.runtime.home import Home, private_folder
+from cloister.tasks.runtime.progress import reporter
+from cloister.tasks.runtime.step import step
+from cloister.tasks.stores.mlflow_names import mlflow_key
+from cloister.tasks.stores.mlflow_store import Tracker
 
 EXPERIMENT = "benchmarks"
 NO_RELEASE = "not a Cloister release"

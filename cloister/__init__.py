@@ -9,7 +9,10 @@ from importlib import import_module
 from typing import Any
 from warnings import catch_warnings, filterwarnings
 
-__version__ = "0.2.0"
+from cloister import former_names
+from cloister.version import __version__
+
+former_names.install()
 
 __all__ = [
     "__version__",
@@ -25,13 +28,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """A public function of ``flows.python``, imported when first used."""
+    """A public function of ``cloister.flows.python``, imported when first used."""
     if name not in __all__:
         raise AttributeError(f"module 'cloister' has no attribute '{name}'")
-    import_module("tasks.runtime.home").Home.current().configure()
+    import_module("cloister.tasks.runtime.home").Home.current().configure()
     with catch_warnings():  # the home, and Prefect's in it, are made by what first writes there
         filterwarnings("ignore", "Failed to create the Prefect home directory")
-        return getattr(import_module("flows.python"), name)
+        return getattr(import_module("cloister.flows.python"), name)
 
 
 def __dir__() -> list[str]:

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cloister.errors import InputError, StorageError
+from cloister.models.storage import SavedModel
 from cloister.schema.domain import Table
 from cloister.schema.sinks.loading import LoadTarget, load_tables, require_loadable
-from models.storage import SavedModel
-from tasks.release.certify import fresh
-from tasks.release.load import require_no_password, synthetic_tables
-from tasks.requests.public_context import PublicContext
-from tasks.requests.published import require_published_schema
-from tasks.runtime.home import Home
-from tasks.runtime.tables import (
+from cloister.tasks.release.certify import fresh
+from cloister.tasks.release.load import require_no_password, synthetic_tables
+from cloister.tasks.requests.public_context import PublicContext
+from cloister.tasks.requests.published import require_published_schema
+from cloister.tasks.runtime.home import Home
+from cloister.tasks.runtime.tables import (
     count_all_violations,
     draw_tables,
     require_hard_constraints,
@@ -24,7 +24,7 @@ from tasks.runtime.tables import (
     write_csv,
     write_table,
 )
-from tasks.runtime.temporary import temporary_files
+from cloister.tasks.runtime.temporary import temporary_files
 
 
 def draw_database(saved: SavedModel, rows: int, seed: int | None) -> dict[str, Table]:

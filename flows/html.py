@@ -11,7 +11,7 @@ import pandas as pd
 
 from cloister.figures import figure, percent
 from cloister.privacy.certificate.schema import ConstraintOrigin
-from tasks.requests.plan import StageCost
+from cloister.tasks.requests.plan import StageCost
 
 _SHOWN = 5
 """Rows of a frame that are shown: enough to see its columns."""

@@ -19,32 +19,32 @@ from typing import Any
 
 from prefect import flow
 
-from cloister import __version__
 from cloister.errors import BudgetExceeded
+from cloister.flows.outcome import Finished
+from cloister.models.plan import AnyPlan
 from cloister.privacy.discovery import Findings
 from cloister.privacy.exact import decimal_below
 from cloister.privacy.ledger import BudgetStatus
-from flows.outcome import Finished
-from models.plan import AnyPlan
-from tasks.data.open_columns import ColumnsSession, ColumnsSource
-from tasks.data.session import Session
-from tasks.domains.plan import domain_context, domain_request, release_plan, require_ready
-from tasks.domains.steps import Written, finish, measure_domains, write_spec
-from tasks.ledger.delivery import deliver, keep_outcome, write_finished
-from tasks.ledger.transitions import open_ledger
-from tasks.release.charge import (
+from cloister.tasks.data.open_columns import ColumnsSession, ColumnsSource
+from cloister.tasks.data.session import Session
+from cloister.tasks.domains.plan import domain_context, domain_request, release_plan, require_ready
+from cloister.tasks.domains.steps import Written, finish, measure_domains, write_spec
+from cloister.tasks.ledger.delivery import deliver, keep_outcome, write_finished
+from cloister.tasks.ledger.transitions import open_ledger
+from cloister.tasks.release.charge import (
     ReservedRelease,
     refund_on_failure,
     reserve_budget,
     spend_budget,
     validate_data,
 )
-from tasks.requests.options import Options
-from tasks.requests.plan import StageCost, stage_costs, total_cost
-from tasks.requests.resolved import ResolvedRequest
-from tasks.runtime.home import Home
-from tasks.runtime.temporary import temporary_files
-from tasks.stores.prefect_run_page import decline_run
+from cloister.tasks.requests.options import Options
+from cloister.tasks.requests.plan import StageCost, stage_costs, total_cost
+from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.runtime.home import Home
+from cloister.tasks.runtime.temporary import temporary_files
+from cloister.tasks.stores.prefect_run_page import decline_run
+from cloister.version import __version__
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from cloister.constraints.violation_report import ViolationReport
 from cloister.evaluation.databases.report import AnyEvaluation
 from cloister.privacy.exact import decimal_below
 from cloister.privacy.ledger import BudgetStatus
-from tasks.requests.plan import StageCost
-from tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.requests.plan import StageCost
+from cloister.tasks.requests.resolved import ResolvedRequest
 
 
 @dataclass(frozen=True)

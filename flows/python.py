@@ -19,11 +19,8 @@ from pydantic import ValidationError
 from cloister.devices import AUTO, resolve_device
 from cloister.errors import CloisterError, InputError
 from cloister.evaluation.options import Level
-from cloister.schema.declarations.release import Sampling
-from cloister.schema.sources.required_columns import require_columns
-from cloister.schema.spec_files.loading import load_spec
-from flows.cli.options import split_place, user
-from flows.results import (
+from cloister.flows.cli.options import split_place, user
+from cloister.flows.results import (
     CheckResult,
     DraftResult,
     EvaluationResult,
@@ -34,21 +31,24 @@ from flows.results import (
     ReviewResult,
     SpendSummary,
 )
-from tasks.data.frames import kept_frame
-from tasks.evaluation.compare import EvaluationOptions, compare_files
-from tasks.ledger.certificates import read_certificate
-from tasks.ledger.delivery import confirm_delivery
-from tasks.release.certify import TABLE_NAME
-from tasks.requests.options import Options
-from tasks.requests.plan import StageCost, plan_of, stage_costs, total_cost
-from tasks.requests.plan_report.forecast import forecast_of
-from tasks.requests.plan_report.training_device import device_words
-from tasks.requests.public_context import public_context_of
-from tasks.requests.resolved import ResolvedRequest
-from tasks.runtime.home import Home
+from cloister.schema.declarations.release import Sampling
+from cloister.schema.sources.required_columns import require_columns
+from cloister.schema.spec_files.loading import load_spec
+from cloister.tasks.data.frames import kept_frame
+from cloister.tasks.evaluation.compare import EvaluationOptions, compare_files
+from cloister.tasks.ledger.certificates import read_certificate
+from cloister.tasks.ledger.delivery import confirm_delivery
+from cloister.tasks.release.certify import TABLE_NAME
+from cloister.tasks.requests.options import Options
+from cloister.tasks.requests.plan import StageCost, plan_of, stage_costs, total_cost
+from cloister.tasks.requests.plan_report.forecast import forecast_of
+from cloister.tasks.requests.plan_report.training_device import device_words
+from cloister.tasks.requests.public_context import public_context_of
+from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.runtime.home import Home
 
 if TYPE_CHECKING:
-    from flows.outcome import Finished, Outcome
+    from cloister.flows.outcome import Finished, Outcome
 
 __all__ = ["approve", "check", "draft", "evaluate", "load", "measure", "plan", "release"]
 
@@ -69,7 +69,7 @@ def draft(
     Raises:
         InputError: the table cannot be read, or ``out`` exists.
     """
-    from tasks.data.draft import write_draft
+    from cloister.tasks.data.draft import write_draft
 
     with _in_python():
         place = None if out is None else Path(out)
@@ -82,7 +82,7 @@ def check(spec: _Spec) -> CheckResult:
     Raises:
         InputError: a release would not.
     """
-    from tasks.requests.check import checked_spec
+    from cloister.tasks.requests.check import checked_spec
 
     with _in_python():
         return CheckResult(checked_spec(Path(_path("spec", spec))))
@@ -103,7 +103,7 @@ def measure(
     Raises:
         CloisterError: nothing was charged if it is an InputError.
     """
-    from flows.cli.measure import run_measurement
+    from cloister.flows.cli.measure import run_measurement
 
     home, path = Home.current(), Path(_path("spec", spec))
     with _in_python(), _file_of("data", data, home, path) as file:
@@ -253,7 +253,7 @@ def approve(release: str, reason: str, *, by: str | None = None) -> ReviewResult
         InputError: there is no such release, or it is no candidate.
         VerificationError: the folder is not what was recorded.
     """
-    from flows.review import move_release
+    from cloister.flows.review import move_release
 
     with _in_python():
         if not reason.strip():
@@ -269,7 +269,7 @@ def load(release: str) -> LoadedModel:
         InputError: there is no such release, or it is not approved.
         VerificationError: the model is not the one that was released.
     """
-    from flows.sampling import approved_model
+    from cloister.flows.sampling import approved_model
 
     with _in_python():
         return LoadedModel(release, approved_model(Home.current(), release))
@@ -341,7 +341,7 @@ def _require_one(name: str, value: object, choices: Sequence[object]) -> None:
 
 
 def _run(spec: Path, options: Options, home: Home) -> Outcome | Finished:
-    from flows.cli.release import run_release
+    from cloister.flows.cli.release import run_release
 
     return run_release(spec, options, home)
 

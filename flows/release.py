@@ -20,40 +20,40 @@ from pathlib import Path
 from prefect import flow
 from prefect.runtime import flow_run
 
-from cloister import __version__
 from cloister.errors import BudgetExceeded
-from flows.outcome import Finished, Outcome
-from models.plan import AnyPlan
-from tasks.data.session import AnySession, Session
-from tasks.data.sources import source_of
-from tasks.evaluation.compare import EvaluationRecord
-from tasks.ledger.delivery import deliver, keep_outcome, publish_finished
-from tasks.ledger.transitions import open_ledger
-from tasks.release.certify import Certified, write_certificate
-from tasks.release.charge import (
+from cloister.flows.outcome import Finished, Outcome
+from cloister.models.plan import AnyPlan
+from cloister.tasks.data.session import AnySession, Session
+from cloister.tasks.data.sources import source_of
+from cloister.tasks.evaluation.compare import EvaluationRecord
+from cloister.tasks.ledger.delivery import deliver, keep_outcome, publish_finished
+from cloister.tasks.ledger.transitions import open_ledger
+from cloister.tasks.release.certify import Certified, write_certificate
+from cloister.tasks.release.charge import (
     ReservedRelease,
     refund_on_failure,
     reserve_budget,
     spend_budget,
     validate_data,
 )
-from tasks.release.evaluate import evaluate_release
-from tasks.release.fit import train_model, weigh_constraints
-from tasks.release.kept_request import kept_prior
-from tasks.release.preparation.plan import search_parameters, sequence_attributes
-from tasks.release.preparation.preflight import require_usable
-from tasks.release.preparation.stores import prepare_stores
-from tasks.release.publish import Recorded, publish_release
-from tasks.release.register import register_release, version_release
-from tasks.release.sample import sample_rows
-from tasks.requests.plan import stage_costs, total_cost
-from tasks.requests.plan_report.training_device import require_forecast_memory
-from tasks.requests.public_context import public_context_of
-from tasks.requests.release_request import ReleaseRequest
-from tasks.requests.resolved import ResolvedRequest
-from tasks.runtime.home import Home
-from tasks.runtime.temporary import temporary_files
-from tasks.stores.prefect_run_page import attach_certificate, decline_run, note
+from cloister.tasks.release.evaluate import evaluate_release
+from cloister.tasks.release.fit import train_model, weigh_constraints
+from cloister.tasks.release.kept_request import kept_prior
+from cloister.tasks.release.preparation.plan import search_parameters, sequence_attributes
+from cloister.tasks.release.preparation.preflight import require_usable
+from cloister.tasks.release.preparation.stores import prepare_stores
+from cloister.tasks.release.publish import Recorded, publish_release
+from cloister.tasks.release.register import register_release, version_release
+from cloister.tasks.release.sample import sample_rows
+from cloister.tasks.requests.plan import stage_costs, total_cost
+from cloister.tasks.requests.plan_report.training_device import require_forecast_memory
+from cloister.tasks.requests.public_context import public_context_of
+from cloister.tasks.requests.release_request import ReleaseRequest
+from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.runtime.home import Home
+from cloister.tasks.runtime.temporary import temporary_files
+from cloister.tasks.stores.prefect_run_page import attach_certificate, decline_run, note
+from cloister.version import __version__
 
 
 def run_name() -> str:

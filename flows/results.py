@@ -12,13 +12,13 @@ import pandas as pd
 
 from cloister.constraints.counting import violation_reports
 from cloister.errors import InputError
+from cloister.flows import html
+from cloister.flows.database_sampling import draw_database
+from cloister.models.storage import SavedModel
 from cloister.privacy.certificate.certificate import Certificate
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from flows import html
-from flows.database_sampling import draw_database
-from models.storage import SavedModel
-from tasks.requests.plan import StageCost
-from tasks.runtime.tables import require_capacity, require_hard_constraints
+from cloister.tasks.requests.plan import StageCost
+from cloister.tasks.runtime.tables import require_capacity, require_hard_constraints
 
 if TYPE_CHECKING:
     from cloister.evaluation.databases.report import AnyEvaluation

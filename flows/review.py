@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from cloister.errors import CloisterError, VerificationError
 from cloister.privacy.ledger import State
-from tasks.ledger.queries import release_of
-from tasks.ledger.transitions import open_ledger
-from tasks.ledger.verify import release_problems
-from tasks.runtime.home import Home
-from tasks.stores.mlflow_registry import ModelRegistry
+from cloister.tasks.ledger.queries import release_of
+from cloister.tasks.ledger.transitions import open_ledger
+from cloister.tasks.ledger.verify import release_problems
+from cloister.tasks.runtime.home import Home
+from cloister.tasks.stores.mlflow_registry import ModelRegistry
 
 _CHECKED = (State.APPROVED, State.PUBLISHED)
 

@@ -12,28 +12,28 @@ from pathlib import Path
 
 from cloister.constraints.counting import violation_reports
 from cloister.errors import InputError, StorageError
-from cloister.privacy.ledger import Release, State
-from cloister.privacy.mechanisms.randomness import SamplingSource
-from flows.cli.console import show_facts, show_json, warn
-from flows.database_sampling import (
+from cloister.flows.cli.console import show_facts, show_json, warn
+from cloister.flows.database_sampling import (
     draw_database,
     load_drawn,
     require_new_folder,
     target_of,
     write_database,
 )
-from flows.sampling_conditions import conditions, require_declared, require_unconditional
-from models.protocol import HasBinaryColumns, Where
-from models.sampling.resumable import SampleRequest, sample_to
-from models.storage import SavedModel, load_saved
-from models.task import Task
-from tasks.ledger.queries import release_of
-from tasks.ledger.release_findings import released_manifest
-from tasks.requests.public_context import PublicContext
-from tasks.requests.published import require_published_schema
-from tasks.runtime.home import Home
-from tasks.runtime.locks import exclusive
-from tasks.runtime.tables import (
+from cloister.flows.sampling_conditions import conditions, require_declared, require_unconditional
+from cloister.models.protocol import HasBinaryColumns, Where
+from cloister.models.sampling.resumable import SampleRequest, sample_to
+from cloister.models.storage import SavedModel, load_saved
+from cloister.models.task import Task
+from cloister.privacy.ledger import Release, State
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.tasks.ledger.queries import release_of
+from cloister.tasks.ledger.release_findings import released_manifest
+from cloister.tasks.requests.public_context import PublicContext
+from cloister.tasks.requests.published import require_published_schema
+from cloister.tasks.runtime.home import Home
+from cloister.tasks.runtime.locks import exclusive
+from cloister.tasks.runtime.tables import (
     require_capacity,
     require_hard_constraints,
     violations_in,

@@ -8,11 +8,11 @@ from types import MappingProxyType
 import pandas as pd
 
 from cloister.errors import InputError
+from cloister.models.protocol import Where
+from cloister.models.task import Task
 from cloister.schema.columns import OUTSIDE, Column
 from cloister.schema.domain import Domain
 from cloister.schema.values.parsing import parse
-from models.protocol import Where
-from models.task import Task
 
 _WRITTEN: Mapping[str, str] = MappingProxyType(
     {

@@ -20,13 +20,13 @@ from prefect.exceptions import PrefectException
 from prefect.flow_engine import run_flow
 
 from cloister.errors import CloisterError, InputError
-from flows.cli.console import progress, warn
-from tasks.requests.recurring import Registration, registrations, settings_digest
-from tasks.runtime.home import Home
-from tasks.runtime.locks import exclusive
-from tasks.runtime.progress import reporting_to
-from tasks.stores.prefect_deployment import due_runs, has_run, refuse_run
-from tasks.stores.prefect_server import answering, quiet_logs
+from cloister.flows.cli.console import progress, warn
+from cloister.tasks.requests.recurring import Registration, registrations, settings_digest
+from cloister.tasks.runtime.home import Home
+from cloister.tasks.runtime.locks import exclusive
+from cloister.tasks.runtime.progress import reporting_to
+from cloister.tasks.stores.prefect_deployment import due_runs, has_run, refuse_run
+from cloister.tasks.stores.prefect_server import answering, quiet_logs
 
 _INTERVAL = 10.0
 """Seconds between two requests to the server: schedules have a resolution of a minute."""

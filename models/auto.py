@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cloister.errors import PlanError
-from models.protocol import make_plan
-from models.registry import create
-from models.task import AnyTask, Budget
+from cloister.models.protocol import make_plan
+from cloister.models.registry import create
+from cloister.models.task import AnyTask, Budget
 
 AUTO = "auto"
 _PURE = ("dpview+", "dpview", "independent")

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloister.arrays import Floats
+from cloister.models.discretization.bins import Bins
 from cloister.schema.columns import Codes
 from cloister.schema.domain import Table
-from models.discretization.bins import Bins
 
 _COLLAPSED = 0.5
 """Share of the values that a histogram lets expect, below which an attribute has collapsed."""

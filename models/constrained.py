@@ -8,25 +8,25 @@ from functools import cached_property
 from typing import ClassVar
 
 from cloister.constraints import DenialConstraint
-from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.columns import Grid, Serial
-from cloister.schema.domain import Table
-from models.discretization.bins import Bins
-from models.protocol import ModelState, Sampler, Where, sample_whole
-from models.sampling.chain import TupleModel
-from models.sampling.row_kinds import compares_cells
-from models.sampling.sampler import ConstraintSampler, EveryRow
-from models.sampling.sequential.row_by_row import Algorithm3
-from models.sampling.supports.support_builder import CompiledConstraints
-from models.serialization import (
+from cloister.models.discretization.bins import Bins
+from cloister.models.protocol import ModelState, Sampler, Where, sample_whole
+from cloister.models.sampling.chain import TupleModel
+from cloister.models.sampling.row_kinds import compares_cells
+from cloister.models.sampling.sampler import ConstraintSampler, EveryRow
+from cloister.models.sampling.sequential.row_by_row import Algorithm3
+from cloister.models.sampling.supports.support_builder import CompiledConstraints
+from cloister.models.serialization import (
     merge_states,
     state_of_algorithm,
     state_of_bins,
     state_of_reweighting,
     state_of_rules,
 )
-from models.soft_constraints.reweighting import Reweighting
-from models.task import Task
+from cloister.models.soft_constraints.reweighting import Reweighting
+from cloister.models.task import Task
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.schema.columns import Grid, Serial
+from cloister.schema.domain import Table
 
 CUT_OFF = "noisy counts below zero are cut off, and shares are made to add up to one"
 _SMOOTHED = (

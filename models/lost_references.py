@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cloister.models.discretization.bins import Bins
 from cloister.schema.relations.database import MISSING, Database, ForeignKey
-from models.discretization.bins import Bins
 
 _LOST = 0.02
 """Share of the references that released counts let expect; below it none is missed."""

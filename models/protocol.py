@@ -4,8 +4,8 @@ The steps are those of Kamino's Algorithm 1, and each paper implements them in i
 ``sequence`` and ``search`` make the plan and cost nothing; ``train`` and ``weigh`` query the data,
 only through the door; ``Model.sample`` is post-processing.
 
-A method is three types that belong together: the :class:`~models.plan.Parameters` of its plans, its
-:class:`Model`, and the :class:`Synthesizer` that makes the one and fits the other.
+A method is three types that belong together: the :class:`~cloister.models.plan.Parameters` of its
+plans, its :class:`Model`, and the :class:`Synthesizer` that makes the one and fits the other.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.errors import PlanError
+from cloister.models.discretization.bins import Bins
+from cloister.models.plan import AnyPlan, ParametersT, Plan
+from cloister.models.task import AnyTask, Budget, DatabaseTask, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.declarations.release import Sampling
 from cloister.schema.domain import Domain, Table
 from cloister.schema.relations.database import Database
-from models.discretization.bins import Bins
-from models.plan import AnyPlan, ParametersT, Plan
-from models.task import AnyTask, Budget, DatabaseTask, Task
 
 Arrays = Mapping[str, NDArray[Any]]
 ModelState = tuple[dict[str, Any], dict[str, NDArray[np.generic]]]
@@ -156,9 +156,9 @@ class Synthesizer(Protocol[ParametersT, ModelT]):
 
     A method with nothing to weigh inherits :meth:`weigh` from this class. Models of one that
     ``gives_conditionals`` draw the rest of a row under some of its attributes: they are
-    :class:`models.constrained.ConstrainedModel`. One that ``gives_deniability`` may release records
-    under plausible deniability alone. One that ``weighs_soft`` does something about soft
-    constraints; ``samplings`` are its ways to draw rows under them, the usual one first.
+    :class:`cloister.models.constrained.ConstrainedModel`. One that ``gives_deniability`` may
+    release records under plausible deniability alone. One that ``weighs_soft`` does something about
+    soft constraints; ``samplings`` are its ways to draw rows under them, the usual one first.
     """
 
     name: str

@@ -8,8 +8,8 @@ from importlib import import_module
 from types import MappingProxyType
 
 from cloister.errors import InputError
-from models.persons.synthesizer import OfPersons
-from models.protocol import AnySynthesizer, Progress, silent
+from cloister.models.persons.synthesizer import OfPersons
+from cloister.models.protocol import AnySynthesizer, Progress, silent
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ def _deferred(module: str, *names: str) -> Iterator[tuple[str, Deferred]]:
 
 
 METHODS: dict[str, Callable[[Progress], AnySynthesizer]] = {
-    **dict(_deferred("models.mixture.synthesizer", "mixture")),
+    **dict(_deferred("cloister.models.mixture.synthesizer", "mixture")),
     **dict(
         _deferred(
-            "models.kamino.synthesizer",
+            "cloister.models.kamino.synthesizer",
             "kamino",
             "kamino-sequential",
             "kamino-parallel",
@@ -48,7 +48,7 @@ METHODS: dict[str, Callable[[Progress], AnySynthesizer]] = {
     ),
     **dict(
         _deferred(
-            "models.dpview.synthesizer",
+            "cloister.models.dpview.synthesizer",
             "dpview",
             "dpview+",
             "dpview-paper",
@@ -58,7 +58,7 @@ METHODS: dict[str, Callable[[Progress], AnySynthesizer]] = {
     ),
     **dict(
         _deferred(
-            "models.copula.synthesizer",
+            "cloister.models.copula.synthesizer",
             "copula",
             "copula-paper",
             "copula-identity",
@@ -67,7 +67,7 @@ METHODS: dict[str, Callable[[Progress], AnySynthesizer]] = {
     ),
     **dict(
         _deferred(
-            "models.deniability.synthesizer",
+            "cloister.models.deniability.synthesizer",
             "bayes",
             "deniability",
             "deniability-paper",
@@ -75,7 +75,7 @@ METHODS: dict[str, Callable[[Progress], AnySynthesizer]] = {
     ),
     **dict(
         _deferred(
-            "models.relational.synthesizer",
+            "cloister.models.relational.synthesizer",
             "relational",
             "relational-mixture",
             "relational-dpview",
@@ -83,7 +83,7 @@ METHODS: dict[str, Callable[[Progress], AnySynthesizer]] = {
             "relational-independent",
         )
     ),
-    **dict(_deferred("models.relational.paper.synthesizer", "relational-paper")),
+    **dict(_deferred("cloister.models.relational.paper.synthesizer", "relational-paper")),
 }
 
 FORMER = MappingProxyType({"cloister": "mixture"})

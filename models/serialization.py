@@ -8,14 +8,14 @@ from typing import Any
 from numpy.typing import NDArray
 
 from cloister.constraints.supports import Coupling, Support
+from cloister.models.discretization.bins import Bins
+from cloister.models.protocol import Arrays, ModelState
+from cloister.models.sampling.sequential.row_by_row import Algorithm3, Penalty
+from cloister.models.sampling.supports.support_builder import CompiledConstraints
+from cloister.models.soft_constraints.reweighting import Reweighting
+from cloister.models.task import Task
 from cloister.schema.cells import Cells
 from cloister.schema.domain import Table
-from models.discretization.bins import Bins
-from models.protocol import Arrays, ModelState
-from models.sampling.sequential.row_by_row import Algorithm3, Penalty
-from models.sampling.supports.support_builder import CompiledConstraints
-from models.soft_constraints.reweighting import Reweighting
-from models.task import Task
 
 _Meta = dict[str, Any]
 _Stored = dict[str, NDArray[Any]]

@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, TypeVar
 
+from cloister.models.plan import AnyPlan, Stage
+from cloister.models.protocol import Arrays
+from cloister.models.task import Budget
 from cloister.privacy.accounting.accountants import spend
 from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.counts import Neighbours
@@ -19,9 +22,6 @@ from cloister.privacy.queries.query import (
     SensitivityT,
 )
 from cloister.privacy.queries.table_rows import TableRows
-from models.plan import AnyPlan, Stage
-from models.protocol import Arrays
-from models.task import Budget
 
 _ENOUGH = 0.995
 """Share of epsilon from which on a division counts as spending it."""

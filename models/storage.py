@@ -34,14 +34,14 @@ from pydantic import ValidationError
 from cloister.constraints.declared import constraints_of, declaration_of
 from cloister.errors import InputError, StorageError, VerificationError
 from cloister.files import write_whole
+from cloister.models.protocol import AnyModel, Model
+from cloister.models.registry import create
+from cloister.models.task import AnyTask, Task
+from cloister.models.task_from_spec import task_of
 from cloister.schema.attributes import AnyAttribute, Categorical, Ordinal, ValuesFile
 from cloister.schema.spec import Spec, TableSpec
 from cloister.schema.spec_files.loading import spec_digest
 from cloister.schema.values.codelists import resolve_values
-from models.protocol import AnyModel, Model
-from models.registry import create
-from models.task import AnyTask, Task
-from models.task_from_spec import task_of
 
 _FORMAT = 1
 """Version of the folder's format; a reader refuses greater ones."""

@@ -10,14 +10,7 @@ from cloister.constraints import DenialConstraint, constraints_of, functional_de
 from cloister.constraints.across import across_constraints
 from cloister.constraints.binding import bind
 from cloister.constraints.declared import declared_at
-from cloister.privacy.events import Relation
-from cloister.privacy.mechanisms.counts import Neighbours
-from cloister.schema.declarations.release import DeniabilitySpec, RelationalSpec, ReleaseSpec
-from cloister.schema.domain import Domain
-from cloister.schema.relations.fan_out import rows_changed
-from cloister.schema.spec import PersonUnit, Spec
-from cloister.schema.spec_files.foreign_keys import schema_of
-from models.task import (
+from cloister.models.task import (
     VIEWS_BY_PUBLIC_FACTS,
     AnyTask,
     DatabaseTask,
@@ -25,6 +18,13 @@ from models.task import (
     RowSampling,
     Task,
 )
+from cloister.privacy.events import Relation
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.schema.declarations.release import DeniabilitySpec, RelationalSpec, ReleaseSpec
+from cloister.schema.domain import Domain
+from cloister.schema.relations.fan_out import rows_changed
+from cloister.schema.spec import PersonUnit, Spec
+from cloister.schema.spec_files.foreign_keys import schema_of
 
 
 def task_of(spec: Spec, rows: Mapping[str, int], wanted: int | None = None) -> AnyTask:

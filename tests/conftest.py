@@ -19,6 +19,10 @@ from hypothesis import HealthCheck, settings
 
 from cloister.constraints import constraints_of
 from cloister.constraints.counting import violation_reports
+from cloister.models.plan import Plan
+from cloister.models.protocol import Model, fit, make_plan
+from cloister.models.registry import create
+from cloister.models.task import Budget, Task
 from cloister.privacy.certificate.certificate import Facts
 from cloister.privacy.certificate.software import software
 from cloister.privacy.door.journal import Journal
@@ -29,11 +33,7 @@ from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.domain import Domain
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec, spec_digest
-from models.plan import Plan
-from models.protocol import Model, fit, make_plan
-from models.registry import create
-from models.task import Budget, Task
-from tasks.runtime.home import Home
+from cloister.tasks.runtime.home import Home
 
 # The same examples in each run, whatever the speed of the machine: only a change fails a test.
 # --hypothesis-profile=nightly draws others, those of --hypothesis-seed.
@@ -204,7 +204,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 @pytest.fixture(scope="session")
 def released(prefect_server: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Released]:
     """One release of the clubs, made by its command."""
-    from flows.cli.app import run
+    from cloister.flows.cli.app import run
 
     made = clubs(tmp_path_factory.mktemp("released"))
     before = results_of_prefect()
@@ -239,8 +239,12 @@ def results_of_prefect() -> set[Path]:
 def seeded_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Releases of this process draw the same noise each time, for tests of figures."""
     for module in ("data.open_table", "data.open_database", "data.open_columns"):
-        monkeypatch.setattr(f"tasks.{module}.noise_source", lambda: NoiseSource.insecure(1))
-    monkeypatch.setattr("tasks.ledger.transitions.noise_source", lambda: NoiseSource.insecure(1))
+        monkeypatch.setattr(
+            f"cloister.tasks.{module}.noise_source", lambda: NoiseSource.insecure(1)
+        )
+    monkeypatch.setattr(
+        "cloister.tasks.ledger.transitions.noise_source", lambda: NoiseSource.insecure(1)
+    )
 
 
 @dataclass(frozen=True)

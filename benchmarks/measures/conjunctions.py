@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from cloister.evaluation.conjunctions import ConjunctionAnswers, DummyColumns, conjunction_errors
+from cloister.models.copula.binary import bin_labels
+from cloister.models.discretization.bins import Bins
+from cloister.models.protocol import HasBinaryColumns
+from cloister.models.storage import load_saved
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.spec_files.loading import load_spec
-from models.copula.binary import bin_labels
-from models.discretization.bins import Bins
-from models.protocol import HasBinaryColumns
-from models.storage import load_saved
-from tasks.evaluation.compare import table_of
-from tasks.requests.public_context import PublicContext, declared_context
+from cloister.tasks.evaluation.compare import table_of
+from cloister.tasks.requests.public_context import PublicContext, declared_context
 
 BINARY = "binary columns"
 """What the output of a model is called that is no table of records."""

@@ -13,10 +13,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.pages.figures import Repeats, query_sets, with_binary_columns
-from benchmarks.pages.plot_style import dress, line_colours
-from benchmarks.runs import Run
 from cloister.arrays import Floats
+from cloister.benchmarks.pages.figures import Repeats, query_sets, with_binary_columns
+from cloister.benchmarks.pages.plot_style import dress, line_colours
+from cloister.benchmarks.runs import Run
 from cloister.evaluation.plots import REAL
 
 _LEAST = 0.5

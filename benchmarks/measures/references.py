@@ -15,17 +15,17 @@ from fractions import Fraction
 
 import numpy as np
 
-from benchmarks.config import NOISELESS, Combination
-from benchmarks.measures.conjunctions import RealRows, real_rows
-from benchmarks.runs import Run, record_of
 from cloister.arrays import Floats
+from cloister.benchmarks.config import NOISELESS, Combination
+from cloister.benchmarks.measures.conjunctions import RealRows, real_rows
+from cloister.benchmarks.runs import Run, record_of
 from cloister.errors import CloisterError
 from cloister.evaluation.conjunctions import ConjunctionAnswers
 from cloister.privacy.accounting.advanced_composition import epsilon_of_each
 from cloister.privacy.mechanisms.counts import DiscreteLaplace
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from tasks.runtime.files import write_json
-from tasks.runtime.home import Home
+from cloister.tasks.runtime.files import write_json
+from cloister.tasks.runtime.home import Home
 
 
 def finished_run(combination: Combination, own: Home) -> Run | None:

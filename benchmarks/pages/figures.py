@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from benchmarks.config import DECLARED, NOISELESS, REFERENCES, Benchmark, Experiment
-from benchmarks.measures.conjunctions import BINARY
-from benchmarks.measures.networks import SHOWN
-from benchmarks.runs import Run
+from cloister.benchmarks.config import DECLARED, NOISELESS, REFERENCES, Benchmark, Experiment
+from cloister.benchmarks.measures.conjunctions import BINARY
+from cloister.benchmarks.measures.networks import SHOWN
+from cloister.benchmarks.runs import Run
 from cloister.evaluation.conjunctions import BEST
 from cloister.privacy.exact import decimal
 

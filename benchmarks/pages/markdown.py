@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.config import Benchmark, Experiment, Peer
-from benchmarks.pages.figures import Table
+from cloister.benchmarks.config import Benchmark, Experiment, Peer
+from cloister.benchmarks.pages.figures import Table
 from cloister.errors import InputError, StorageError
-from tasks.runtime.code_version import code_version
+from cloister.tasks.runtime.code_version import code_version
 
 SECTION = re.compile(r"^(?=### )", re.MULTILINE)
 """Where the section of an experiment begins."""

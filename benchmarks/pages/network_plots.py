@@ -11,15 +11,15 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.measures.networks import SHOWN
-from benchmarks.pages.figures import (
+from cloister.benchmarks.measures.networks import SHOWN
+from cloister.benchmarks.pages.figures import (
     Repeats,
     Setting,
     Statistic,
     network_attributes,
     network_statistics,
 )
-from benchmarks.pages.plot_style import dress, line_colours
+from cloister.benchmarks.pages.plot_style import dress, line_colours
 from cloister.evaluation.plots import REAL, figure_label
 
 _GROUP = 0.8

@@ -13,14 +13,14 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.config import DECLARED, Experiment
-from benchmarks.measures.distributions import draw_distributions
-from benchmarks.pages.figures import Repeats, Setting, statistic
-from benchmarks.pages.network_plots import draw_networks
-from benchmarks.pages.plot_style import dress, line_colours
-from benchmarks.runs import Run
+from cloister.benchmarks.config import DECLARED, Experiment
+from cloister.benchmarks.measures.distributions import draw_distributions
+from cloister.benchmarks.pages.figures import Repeats, Setting, statistic
+from cloister.benchmarks.pages.network_plots import draw_networks
+from cloister.benchmarks.pages.plot_style import dress, line_colours
+from cloister.benchmarks.runs import Run
 from cloister.evaluation.plots import FAINT, REAL, SYNTHETIC, figure_label
-from tasks.runtime.files import replace_file
+from cloister.tasks.runtime.files import replace_file
 
 CURVES = (
     ("accuracy", "learning.synthetic.accuracy", "learning.real.accuracy"),

@@ -16,14 +16,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.config import Given
+from cloister.benchmarks.config import Given
 from cloister.evaluation.marginals import marginal_cells
 from cloister.schema.cells import Cells, declared_cells
 from cloister.schema.columns import Column, Grid
 from cloister.schema.domain import Domain, Table
 from cloister.schema.spec_files.loading import load_spec
-from tasks.evaluation.compare import table_of
-from tasks.requests.public_context import declared_context
+from cloister.tasks.evaluation.compare import table_of
+from cloister.tasks.requests.public_context import declared_context
 
 Matrix = NDArray[np.int64]
 

@@ -17,19 +17,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.commands import Cost
-from benchmarks.config import Combination, Peer
-from benchmarks.peer_runs.coding import Coded, encode_table
-from benchmarks.peer_runs.environments import digest, environment
-from benchmarks.peer_runs.programs import DRIVER, Outcome, read_cells, run_program
-from benchmarks.runs import Run, evaluate_table
+from cloister.benchmarks.commands import Cost
+from cloister.benchmarks.config import Combination, Peer
+from cloister.benchmarks.peer_runs.coding import Coded, encode_table
+from cloister.benchmarks.peer_runs.environments import digest, environment
+from cloister.benchmarks.peer_runs.programs import DRIVER, Outcome, read_cells, run_program
+from cloister.benchmarks.runs import Run, evaluate_table
 from cloister.errors import CloisterError
 from cloister.schema.spec_files.loading import load_spec, spec_digest
-from tasks.runtime.code_version import evaluating_digest
-from tasks.runtime.files import write_json
-from tasks.runtime.home import Home, private_folder
-from tasks.runtime.locks import exclusive
-from tasks.runtime.tables import write_parquet
+from cloister.tasks.runtime.code_version import evaluating_digest
+from cloister.tasks.runtime.files import write_json
+from cloister.tasks.runtime.home import Home, private_folder
+from cloister.tasks.runtime.locks import exclusive
+from cloister.tasks.runtime.tables import write_parquet
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from benchmarks.commands import METER, Cost
-from benchmarks.peer_runs.coding import Coded, Matrix
-from benchmarks.peer_runs.environments import plain_environment
+from cloister.benchmarks.commands import METER, Cost
+from cloister.benchmarks.peer_runs.coding import Coded, Matrix
+from cloister.benchmarks.peer_runs.environments import plain_environment
 from cloister.errors import CloisterError
 
 DRIVER = Path(__file__).with_name("run_peer.py")

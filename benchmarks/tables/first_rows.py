@@ -1,4 +1,4 @@
-"""``python -m benchmarks.tables.first_rows SPEC DATA ROWS FOLDER`` cuts a table to its first rows.
+"""``python -m cloister.benchmarks.tables.first_rows SPEC DATA ROWS FOLDER`` cuts a table.
 
 FOLDER gets the first ROWS rows of DATA, a CSV file, under its name, and SPEC, which then declares
 so many rows.
@@ -29,7 +29,7 @@ def cut_table(spec: Path, data: Path, rows: int, folder: Path) -> None:
 def main() -> None:
     """Cut a table as the command line says."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.tables.first_rows",
+        prog="python -m cloister.benchmarks.tables.first_rows",
         description="Cut a CSV table to its first rows.",
     )
     parser.add_argument("spec", type=Path, help="the spec of the table")

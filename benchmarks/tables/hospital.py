@@ -1,4 +1,4 @@
-"""``python -m benchmarks.tables.hospital OUT.csv`` writes a table of correlated attributes.
+"""``python -m cloister.benchmarks.tables.hospital OUT.csv`` writes correlated attributes.
 
 It has the shape of the Hospital table of the Gaussian copula's paper (Asghar et al., arXiv
 1902.01499, section 4.2): 10,000 rows, nine attributes, 1,201 binary columns. A row is a measure of
@@ -58,7 +58,7 @@ def _words(name: str, codes: np.ndarray) -> list[str]:
 def write_hospital() -> None:
     """Write the table as CSV, as the command line says."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.tables.hospital",
+        prog="python -m cloister.benchmarks.tables.hospital",
         description="Write the generated hospital table.",
     )
     parser.add_argument("out", type=Path, help="the CSV file to write")

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.tables.movielens FOLDER`` writes users, movies and who rated what.
+"""``python -m cloister.benchmarks.tables.movielens FOLDER`` writes users, movies and ratings.
 
 The tables have the shape of the MovieLens set of the relational paper (arXiv 2405.18670, section
 8): 6,040 users with gender, age and occupation, 3,883 movies with 18 genres that they may have or
@@ -91,7 +91,8 @@ def _links(rng: np.random.Generator, liking: np.ndarray, genres: np.ndarray) -> 
 def write_movielens() -> None:
     """Write the tables as CSV files, as the command line says."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.tables.movielens", description="Write the generated tables."
+        prog="python -m cloister.benchmarks.tables.movielens",
+        description="Write the generated tables.",
     )
     parser.add_argument("folder", type=Path, help="the folder to write the CSV files to")
     folder = parser.parse_args().folder

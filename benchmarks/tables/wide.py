@@ -1,4 +1,4 @@
-"""``python -m benchmarks.tables.wide FOLDER`` writes a long, wide table and its spec.
+"""``python -m cloister.benchmarks.tables.wide FOLDER`` writes a long, wide table and its spec.
 
 ``wide.parquet`` has 1,000,000 rows of 42 attributes, twice the rows of a KDD Cup 1999 table:
 32 listed attributes of 2 to 40 values and 10 numbers, each with a law of its own in each
@@ -80,7 +80,7 @@ def wide_spec(source: Path, rows: int = ROWS) -> dict[str, object]:
 def write_wide() -> None:
     """Write table and spec, as the command line says."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.tables.wide",
+        prog="python -m cloister.benchmarks.tables.wide",
         description="Write the generated table and its spec.",
     )
     parser.add_argument("folder", type=Path, help="where wide.parquet and wide.yaml are written")

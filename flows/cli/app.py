@@ -16,16 +16,16 @@ from typing import Annotated, NoReturn
 import typer
 
 from cloister.errors import CloisterError, InputError
-from flows.cli.benchmark import add_benchmark_command
-from flows.cli.data import add_data_commands
-from flows.cli.deploy import add_deploy_commands
-from flows.cli.ledger import add_ledger_commands
-from flows.cli.options import LogOption
-from flows.cli.release import add_release_commands
-from flows.cli.review import add_review_commands
-from tasks.runtime.garbage import SELDOM
-from tasks.runtime.home import Home
-from tasks.runtime.interruption import INTERRUPTED, is_interruption
+from cloister.flows.cli.benchmark import add_benchmark_command
+from cloister.flows.cli.data import add_data_commands
+from cloister.flows.cli.deploy import add_deploy_commands
+from cloister.flows.cli.ledger import add_ledger_commands
+from cloister.flows.cli.options import LogOption
+from cloister.flows.cli.release import add_release_commands
+from cloister.flows.cli.review import add_review_commands
+from cloister.tasks.runtime.garbage import SELDOM
+from cloister.tasks.runtime.home import Home
+from cloister.tasks.runtime.interruption import INTERRUPTED, is_interruption
 
 _WITHHELD = "its message is withheld, since it may quote the data: please report this"
 
@@ -42,7 +42,7 @@ app = typer.Typer(
 def show_version(asked: bool) -> None:
     """Print the version of the package and the digest of its sources, as the ledger records it."""
     if asked:
-        from tasks.runtime.code_version import code_version
+        from cloister.tasks.runtime.code_version import code_version
 
         typer.echo(code_version())
         raise typer.Exit
@@ -60,7 +60,7 @@ def choose_log(
 ) -> None:
     """Differentially private synthetic tables that keep their integrity constraints."""
     if log is LogOption.json:
-        from flows.cli.console import log_as_json
+        from cloister.flows.cli.console import log_as_json
 
         log_as_json(asked=True)
 
@@ -118,7 +118,7 @@ def _require_text(arguments: Sequence[str]) -> None:
 
 
 def _failed(message: str, code: int) -> int:
-    from flows.cli.console import wrap
+    from cloister.flows.cli.console import wrap
 
     sys.stderr.write(wrap(f"error: {_shown(message)}", sys.stderr) + "\n")
     return code

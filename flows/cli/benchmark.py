@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli.options import Json, example, user
+from cloister.flows.cli.options import Json, example, user
 
 if TYPE_CHECKING:
-    from benchmarks.flow import Benchmarked
+    from cloister.benchmarks.flow import Benchmarked
 
 
 _PROGRAM = Path(__file__).parents[2] / "benchmarks"
@@ -53,10 +53,10 @@ def benchmark(
     release failed; a peer that fails or takes too long is a finding.
     """
     sys.path.insert(0, str(_PROGRAM.parent))  # opacus installs a package of the same name
-    from benchmarks.config import load_benchmark, require_public
-    from benchmarks.pages.markdown import require_markers
-    from benchmarks.preflight import require_usable
-    from tasks.runtime.home import Home
+    from cloister.benchmarks.config import load_benchmark, require_public
+    from cloister.benchmarks.pages.markdown import require_markers
+    from cloister.benchmarks.preflight import require_usable
+    from cloister.tasks.runtime.home import Home
 
     declared = load_benchmark(config).only(only or ())
     require_usable(declared)
@@ -71,19 +71,19 @@ def benchmark(
 
 
 def _run(config: Path, markdown: Path | None, only: list[str]) -> Benchmarked:
-    from benchmarks.flow import benchmark as flow
-    from flows.cli.console import progress
-    from tasks.runtime.home import Home
-    from tasks.runtime.progress import reporting_to
-    from tasks.stores.prefect_server import serving
+    from cloister.benchmarks.flow import benchmark as flow
+    from cloister.flows.cli.console import progress
+    from cloister.tasks.runtime.home import Home
+    from cloister.tasks.runtime.progress import reporting_to
+    from cloister.tasks.stores.prefect_server import serving
 
     with progress() as watcher, reporting_to(watcher), serving(Home.current()):
         return flow(str(config), str(markdown) if markdown else None, user(), only)
 
 
 def _show(done: Benchmarked, as_json: bool) -> None:
-    from flows.cli.console import say, show_facts, show_json, show_table
-    from flows.cli.reports import INTERNAL_NOTE
+    from cloister.flows.cli.console import say, show_facts, show_json, show_table
+    from cloister.flows.cli.reports import INTERNAL_NOTE
 
     results = done.results
     summary = {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from cloister.errors import InputError
 from cloister.figures import figure_above
+from cloister.flows.cli.console import say, show_facts, show_json, show_table
+from cloister.flows.cli.reports import NO_EPSILON
 from cloister.privacy.certificate.certificate import PAGE_NAME, YAML_NAME, Certificate
-from flows.cli.console import say, show_facts, show_json, show_table
-from flows.cli.reports import NO_EPSILON
-from tasks.ledger.certificates import recorded_certificate
-from tasks.ledger.queries import release_of
-from tasks.runtime.home import Home
+from cloister.tasks.ledger.certificates import recorded_certificate
+from cloister.tasks.ledger.queries import release_of
+from cloister.tasks.runtime.home import Home
 
 
 def show_certificate(home: Home, release: str, as_json: bool) -> None:

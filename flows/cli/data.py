@@ -7,8 +7,15 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.measure import add_measure_command
-from flows.cli.options import DeviceOption, Json, LevelOption, PanelOption, SpecFile, example
+from cloister.flows.cli.measure import add_measure_command
+from cloister.flows.cli.options import (
+    DeviceOption,
+    Json,
+    LevelOption,
+    PanelOption,
+    SpecFile,
+    example,
+)
 
 DataFile = Annotated[
     Path | None,
@@ -90,10 +97,10 @@ def evaluate_table(
     queries across foreign keys.
     """
     from cloister.devices import AUTO, resolve_device
-    from flows.cli.console import show_facts, show_json, warn
-    from flows.cli.reports import INTERNAL_NOTE, show_metrics
-    from tasks.evaluation.compare import EvaluationOptions, compare_files, write_evaluation
-    from tasks.runtime.home import Home
+    from cloister.flows.cli.console import show_facts, show_json, warn
+    from cloister.flows.cli.reports import INTERNAL_NOTE, show_metrics
+    from cloister.tasks.evaluation.compare import EvaluationOptions, compare_files, write_evaluation
+    from cloister.tasks.runtime.home import Home
 
     on = resolve_device(device or AUTO)
     asked = EvaluationOptions(level.value, panel.value, tuple(target or ()), held_out, on)
@@ -118,8 +125,8 @@ def check_constraints(spec: SpecFile, data: DataFile = None, as_json: Json = Fal
     Leaves with exit code 1 if a hard constraint is violated.
     """
     from cloister.figures import percent
-    from flows.cli.console import show_json, show_table
-    from tasks.evaluation.compare import violations_of
+    from cloister.flows.cli.console import show_json, show_table
+    from cloister.tasks.evaluation.compare import violations_of
 
     reports = violations_of(spec, data)
     if as_json:
@@ -158,8 +165,8 @@ def draft_spec(
     what is marked data-derived public, or measure it. Of a database no row is read: keys, types and
     what may be missing are those of its schema.
     """
-    from flows.cli.console import say, show_json
-    from tasks.data.draft import write_draft
+    from cloister.flows.cli.console import say, show_json
+    from cloister.tasks.data.draft import write_draft
 
     text = write_draft(file, out, table or ())
     if as_json:
@@ -179,8 +186,8 @@ def check_spec(spec: SpecFile, as_json: Json = False) -> None:
     Lists where all declarations come from, and warns of those without a source. Touches no data.
     """
     from cloister.figures import count_of
-    from flows.cli.console import show_facts, show_json, show_table, warn
-    from tasks.requests.check import checked_spec
+    from cloister.flows.cli.console import show_facts, show_json, show_table, warn
+    from cloister.tasks.requests.check import checked_spec
 
     found = checked_spec(spec)
     if as_json:

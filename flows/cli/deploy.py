@@ -12,7 +12,7 @@ import typer
 
 from cloister.errors import InputError
 from cloister.figures import count_of
-from flows.cli.options import (
+from cloister.flows.cli.options import (
     AcceptRejectOption,
     CsvOption,
     DataOption,
@@ -37,10 +37,10 @@ from flows.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from tasks.ledger.allowance import Allowance
-    from tasks.requests.options import Options
-    from tasks.runtime.home import Home
-    from tasks.stores.prefect_deployment import Recurring
+    from cloister.tasks.ledger.allowance import Allowance
+    from cloister.tasks.requests.options import Options
+    from cloister.tasks.runtime.home import Home
+    from cloister.tasks.stores.prefect_deployment import Recurring
 
 _SHOWN = 3
 """First runs that are listed: enough to see the rhythm of a schedule."""
@@ -99,8 +99,8 @@ def deploy(
     does not admit. Run again, the command replaces the schedule of the same dataset. cloister serve
     runs what is due.
     """
-    from tasks.requests.options import Options
-    from tasks.runtime.home import Home
+    from cloister.tasks.requests.options import Options
+    from cloister.tasks.runtime.home import Home
 
     folder, database = split_place(out)
     given = Options(
@@ -122,11 +122,11 @@ def serve_releases(allow_unauthenticated: Unauthenticated = False, as_json: Json
     The server is that of PREFECT_API_URL. Runs until it is ended; one release at a time. A run that
     cloister deploy did not register here is refused.
     """
-    from flows.cli.console import say, show_json
-    from flows.release import release as flow
-    from flows.serving import serve
-    from tasks.runtime.home import Home
-    from tasks.stores.prefect_deployment import require_server
+    from cloister.flows.cli.console import say, show_json
+    from cloister.flows.release import release as flow
+    from cloister.flows.serving import serve
+    from cloister.tasks.runtime.home import Home
+    from cloister.tasks.stores.prefect_deployment import require_server
 
     server = require_server(authenticated=not allow_unauthenticated)
     if as_json:
@@ -164,14 +164,18 @@ def _deployed(
     spec: Path, options: Options, when: tuple[str, str], home: Home, authenticated: bool
 ) -> Deployed:
     """Check what needs no data, then register the release on the server and in the home."""
-    from tasks.ledger.allowance import allowance_of
-    from tasks.release.preparation.preflight import require_usable
-    from tasks.requests.plan import plan_of
-    from tasks.requests.public_context import public_context_of
-    from tasks.requests.recurring import Registration, settings_digest
-    from tasks.requests.release_request import ReleaseRequest
-    from tasks.stores.prefect_deployment import Recurring, register_deployment, require_server
-    from tasks.stores.prefect_schedule import ReleaseSchedule
+    from cloister.tasks.ledger.allowance import allowance_of
+    from cloister.tasks.release.preparation.preflight import require_usable
+    from cloister.tasks.requests.plan import plan_of
+    from cloister.tasks.requests.public_context import public_context_of
+    from cloister.tasks.requests.recurring import Registration, settings_digest
+    from cloister.tasks.requests.release_request import ReleaseRequest
+    from cloister.tasks.stores.prefect_deployment import (
+        Recurring,
+        register_deployment,
+        require_server,
+    )
+    from cloister.tasks.stores.prefect_schedule import ReleaseSchedule
 
     now = datetime.now(UTC)
     schedule = ReleaseSchedule.of(*when, now)
@@ -184,7 +188,7 @@ def _deployed(
     allowance.require_one()
     server = require_server(authenticated=authenticated)
     home.prepare()
-    from flows.release import release as flow
+    from cloister.flows.release import release as flow
 
     recurring = Recurring(context.spec.name, request.parameters(), schedule)
     deployment = str(register_deployment(flow, recurring))
@@ -194,7 +198,7 @@ def _deployed(
 
 
 def _show(done: Deployed, as_json: bool) -> None:
-    from flows.cli.console import say, show_facts, show_json, show_table
+    from cloister.flows.cli.console import say, show_facts, show_json, show_table
 
     schedule = done.recurring.schedule
     content = {

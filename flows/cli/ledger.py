@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cloister.figures import figure_above
-from flows.cli.options import By, Dataset, Json, Reason, ReleaseId, Unit, example
+from cloister.flows.cli.options import By, Dataset, Json, Reason, ReleaseId, Unit, example
 
 if TYPE_CHECKING:
     from cloister.privacy.accounting.accountants import Spend
@@ -54,9 +54,9 @@ def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:
     question about it. Of a dataset with releases under plausible deniability alone, "composed" says
     that no epsilon bounds them.
     """
-    from flows.cli.console import show_json, show_table
-    from tasks.ledger.queries import budgets, composed_spend, deniable_releases
-    from tasks.runtime.home import Home
+    from cloister.flows.cli.console import show_json, show_table
+    from cloister.tasks.ledger.queries import budgets, composed_spend, deniable_releases
+    from cloister.tasks.runtime.home import Home
 
     home = Home.current()
     found = [
@@ -98,9 +98,9 @@ def grant(
     as_json: Json = False,
 ) -> None:
     """Grant a budget; it replaces the one before from now on, and frees nothing that was spent."""
-    from flows.cli.console import show_facts, show_json
-    from tasks.ledger.transitions import open_ledger
-    from tasks.runtime.home import Home
+    from cloister.flows.cli.console import show_facts, show_json
+    from cloister.tasks.ledger.transitions import open_ledger
+    from cloister.tasks.runtime.home import Home
 
     status = _budget_json(
         open_ledger(Home.current()).grant(dataset, unit, epsilon, delta, per, by, reason), None
@@ -128,10 +128,10 @@ def list_releases(
     An unfinished release is charged, and finished by the command that began it. A newer version can
     finish it too if it makes the same plan; if not, only the version that began it can.
     """
+    from cloister.flows.cli.console import show_json, show_table
     from cloister.privacy.ledger import State
-    from flows.cli.console import show_json, show_table
-    from tasks.ledger.queries import releases
-    from tasks.runtime.home import Home
+    from cloister.tasks.ledger.queries import releases
+    from cloister.tasks.runtime.home import Home
 
     listed = releases(Home.current(), dataset)
     if unfinished:
@@ -160,8 +160,8 @@ def list_releases(
 
 
 def _show_unfinished(pending: list[Release], as_json: bool) -> None:
-    from flows.cli.console import show_json, show_table
-    from tasks.runtime.code_version import code_version
+    from cloister.flows.cli.console import show_json, show_table
+    from cloister.tasks.runtime.code_version import code_version
 
     found = [
         {
@@ -183,10 +183,10 @@ def _show_unfinished(pending: list[Release], as_json: bool) -> None:
 
 def show_release(release: ReleaseId, as_json: Json = False) -> None:
     """Show one release: its charge, its events, and who moved it, when and why."""
-    from flows.cli.console import show_facts, show_json, show_table
-    from flows.cli.reports import show_guarantees
-    from tasks.ledger.queries import guarantees_of, release_of
-    from tasks.runtime.home import Home
+    from cloister.flows.cli.console import show_facts, show_json, show_table
+    from cloister.flows.cli.reports import show_guarantees
+    from cloister.tasks.ledger.queries import guarantees_of, release_of
+    from cloister.tasks.runtime.home import Home
 
     held = release_of(Home.current(), release)
     steps = [
@@ -225,9 +225,9 @@ def export(
     cloister verify FILE checks the copy; cloister verify --anchor NUMBER:HASH, that the ledger
     still holds its end.
     """
-    from flows.cli.console import show_facts, show_json
-    from tasks.ledger.queries import export_ledger
-    from tasks.runtime.home import Home
+    from cloister.flows.cli.console import show_facts, show_json
+    from cloister.tasks.ledger.queries import export_ledger
+    from cloister.tasks.runtime.home import Home
 
     anchor = export_ledger(Home.current(), path)
     found = {"file": str(path), "anchor": f"{anchor.seq}:{anchor.hash}"}

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cloister.figures import count_of
-from flows.cli.options import DataOption, Json, SpecFile, example, user
+from cloister.flows.cli.options import DataOption, Json, SpecFile, example, user
 
 if TYPE_CHECKING:
-    from flows.measure import DomainMeasurement
-    from flows.outcome import Finished
-    from tasks.requests.options import Options
-    from tasks.runtime.home import Home
+    from cloister.flows.measure import DomainMeasurement
+    from cloister.flows.outcome import Finished
+    from cloister.tasks.requests.options import Options
+    from cloister.tasks.runtime.home import Home
 
 
 def add_measure_command(group: typer.Typer) -> None:
@@ -46,9 +46,9 @@ def measure_spec(
     public as they are in SPEC: what a draft left unconfirmed is refused. Run again after a crash,
     the same command resumes and charges nothing twice.
     """
-    from tasks.ledger.delivery import confirm_delivery
-    from tasks.requests.options import Options
-    from tasks.runtime.home import Home
+    from cloister.tasks.ledger.delivery import confirm_delivery
+    from cloister.tasks.requests.options import Options
+    from cloister.tasks.runtime.home import Home
 
     home, options = Home.current(), Options(epsilon=epsilon, delta=delta, data=data, out=out)
     with confirm_delivery(home, user()):
@@ -57,7 +57,7 @@ def measure_spec(
 
 def run_measurement(spec: Path, options: Options, home: Home) -> DomainMeasurement | Finished:
     """Check what can be checked before an orchestrator is started, then run the flow."""
-    from tasks.domains.plan import domain_request, release_plan, require_ready
+    from cloister.tasks.domains.plan import domain_request, release_plan, require_ready
 
     request = domain_request(spec, options, user())
     require_ready(request, home)
@@ -67,13 +67,13 @@ def run_measurement(spec: Path, options: Options, home: Home) -> DomainMeasureme
 
 
 def _run(spec: Path, options: Options) -> DomainMeasurement | Finished:
-    from flows.cli.console import progress
-    from tasks.runtime.home import Home
-    from tasks.runtime.progress import reporting_to
-    from tasks.stores.prefect_server import serving
+    from cloister.flows.cli.console import progress
+    from cloister.tasks.runtime.home import Home
+    from cloister.tasks.runtime.progress import reporting_to
+    from cloister.tasks.stores.prefect_server import serving
 
     with progress() as watcher, reporting_to(watcher), serving(Home.current()):
-        from flows.measure import measure
+        from cloister.flows.measure import measure
 
         data = str(options.data) if options.data else None
         return measure(
@@ -82,7 +82,7 @@ def _run(spec: Path, options: Options) -> DomainMeasurement | Finished:
 
 
 def _show(done: dict[str, Any], as_json: bool) -> None:
-    from flows.cli.console import show_facts, show_json, show_table
+    from cloister.flows.cli.console import show_facts, show_json, show_table
 
     if as_json:
         show_json(done)

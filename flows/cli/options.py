@@ -15,7 +15,7 @@ from cloister.schema.sources.urls import is_url
 
 if TYPE_CHECKING:
     from cloister.schema.declarations.release import Sampling
-    from tasks.requests.options import Options
+    from cloister.tasks.requests.options import Options
 
 _DATASET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """The names that a spec may give its dataset."""

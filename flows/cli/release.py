@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli.options import (
+from cloister.flows.cli.options import (
     AcceptRejectOption,
     CsvOption,
     DataOption,
@@ -32,13 +32,13 @@ from flows.cli.options import (
     with_replacing,
     with_sampling,
 )
-from tasks.requests.limits import MOST_ROWS
+from cloister.tasks.requests.limits import MOST_ROWS
 
 if TYPE_CHECKING:
-    from flows.outcome import Finished, Outcome
-    from tasks.requests.options import Options
-    from tasks.requests.release_request import ReleaseRequest
-    from tasks.runtime.home import Home
+    from cloister.flows.outcome import Finished, Outcome
+    from cloister.tasks.requests.options import Options
+    from cloister.tasks.requests.release_request import ReleaseRequest
+    from cloister.tasks.runtime.home import Home
 
 
 def add_release_commands(app: typer.Typer) -> None:
@@ -67,9 +67,9 @@ def add_release_commands(app: typer.Typer) -> None:
 
 def demo(as_json: Json = False) -> None:
     """Release the built-in demo data, a fictional civic registry, end to end."""
-    from tasks.data.demo import demo_data, demo_spec
-    from tasks.requests.options import Options
-    from tasks.runtime.home import Home
+    from cloister.tasks.data.demo import demo_data, demo_spec
+    from cloister.tasks.requests.options import Options
+    from cloister.tasks.runtime.home import Home
 
     home = Home.current()
     _release(demo_spec(), Options(data=demo_data(home)), home, as_json)
@@ -106,8 +106,8 @@ def release_table(
     Run again after a crash, the same command resumes where it stopped, or finds the finished
     release, and charges nothing twice.
     """
-    from tasks.requests.options import Options
-    from tasks.runtime.home import Home
+    from cloister.tasks.requests.options import Options
+    from cloister.tasks.runtime.home import Home
 
     folder, database = split_place(out)
     given = Options(
@@ -146,11 +146,11 @@ def plan_release(
 
     Touches no data and costs nothing.
     """
-    from flows.cli.reports import show_plan
-    from models.planning.dependency_forecast import EPSILONS
-    from tasks.requests.options import Options
-    from tasks.requests.plan import raise_budget
-    from tasks.requests.resolved import ResolvedRequest
+    from cloister.flows.cli.reports import show_plan
+    from cloister.models.planning.dependency_forecast import EPSILONS
+    from cloister.tasks.requests.options import Options
+    from cloister.tasks.requests.plan import raise_budget
+    from cloister.tasks.requests.resolved import ResolvedRequest
 
     at = str(EPSILONS[-1]) if until else epsilon
     given = Options(method, at, delta, rows, evaluate=evaluate.value, device=device)
@@ -193,8 +193,8 @@ def sample_model(
     Of several tables another database is drawn, with so many rows in the table of the privacy unit.
     Run again, the command resumes an interrupted draw of one table to a file.
     """
-    from flows.sampling import Draw, sample_release
-    from tasks.runtime.home import Home
+    from cloister.flows.sampling import Draw, sample_release
+    from cloister.tasks.runtime.home import Home
 
     folder, database = split_place(out)
     draw = Draw(release, rows, folder or Path(), tuple(where or ()), seed, binary, csv, database)
@@ -203,8 +203,8 @@ def sample_model(
 
 def methods(as_json: Json = False) -> None:
     """List the methods of synthesis."""
-    from flows.cli.console import show_json, show_table
-    from models.registry import METHODS, create
+    from cloister.flows.cli.console import show_json, show_table
+    from cloister.models.registry import METHODS, create
 
     found = [{"name": name, "summary": create(name).summary} for name in sorted(METHODS)]
     if as_json:
@@ -216,8 +216,8 @@ def methods(as_json: Json = False) -> None:
 
 
 def _release(spec: Path, options: Options, home: Home, as_json: bool) -> None:
-    from flows.cli.reports import show_outcome
-    from tasks.ledger.delivery import confirm_delivery
+    from cloister.flows.cli.reports import show_outcome
+    from cloister.tasks.ledger.delivery import confirm_delivery
 
     with confirm_delivery(home, user()):
         show_outcome(run_release(spec, options, home), as_json)
@@ -225,11 +225,11 @@ def _release(spec: Path, options: Options, home: Home, as_json: bool) -> None:
 
 def run_release(spec: Path, options: Options, home: Home) -> Outcome | Finished:
     """Check what can be checked before an orchestrator is started, then run the flow."""
-    from tasks.release.preparation.preflight import require_usable
-    from tasks.requests.plan import plan_of
-    from tasks.requests.plan_report.training_device import require_forecast_memory
-    from tasks.requests.public_context import public_context_of
-    from tasks.requests.release_request import ReleaseRequest
+    from cloister.tasks.release.preparation.preflight import require_usable
+    from cloister.tasks.requests.plan import plan_of
+    from cloister.tasks.requests.plan_report.training_device import require_forecast_memory
+    from cloister.tasks.requests.public_context import public_context_of
+    from cloister.tasks.requests.release_request import ReleaseRequest
 
     request = ReleaseRequest.of(spec, options, user())
     resolved = request.resolve()
@@ -240,12 +240,12 @@ def run_release(spec: Path, options: Options, home: Home) -> Outcome | Finished:
 
 
 def _run(request: ReleaseRequest) -> Outcome | Finished:
-    from flows.cli.console import progress
-    from tasks.runtime.home import Home
-    from tasks.runtime.progress import reporting_to
-    from tasks.stores.prefect_server import serving
+    from cloister.flows.cli.console import progress
+    from cloister.tasks.runtime.home import Home
+    from cloister.tasks.runtime.progress import reporting_to
+    from cloister.tasks.stores.prefect_server import serving
 
     with progress() as watcher, reporting_to(watcher), serving(Home.current()):
-        from flows.release import release as flow
+        from cloister.flows.release import release as flow
 
         return flow(request)

@@ -8,15 +8,15 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from cloister.figures import count_of, figure, percent
+from cloister.flows.cli.console import say, show_facts, show_json, show_table, warn
+from cloister.models.plan import AnyPlan
+from cloister.models.planning.dependency_forecast import DependencyForecast
+from cloister.models.task import Budget
 from cloister.privacy.certificate.provenance import exact_text, ignored_columns
 from cloister.privacy.certificate.records import record_guarantees
 from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY
-from flows.cli.console import say, show_facts, show_json, show_table, warn
-from models.plan import AnyPlan
-from models.planning.dependency_forecast import DependencyForecast
-from models.task import Budget
-from tasks.requests.check import require_satisfiable
-from tasks.requests.plan import (
+from cloister.tasks.requests.check import require_satisfiable
+from cloister.tasks.requests.plan import (
     dependencies_of,
     expected_error,
     plan_json,
@@ -24,17 +24,17 @@ from tasks.requests.plan import (
     stage_costs,
     total_cost,
 )
-from tasks.requests.plan_report.forecast import NEW_HOME, forecast_of
-from tasks.requests.plan_report.soft_constraints import soft_facts, soft_json
-from tasks.requests.plan_report.training_device import device_json, device_words
-from tasks.requests.plan_report.warnings import plan_warnings
-from tasks.requests.public_context import PublicContext, public_context_of
-from tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.requests.plan_report.forecast import NEW_HOME, forecast_of
+from cloister.tasks.requests.plan_report.soft_constraints import soft_facts, soft_json
+from cloister.tasks.requests.plan_report.training_device import device_json, device_words
+from cloister.tasks.requests.plan_report.warnings import plan_warnings
+from cloister.tasks.requests.public_context import PublicContext, public_context_of
+from cloister.tasks.requests.resolved import ResolvedRequest
 
 if TYPE_CHECKING:
     from cloister.evaluation.databases.report import AnyEvaluation
+    from cloister.flows.outcome import Finished, Outcome
     from cloister.privacy.certificate.schema import RecordGuarantees
-    from flows.outcome import Finished, Outcome
 
 _STAGE_HEADINGS = ("stage", "epsilon alone", "what for")
 _PLACES = {"public": "public files", "internal": "internal files", "database": "database"}

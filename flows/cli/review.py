@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from cloister.figures import count_of
-from flows.cli.options import By, Json, Reason, ReleaseId, example
+from cloister.flows.cli.options import By, Json, Reason, ReleaseId, example
 
 _MOVES = {
     "approve": ("approved", "Approve a candidate: its folder is verified first."),
@@ -44,9 +44,9 @@ def add_review_commands(app: typer.Typer) -> None:
 
 def list_candidates(as_json: Json = False) -> None:
     """List the releases that wait for review."""
-    from flows.cli.console import show_json, show_table
-    from tasks.ledger.queries import releases
-    from tasks.runtime.home import Home
+    from cloister.flows.cli.console import show_json, show_table
+    from cloister.tasks.ledger.queries import releases
+    from cloister.tasks.runtime.home import Home
 
     waiting = [
         release for release in releases(Home.current(), None) if release.state.value == "candidate"
@@ -83,9 +83,9 @@ def verify(
 
     Leaves with exit code 1 if anything is wrong.
     """
-    from flows.cli.console import say, show_json
-    from tasks.ledger.verify import anchor_of, verify_records
-    from tasks.runtime.home import Home
+    from cloister.flows.cli.console import say, show_json
+    from cloister.tasks.ledger.verify import anchor_of, verify_records
+    from cloister.tasks.runtime.home import Home
 
     anchors = [anchor_of(text) for text in anchor or ()]
     checked, findings = verify_records(Home.current(), what, anchors)
@@ -99,8 +99,8 @@ def verify(
 
 def report(release: ReleaseId, as_json: Json = False) -> None:
     """Show the certificate of a release, and where its page lies."""
-    from flows.cli.certificates import show_certificate
-    from tasks.runtime.home import Home
+    from cloister.flows.cli.certificates import show_certificate
+    from cloister.tasks.runtime.home import Home
 
     show_certificate(Home.current(), release, as_json)
 
@@ -108,10 +108,10 @@ def report(release: ReleaseId, as_json: Json = False) -> None:
 def _mover(state: str) -> Callable[..., None]:
     def move(release: ReleaseId, reason: Reason, by: By, as_json: Json = False) -> None:
         """Move a release to the state, in the ledger, and print its new state; free of charge."""
+        from cloister.flows.cli.console import say, show_json
+        from cloister.flows.review import move_release
         from cloister.privacy.ledger import State
-        from flows.cli.console import say, show_json
-        from flows.review import move_release
-        from tasks.runtime.home import Home
+        from cloister.tasks.runtime.home import Home
 
         now = move_release(Home.current(), release, state, by, reason)
         if as_json:
@@ -131,9 +131,9 @@ def fetch(
     as_json: Json = False,
 ) -> None:
     """Restore the public files of a release from the DVC remote, checked against the ledger."""
-    from flows.cli.console import say, show_json
-    from tasks.runtime.home import Home
-    from tasks.stores.dvc_fetch import fetch_release
+    from cloister.flows.cli.console import say, show_json
+    from cloister.tasks.runtime.home import Home
+    from cloister.tasks.stores.dvc_fetch import fetch_release
 
     folder = fetch_release(Home.current(), release, out)
     if as_json:

@@ -14,15 +14,15 @@ from functools import cached_property
 import numpy as np
 
 from cloister.errors import SampleError
+from cloister.models.copula.copula import Copula
+from cloister.models.copula.decoding import Scores
+from cloister.models.discretization.bins import Bins
+from cloister.models.protocol import Where
+from cloister.models.sampling.chunks import chunks_of
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Integer
 from cloister.schema.columns import Grid
 from cloister.schema.domain import Domain, Table
-from models.copula.copula import Copula
-from models.copula.decoding import Scores
-from models.discretization.bins import Bins
-from models.protocol import Where
-from models.sampling.chunks import chunks_of
 
 
 @dataclass(frozen=True)

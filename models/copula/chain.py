@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cloister.arrays import Floats, Integers
+from cloister.models.copula.decoding import Scores
+from cloister.models.discretization.bins import Bins
+from cloister.models.sampling.ancestral import AncestralSampler
+from cloister.models.sampling.chain import Batch, ConstrainedChain, Probabilities
 from cloister.privacy.queries.counts.conjunction_counts import DummyCoding
-from models.copula.decoding import Scores
-from models.discretization.bins import Bins
-from models.sampling.ancestral import AncestralSampler
-from models.sampling.chain import Batch, ConstrainedChain, Probabilities
 
 _RIDGE = 1e-3
 """Added to the variances of columns: what sampling noise of the moments is, and more."""

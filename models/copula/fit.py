@@ -10,17 +10,12 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from cloister.arrays import Floats
-from cloister.privacy.queries.counts.conjunction_counts import ConjunctionCounts, DummyCoding
-from cloister.privacy.queries.counts.partition_counts import PartitionCounts
-from cloister.privacy.queries.query import Door
-from cloister.privacy.queries.table_rows import TableRows
-from cloister.schema.cells import declared_cells
-from models.constrained import estimated_histograms
-from models.copula.chain import LinearChain
-from models.copula.copula import Copula, copula_of, fit_copula_to
-from models.copula.correlations.shrinkage import shrink_conjunctions
-from models.copula.model import CopulaModel
-from models.copula.plan import (
+from cloister.models.constrained import estimated_histograms
+from cloister.models.copula.chain import LinearChain
+from cloister.models.copula.copula import Copula, copula_of, fit_copula_to
+from cloister.models.copula.correlations.shrinkage import shrink_conjunctions
+from cloister.models.copula.model import CopulaModel
+from cloister.models.copula.plan import (
     CONJUNCTIONS,
     HISTOGRAMS,
     JOINT,
@@ -28,13 +23,18 @@ from models.copula.plan import (
     deviation_of,
     public_coding,
 )
-from models.discretization.bins import Bins, bin_cells
-from models.discretization.denoising import estimate_shares
-from models.plan import Plan
-from models.protocol import Progress
-from models.sampling.supports.expected_shares import JointTable
-from models.sampling.supports.support_builder import compile_constraints
-from models.task import Task
+from cloister.models.discretization.bins import Bins, bin_cells
+from cloister.models.discretization.denoising import estimate_shares
+from cloister.models.plan import Plan
+from cloister.models.protocol import Progress
+from cloister.models.sampling.supports.expected_shares import JointTable
+from cloister.models.sampling.supports.support_builder import compile_constraints
+from cloister.models.task import Task
+from cloister.privacy.queries.counts.conjunction_counts import ConjunctionCounts, DummyCoding
+from cloister.privacy.queries.counts.partition_counts import PartitionCounts
+from cloister.privacy.queries.query import Door
+from cloister.privacy.queries.table_rows import TableRows
+from cloister.schema.cells import declared_cells
 
 _SEED = 20_190_206
 """Public seed of everything random about the supports."""

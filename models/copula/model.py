@@ -8,17 +8,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from cloister.models.constrained import EXCHANGED, ConstrainedModel
+from cloister.models.copula.binary import BinarySampler
+from cloister.models.copula.chain import LinearChain
+from cloister.models.copula.copula import Copula, independent_normals, normals
+from cloister.models.copula.sampler import CopulaSampler
+from cloister.models.discretization.bins import Bins
+from cloister.models.protocol import Arrays, ModelState
+from cloister.models.sampling.supports.support_builder import CompiledConstraints
+from cloister.models.serialization import restore_bins, restore_rules
+from cloister.models.task import Task
 from cloister.privacy.queries.counts.conjunction_counts import DummyCoding
-from models.constrained import EXCHANGED, ConstrainedModel
-from models.copula.binary import BinarySampler
-from models.copula.chain import LinearChain
-from models.copula.copula import Copula, independent_normals, normals
-from models.copula.sampler import CopulaSampler
-from models.discretization.bins import Bins
-from models.protocol import Arrays, ModelState
-from models.sampling.supports.support_builder import CompiledConstraints
-from models.serialization import restore_bins, restore_rules
-from models.task import Task
 
 _DECODED = (
     "rows are drawn from a Gaussian copula: each attribute takes the value of highest score, with "

@@ -14,27 +14,27 @@ from itertools import combinations
 import numpy as np
 
 from cloister.arrays import Floats
-from cloister.privacy.queries.counts.partition_counts import PartitionCounts
-from cloister.privacy.queries.query import Door
-from cloister.privacy.queries.table_rows import Partition, TableRows
-from cloister.schema.cells import Cells, declared_cells
-from models.constrained import CUT_OFF
-from models.copula.copula import copula_of, pairwise_correlations
-from models.copula.decoding import thresholds
-from models.copula.fit import constrained_model
-from models.copula.model import CopulaModel, PrintedModel
-from models.copula.plan import (
+from cloister.models.constrained import CUT_OFF
+from cloister.models.copula.copula import copula_of, pairwise_correlations
+from cloister.models.copula.decoding import thresholds
+from cloister.models.copula.fit import constrained_model
+from cloister.models.copula.model import CopulaModel, PrintedModel
+from cloister.models.copula.plan import (
     CONJUNCTIONS,
     HISTOGRAMS,
     CopulaParameters,
     paper_coding,
 )
-from models.discretization.bins import Bins
-from models.discretization.denoising import to_shares
-from models.plan import Plan
-from models.protocol import Progress
-from models.sampling.supports.expected_shares import JointTable
-from models.task import Task
+from cloister.models.discretization.bins import Bins
+from cloister.models.discretization.denoising import to_shares
+from cloister.models.plan import Plan
+from cloister.models.protocol import Progress
+from cloister.models.sampling.supports.expected_shares import JointTable
+from cloister.models.task import Task
+from cloister.privacy.queries.counts.partition_counts import PartitionCounts
+from cloister.privacy.queries.query import Door
+from cloister.privacy.queries.table_rows import Partition, TableRows
+from cloister.schema.cells import Cells, declared_cells
 
 _PRINTED = (
     CUT_OFF,

@@ -18,19 +18,19 @@ from itertools import combinations
 
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure
+from cloister.models.copula.forecast import forecast_copula
+from cloister.models.discretization.attribute_order import NETWORKED_LEVELS, public_sizes
+from cloister.models.discretization.bins import NUMERIC_BINS
+from cloister.models.plan import Parameters, Plan, Stage
+from cloister.models.planning.constraint_marginals import wanted_tables
+from cloister.models.planning.noise import laplace_deviation, require_laplace_signal, require_signal
+from cloister.models.task import Budget, Task
 from cloister.privacy.accounting.advanced_composition import epsilon_of_each
 from cloister.privacy.accounting.calibration import calibrate, zcdp_rho
 from cloister.privacy.events import Composed, Event, Sensitivity, repeat
 from cloister.privacy.mechanisms.counts import DiscreteGaussian, DiscreteLaplace
 from cloister.privacy.queries.counts.conjunction_counts import DummyCoding, conjunction_sensitivity
 from cloister.schema.cells import declared_cells
-from models.copula.forecast import forecast_copula
-from models.discretization.attribute_order import NETWORKED_LEVELS, public_sizes
-from models.discretization.bins import NUMERIC_BINS
-from models.plan import Parameters, Plan, Stage
-from models.planning.constraint_marginals import wanted_tables
-from models.planning.noise import laplace_deviation, require_laplace_signal, require_signal
-from models.task import Budget, Task
 
 Mechanism = DiscreteGaussian | DiscreteLaplace
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.copula.chain import ScoredChain, ScoredSampler
-from models.copula.copula import Copula
-from models.sampling.chunks import CHUNK_ROWS
-from models.sampling.proposals import ProposingSampler
+from cloister.models.copula.chain import ScoredChain, ScoredSampler
+from cloister.models.copula.copula import Copula
+from cloister.models.sampling.chunks import CHUNK_ROWS
+from cloister.models.sampling.proposals import ProposingSampler
 
 _CHUNK_CELLS = 2**24
 """Scores of a chunk at most."""

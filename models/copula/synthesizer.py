@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cloister.models.copula.plan import CopulaParameters, plan_alone, plan_copula, plan_copula_paper
+from cloister.models.discretization.attribute_order import public_sizes, schema_sequence
+from cloister.models.plan import Plan
+from cloister.models.protocol import Arrays, Progress, Synthesizer, silent
+from cloister.models.task import Budget, Task
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
-from models.copula.plan import CopulaParameters, plan_alone, plan_copula, plan_copula_paper
-from models.discretization.attribute_order import public_sizes, schema_sequence
-from models.plan import Plan
-from models.protocol import Arrays, Progress, Synthesizer, silent
-from models.task import Budget, Task
 
 if TYPE_CHECKING:
-    from models.copula.model import CopulaModel
+    from cloister.models.copula.model import CopulaModel
 
 CopulaPlan = Plan[CopulaParameters]
 Planner = Callable[[str, Task, tuple[str, ...], Budget], CopulaPlan]
@@ -83,7 +83,7 @@ class CopulaSynthesizer(Synthesizer[CopulaParameters, "CopulaModel"]):
 
     def train(self, private: Door[TableRows], task: Task, plan: CopulaPlan) -> CopulaModel:
         """All counts, then the copula, then the supports of the hard constraints."""
-        from models.copula import fit, paper
+        from cloister.models.copula import fit, paper
 
         fits = {
             "copula": fit.fit_copula,
@@ -95,7 +95,7 @@ class CopulaSynthesizer(Synthesizer[CopulaParameters, "CopulaModel"]):
 
     def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> CopulaModel:
         """A model from its saved state."""
-        from models.copula.model import CopulaModel, PrintedModel, restore_copula
+        from cloister.models.copula.model import CopulaModel, PrintedModel, restore_copula
 
         kind = PrintedModel if self.name == "copula-paper" else CopulaModel
         return restore_copula(task, meta, arrays, kind)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloister.arrays import Floats, Integers
-from models.deniability.bayes.model import NetworkModel
-from models.deniability.bayes.network import BayesianNetwork
-from models.deniability.pool import DeniableModel
+from cloister.models.deniability.bayes.model import NetworkModel
+from cloister.models.deniability.bayes.network import BayesianNetwork
+from cloister.models.deniability.pool import DeniableModel
 
 _BLOCK = 8_192
 """Rows whose scores are in memory at a time."""

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.privacy.queries.query import Door
-from cloister.privacy.queries.seeded_records import Kept, SeededCandidates
-from cloister.privacy.queries.table_rows import TableRows
-from models.deniability.bayes.fit import NetworkDoors, NetworkFit
-from models.deniability.bayes.model import NetworkModel
-from models.deniability.paper.fit import PaperFit
-from models.deniability.paper.plan import DeniabilityPaperParameters
-from models.deniability.plan import (
+from cloister.models.deniability.bayes.fit import NetworkDoors, NetworkFit
+from cloister.models.deniability.bayes.model import NetworkModel
+from cloister.models.deniability.paper.fit import PaperFit
+from cloister.models.deniability.paper.plan import DeniabilityPaperParameters
+from cloister.models.deniability.plan import (
     PARAMETERS,
     SEEDS,
     STRUCTURE,
     DeniabilityParameters,
     divided_parts,
 )
-from models.deniability.pool import DeniableModel, released_pool
-from models.deniability.rows import fill_up, rows_of_records
-from models.deniability.seeding import SeedParameters
-from models.plan import Plan
-from models.protocol import Progress
-from models.task import Task
+from cloister.models.deniability.pool import DeniableModel, released_pool
+from cloister.models.deniability.rows import fill_up, rows_of_records
+from cloister.models.deniability.seeding import SeedParameters
+from cloister.models.plan import Plan
+from cloister.models.protocol import Progress
+from cloister.models.task import Task
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.privacy.queries.query import Door
+from cloister.privacy.queries.seeded_records import Kept, SeededCandidates
+from cloister.privacy.queries.table_rows import TableRows
 
 _SEED = 20_170_102
 """Public seed of the values that records take inside their levels."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from models.deniability.seeding import SeedParameters
-from models.plan import Forecast
-from models.task import Task
+from cloister.models.deniability.seeding import SeedParameters
+from cloister.models.plan import Forecast
+from cloister.models.task import Task
 
 _MADE = 2e-7
 """Seconds for each candidate and attribute: drawn, and its plausible seeds looked up."""

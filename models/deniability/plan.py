@@ -11,26 +11,26 @@ from fractions import Fraction
 
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure
-from cloister.privacy.events import Relation
-from cloister.privacy.queries.split import Split
-from cloister.schema.cells import declared_cells
-from models.deniability.bayes.forecast import forecast_network_fit, forecast_printed
-from models.deniability.bayes.plan import (
+from cloister.models.deniability.bayes.forecast import forecast_network_fit, forecast_printed
+from cloister.models.deniability.bayes.plan import (
     NetworkParameters,
     Outline,
     PartRows,
     calibrate_level,
 )
-from models.deniability.forecast import forecast_records
-from models.deniability.paper.plan import (
+from cloister.models.deniability.forecast import forecast_records
+from cloister.models.deniability.paper.plan import (
     DeniabilityPaperParameters,
     most_costs,
     plan_deniability_paper,
 )
-from models.deniability.seeding import SeedParameters, choose_seeding
-from models.plan import Forecast, Parameters, Plan, Stage
-from models.planning.noise import require_delta
-from models.task import Budget, Task
+from cloister.models.deniability.seeding import SeedParameters, choose_seeding
+from cloister.models.plan import Forecast, Parameters, Plan, Stage
+from cloister.models.planning.noise import require_delta
+from cloister.models.task import Budget, Task
+from cloister.privacy.events import Relation
+from cloister.privacy.queries.split import Split
+from cloister.schema.cells import declared_cells
 
 STRUCTURE, PARAMETERS, SEEDS = "structure", "parameters", "seeds"
 """The parts of the rows: D_T, D_P and D_S."""

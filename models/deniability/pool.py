@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.errors import SampleError
+from cloister.models.deniability.bayes.model import NetworkModel, restore_network
+from cloister.models.discretization.bins import Bins
+from cloister.models.protocol import Arrays, ModelState, Where, sample_whole
+from cloister.models.sampling.chunks import chunks_of, number_keys
+from cloister.models.sampling.conditions import Condition
+from cloister.models.serialization import merge_states
+from cloister.models.task import Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.columns import Serial
 from cloister.schema.domain import Domain, Table
-from models.deniability.bayes.model import NetworkModel, restore_network
-from models.discretization.bins import Bins
-from models.protocol import Arrays, ModelState, Where, sample_whole
-from models.sampling.chunks import chunks_of, number_keys
-from models.sampling.conditions import Condition
-from models.serialization import merge_states
-from models.task import Task
 
 _SEEDED = (
     "{seeded:,} of {rows:,} rows are records made from seeds that passed the privacy test; a "

@@ -12,6 +12,8 @@ from fractions import Fraction
 from typing import Literal
 
 from cloister.errors import PlanError, UnsupportedEvent
+from cloister.models.plan import Parameters
+from cloister.models.task import Budget, Task
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.accounting.deniability import (
     best_record_guarantee,
@@ -28,8 +30,6 @@ from cloister.privacy.mechanisms.privacy_tests import (
     RandomisedTest,
 )
 from cloister.schema.declarations.release import DeniabilitySpec
-from models.plan import Parameters
-from models.task import Budget, Task
 
 PAPER_K, PAPER_GAMMA, PAPER_EPSILON0 = 50, Fraction(4), Fraction(1)
 """The parameters of section 6.1: plausible seeds, ratio of probabilities, noise of k."""

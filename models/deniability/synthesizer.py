@@ -10,24 +10,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cloister.privacy.queries.query import Door
-from cloister.privacy.queries.table_rows import TableRows
-from models.deniability.bayes.plan import NETWORK_BINS, NetworkParameters, plan_network
-from models.deniability.plan import (
+from cloister.models.deniability.bayes.plan import NETWORK_BINS, NetworkParameters, plan_network
+from cloister.models.deniability.plan import (
     DeniabilityParameters,
     NetworkPlanner,
     plan_calibrated,
     plan_deniability,
     plan_printed,
 )
-from models.discretization.attribute_order import public_sizes, schema_sequence
-from models.plan import Plan
-from models.protocol import AnySynthesizer, Arrays, Progress, Synthesizer, silent
-from models.task import Budget, Task
+from cloister.models.discretization.attribute_order import public_sizes, schema_sequence
+from cloister.models.plan import Plan
+from cloister.models.protocol import AnySynthesizer, Arrays, Progress, Synthesizer, silent
+from cloister.models.task import Budget, Task
+from cloister.privacy.queries.query import Door
+from cloister.privacy.queries.table_rows import TableRows
 
 if TYPE_CHECKING:
-    from models.deniability.bayes.model import NetworkModel
-    from models.deniability.pool import DeniableModel
+    from cloister.models.deniability.bayes.model import NetworkModel
+    from cloister.models.deniability.pool import DeniableModel
 
 
 class BayesSynthesizer(Synthesizer[NetworkParameters, "NetworkModel"]):
@@ -55,7 +55,7 @@ class BayesSynthesizer(Synthesizer[NetworkParameters, "NetworkModel"]):
         self, private: Door[TableRows], task: Task, plan: Plan[NetworkParameters]
     ) -> NetworkModel:
         """Histograms, structure, conditional tables; then the supports."""
-        from models.deniability.bayes.fit import NetworkDoors, NetworkFit
+        from cloister.models.deniability.bayes.fit import NetworkDoors, NetworkFit
 
         doors = NetworkDoors(private, private)
         return NetworkFit(doors, task, plan.sequence, plan.parameters, self._progress).train()
@@ -68,13 +68,13 @@ class BayesSynthesizer(Synthesizer[NetworkParameters, "NetworkModel"]):
         model: NetworkModel,
     ) -> NetworkModel:
         """Weights of soft constraints, from noisy counts of violating pairs."""
-        from models.deniability.bayes.fit import weigh_network
+        from cloister.models.deniability.bayes.fit import weigh_network
 
         return weigh_network(private, task, plan.parameters, model)
 
     def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> NetworkModel:
         """A model from its saved state."""
-        from models.deniability.bayes.model import restore_network
+        from cloister.models.deniability.bayes.model import restore_network
 
         return restore_network(task, meta, arrays)
 
@@ -134,13 +134,13 @@ class DeniabilitySynthesizer(Synthesizer[DeniabilityParameters, "DeniableModel"]
         self, private: Door[TableRows], task: Task, plan: Plan[DeniabilityParameters]
     ) -> DeniableModel:
         """The network, then the released records, and rows of the network in place of others."""
-        from models.deniability.fit import fit_deniability
+        from cloister.models.deniability.fit import fit_deniability
 
         return fit_deniability(private, task, plan, self._progress)
 
     def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> DeniableModel:
         """A model from its saved state."""
-        from models.deniability.pool import restore_pool
+        from cloister.models.deniability.pool import restore_pool
 
         return restore_pool(task, meta, arrays)
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cloister.models.differences.orders import prepared
+from cloister.models.differences.pairs import Difference
+from cloister.models.discretization.bins import Bins
+from cloister.models.task import Task
 from cloister.schema.columns import Grid
 from cloister.schema.domain import Domain, Table
-from models.differences.orders import prepared
-from models.differences.pairs import Difference
-from models.discretization.bins import Bins
-from models.task import Task
 
 _LEAST_SHARE = 1e-12
 """Share of a cell at least, so that its logarithm is finite."""

@@ -12,20 +12,20 @@ import pandas as pd
 
 from cloister.errors import SampleError
 from cloister.figures import count_of
+from cloister.models.constrained import ConstrainedModel
+from cloister.models.differences.columns import WithDifferences, task_with, task_without
+from cloister.models.differences.orders import prepared
+from cloister.models.differences.pairs import Difference, differences_of
+from cloister.models.discretization.bins import Bins
+from cloister.models.protocol import Arrays, ModelState, Sampler, Where, sample_whole
+from cloister.models.sampling.chunks import CHUNK_ROWS, Chunk, chunks_of, number_keys
+from cloister.models.sampling.sampler import ConstraintSampler
+from cloister.models.serialization import merge_states, state_of_bins
+from cloister.models.task import Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.cells import Cells
 from cloister.schema.columns import OUTSIDE
 from cloister.schema.domain import Domain, Table
-from models.constrained import ConstrainedModel
-from models.differences.columns import WithDifferences, task_with, task_without
-from models.differences.orders import prepared
-from models.differences.pairs import Difference, differences_of
-from models.discretization.bins import Bins
-from models.protocol import Arrays, ModelState, Sampler, Where, sample_whole
-from models.sampling.chunks import CHUNK_ROWS, Chunk, chunks_of, number_keys
-from models.sampling.sampler import ConstraintSampler
-from models.serialization import merge_states, state_of_bins
-from models.task import Task
 
 _TRIES = 20_000
 """Rows drawn for each row wanted, under a condition on a number that is made from a difference."""

@@ -11,11 +11,11 @@ import numpy as np
 from cloister.constraints import DenialConstraint, bind
 from cloister.constraints.consistency import follows
 from cloister.constraints.denial import Cell, Constant, Op, Predicate
+from cloister.models.task import Task
 from cloister.schema.attributes import Datetime
 from cloister.schema.columns import Grid
 from cloister.schema.domain import Domain
 from cloister.schema.values.ticks import float_decimals, is_month, values_of_ticks
-from models.task import Task
 
 
 def ordered(rule: DenialConstraint) -> tuple[str, str, int] | None:

@@ -17,18 +17,18 @@ import numpy as np
 from cloister.arrays import Integers
 from cloister.constraints import DenialConstraint
 from cloister.constraints.denial import Cell
-from cloister.schema.attributes import Integer
-from cloister.schema.columns import Codes, Grid
-from cloister.schema.domain import Domain
-from models.differences.orders import (
+from cloister.models.differences.orders import (
     bound_of,
     bounded_ends,
     is_there,
     ordered_pair,
     prepared,
 )
-from models.discretization.bins import Bins
-from models.task import Task
+from cloister.models.discretization.bins import Bins
+from cloister.models.task import Task
+from cloister.schema.attributes import Integer
+from cloister.schema.columns import Codes, Grid
+from cloister.schema.domain import Domain
 
 
 @dataclass(frozen=True)

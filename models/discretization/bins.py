@@ -13,9 +13,9 @@ import numpy as np
 
 from cloister.arrays import TINY, Booleans, Floats
 from cloister.constraints.supports import Levels
+from cloister.models.discretization.denoising import apart
 from cloister.schema.cells import Cells
 from cloister.schema.columns import Codes, Grid
-from models.discretization.denoising import apart
 
 NUMERIC_BINS = 20
 """Bins of a numeric attribute at most, special and missing values apart."""

@@ -13,9 +13,9 @@ from functools import cached_property
 import numpy as np
 
 from cloister.arrays import Booleans, Floats, Integers
+from cloister.models.discretization.bins import Bins
+from cloister.models.discretization.denoising import apart
 from cloister.schema.columns import Codes
-from models.discretization.bins import Bins
-from models.discretization.denoising import apart
 
 _LEAST_MASS = 1e-12
 """Mass that is divided by at least, where all of it is in missing and special values."""

@@ -16,6 +16,8 @@ import numpy as np
 from scipy.special import ndtri
 
 from cloister.arrays import TINY, Floats
+from cloister.models.discretization.denoising import apart, estimate_shares
+from cloister.models.discretization.two_levels import TwoLevels
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
 from cloister.privacy.queries.counts.partition_counts import PartitionCounts
 from cloister.privacy.queries.query import Door
@@ -23,8 +25,6 @@ from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.cells import Cells, declared_cells
 from cloister.schema.columns import Codes, Grid
 from cloister.schema.domain import Domain
-from models.discretization.denoising import apart, estimate_shares
-from models.discretization.two_levels import TwoLevels
 
 _VALUES_PER_ROW = 4
 """Values of a domain for each row at most, for its single values to be counted."""

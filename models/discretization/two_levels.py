@@ -12,10 +12,8 @@ from functools import cached_property
 import numpy as np
 
 from cloister.arrays import Booleans, Floats, Integers
-from cloister.schema.cells import Cells
-from cloister.schema.columns import Codes, Grid
-from models.discretization.bins import Bins
-from models.discretization.denoising import (
+from cloister.models.discretization.bins import Bins
+from cloister.models.discretization.denoising import (
     Estimate,
     NoisyCells,
     apart,
@@ -24,6 +22,8 @@ from models.discretization.denoising import (
     project_counts,
     stein_risk,
 )
+from cloister.schema.cells import Cells
+from cloister.schema.columns import Codes, Grid
 
 Counts = Integers | Floats
 
@@ -129,7 +129,7 @@ def best_split(
 
     Of their ``noisy`` counts (cells,), these smoothed, with their degrees of freedom, a ``curved``
     shape (cells,) that the wide cells suggest, and no shape at all. Source of the risk:
-    :mod:`models.discretization.denoising`.
+    :mod:`cloister.models.discretization.denoising`.
     """
     means, freedom = smooth
     candidates = (

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cloister.arrays import Floats, Integers
-from models.discretization.bins import Bins
-from models.discretization.coarsening import Coarsening
-from models.dpview.views import Names, View, margin_over
-from models.sampling.ancestral import AncestralSampler
-from models.sampling.chain import Batch, ConstrainedChain, Probabilities
+from cloister.models.discretization.bins import Bins
+from cloister.models.discretization.coarsening import Coarsening
+from cloister.models.dpview.views import Names, View, margin_over
+from cloister.models.sampling.ancestral import AncestralSampler
+from cloister.models.sampling.chain import Batch, ConstrainedChain, Probabilities
 
 _FLOOR = 1e-9
 """Added to shares, so that a level with a count of 0 can be drawn where supports require it."""

@@ -11,26 +11,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cloister.models.discretization.bins import Bins, bin_cells
+from cloister.models.discretization.coarsening import Coarsening, coarse
+from cloister.models.discretization.denoising import estimate_shares
+from cloister.models.dpview.chain import ViewChain
+from cloister.models.dpview.model import DPViewModel
+from cloister.models.dpview.tables.consistency import impose_agreement, make_consistent
+from cloister.models.dpview.tables.shrinkage import shrink_view
+from cloister.models.dpview.view_choice import PlannedTable, ViewParameters, planned_tables
+from cloister.models.dpview.views import Names, View
+from cloister.models.plan import Plan
+from cloister.models.planning.noise import laplace_deviation
+from cloister.models.protocol import Progress
+from cloister.models.sampling.supports.expected_shares import JointTable
+from cloister.models.sampling.supports.support_builder import (
+    CompiledConstraints,
+    compile_constraints,
+)
+from cloister.models.task import Task
 from cloister.privacy.mechanisms.counts import DiscreteLaplace
 from cloister.privacy.queries.counts.partition_counts import PartitionCounts
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import Partition, TableRows
 from cloister.schema.cells import declared_cells
-from models.discretization.bins import Bins, bin_cells
-from models.discretization.coarsening import Coarsening, coarse
-from models.discretization.denoising import estimate_shares
-from models.dpview.chain import ViewChain
-from models.dpview.model import DPViewModel
-from models.dpview.tables.consistency import impose_agreement, make_consistent
-from models.dpview.tables.shrinkage import shrink_view
-from models.dpview.view_choice import PlannedTable, ViewParameters, planned_tables
-from models.dpview.views import Names, View
-from models.plan import Plan
-from models.planning.noise import laplace_deviation
-from models.protocol import Progress
-from models.sampling.supports.expected_shares import JointTable
-from models.sampling.supports.support_builder import CompiledConstraints, compile_constraints
-from models.task import Task
 
 _SEED = 20_211_001
 """Public seed of everything random that follows the noise."""

@@ -21,9 +21,9 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from cloister.arrays import Floats, Integers
+from cloister.models.dpview.tables.rounding import WholeView
+from cloister.models.dpview.views import Names, View, margin_over
 from cloister.schema.declarations.release import Linking
-from models.dpview.tables.rounding import WholeView
-from models.dpview.views import Names, View, margin_over
 
 Pairing = Callable[[Integers, Integers, Integers, np.random.Generator], Integers]
 

@@ -8,18 +8,18 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
+from cloister.models.constrained import EXCHANGED, ConstrainedModel
+from cloister.models.discretization.bins import Bins
+from cloister.models.discretization.coarsening import Coarsening
+from cloister.models.dpview.chain import ViewChain
+from cloister.models.dpview.sampler import LinkedSampler
+from cloister.models.dpview.tables.rounding import LARGEST, UNBIASED
+from cloister.models.dpview.views import Names, View
+from cloister.models.protocol import Arrays, ModelState
+from cloister.models.sampling.supports.support_builder import CompiledConstraints
+from cloister.models.serialization import restore_bins, restore_rules
+from cloister.models.task import Task
 from cloister.schema.declarations.release import Linking
-from models.constrained import EXCHANGED, ConstrainedModel
-from models.discretization.bins import Bins
-from models.discretization.coarsening import Coarsening
-from models.dpview.chain import ViewChain
-from models.dpview.sampler import LinkedSampler
-from models.dpview.tables.rounding import LARGEST, UNBIASED
-from models.dpview.views import Names, View
-from models.protocol import Arrays, ModelState
-from models.sampling.supports.support_builder import CompiledConstraints
-from models.serialization import restore_bins, restore_rules
-from models.task import Task
 
 _ALONE = "each attribute is drawn on its own, from its histogram"
 _AGREED = "noisy views are made to agree with each other and with the histograms"

@@ -11,10 +11,7 @@ from fractions import Fraction
 
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure_range
-from cloister.privacy.accounting.calibration import calibrate
-from cloister.privacy.events import Event, compose
-from cloister.privacy.mechanisms.counts import DiscreteLaplace
-from models.dpview.view_choice import (
+from cloister.models.dpview.view_choice import (
     MOST_TABLE_CELLS,
     PlannedTable,
     Shape,
@@ -22,10 +19,13 @@ from models.dpview.view_choice import (
     allocate_budget,
     planned_tables,
 )
-from models.dpview.views import Names
-from models.plan import Forecast, Plan, Stage
-from models.planning.noise import laplace_deviation, require_signal
-from models.task import Budget, Task
+from cloister.models.dpview.views import Names
+from cloister.models.plan import Forecast, Plan, Stage
+from cloister.models.planning.noise import laplace_deviation, require_signal
+from cloister.models.task import Budget, Task
+from cloister.privacy.accounting.calibration import calibrate
+from cloister.privacy.events import Event, compose
+from cloister.privacy.mechanisms.counts import DiscreteLaplace
 
 Shaper = Callable[[Task, Fraction], Shape]
 

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cloister.models.discretization.coarsening import Coarsening
+from cloister.models.dpview.chain import RecordChain, ViewRecordSampler
+from cloister.models.dpview.linking import PAIRINGS, Records, link_views
+from cloister.models.dpview.tables.rounding import ROUNDINGS, UNBIASED, round_views
+from cloister.models.dpview.views import View
+from cloister.models.protocol import Where
+from cloister.models.sampling.proposals import ProposingSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.declarations.release import Linking
 from cloister.schema.domain import Table
-from models.discretization.coarsening import Coarsening
-from models.dpview.chain import RecordChain, ViewRecordSampler
-from models.dpview.linking import PAIRINGS, Records, link_views
-from models.dpview.tables.rounding import ROUNDINGS, UNBIASED, round_views
-from models.dpview.views import View
-from models.protocol import Where
-from models.sampling.proposals import ProposingSampler
 
 LINKED_CHUNK_ROWS = 262_144
 """Rows of a chunk at most: views are rounded and linked chunk by chunk, which bounds memory."""

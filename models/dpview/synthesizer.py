@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from cloister.models.discretization.attribute_order import public_sizes, schema_sequence
+from cloister.models.dpview.paper.plan import PAPER_RECIPES
+from cloister.models.dpview.plan import DPViewRecipe, plan_dpview
+from cloister.models.dpview.view_choice import Shaping, ViewParameters, attributes_alone
+from cloister.models.dpview.views import ViewList, with_upper
+from cloister.models.plan import Plan
+from cloister.models.protocol import Arrays, Progress, Synthesizer, silent
+from cloister.models.task import Budget, Task
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
-from models.discretization.attribute_order import public_sizes, schema_sequence
-from models.dpview.paper.plan import PAPER_RECIPES
-from models.dpview.plan import DPViewRecipe, plan_dpview
-from models.dpview.view_choice import Shaping, ViewParameters, attributes_alone
-from models.dpview.views import ViewList, with_upper
-from models.plan import Plan
-from models.protocol import Arrays, Progress, Synthesizer, silent
-from models.task import Budget, Task
 
 if TYPE_CHECKING:
-    from models.dpview.model import DPViewModel
+    from cloister.models.dpview.model import DPViewModel
 
 
 def _as_found(views: ViewList) -> ViewList:
@@ -73,16 +73,16 @@ class DPView(Synthesizer[ViewParameters, "DPViewModel"]):
     ) -> DPViewModel:
         """All counts, then views that agree, then the supports of the hard constraints."""
         if self._recipe in PAPER_RECIPES:
-            from models.dpview.paper.fit import fit_printed
+            from cloister.models.dpview.paper.fit import fit_printed
 
             return fit_printed(private, task, plan, self._progress)
-        from models.dpview.fit import fit_dpview
+        from cloister.models.dpview.fit import fit_dpview
 
         return fit_dpview(private, task, plan, self._progress)
 
     def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> DPViewModel:
         """A model from its saved state."""
-        from models.dpview.model import restore_dpview
+        from cloister.models.dpview.model import restore_dpview
 
         return restore_dpview(task, meta, arrays)
 

@@ -26,14 +26,14 @@ from scipy.special import ndtr, ndtri
 
 from cloister.arrays import Floats
 from cloister.constraints import functional_dependency
+from cloister.models.discretization.attribute_order import NETWORKED_LEVELS, public_sizes
+from cloister.models.dpview.view_search import best_views, dealt_views
+from cloister.models.dpview.views import Names, Sizes, ViewList, cells
+from cloister.models.plan import Parameters
+from cloister.models.planning.constraint_marginals import wanted_tables
+from cloister.models.task import Task
 from cloister.privacy.accounting.calibration import shares
 from cloister.schema.cells import declared_cells
-from models.discretization.attribute_order import NETWORKED_LEVELS, public_sizes
-from models.dpview.view_search import best_views, dealt_views
-from models.dpview.views import Names, Sizes, ViewList, cells
-from models.plan import Parameters
-from models.planning.constraint_marginals import wanted_tables
-from models.task import Task
 
 MOST_TABLE_CELLS = 10_000_000
 """Cells of any table at most, for a plan to be made: bounds memory."""

@@ -14,7 +14,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from models.dpview.views import Sizes, ViewList, add_cross_views, ordered_base
+from cloister.models.dpview.views import Sizes, ViewList, add_cross_views, ordered_base
 
 _PATIENCE = 6
 """Random starts in succession without a better list, before the search ends."""

@@ -12,26 +12,26 @@ import numpy as np
 import torch
 
 from cloister.arrays import Floats
+from cloister.models.discretization.bins import Bins
+from cloister.models.discretization.denoising import to_shares
+from cloister.models.kamino.gradients import NoisyGradients
+from cloister.models.kamino.model import KaminoModel
+from cloister.models.kamino.networks.chains import TrainedChain
+from cloister.models.kamino.plan import KaminoParameters
+from cloister.models.kamino.recipe import KaminoRecipe
+from cloister.models.kamino.trainers import Material
+from cloister.models.kamino.training import TrainingSchedule
+from cloister.models.kamino.weighing import KAMINO_SEED
+from cloister.models.plan import Plan
+from cloister.models.planning.stages import measure_histogram, measure_joint_table
+from cloister.models.protocol import Progress
+from cloister.models.sampling.supports.expected_shares import JointTable
+from cloister.models.sampling.supports.support_builder import compile_constraints
+from cloister.models.task import Task
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
 from cloister.privacy.queries.gradient_sum import SampledRows
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
-from models.discretization.bins import Bins
-from models.discretization.denoising import to_shares
-from models.kamino.gradients import NoisyGradients
-from models.kamino.model import KaminoModel
-from models.kamino.networks.chains import TrainedChain
-from models.kamino.plan import KaminoParameters
-from models.kamino.recipe import KaminoRecipe
-from models.kamino.trainers import Material
-from models.kamino.training import TrainingSchedule
-from models.kamino.weighing import KAMINO_SEED
-from models.plan import Plan
-from models.planning.stages import measure_histogram, measure_joint_table
-from models.protocol import Progress
-from models.sampling.supports.expected_shares import JointTable
-from models.sampling.supports.support_builder import compile_constraints
-from models.task import Task
 
 KaminoPlan = Plan[KaminoParameters]
 

@@ -6,24 +6,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.domain import Table
-from models.constrained import BALANCED, SequentialModel
-from models.discretization.bins import Bins
-from models.kamino.networks.chains import TrainedChain
-from models.kamino.trainers import Trainer
-from models.protocol import Arrays, ModelState, Sampler
-from models.sampling.balanced import BalancedSampler
-from models.sampling.sequential.row_by_row import PLAIN, Algorithm3, Penalty
-from models.sampling.supports.support_builder import CompiledConstraints
-from models.serialization import (
+from cloister.models.constrained import BALANCED, SequentialModel
+from cloister.models.discretization.bins import Bins
+from cloister.models.kamino.networks.chains import TrainedChain
+from cloister.models.kamino.trainers import Trainer
+from cloister.models.protocol import Arrays, ModelState, Sampler
+from cloister.models.sampling.balanced import BalancedSampler
+from cloister.models.sampling.sequential.row_by_row import PLAIN, Algorithm3, Penalty
+from cloister.models.sampling.supports.support_builder import CompiledConstraints
+from cloister.models.serialization import (
     restore_algorithm,
     restore_bins,
     restore_reweighting,
     restore_rules,
 )
-from models.soft_constraints.reweighting import Reweighting
-from models.task import RowSampling, Task
+from cloister.models.soft_constraints.reweighting import Reweighting
+from cloister.models.task import RowSampling, Task
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.schema.domain import Table
 
 FOLLOWED = (
     "rows are drawn attribute by attribute from the trained network, given the attributes before"

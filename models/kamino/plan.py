@@ -14,19 +14,23 @@ from fractions import Fraction
 
 from cloister.errors import PlanError, UnsupportedEvent
 from cloister.figures import count_of, figure
+from cloister.models.discretization.attribute_order import (
+    NETWORKED_LEVELS,
+    count_networked,
+    public_sizes,
+)
+from cloister.models.discretization.histograms import counted_by_value
+from cloister.models.kamino.recipe import KaminoRecipe
+from cloister.models.kamino.sizes import EMBEDDING_WIDTH, LARGEST_BLOCK, Runs
+from cloister.models.plan import Forecast, Parameters, Plan, Stage
+from cloister.models.planning.constraint_marginals import wanted_tables
+from cloister.models.planning.forecasts import DEVICE_CONTEXT
+from cloister.models.planning.noise import counts_stage, require_delta, require_signal
+from cloister.models.sampling.sizes import OVERSAMPLING, POOL_ROWS
+from cloister.models.task import Budget, Task
 from cloister.privacy.accounting.calibration import calibrate, zcdp_rho
 from cloister.privacy.events import Composed, Event, SampledGaussian
 from cloister.privacy.mechanisms.counts import DiscreteGaussian, GaussianGradient
-from models.discretization.attribute_order import NETWORKED_LEVELS, count_networked, public_sizes
-from models.discretization.histograms import counted_by_value
-from models.kamino.recipe import KaminoRecipe
-from models.kamino.sizes import EMBEDDING_WIDTH, LARGEST_BLOCK, Runs
-from models.plan import Forecast, Parameters, Plan, Stage
-from models.planning.constraint_marginals import wanted_tables
-from models.planning.forecasts import DEVICE_CONTEXT
-from models.planning.noise import counts_stage, require_delta, require_signal
-from models.sampling.sizes import OVERSAMPLING, POOL_ROWS
-from models.task import Budget, Task
 
 _HISTOGRAMS = 0.25
 """Part of the budget, as a share of rho, for one-way histograms."""

@@ -8,17 +8,17 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Protocol
 
 from cloister.constraints import DenialConstraint
+from cloister.models.discretization.attribute_order import schema_sequence
+from cloister.models.kamino.trainers import Joint, Trainer
+from cloister.models.kamino.weighing import ByRates
+from cloister.models.plan import Stage
+from cloister.models.task import Task
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.declarations.release import Sampling
-from models.discretization.attribute_order import schema_sequence
-from models.kamino.trainers import Joint, Trainer
-from models.kamino.weighing import ByRates
-from models.plan import Stage
-from models.task import Task
 
 if TYPE_CHECKING:
-    from models.kamino.model import KaminoModel
+    from cloister.models.kamino.model import KaminoModel
 
 Sequencer = Callable[[Mapping[str, int], Sequence[DenialConstraint]], tuple[str, ...]]
 

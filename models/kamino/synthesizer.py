@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from cloister.models.discretization.attribute_order import public_sizes
+from cloister.models.kamino.paper.recipes import PAPER_RECIPES, PRINTED
+from cloister.models.kamino.plan import KaminoParameters, plan_kamino
+from cloister.models.kamino.recipe import KAMINO, KaminoRecipe
+from cloister.models.plan import Plan
+from cloister.models.protocol import Arrays, Progress, Synthesizer, silent
+from cloister.models.task import Budget, Task
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
-from models.discretization.attribute_order import public_sizes
-from models.kamino.paper.recipes import PAPER_RECIPES, PRINTED
-from models.kamino.plan import KaminoParameters, plan_kamino
-from models.kamino.recipe import KAMINO, KaminoRecipe
-from models.plan import Plan
-from models.protocol import Arrays, Progress, Synthesizer, silent
-from models.task import Budget, Task
 
 if TYPE_CHECKING:
-    from models.kamino.model import KaminoModel
+    from cloister.models.kamino.model import KaminoModel
 
 KaminoPlan = Plan[KaminoParameters]
 
@@ -52,7 +52,7 @@ class Kamino(Synthesizer[KaminoParameters, "KaminoModel"]):
 
     def train(self, private: Door[TableRows], task: Task, plan: KaminoPlan) -> KaminoModel:
         """Histograms, joint tables and the conditionals (Algorithm 2), then the supports."""
-        from models.kamino.fit import KaminoFit
+        from cloister.models.kamino.fit import KaminoFit
 
         return KaminoFit(private, task, plan, self._recipe).train(self._progress)
 
@@ -60,13 +60,13 @@ class Kamino(Synthesizer[KaminoParameters, "KaminoModel"]):
         self, private: Door[TableRows], task: Task, plan: KaminoPlan, model: KaminoModel
     ) -> KaminoModel:
         """Weights of soft constraints: from noisy counts of violating pairs, or Algorithm 5."""
-        from models.kamino.fit import KaminoFit
+        from cloister.models.kamino.fit import KaminoFit
 
         return KaminoFit(private, task, plan, self._recipe).weigh(model)
 
     def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> KaminoModel:
         """A model from its saved state."""
-        from models.kamino.model import restore_kamino
+        from cloister.models.kamino.model import restore_kamino
 
         return restore_kamino(task, meta, arrays, self._recipe.trainer)
 
@@ -74,7 +74,7 @@ class Kamino(Synthesizer[KaminoParameters, "KaminoModel"]):
 def synthesizer_of(name: str, progress: Progress) -> Kamino:
     """The method of a name."""
     if name == PRINTED:
-        from models.kamino.paper.synthesizer import PrintedKamino
+        from cloister.models.kamino.paper.synthesizer import PrintedKamino
 
         return PrintedKamino(progress, RECIPES[name])
     return Kamino(progress, RECIPES[name])

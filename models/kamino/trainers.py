@@ -1,6 +1,6 @@
 """What a trainer of a chain of conditionals is, and the default one: all sub-models in one run.
 
-Source: Kamino Algorithm 2; `models.kamino.paper.training.one_by_one` trains one sub-model
+Source: Kamino Algorithm 2; `cloister.models.kamino.paper.training.one_by_one` trains one sub-model
 after the other.
 """
 
@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 from cloister.arrays import Floats
 from cloister.devices import Device
 from cloister.figures import count_of
-from models.discretization.bins import Bins
-from models.kamino.sizes import Runs, single_runs
-from models.protocol import Arrays, Progress
+from cloister.models.discretization.bins import Bins
+from cloister.models.kamino.sizes import Runs, single_runs
+from cloister.models.protocol import Arrays, Progress
 
 if TYPE_CHECKING:
     import torch
 
-    from models.kamino.gradients import NoisyGradients
-    from models.kamino.networks.chains import NetworkChain, TrainedChain
-    from models.kamino.training import TrainingSchedule
+    from cloister.models.kamino.gradients import NoisyGradients
+    from cloister.models.kamino.networks.chains import NetworkChain, TrainedChain
+    from cloister.models.kamino.training import TrainingSchedule
 
 
 @dataclass(frozen=True)
@@ -106,9 +106,9 @@ class Joint:
 
         Where there is one unit alone, it is the histograms, and nothing is asked.
         """
-        from models.kamino.networks.chains import NetworkChain
-        from models.kamino.networks.network import TupleNetwork
-        from models.kamino.training import calibrate_biases, train_privately
+        from cloister.models.kamino.networks.chains import NetworkChain
+        from cloister.models.kamino.networks.network import TupleNetwork
+        from cloister.models.kamino.training import calibrate_biases, train_privately
 
         network = TupleNetwork(material.sizes)
         shares = list(material.shares[: material.networked])
@@ -129,7 +129,7 @@ class Joint:
     def restore(
         self, meta: Mapping[str, Any], arrays: Arrays, bins: Sequence[Bins]
     ) -> NetworkChain:
-        from models.kamino.networks.chains import restore_network_chain
+        from cloister.models.kamino.networks.chains import restore_network_chain
 
         return restore_network_chain(meta, arrays, bins)
 

@@ -3,7 +3,7 @@
 Source: Kamino Algorithm 2, lines 11 to 17. The optimiser is Adam with the known variance of the
 noise taken out of the second moment (Tang, Shpilevskiy, Lecuyer, "DP-AdamBC", 2023), a cosine
 schedule, and weights averaged over the second half. Parameters are learnt in units of their own
-(:mod:`models.kamino.blocks`).
+(:mod:`cloister.models.kamino.blocks`).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from torch import Tensor
 
 from cloister.arrays import Floats
 from cloister.devices import Device
+from cloister.models.kamino.blocks import gradient_in_units
+from cloister.models.kamino.gradients import NoisyGradients
+from cloister.models.kamino.networks.network import Tensors, TupleNetwork
+from cloister.models.protocol import Progress
 from cloister.privacy.mechanisms.clipping import FactoredGradient
-from models.kamino.blocks import gradient_in_units
-from models.kamino.gradients import NoisyGradients
-from models.kamino.networks.network import Tensors, TupleNetwork
-from models.protocol import Progress
 
 _FIRST_DECAY = 0.9
 """Decay of Adam's first moment a step; Adam's usual value."""

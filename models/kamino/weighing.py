@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cloister.models.plan import Stage
+from cloister.models.planning.sampling_choice import SEQUENTIAL, SUPPORTS, choose_sampling
+from cloister.models.sampling.sizes import POOL_ROWS
+from cloister.models.soft_constraints.pair_counts import PairCounts
+from cloister.models.task import Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.declarations.release import Sampling
-from models.plan import Stage
-from models.planning.sampling_choice import SEQUENTIAL, SUPPORTS, choose_sampling
-from models.sampling.sizes import POOL_ROWS
-from models.soft_constraints.pair_counts import PairCounts
-from models.task import Task
 
 if TYPE_CHECKING:
-    from models.kamino.model import KaminoModel
+    from cloister.models.kamino.model import KaminoModel
 
 KAMINO_SEED = 20_210_623
 """Public seed of everything random that follows the noise."""

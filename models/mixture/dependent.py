@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloister.arrays import Integers
-from models.mixture.fitting.products import Factor
+from cloister.models.mixture.fitting.products import Factor
 
 
 @dataclass(frozen=True)

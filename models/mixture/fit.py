@@ -14,34 +14,39 @@ import numpy as np
 import torch
 
 from cloister.constraints import functional_dependency
+from cloister.models.differences.columns import WithDifferences, choose_differences, task_with
+from cloister.models.differences.model import DifferencedModel, inner_task
+from cloister.models.differences.pairs import differences_of
+from cloister.models.discretization.bins import Bins
+from cloister.models.discretization.coarsening import coarse, fine
+from cloister.models.mixture.fitting.factors import arrange_factors, separate_factors, transfer
+from cloister.models.mixture.fitting.optimizer import Fit, NoisyMarginal, TableTarget
+from cloister.models.mixture.fitting.products import Layout, Mixture
+from cloister.models.mixture.histograms import Histograms, measure_histograms
+from cloister.models.mixture.model import MixtureModel, chain_of
+from cloister.models.mixture.plan import MixtureParameters
+from cloister.models.mixture.prior.pooling import NO_TABLES, EarlierTables, with_earlier_mass
+from cloister.models.mixture.prior.released import ReleasedNumbers
+from cloister.models.mixture.rounds.candidates import candidate_tables
+from cloister.models.mixture.rounds.schedule import LAST_STEPS
+from cloister.models.mixture.rounds.selection import (
+    AllPairs,
+    ListedTables,
+    RoundCandidates,
+    TableChoice,
+)
+from cloister.models.plan import Plan
+from cloister.models.planning.stages import measure_joint_table
+from cloister.models.protocol import Progress
+from cloister.models.sampling.supports.expected_shares import JointTable
+from cloister.models.sampling.supports.support_builder import compile_constraints
+from cloister.models.task import Task
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
 from cloister.privacy.mechanisms.selection import Exponential
 from cloister.privacy.queries.counts.partition_counts import PartitionCounts
 from cloister.privacy.queries.derived import DerivedDoor
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
-from models.differences.columns import WithDifferences, choose_differences, task_with
-from models.differences.model import DifferencedModel, inner_task
-from models.differences.pairs import differences_of
-from models.discretization.bins import Bins
-from models.discretization.coarsening import coarse, fine
-from models.mixture.fitting.factors import arrange_factors, separate_factors, transfer
-from models.mixture.fitting.optimizer import Fit, NoisyMarginal, TableTarget
-from models.mixture.fitting.products import Layout, Mixture
-from models.mixture.histograms import Histograms, measure_histograms
-from models.mixture.model import MixtureModel, chain_of
-from models.mixture.plan import MixtureParameters
-from models.mixture.prior.pooling import NO_TABLES, EarlierTables, with_earlier_mass
-from models.mixture.prior.released import ReleasedNumbers
-from models.mixture.rounds.candidates import candidate_tables
-from models.mixture.rounds.schedule import LAST_STEPS
-from models.mixture.rounds.selection import AllPairs, ListedTables, RoundCandidates, TableChoice
-from models.plan import Plan
-from models.planning.stages import measure_joint_table
-from models.protocol import Progress
-from models.sampling.supports.expected_shares import JointTable
-from models.sampling.supports.support_builder import compile_constraints
-from models.task import Task
 
 MIXTURE_SEED = 20_260_105
 """Public seed of everything random that follows the noise."""

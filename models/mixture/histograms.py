@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from cloister.models.discretization.bins import Bins
+from cloister.models.discretization.coarsening import fine
+from cloister.models.discretization.histograms import HistogramCounts, count_histogram
+from cloister.models.discretization.two_levels import TwoLevels, bin_deviations
+from cloister.models.mixture.fitting.optimizer import NoisyMarginal
+from cloister.models.mixture.plan import MixtureParameters
+from cloister.models.mixture.prior.pooling import pool_histograms, refine_bins
+from cloister.models.mixture.prior.released import ReleasedNumbers
+from cloister.models.plan import Plan
+from cloister.models.planning.stages import bins_of_histogram, bins_of_values
+from cloister.models.task import Task
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.cells import declared_cells
-from models.discretization.bins import Bins
-from models.discretization.coarsening import fine
-from models.discretization.histograms import HistogramCounts, count_histogram
-from models.discretization.two_levels import TwoLevels, bin_deviations
-from models.mixture.fitting.optimizer import NoisyMarginal
-from models.mixture.plan import MixtureParameters
-from models.mixture.prior.pooling import pool_histograms, refine_bins
-from models.mixture.prior.released import ReleasedNumbers
-from models.plan import Plan
-from models.planning.stages import bins_of_histogram, bins_of_values
-from models.task import Task
 
 
 @dataclass(frozen=True)

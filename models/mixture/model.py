@@ -13,31 +13,31 @@ import torch
 from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
-from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.domain import Table
-from models.constrained import BALANCED, EXCHANGED, SequentialModel, sources_of_rates
-from models.discretization.bins import Bins
-from models.mixture.dependent import DependentAttribute
-from models.mixture.fitting.factors import arrange_factors
-from models.mixture.fitting.products import Factor, Layout, Mixture
-from models.mixture.prior.released import ReleasedNumbers, restore_numbers
-from models.mixture.recalibration import pair_changes
-from models.mixture.sampler import EvenSampler
-from models.mixture.within_bins import ScoreRelation, relations_between
-from models.protocol import Arrays, ModelState, Sampler
-from models.sampling.balanced import BalancedSampler, Independent, PairChange
-from models.sampling.chain import Probabilities
-from models.sampling.sequential.row_by_row import PLAIN, Algorithm3, Penalty
-from models.sampling.supports.support_builder import CompiledConstraints
-from models.serialization import (
+from cloister.models.constrained import BALANCED, EXCHANGED, SequentialModel, sources_of_rates
+from cloister.models.discretization.bins import Bins
+from cloister.models.mixture.dependent import DependentAttribute
+from cloister.models.mixture.fitting.factors import arrange_factors
+from cloister.models.mixture.fitting.products import Factor, Layout, Mixture
+from cloister.models.mixture.prior.released import ReleasedNumbers, restore_numbers
+from cloister.models.mixture.recalibration import pair_changes
+from cloister.models.mixture.sampler import EvenSampler
+from cloister.models.mixture.within_bins import ScoreRelation, relations_between
+from cloister.models.protocol import Arrays, ModelState, Sampler
+from cloister.models.sampling.balanced import BalancedSampler, Independent, PairChange
+from cloister.models.sampling.chain import Probabilities
+from cloister.models.sampling.sequential.row_by_row import PLAIN, Algorithm3, Penalty
+from cloister.models.sampling.supports.support_builder import CompiledConstraints
+from cloister.models.serialization import (
     merge_states,
     restore_algorithm,
     restore_bins,
     restore_reweighting,
     restore_rules,
 )
-from models.soft_constraints.reweighting import Reweighting
-from models.task import RowSampling, Task
+from cloister.models.soft_constraints.reweighting import Reweighting
+from cloister.models.task import RowSampling, Task
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.schema.domain import Table
 
 _MOST_NUMBERS = 20_000_000
 """Numbers at most that joint shares are summed from: 80 MB."""

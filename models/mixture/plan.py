@@ -11,32 +11,32 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
-from cloister.privacy.accounting.calibration import calibrate, zcdp_rho
-from cloister.privacy.events import Composed, Event, repeat
-from cloister.privacy.mechanisms.counts import DiscreteGaussian
-from cloister.privacy.mechanisms.selection import Exponential
-from cloister.schema.cells import declared_cells
-from models.discretization.attribute_order import public_sizes
-from models.discretization.histograms import counted_by_value
-from models.discretization.two_levels import TwoLevels
-from models.mixture.forecast import forecast_fit
-from models.mixture.rounds.schedule import TYPICAL_SIGNAL, Schedule, schedule_for
-from models.plan import Parameters, Plan, Stage
-from models.planning.constraint_marginals import (
+from cloister.models.discretization.attribute_order import public_sizes
+from cloister.models.discretization.histograms import counted_by_value
+from cloister.models.discretization.two_levels import TwoLevels
+from cloister.models.mixture.forecast import forecast_fit
+from cloister.models.mixture.rounds.schedule import TYPICAL_SIGNAL, Schedule, schedule_for
+from cloister.models.plan import Parameters, Plan, Stage
+from cloister.models.planning.constraint_marginals import (
     sizes_by_value,
     valued_attributes,
     wanted_tables,
 )
-from models.planning.joint_budget import JointBudget, joint_budget
-from models.planning.noise import (
+from cloister.models.planning.joint_budget import JointBudget, joint_budget
+from cloister.models.planning.noise import (
     counts_stage,
     require_delta,
     require_signal,
     uneven_counts_stage,
 )
-from models.planning.sampling_choice import SEQUENTIAL, SUPPORTS
-from models.soft_constraints.pair_counts import PairCounts
-from models.task import Budget, Task
+from cloister.models.planning.sampling_choice import SEQUENTIAL, SUPPORTS
+from cloister.models.soft_constraints.pair_counts import PairCounts
+from cloister.models.task import Budget, Task
+from cloister.privacy.accounting.calibration import calibrate, zcdp_rho
+from cloister.privacy.events import Composed, Event, repeat
+from cloister.privacy.mechanisms.counts import DiscreteGaussian
+from cloister.privacy.mechanisms.selection import Exponential
+from cloister.schema.cells import declared_cells
 
 _HISTOGRAMS = 0.12
 """Part of the budget, as a share of rho, of one-way histograms at the typical signal."""

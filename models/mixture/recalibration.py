@@ -18,12 +18,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloister.arrays import Floats, Integers
-from models.discretization.bins import Bins
-from models.discretization.coarsening import Coarsening, fine
-from models.mixture.fitting.optimizer import NoisyMarginal
-from models.mixture.fitting.products import Mixture
-from models.mixture.within_bins import related_numbers
-from models.sampling.balanced import PairChange
+from cloister.models.discretization.bins import Bins
+from cloister.models.discretization.coarsening import Coarsening, fine
+from cloister.models.mixture.fitting.optimizer import NoisyMarginal
+from cloister.models.mixture.fitting.products import Mixture
+from cloister.models.mixture.within_bins import related_numbers
+from cloister.models.sampling.balanced import PairChange
 
 _LEAST_CORRELATION = 0.8
 """Correlation of normal scores from which on two numbers nearly follow each other."""

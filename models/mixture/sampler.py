@@ -12,15 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloister.arrays import Floats, Integers
+from cloister.models.mixture.dependent import DependentAttribute
+from cloister.models.mixture.fitting.products import Mixture
+from cloister.models.mixture.within_bins import ScoreRelation
+from cloister.models.protocol import Where
+from cloister.models.sampling.chain import Batch
+from cloister.models.sampling.row_kinds import in_random_order
+from cloister.models.sampling.sampler import ConstraintSampler, rows_to_draw
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
-from models.mixture.dependent import DependentAttribute
-from models.mixture.fitting.products import Mixture
-from models.mixture.within_bins import ScoreRelation
-from models.protocol import Where
-from models.sampling.chain import Batch
-from models.sampling.row_kinds import in_random_order
-from models.sampling.sampler import ConstraintSampler, rows_to_draw
 
 _TRIES = 300
 """Rounds of drawing rows and keeping some, before the rest is left to the plain sampler."""

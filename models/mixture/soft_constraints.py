@@ -18,15 +18,21 @@ import numpy as np
 from cloister.arrays import Floats
 from cloister.constraints import DenialConstraint
 from cloister.devices import CPU, Device
+from cloister.models.discretization.coarsening import Coarsening, coarse, fine
+from cloister.models.mixture.fitting.optimizer import (
+    Fit,
+    MeanTarget,
+    NoisyMarginal,
+    Objective,
+    TableTarget,
+)
+from cloister.models.mixture.model import MixtureModel
+from cloister.models.mixture.rounds.candidates import even_choice
+from cloister.models.sampling.sizes import POOL_ROWS
+from cloister.models.soft_constraints.rate_posterior import RatePosterior
+from cloister.models.soft_constraints.violation_rates import TuplesOf, shares_against
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
-from models.discretization.coarsening import Coarsening, coarse, fine
-from models.mixture.fitting.optimizer import Fit, MeanTarget, NoisyMarginal, Objective, TableTarget
-from models.mixture.model import MixtureModel
-from models.mixture.rounds.candidates import even_choice
-from models.sampling.sizes import POOL_ROWS
-from models.soft_constraints.rate_posterior import RatePosterior
-from models.soft_constraints.violation_rates import TuplesOf, shares_against
 
 _TURNS = 4
 """Turns of drawing rows, linearising the rates, and fitting."""

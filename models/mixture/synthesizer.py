@@ -12,25 +12,25 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cloister.errors import InputError
-from cloister.privacy.queries.query import Door
-from cloister.privacy.queries.table_rows import TableRows
-from models.differences.columns import task_with
-from models.differences.pairs import differences_of
-from models.discretization.attribute_order import public_sizes, schema_sequence
-from models.mixture.plan import (
+from cloister.models.differences.columns import task_with
+from cloister.models.differences.pairs import differences_of
+from cloister.models.discretization.attribute_order import public_sizes, schema_sequence
+from cloister.models.mixture.plan import (
     MIXTURE_BINS,
     MIXTURE_SAMPLINGS,
     MixtureParameters,
     plan_mixture,
 )
-from models.plan import Plan
-from models.protocol import AnyModel, Arrays, Progress, Synthesizer, silent
-from models.task import Budget, Task
+from cloister.models.plan import Plan
+from cloister.models.protocol import AnyModel, Arrays, Progress, Synthesizer, silent
+from cloister.models.task import Budget, Task
+from cloister.privacy.queries.query import Door
+from cloister.privacy.queries.table_rows import TableRows
 
 if TYPE_CHECKING:
-    from models.differences.model import DifferencedModel
-    from models.mixture.model import MixtureModel
-    from models.mixture.prior.released import ReleasedNumbers
+    from cloister.models.differences.model import DifferencedModel
+    from cloister.models.mixture.model import MixtureModel
+    from cloister.models.mixture.prior.released import ReleasedNumbers
 
     FittedMixture = MixtureModel | DifferencedModel[MixtureModel]
 
@@ -56,8 +56,8 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, "FittedMixture"]):
 
     def following(self, earlier: AnyModel) -> MixtureSynthesizer:
         """The method with the noisy numbers of an earlier model; see `ReusesNumbers`."""
-        from models.differences.model import DifferencedModel
-        from models.mixture.model import MixtureModel
+        from cloister.models.differences.model import DifferencedModel
+        from cloister.models.mixture.model import MixtureModel
 
         earlier = earlier.inner if isinstance(earlier, DifferencedModel) else earlier
         if not isinstance(earlier, MixtureModel) or earlier.numbers is None:
@@ -78,7 +78,7 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, "FittedMixture"]):
 
         Then the supports and the last fit inside them.
         """
-        from models.mixture.fit import fit_mixture
+        from cloister.models.mixture.fit import fit_mixture
 
         return fit_mixture(private, task, plan, self._progress, self._prior)
 
@@ -95,8 +95,8 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, "FittedMixture"]):
         """
         if not task.soft:
             return model
-        from models.differences.model import DifferencedModel
-        from models.mixture.weighing import weigh_mixture
+        from cloister.models.differences.model import DifferencedModel
+        from cloister.models.mixture.weighing import weigh_mixture
 
         if isinstance(model, DifferencedModel):
             inner = weigh_mixture(private, model.inner.task, plan, model.inner)
@@ -105,8 +105,13 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, "FittedMixture"]):
 
     def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> FittedMixture:
         """A model from its saved state."""
-        from models.differences.model import DifferencedModel, chosen_of, inner_task, restore_moved
-        from models.mixture.model import restore_mixture
+        from cloister.models.differences.model import (
+            DifferencedModel,
+            chosen_of,
+            inner_task,
+            restore_moved,
+        )
+        from cloister.models.mixture.model import restore_mixture
 
         chosen = chosen_of(task, meta)
         model = restore_mixture(inner_task(task, chosen), meta, arrays)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
+from cloister.models.mixture.fit import MIXTURE_SEED
+from cloister.models.mixture.model import MixtureModel
+from cloister.models.mixture.plan import MIXTURE_SAMPLINGS, WEIGHER, MixtureParameters
+from cloister.models.mixture.soft_constraints import fit_rates
+from cloister.models.plan import Plan
+from cloister.models.planning.sampling_choice import choose_sampling
+from cloister.models.sampling.sizes import POOL_ROWS
+from cloister.models.soft_constraints.rate_posterior import RatePosterior, own_rates
+from cloister.models.soft_constraints.reweighting import fit_weights
+from cloister.models.task import Task
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
-from models.mixture.fit import MIXTURE_SEED
-from models.mixture.model import MixtureModel
-from models.mixture.plan import MIXTURE_SAMPLINGS, WEIGHER, MixtureParameters
-from models.mixture.soft_constraints import fit_rates
-from models.plan import Plan
-from models.planning.sampling_choice import choose_sampling
-from models.sampling.sizes import POOL_ROWS
-from models.soft_constraints.rate_posterior import RatePosterior, own_rates
-from models.soft_constraints.reweighting import fit_weights
-from models.task import Task
 
 
 def weigh_mixture(

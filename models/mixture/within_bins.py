@@ -23,10 +23,10 @@ import torch
 from scipy.special import ndtr, ndtri
 
 from cloister.arrays import Booleans, Floats, Integers
+from cloister.models.discretization.bins import Bins
+from cloister.models.discretization.coarsening import alone, fine
+from cloister.models.mixture.fitting.products import Mixture
 from cloister.schema.columns import Grid
-from models.discretization.bins import Bins
-from models.discretization.coarsening import alone, fine
-from models.mixture.fitting.products import Mixture
 
 _LEAST_CORRELATION = 0.1
 """Correlation of normal scores below which attributes are not related."""

@@ -7,19 +7,19 @@ from dataclasses import replace
 import numpy as np
 
 from cloister.arrays import Floats
+from cloister.models.persons.likeness import released_ratios
+from cloister.models.persons.model import PersonsModel
+from cloister.models.persons.pair_kinds import PairKinds
+from cloister.models.persons.parts import PERSONS, ROWS, PersonTasks
+from cloister.models.persons.plan import LIKENESS, NUMBER, PersonsParameters
+from cloister.models.plan import Plan
+from cloister.models.protocol import AnySynthesizer, DatabaseDoor
+from cloister.models.several_tables import LabelledDoor
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.counts.partition_counts import PartitionCounts
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.cells import Cells, declared_cells
-from models.persons.likeness import released_ratios
-from models.persons.model import PersonsModel
-from models.persons.pair_kinds import PairKinds
-from models.persons.parts import PERSONS, ROWS, PersonTasks
-from models.persons.plan import LIKENESS, NUMBER, PersonsParameters
-from models.plan import Plan
-from models.protocol import AnySynthesizer, DatabaseDoor
-from models.several_tables import LabelledDoor
 
 _SEED = 20_261_122
 """Public seed of the persons by which the mean number of rows is computed."""

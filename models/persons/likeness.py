@@ -15,9 +15,9 @@ from functools import cached_property
 import numpy as np
 
 from cloister.arrays import TINY, Floats, Integers
+from cloister.models.discretization.bins import Bins
+from cloister.models.persons.pair_kinds import ALONE, EQUAL, NEAR, PairKinds
 from cloister.schema.columns import Grid
-from models.discretization.bins import Bins
-from models.persons.pair_kinds import ALONE, EQUAL, NEAR, PairKinds
 
 _CLEAR = 2.0
 """Standard deviations of noise by which a count must differ from that of unrelated rows."""
@@ -118,7 +118,8 @@ class Likeness:
 class LikeFirstRow:
     """Rows drawn like the first of their person.
 
-    Implements :class:`models.sampling.ancestral.Tilt`; ``anchors`` are its codes (n,) by attribute.
+    Implements :class:`cloister.models.sampling.ancestral.Tilt`; ``anchors`` are its codes (n,) by
+    attribute.
     """
 
     likeness: Mapping[str, Likeness]

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from cloister.arrays import Floats
+from cloister.models.constrained import ConstrainedModel
+from cloister.models.differences.model import DifferencedModel
+from cloister.models.discretization.bins import Bins
+from cloister.models.persons.likeness import Likeness
+from cloister.models.persons.pair_kinds import PairKinds
+from cloister.models.persons.parts import PERSONS, ROWS, PersonTasks
+from cloister.models.persons.sampler import PersonsSampler
+from cloister.models.protocol import AnySynthesizer, Arrays, ModelState, Where, sample_whole
+from cloister.models.several_tables import part_of_arrays
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
-from models.constrained import ConstrainedModel
-from models.differences.model import DifferencedModel
-from models.discretization.bins import Bins
-from models.persons.likeness import Likeness
-from models.persons.pair_kinds import PairKinds
-from models.persons.parts import PERSONS, ROWS, PersonTasks
-from models.persons.sampler import PersonsSampler
-from models.protocol import AnySynthesizer, Arrays, ModelState, Where, sample_whole
-from models.several_tables import part_of_arrays
 
 _DRAWN_FIRST = (
     "persons are drawn first, each with its attributes and its number of rows; the rows of a "

@@ -24,13 +24,13 @@ from cloister.constraints import (
 from cloister.constraints.denial import Cell, Op, Predicate
 from cloister.errors import PlanError
 from cloister.figures import count_of
+from cloister.models.persons.pair_kinds import ALONE, PairKinds
+from cloister.models.task import Persons, Task
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.attributes import Integer
 from cloister.schema.columns import Column, Serial
 from cloister.schema.domain import Domain, Table, column_of
 from cloister.schema.relations.database import Database, Schema
-from models.persons.pair_kinds import ALONE, PairKinds
-from models.task import Persons, Task
 
 PERSONS, ROWS = "persons", "rows"
 """Names of the two tables, in labels of stages and behind the door."""

@@ -9,10 +9,10 @@ from functools import cached_property
 import numpy as np
 
 from cloister.arrays import Integers
+from cloister.models.persons.parts import PersonTasks
+from cloister.models.protocol import Model
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
-from models.persons.parts import PersonTasks
-from models.protocol import Model
 
 _PILOT = 2_048
 """Persons drawn to learn how many are needed: their mean number of rows is off by 2 % at most."""

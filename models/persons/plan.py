@@ -16,14 +16,14 @@ from typing import Any
 
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure
+from cloister.models.persons.parts import PERSONS, ROWS, PersonTasks, split_task
+from cloister.models.plan import AnyPlan, Forecast, Parameters, Plan, Stage
+from cloister.models.protocol import AnySynthesizer
+from cloister.models.several_tables import DIGITS, label_stage, largest_within
+from cloister.models.task import Budget, Task
 from cloister.privacy.accounting.calibration import noise_multiplier, zcdp_rho
 from cloister.privacy.events import repeat
 from cloister.privacy.mechanisms.counts import DiscreteGaussian, DiscreteLaplace
-from models.persons.parts import PERSONS, ROWS, PersonTasks, split_task
-from models.plan import AnyPlan, Forecast, Parameters, Plan, Stage
-from models.protocol import AnySynthesizer
-from models.several_tables import DIGITS, label_stage, largest_within
-from models.task import Budget, Task
 
 NUMBER = "number"
 """The label of the noisy number of persons."""

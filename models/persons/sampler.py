@@ -18,17 +18,17 @@ from cloister.arrays import Integers
 from cloister.constraints.counting import violations_per_row
 from cloister.errors import SampleError
 from cloister.figures import count_of
+from cloister.models.persons.likeness import LikeFirstRow, Likeness
+from cloister.models.persons.parts import PersonTasks
+from cloister.models.persons.people import People, draw_people
+from cloister.models.protocol import Model, Where
+from cloister.models.sampling.chain import flatten_chain
+from cloister.models.sampling.chunks import CHUNK_ROWS, number_keys
+from cloister.models.sampling.given import GivenSampler
+from cloister.models.sampling.sampler import ConstraintSampler
+from cloister.models.sampling.sequential.row_by_row import AcceptedRows, Penalty
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
-from models.persons.likeness import LikeFirstRow, Likeness
-from models.persons.parts import PersonTasks
-from models.persons.people import People, draw_people
-from models.protocol import Model, Where
-from models.sampling.chain import flatten_chain
-from models.sampling.chunks import CHUNK_ROWS, number_keys
-from models.sampling.given import GivenSampler
-from models.sampling.sampler import ConstraintSampler
-from models.sampling.sequential.row_by_row import AcceptedRows, Penalty
 
 _TRIES = 1_000
 """Draws of one row under its person's attributes, before something about the person is changed."""

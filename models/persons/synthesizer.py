@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import Any
 
 from cloister.errors import InputError, PlanError
-from models.persons.parts import PERSONS, split_task
-from models.persons.plan import plan_persons
-from models.plan import AnyPlan
-from models.planning.sampling_choice import choose_sampling, seconds_in_turn
-from models.protocol import AnyModel, AnySynthesizer, Arrays, ReusesNumbers
-from models.task import Budget, Task
+from cloister.models.persons.parts import PERSONS, split_task
+from cloister.models.persons.plan import plan_persons
+from cloister.models.plan import AnyPlan
+from cloister.models.planning.sampling_choice import choose_sampling, seconds_in_turn
+from cloister.models.protocol import AnyModel, AnySynthesizer, Arrays, ReusesNumbers
+from cloister.models.task import Budget, Task
 
 
 class OfPersons:
@@ -73,7 +73,7 @@ class OfPersons:
         """
         if task.persons is None:
             return self._base.train(private, task, plan)
-        from models.persons.fit import train_persons
+        from cloister.models.persons.fit import train_persons
 
         return train_persons(self._base, private, split_task(task), plan)
 
@@ -81,7 +81,7 @@ class OfPersons:
         """The model with its soft constraints weighed: of persons, of rows."""
         if task.persons is None:
             return self._base.weigh(private, task, plan, model)
-        from models.persons.fit import weigh_persons
+        from cloister.models.persons.fit import weigh_persons
 
         return weigh_persons(self._base, private, plan, model)
 
@@ -89,6 +89,6 @@ class OfPersons:
         """A model from its saved state; one of an earlier version has no persons."""
         if task.persons is None or PERSONS not in meta:
             return self._base.restore(replace(task, persons=None), meta, arrays)
-        from models.persons.model import restore_persons
+        from cloister.models.persons.model import restore_persons
 
         return restore_persons(self._base, split_task(task), meta, arrays)

@@ -11,10 +11,10 @@ from cloister.constraints import (
     key_attributes,
     order_rule,
 )
+from cloister.models.discretization.bins import MOST_VALUES
+from cloister.models.task import Task
 from cloister.schema.cells import declared_cells
 from cloister.schema.columns import Grid
-from models.discretization.bins import MOST_VALUES
-from models.task import Task
 
 _JOINT_CELLS = 1_000_000
 """Cells of a joint table at most."""

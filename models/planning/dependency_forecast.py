@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from cloister.constraints import DenialConstraint, functional_dependency
+from cloister.models.plan import AnyPlan
+from cloister.models.task import Budget, Task
 from cloister.privacy.accounting.calibration import zcdp_rho
-from models.plan import AnyPlan
-from models.task import Budget, Task
 
 SURE = 5.0
 """Standard deviations of the noise in the rows of a left side whose right side is learnt.

@@ -34,11 +34,11 @@ from types import MappingProxyType
 import numpy as np
 
 from cloister.arrays import Floats
+from cloister.models.task import Budget, Task
 from cloister.privacy.accounting.calibration import zcdp_rho
 from cloister.privacy.events import Relation
 from cloister.schema.cells import declared_cells
 from cloister.schema.columns import Column
-from models.task import Budget, Task
 
 
 @dataclass(frozen=True)

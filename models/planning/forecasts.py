@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
+from cloister.models.sampling.sizes import MOST_PAIRS
+from cloister.models.task import Task
 from cloister.schema.cells import declared_cells
-from models.sampling.sizes import MOST_PAIRS
-from models.task import Task
 
 MIB = 1 << 20
 """Bytes of a mebibyte."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from cloister.constraints import functional_dependency
-from models.task import Task
+from cloister.models.task import Task
 
 _PART = 0.06
 """Part of the budget, as a share of rho, of all joint tables where none needs more."""
@@ -64,7 +64,7 @@ def joint_budget(
     """The budget of ``tables`` of hard constraints, and of as many single ``values``.
 
     ``sizes`` are the most bins of each attribute, ``signal`` is the rows times the square root of
-    rho, see `models.mixture.plan.signal_of`.
+    rho, see `cloister.models.mixture.plan.signal_of`.
     """
     base = _PART / max(len(tables) + values, 1)
     wanted = {names: max(_wanted(task, names, sizes, signal), base) for names in tables}

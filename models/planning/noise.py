@@ -9,11 +9,11 @@ from fractions import Fraction
 
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure, figure_range
+from cloister.models.plan import Stage
+from cloister.models.task import Budget, Task
 from cloister.privacy.accounting.calibration import zcdp_rho
 from cloister.privacy.events import Composed
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
-from models.plan import Stage
-from models.task import Budget, Task
 
 _NOISIEST = 4
 """The scale of the noise of a count, in rows, times this may not exceed the rows."""

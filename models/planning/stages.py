@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from cloister.models.discretization.bins import NUMERIC_BINS, Bins, bin_cells, bin_values
+from cloister.models.discretization.histograms import HistogramCounts, count_histogram
+from cloister.models.discretization.two_levels import TwoLevels
+from cloister.models.sampling.supports.expected_shares import JointTable
+from cloister.models.task import Task
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
 from cloister.privacy.queries.counts.partition_counts import PartitionCounts
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import Partition, TableRows
 from cloister.schema.cells import declared_cells
-from models.discretization.bins import NUMERIC_BINS, Bins, bin_cells, bin_values
-from models.discretization.histograms import HistogramCounts, count_histogram
-from models.discretization.two_levels import TwoLevels
-from models.sampling.supports.expected_shares import JointTable
-from models.task import Task
 
 
 def measure_histogram(

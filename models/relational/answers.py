@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from cloister.arrays import Floats
-from models.relational.candidates import Workload
-from models.relational.link import Link, Side
-from models.relational.matching.profiles import MOST_UNKNOWNS, Problem, Profiles
-from models.relational.parts import joint_number
+from cloister.models.relational.candidates import Workload
+from cloister.models.relational.link import Link, Side
+from cloister.models.relational.matching.profiles import MOST_UNKNOWNS, Problem, Profiles
+from cloister.models.relational.parts import joint_number
 
 
 class Answers:

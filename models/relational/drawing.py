@@ -8,6 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cloister.arrays import Booleans, Integers
+from cloister.models.relational.constraints.distinct_links import without_duplicates
+from cloister.models.relational.constraints.hierarchy import without_cycles
+from cloister.models.relational.constraints.key_rules import KeyRules, keep_rules
+from cloister.models.relational.link import Link, Side
 from cloister.schema.domain import Table
 from cloister.schema.relations.database import Database, ForeignKey, Schema
 from cloister.schema.relations.joins import (
@@ -17,10 +21,6 @@ from cloister.schema.relations.joins import (
     of_row,
     rows_domain,
 )
-from models.relational.constraints.distinct_links import without_duplicates
-from models.relational.constraints.hierarchy import without_cycles
-from models.relational.constraints.key_rules import KeyRules, keep_rules
-from models.relational.link import Link, Side
 
 NOBODY = -1
 """In place of a parent: the reference is missing."""

@@ -11,6 +11,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cloister.arrays import Floats
+from cloister.models.plan import Plan
+from cloister.models.protocol import AnySynthesizer, DatabaseDoor
+from cloister.models.relational.answers import Answers
+from cloister.models.relational.candidates import Workload, candidates
+from cloister.models.relational.constraints.pair_keys import distinct_pairs
+from cloister.models.relational.drawing import Drawing
+from cloister.models.relational.link import Link, Measured
+from cloister.models.relational.model import RelationalModel
+from cloister.models.relational.parts import Parts, parts_across
+from cloister.models.relational.plan import RelationalParameters
+from cloister.models.relational.rows import tasks_of_rows, train_rows, with_counted_rows
+from cloister.models.relational.schedule import DEGREES, MEAN_NOISE, MEASURE, SELECT, LinkNoise
+from cloister.models.several_tables import LabelledDoor
+from cloister.models.task import DatabaseTask
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.candidate_scores import Candidate, CandidateScores
 from cloister.privacy.queries.counts.partition_counts import PartitionCounts
@@ -25,20 +39,6 @@ from cloister.schema.relations.joins import (
     joined_table,
     rows_domain,
 )
-from models.plan import Plan
-from models.protocol import AnySynthesizer, DatabaseDoor
-from models.relational.answers import Answers
-from models.relational.candidates import Workload, candidates
-from models.relational.constraints.pair_keys import distinct_pairs
-from models.relational.drawing import Drawing
-from models.relational.link import Link, Measured
-from models.relational.model import RelationalModel
-from models.relational.parts import Parts, parts_across
-from models.relational.plan import RelationalParameters
-from models.relational.rows import tasks_of_rows, train_rows, with_counted_rows
-from models.relational.schedule import DEGREES, MEAN_NOISE, MEASURE, SELECT, LinkNoise
-from models.several_tables import LabelledDoor
-from models.task import DatabaseTask
 
 _POOL = 4_096
 """Rows of each table that are drawn to make parts and answers: their error is below the noise."""

@@ -8,12 +8,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cloister.arrays import Floats, Integers
+from cloister.models.relational.candidates import Workload
+from cloister.models.relational.matching.match import match
+from cloister.models.relational.matching.profiles import (
+    MOST_UNKNOWNS,
+    Problem,
+    Profiles,
+    ProfileTarget,
+)
+from cloister.models.relational.matching.slices import match_in_slices
+from cloister.models.relational.parts import Parts
 from cloister.schema.relations.database import ForeignKey
-from models.relational.candidates import Workload
-from models.relational.matching.match import match
-from models.relational.matching.profiles import MOST_UNKNOWNS, Problem, Profiles, ProfileTarget
-from models.relational.matching.slices import match_in_slices
-from models.relational.parts import Parts
 
 
 @dataclass(frozen=True, eq=False)

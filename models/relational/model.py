@@ -9,20 +9,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.models.discretization.bins import Bins
+from cloister.models.protocol import AnySynthesizer, Arrays, Model
+from cloister.models.relational.candidates import Workload
+from cloister.models.relational.constraints.key_rules import rules_across
+from cloister.models.relational.constraints.pair_keys import distinct_pairs
+from cloister.models.relational.drawing import Drawing
+from cloister.models.relational.link import Link, Measured
+from cloister.models.relational.parts import numbers_of, parts_of
+from cloister.models.relational.rows import (
+    counted_tables,
+    post_processing_of_rows,
+    restore_rows,
+    rows_state,
+)
+from cloister.models.several_tables import part_of_arrays
+from cloister.models.task import DatabaseTask, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.relations.database import Database, ForeignKey
 from cloister.schema.relations.joins import joined_domain, joined_table
-from models.discretization.bins import Bins
-from models.protocol import AnySynthesizer, Arrays, Model
-from models.relational.candidates import Workload
-from models.relational.constraints.key_rules import rules_across
-from models.relational.constraints.pair_keys import distinct_pairs
-from models.relational.drawing import Drawing
-from models.relational.link import Link, Measured
-from models.relational.parts import numbers_of, parts_of
-from models.relational.rows import counted_tables, post_processing_of_rows, restore_rows, rows_state
-from models.several_tables import part_of_arrays
-from models.task import DatabaseTask, Task
 
 _ROWS = "the rows of each table are drawn by a model of that table alone"
 _COUNTED = (

@@ -20,16 +20,12 @@ from itertools import accumulate
 from typing import Any
 
 from cloister.errors import PlanError
-from cloister.privacy.accounting.calibration import noise_multiplier, zcdp_rho
-from cloister.privacy.mechanisms.counts import DiscreteGaussian, DiscreteLaplace
-from cloister.schema.domain import Domain
-from cloister.schema.relations.joins import joined_domain, joined_table
-from models.plan import AnyPlan, Forecast, Parameters, Plan
-from models.protocol import AnySynthesizer
-from models.relational.candidates import candidates
-from models.relational.matching.profiles import MOST_UNKNOWNS
-from models.relational.parts import MOST_PARTS
-from models.relational.rows import (
+from cloister.models.plan import AnyPlan, Forecast, Parameters, Plan
+from cloister.models.protocol import AnySynthesizer
+from cloister.models.relational.candidates import candidates
+from cloister.models.relational.matching.profiles import MOST_UNKNOWNS
+from cloister.models.relational.parts import MOST_PARTS
+from cloister.models.relational.rows import (
     count_stages,
     counted_tables,
     most_drawn,
@@ -38,9 +34,19 @@ from models.relational.rows import (
     row_stages,
     tasks_of_rows,
 )
-from models.relational.schedule import DEGREES_ONLY, LinkNoise, Noise, link_noise, link_stages
-from models.several_tables import DIGITS, json_texts, largest_within
-from models.task import Budget, DatabaseTask, Task
+from cloister.models.relational.schedule import (
+    DEGREES_ONLY,
+    LinkNoise,
+    Noise,
+    link_noise,
+    link_stages,
+)
+from cloister.models.several_tables import DIGITS, json_texts, largest_within
+from cloister.models.task import Budget, DatabaseTask, Task
+from cloister.privacy.accounting.calibration import noise_multiplier, zcdp_rho
+from cloister.privacy.mechanisms.counts import DiscreteGaussian, DiscreteLaplace
+from cloister.schema.domain import Domain
+from cloister.schema.relations.joins import joined_domain, joined_table
 
 _RELATIONSHIPS = Fraction(1, 3)
 """Part of the budget of all relationships together; the rows of tables have the rest."""

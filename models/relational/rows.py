@@ -15,18 +15,18 @@ from numpy.typing import NDArray
 from cloister.constraints import DenialConstraint
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure
+from cloister.models.plan import AnyPlan, Stage
+from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model
+from cloister.models.relational.constraints.key_rules import rules_across
+from cloister.models.relational.constraints.pair_keys import distinct_pairs, kept_by_links
+from cloister.models.relational.schedule import Noise
+from cloister.models.several_tables import LabelledDoor, label_stage, part_of_arrays
+from cloister.models.task import DatabaseTask, Task
 from cloister.privacy.queries.counts.partition_counts import PartitionCounts
 from cloister.schema.cells import Cells
 from cloister.schema.columns import Serial
 from cloister.schema.domain import Domain
 from cloister.schema.relations.joins import rows_domain
-from models.plan import AnyPlan, Stage
-from models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model
-from models.relational.constraints.key_rules import rules_across
-from models.relational.constraints.pair_keys import distinct_pairs, kept_by_links
-from models.relational.schedule import Noise
-from models.several_tables import LabelledDoor, label_stage, part_of_arrays
-from models.task import DatabaseTask, Task
 
 COUNT = "number"
 """The label of the noisy number of rows of a table."""

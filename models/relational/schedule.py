@@ -13,6 +13,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from cloister.figures import count_of, figure
+from cloister.models.plan import Stage
+from cloister.models.relational.candidates import candidates
+from cloister.models.relational.parts import MOST_PARTS
+from cloister.models.several_tables import DIGITS
+from cloister.models.task import DatabaseTask
 from cloister.privacy.accounting.calibration import noise_multiplier
 from cloister.privacy.events import repeat
 from cloister.privacy.mechanisms.counts import DiscreteGaussian, DiscreteLaplace, Neighbours
@@ -20,11 +25,6 @@ from cloister.privacy.mechanisms.selection import Exponential, PermuteAndFlip
 from cloister.schema.relations.database import ForeignKey
 from cloister.schema.relations.fan_out import rows_changed
 from cloister.schema.relations.joins import degree_table, joined_domain, joined_table
-from models.plan import Stage
-from models.relational.candidates import candidates
-from models.relational.parts import MOST_PARTS
-from models.several_tables import DIGITS
-from models.task import DatabaseTask
 
 DEGREES = "degrees"
 """The label of the noisy degree distribution of a relationship."""

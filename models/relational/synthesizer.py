@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from models.plan import Plan
-from models.protocol import (
+from cloister.models.plan import Plan
+from cloister.models.protocol import (
     AnySynthesizer,
     Arrays,
     DatabaseDoor,
@@ -18,12 +18,12 @@ from models.protocol import (
     Progress,
     silent,
 )
-from models.relational.plan import RelationalParameters, plan_relational
-from models.relational.rows import tasks_of_rows
-from models.task import Budget, DatabaseTask
+from cloister.models.relational.plan import RelationalParameters, plan_relational
+from cloister.models.relational.rows import tasks_of_rows
+from cloister.models.task import Budget, DatabaseTask
 
 if TYPE_CHECKING:
-    from models.relational.model import RelationalModel
+    from cloister.models.relational.model import RelationalModel
 
 PREFIX = "relational"
 """The method, whose variants name the method of rows behind a hyphen."""
@@ -64,7 +64,7 @@ class RelationalSynthesizer(DatabaseSynthesizer[RelationalParameters, "Relationa
         self, private: DatabaseDoor, task: DatabaseTask, plan: Plan[RelationalParameters]
     ) -> RelationalModel:
         """The rows of each table, then each relationship."""
-        from models.relational.fit import train_relational
+        from cloister.models.relational.fit import train_relational
 
         return train_relational(self._base(plan.parameters.base), private, task, plan)
 
@@ -76,7 +76,7 @@ class RelationalSynthesizer(DatabaseSynthesizer[RelationalParameters, "Relationa
         model: RelationalModel,
     ) -> RelationalModel:
         """The model with the soft constraints of each table weighed."""
-        from models.relational.fit import weigh_relational
+        from cloister.models.relational.fit import weigh_relational
 
         return weigh_relational(self._base(plan.parameters.base), private, plan, model)
 
@@ -84,12 +84,12 @@ class RelationalSynthesizer(DatabaseSynthesizer[RelationalParameters, "Relationa
         self, task: DatabaseTask, meta: Mapping[str, Any], arrays: Arrays
     ) -> RelationalModel:
         """A model from its saved state."""
-        from models.relational.model import restore_relational
+        from cloister.models.relational.model import restore_relational
 
         return restore_relational(self._base, task, tasks_of_rows(task), meta, arrays)
 
     def _base(self, name: str) -> AnySynthesizer:
-        from models.registry import create
+        from cloister.models.registry import create
 
         return create(name, self._progress)
 

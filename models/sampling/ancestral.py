@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from cloister.arrays import TINY, Floats, Integers
-from models.sampling.chain import Batch, ConstrainedChain, Probabilities
+from cloister.models.sampling.chain import Batch, ConstrainedChain, Probabilities
 
 _ENUMERATED = 256
 """Levels up to which all are candidates of an attribute that is drawn row by row."""

@@ -23,12 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Array, Floats, Integers
+from cloister.models.discretization.bins import Bins
+from cloister.models.protocol import Where
+from cloister.models.sampling.chunks import chunks_of, number_keys
+from cloister.models.sampling.sizes import MOST_PAIRS, OVERSAMPLING
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
-from models.discretization.bins import Bins
-from models.protocol import Where
-from models.sampling.chunks import chunks_of, number_keys
-from models.sampling.sizes import MOST_PAIRS, OVERSAMPLING
 
 _TRIES = 16
 """Other rows that each row may be exchanged for; the first that improves the tables is taken."""

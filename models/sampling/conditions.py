@@ -22,11 +22,11 @@ import pandas as pd
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.constraints.supports import Support
 from cloister.errors import SampleError
+from cloister.models.protocol import Where
+from cloister.models.sampling.ancestral import AncestralSampler
+from cloister.models.sampling.chain import Batch, ConstrainedChain
 from cloister.schema.columns import OUTSIDE
 from cloister.schema.domain import Domain
-from models.protocol import Where
-from models.sampling.ancestral import AncestralSampler
-from models.sampling.chain import Batch, ConstrainedChain
 
 _PARTICLES = 8
 """Rows that are drawn for each row of the result, where the condition is on late columns."""
@@ -42,7 +42,7 @@ _DEGENERATE = 0.5
 class Condition:
     """Some columns and the fine code that each must have.
 
-    Implements :class:`models.sampling.ancestral.Evidence`.
+    Implements :class:`cloister.models.sampling.ancestral.Evidence`.
     """
 
     codes: Mapping[str, int]

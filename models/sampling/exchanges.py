@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloister.arrays import Booleans, Integers
+from cloister.models.discretization.bins import Bins
 from cloister.schema.domain import Domain, Table
-from models.discretization.bins import Bins
 
 _EXCHANGES = 40
 """Times that each row that breaks a rule is given another one to exchange a value with."""

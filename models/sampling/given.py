@@ -15,8 +15,8 @@ import numpy as np
 
 from cloister.arrays import Floats, Integers
 from cloister.constraints.supports import Coupling
-from models.sampling.ancestral import AncestralSampler, PairwiseChecker, Tilt
-from models.sampling.chain import Batch, ConstrainedChain
+from cloister.models.sampling.ancestral import AncestralSampler, PairwiseChecker, Tilt
+from cloister.models.sampling.chain import Batch, ConstrainedChain
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class GivenSampler:
 class CoupledToGiven:
     """Moves attributes that a support couples to a given one along with its value.
 
-    Implements :class:`models.sampling.ancestral.Evidence`.
+    Implements :class:`cloister.models.sampling.ancestral.Evidence`.
     """
 
     chain: ConstrainedChain

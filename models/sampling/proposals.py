@@ -15,14 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloister.arrays import Integers
+from cloister.models.protocol import Where
+from cloister.models.sampling.ancestral import AncestralSampler
+from cloister.models.sampling.chunks import number_keys
+from cloister.models.sampling.row_kinds import in_random_order
+from cloister.models.sampling.sampler import ConstraintSampler
+from cloister.models.sampling.sequential.row_by_row import AcceptedRows, Penalty
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
-from models.protocol import Where
-from models.sampling.ancestral import AncestralSampler
-from models.sampling.chunks import number_keys
-from models.sampling.row_kinds import in_random_order
-from models.sampling.sampler import ConstraintSampler
-from models.sampling.sequential.row_by_row import AcceptedRows, Penalty
 
 _Wanted = tuple[int, int, SamplingSource]
 """The first row of a chunk, how many it has, and its source of randomness."""

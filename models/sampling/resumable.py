@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cloister.errors import SampleError, StorageError
+from cloister.models.protocol import Sampler, Where
+from cloister.models.sampling.chunks import CHUNK_ROWS
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
-from models.protocol import Sampler, Where
-from models.sampling.chunks import CHUNK_ROWS
 
 
 @dataclass(frozen=True)

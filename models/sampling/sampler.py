@@ -24,22 +24,28 @@ from cloister.constraints.counting import violations_per_row
 from cloister.constraints.supports import Support
 from cloister.errors import SampleError
 from cloister.figures import count_of
-from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.domain import Domain, Table
-from models.discretization.bins import Bins
-from models.protocol import Where, sample_whole
-from models.sampling.ancestral import AncestralSampler
-from models.sampling.chain import Batch, ConstrainedChain, Probabilities, TupleModel, flatten_chain
-from models.sampling.chunks import chunks_of, number_keys
-from models.sampling.conditions import Condition
-from models.sampling.exchanges import WithinBins
-from models.sampling.row_kinds import (
+from cloister.models.discretization.bins import Bins
+from cloister.models.protocol import Where, sample_whole
+from cloister.models.sampling.ancestral import AncestralSampler
+from cloister.models.sampling.chain import (
+    Batch,
+    ConstrainedChain,
+    Probabilities,
+    TupleModel,
+    flatten_chain,
+)
+from cloister.models.sampling.chunks import chunks_of, number_keys
+from cloister.models.sampling.conditions import Condition
+from cloister.models.sampling.exchanges import WithinBins
+from cloister.models.sampling.row_kinds import (
     RowKinds,
     compared_attributes,
     compares_cells,
     in_random_order,
 )
-from models.sampling.sequential.row_by_row import AcceptedRows, Algorithm3, Penalty
+from cloister.models.sampling.sequential.row_by_row import AcceptedRows, Algorithm3, Penalty
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.schema.domain import Domain, Table
 
 __all__ = [
     "Acceptance",

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cloister.arrays import Integers
+from cloister.models.plan import Stage
+from cloister.models.task import Task
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.privacy.queries.violating_pairs import ViolatingPairs
 from cloister.schema.domain import Table
-from models.plan import Stage
-from models.task import Task
 
 if TYPE_CHECKING:
-    from models.sampling.sampler import ConstraintSampler
-    from models.sampling.sequential.violation_index import Penalty
-    from models.soft_constraints.rate_posterior import RatePosterior
-    from models.soft_constraints.reweighting import Reweighting
+    from cloister.models.sampling.sampler import ConstraintSampler
+    from cloister.models.sampling.sequential.violation_index import Penalty
+    from cloister.models.soft_constraints.rate_posterior import RatePosterior
+    from cloister.models.soft_constraints.reweighting import Reweighting
 
 MATCHINGS = 8
 """Random matchings of the rows: each gives half as many pairs as rows, and adds sensitivity."""
@@ -55,7 +55,7 @@ class PairCounts:
         rng: np.random.Generator,
     ) -> Reweighting:
         """The weights, for rows like those of ``pool``."""
-        from models.soft_constraints.reweighting import fit_weights
+        from cloister.models.soft_constraints.reweighting import fit_weights
 
         rates = self.posteriors(private, task, noise, pool)
         return fit_weights(task.soft, [rate.mean for rate in rates], pool, rng)
@@ -70,7 +70,7 @@ class PairCounts:
         rng: np.random.Generator,
     ) -> tuple[Penalty, ...]:
         """What violations cost rows that ``sampler`` draws one after the other."""
-        from models.soft_constraints.penalties import fit_penalties, known_penalties
+        from cloister.models.soft_constraints.penalties import fit_penalties, known_penalties
 
         rates = zip(task.soft, self.posteriors(private, task, noise, pool), strict=True)
         wanted = {rule: rate.mean for rule, rate in rates if rule not in task.weighted_soft}
@@ -83,7 +83,7 @@ class PairCounts:
 
         Of one with a known weight, the rate of the ``pool``. Without ``noise`` nothing is counted.
         """
-        from models.soft_constraints.rate_posterior import (
+        from cloister.models.soft_constraints.rate_posterior import (
             RatePosterior,
             own_rates,
             posterior_rate,

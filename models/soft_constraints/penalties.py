@@ -14,13 +14,13 @@ import numpy as np
 
 from cloister.arrays import Floats
 from cloister.constraints import DenialConstraint
+from cloister.models.sampling.sampler import ConstraintSampler
+from cloister.models.sampling.sequential.violation_index import Penalty
+from cloister.models.soft_constraints.rate_posterior import own_rates
+from cloister.models.soft_constraints.reweighting import RateFit
+from cloister.models.task import Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
-from models.sampling.sampler import ConstraintSampler
-from models.sampling.sequential.violation_index import Penalty
-from models.soft_constraints.rate_posterior import own_rates
-from models.soft_constraints.reweighting import RateFit
-from models.task import Task
 
 _PILOT_ROWS = 3_000
 """Rows of a table drawn on trial: its rates then have a relative error of some percent."""

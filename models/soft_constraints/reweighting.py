@@ -3,7 +3,7 @@
 Source: Kamino equation (1), where a row with v violations of a constraint of weight w has the
 factor exp(-w v). Here v is a score of the row's violations against a fixed reference sample, so
 that rows stay independent. The weights are fitted by post-processing to rates; for rows that are
-drawn one after the other, see `models.soft_constraints.penalties`.
+drawn one after the other, see `cloister.models.soft_constraints.penalties`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,13 @@ import numpy as np
 
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.constraints import DenialConstraint
+from cloister.models.soft_constraints.violation_rates import (
+    TuplesOf,
+    Violating,
+    quantize,
+    shares_against,
+)
 from cloister.schema.domain import Table
-from models.soft_constraints.violation_rates import TuplesOf, Violating, quantize, shares_against
 
 _EVALUATIONS = 9
 """Evaluations of the shares in a fit of weights at most; a few constraints need 5 to 7."""

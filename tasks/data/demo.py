@@ -6,11 +6,11 @@ from pathlib import Path
 
 from cloister.demo.registry import civic_registry
 from cloister.errors import StorageError
-from tasks.runtime.code_version import PROJECT
-from tasks.runtime.files import replace_file
-from tasks.runtime.home import Home, private_folder
+from cloister.tasks.runtime.code_version import PACKAGE
+from cloister.tasks.runtime.files import replace_file
+from cloister.tasks.runtime.home import Home, private_folder
 
-_SPEC = PROJECT / "data" / "specs" / "demo.yaml"
+_SPEC = PACKAGE.parent / "data" / "specs" / "demo.yaml"
 
 
 def demo_spec() -> Path:

@@ -12,8 +12,8 @@ import pandas as pd
 from pandas.api import types as pt
 
 from cloister.errors import DataError
-from tasks.runtime.home import Home, private_folder
-from tasks.runtime.tables import write_parquet
+from cloister.tasks.runtime.home import Home, private_folder
+from cloister.tasks.runtime.tables import write_parquet
 
 
 @contextmanager

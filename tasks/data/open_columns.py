@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from cloister.errors import DataError
+from cloister.models.task import AnyTask
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateColumns
 from cloister.privacy.events import Event
@@ -17,14 +18,13 @@ from cloister.schema.sources.reading import read_frame
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import PersonUnit, Spec
 from cloister.schema.values.parsing import parse
-from models.task import AnyTask
-from tasks.data.contribution_bound import person_numbers, rows_within_bound
-from tasks.data.open_table import noise_source
-from tasks.data.session import RowSource, Session, keyed_digest
-from tasks.domains.plan import domain_context
-from tasks.requests.public_context import PublicContext
-from tasks.requests.resolved import ResolvedRequest
-from tasks.runtime.home import Home
+from cloister.tasks.data.contribution_bound import person_numbers, rows_within_bound
+from cloister.tasks.data.open_table import noise_source
+from cloister.tasks.data.session import RowSource, Session, keyed_digest
+from cloister.tasks.domains.plan import domain_context
+from cloister.tasks.requests.public_context import PublicContext
+from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.runtime.home import Home
 
 ColumnsSession = Session[pd.DataFrame, PrivateColumns]
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from cloister.constraints import presence_rules
 from cloister.errors import DataError
+from cloister.models.task import AnyTask, DatabaseTask
 from cloister.privacy.door.database import PrivateDatabase
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import Event
@@ -17,14 +18,13 @@ from cloister.schema.relations.database import UNLINKED, Database, ForeignKey
 from cloister.schema.relations.fan_out import is_refused, is_truncated, rows_changed
 from cloister.schema.relations.joins import joined_tables, require_unique_keys, row_tables
 from cloister.schema.validation.tables import read_table
-from models.task import AnyTask, DatabaseTask
-from tasks.data.contribution_bound import rows_first_in_line, rows_within_bound
-from tasks.data.open_table import noise_source
-from tasks.data.refusals import write_validation
-from tasks.data.session import RowSource, keyed_digest
-from tasks.requests.public_context import PublicContext, public_context_of
-from tasks.requests.resolved import ResolvedRequest
-from tasks.runtime.home import Home
+from cloister.tasks.data.contribution_bound import rows_first_in_line, rows_within_bound
+from cloister.tasks.data.open_table import noise_source
+from cloister.tasks.data.refusals import write_validation
+from cloister.tasks.data.session import RowSource, keyed_digest
+from cloister.tasks.requests.public_context import PublicContext, public_context_of
+from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.runtime.home import Home
 
 
 class DatabaseSource(RowSource[Database, PrivateDatabase]):

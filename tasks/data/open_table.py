@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloister.constraints import presence_rules
+from cloister.models.persons.parts import neighbours_of_tables, person_tables
+from cloister.models.task import AnyTask, Task
 from cloister.privacy.door.database import PrivateDatabase
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
@@ -18,18 +20,16 @@ from cloister.schema.sources.reading import read_batches
 from cloister.schema.spec import PersonUnit
 from cloister.schema.validation.report import ValidationReport
 from cloister.schema.validation.tables import Validation, read_table
-from models.persons.parts import neighbours_of_tables, person_tables
-from models.task import AnyTask, Task
-from tasks.data.contribution_bound import (
+from cloister.tasks.data.contribution_bound import (
     bound_contribution,
     person_numbers,
     require_named_persons,
 )
-from tasks.data.refusals import write_validation
-from tasks.data.session import RowSource, keyed_digest
-from tasks.requests.public_context import PublicContext, public_context_of
-from tasks.requests.resolved import ResolvedRequest
-from tasks.runtime.home import Home
+from cloister.tasks.data.refusals import write_validation
+from cloister.tasks.data.session import RowSource, keyed_digest
+from cloister.tasks.requests.public_context import PublicContext, public_context_of
+from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.runtime.home import Home
 
 
 @dataclass(frozen=True, repr=False)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cloister.errors import ColumnsError, DataError
-from tasks.runtime.files import write_json
-from tasks.runtime.home import Home
+from cloister.tasks.runtime.files import write_json
+from cloister.tasks.runtime.home import Home
 
 _T = TypeVar("_T")
 

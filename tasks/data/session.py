@@ -27,14 +27,14 @@ import numpy as np
 
 from cloister.arrays import Array
 from cloister.errors import CloisterError
+from cloister.models.task import AnyTask
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import Event
 from cloister.privacy.keyed_texts import keyed_rows
 from cloister.privacy.ledger import Anchor
-from models.task import AnyTask
-from tasks.requests.public_context import PublicContext
-from tasks.requests.resolved import ResolvedRequest
-from tasks.runtime.home import Home
+from cloister.tasks.requests.public_context import PublicContext
+from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.runtime.home import Home
 
 RawT = TypeVar("RawT")
 DoorT = TypeVar("DoorT")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from models.task import Task
-from tasks.data.open_database import DatabaseSource
-from tasks.data.open_table import TableSource
-from tasks.data.session import RowSource
-from tasks.requests.public_context import public_context_of
-from tasks.requests.resolved import ResolvedRequest
+from cloister.models.task import Task
+from cloister.tasks.data.open_database import DatabaseSource
+from cloister.tasks.data.open_table import TableSource
+from cloister.tasks.data.session import RowSource
+from cloister.tasks.requests.public_context import public_context_of
+from cloister.tasks.requests.resolved import ResolvedRequest
 
 
 def source_of(request: ResolvedRequest) -> RowSource[Any, Any]:

@@ -11,6 +11,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from cloister.errors import PlanError, SpecError, StorageError
+from cloister.models.plan import Forecast, Parameters, Plan, Stage
+from cloister.models.task import Task
+from cloister.models.task_from_spec import neighbours_of
 from cloister.privacy.discovery import DomainPlan, attribute_outline, plan_domains, require_enough
 from cloister.privacy.exact import decimal, decimal_below
 from cloister.privacy.ledger.records import MEASURE
@@ -19,16 +22,13 @@ from cloister.schema.domain import Domain
 from cloister.schema.drafts.unconfirmed import unconfirmed_facts
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec, spec_digest
-from models.plan import Forecast, Parameters, Plan, Stage
-from models.task import Task
-from models.task_from_spec import neighbours_of
-from tasks.ledger.queries import pending_release
-from tasks.release.preparation.preflight import require_readable
-from tasks.requests.options import Options, budget_of, require_small_delta
-from tasks.requests.public_context import PublicContext
-from tasks.requests.resolved import ResolvedRequest, require_none
-from tasks.runtime.home import Home
-from tasks.runtime.places import require_home, require_nameable, require_room
+from cloister.tasks.ledger.queries import pending_release
+from cloister.tasks.release.preparation.preflight import require_readable
+from cloister.tasks.requests.options import Options, budget_of, require_small_delta
+from cloister.tasks.requests.public_context import PublicContext
+from cloister.tasks.requests.resolved import ResolvedRequest, require_none
+from cloister.tasks.runtime.home import Home
+from cloister.tasks.runtime.places import require_home, require_nameable, require_room
 
 _SPEC_BYTES = 1 << 20
 """Bytes of disk that a new spec needs: as many as a spec may have."""

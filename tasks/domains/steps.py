@@ -17,19 +17,19 @@ from cloister.privacy.door.table import PrivateColumns
 from cloister.schema.attributes import DATA_DERIVED, MEASURED
 from cloister.schema.spec_files.marked_yaml import read_marked
 from cloister.schema.spec_files.writing import spec_text
-from tasks.data.session import Spent
-from tasks.domains.plan import SPEC_NAME, domain_plan
-from tasks.ledger.transitions import record_candidate, seal
-from tasks.release.certify import fresh
-from tasks.release.retained import write_kept
-from tasks.requests.check import checked_spec
-from tasks.requests.resolved import ResolvedRequest
-from tasks.runtime.code_version import code_version
-from tasks.runtime.files import replace_file
-from tasks.runtime.home import Home
-from tasks.runtime.progress import reporter
-from tasks.runtime.references import digest_of
-from tasks.runtime.step import step
+from cloister.tasks.data.session import Spent
+from cloister.tasks.domains.plan import SPEC_NAME, domain_plan
+from cloister.tasks.ledger.transitions import record_candidate, seal
+from cloister.tasks.release.certify import fresh
+from cloister.tasks.release.retained import write_kept
+from cloister.tasks.requests.check import checked_spec
+from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.runtime.code_version import code_version
+from cloister.tasks.runtime.files import replace_file
+from cloister.tasks.runtime.home import Home
+from cloister.tasks.runtime.progress import reporter
+from cloister.tasks.runtime.references import digest_of
+from cloister.tasks.runtime.step import step
 
 _HEAD = """\
 # What is marked dp was measured with noise by release {release}, and may be shared: bounds,

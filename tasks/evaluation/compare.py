@@ -18,18 +18,18 @@ from cloister.evaluation.databases.report import (
 from cloister.evaluation.options import Level, Panel
 from cloister.evaluation.persons import PersonColumns
 from cloister.evaluation.report import Evaluation, unmeasured_evaluation
+from cloister.models.task import DatabaseTask, Task
 from cloister.schema.domain import Table
 from cloister.schema.relations.database import Database
 from cloister.schema.sources.urls import is_url
 from cloister.schema.spec import SourceSpec
 from cloister.schema.spec_files.loading import load_spec, spec_digest
 from cloister.schema.validation.tables import read_table
-from models.task import DatabaseTask, Task
-from tasks.requests.constraint_lines import constraints_in
-from tasks.requests.public_context import PublicContext, declared_context
-from tasks.requests.published import schema_warnings
-from tasks.runtime.files import write_json
-from tasks.runtime.home import Home
+from cloister.tasks.requests.constraint_lines import constraints_in
+from cloister.tasks.requests.public_context import PublicContext, declared_context
+from cloister.tasks.requests.published import schema_warnings
+from cloister.tasks.runtime.files import write_json
+from cloister.tasks.runtime.home import Home
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def compare_tables(
     if asked.level == "none":
         return unmeasured_evaluation(real, synthetic)
     from cloister.evaluation.measures import evaluate_tables
-    from tasks.evaluation.reference_scores import ReferenceScores
+    from cloister.tasks.evaluation.reference_scores import ReferenceScores
 
     reference = ReferenceScores(home, spec_digest(context.spec))
     others = table_of(context, asked.held_out) if asked.held_out else None

@@ -22,9 +22,9 @@ from cloister.evaluation.classifiers.learning import Learning, Score, train_and_
 from cloister.evaluation.classifiers.targets import PredictionTarget
 from cloister.evaluation.options import Panel
 from cloister.schema.domain import Table
-from tasks.runtime.code_version import evaluating_digest
-from tasks.runtime.files import write_json
-from tasks.runtime.home import Home, private_folder
+from cloister.tasks.runtime.code_version import evaluating_digest
+from cloister.tasks.runtime.files import write_json
+from cloister.tasks.runtime.home import Home, private_folder
 
 _LIBRARIES = tuple(library.__version__ for library in (np, sklearn, xgboost))
 

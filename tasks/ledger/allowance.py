@@ -10,13 +10,13 @@ from itertools import groupby, islice, takewhile
 
 from cloister.errors import BudgetExceeded
 from cloister.figures import count_of
+from cloister.models.task import Budget as Price
 from cloister.privacy.exact import decimal, decimal_below
 from cloister.privacy.ledger import BudgetGrant, Period, Release
-from models.task import Budget as Price
-from tasks.ledger.queries import budgets, releases
-from tasks.requests.public_context import PublicContext
-from tasks.requests.resolved import ResolvedRequest
-from tasks.runtime.home import Home
+from cloister.tasks.ledger.queries import budgets, releases
+from cloister.tasks.requests.public_context import PublicContext
+from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.runtime.home import Home
 
 
 @dataclass(frozen=True)

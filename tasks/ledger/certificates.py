@@ -7,7 +7,7 @@ from pathlib import Path
 from cloister.errors import StorageError, VerificationError
 from cloister.privacy.certificate.certificate import YAML_NAME, Certificate
 from cloister.privacy.ledger import Release
-from tasks.runtime.references import digest_of
+from cloister.tasks.runtime.references import digest_of
 
 
 def read_certificate(folder: Path) -> Certificate:

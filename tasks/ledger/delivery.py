@@ -18,18 +18,18 @@ from typing import Any
 from cloister.errors import InputError, VerificationError
 from cloister.figures import count_of
 from cloister.privacy.exact import decimal_below
-from tasks.domains.plan import SPEC_NAME
-from tasks.ledger.transitions import open_ledger
-from tasks.ledger.verify import release_problems
-from tasks.release.charge import ReservedRelease
-from tasks.release.load import load_release
-from tasks.release.publish import copy_whole
-from tasks.requests.public_context import public_context_of
-from tasks.requests.resolved import ResolvedRequest
-from tasks.runtime.files import replace_file, write_json
-from tasks.runtime.home import Home
-from tasks.runtime.references import digest_of
-from tasks.runtime.step import step
+from cloister.tasks.domains.plan import SPEC_NAME
+from cloister.tasks.ledger.transitions import open_ledger
+from cloister.tasks.ledger.verify import release_problems
+from cloister.tasks.release.charge import ReservedRelease
+from cloister.tasks.release.load import load_release
+from cloister.tasks.release.publish import copy_whole
+from cloister.tasks.requests.public_context import public_context_of
+from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.runtime.files import replace_file, write_json
+from cloister.tasks.runtime.home import Home
+from cloister.tasks.runtime.references import digest_of
+from cloister.tasks.runtime.step import step
 
 _ended: ContextVar[list[str] | None] = ContextVar("ended", default=None)
 """The releases that ended inside the enclosing block of ``confirm_delivery``, if there is one."""

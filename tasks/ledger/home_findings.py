@@ -10,9 +10,9 @@ from itertools import islice
 from pathlib import Path
 
 from cloister.errors import StorageError
-from tasks.runtime.home import Home, open_to_others
-from tasks.runtime.locks import exclusive
-from tasks.stores.dvc_store import PARTS
+from cloister.tasks.runtime.home import Home, open_to_others
+from cloister.tasks.runtime.locks import exclusive
+from cloister.tasks.stores.dvc_store import PARTS
 
 _NAMED = 3
 """Findings on modes at most: the first ones show where to look."""

@@ -12,10 +12,10 @@ from cloister.privacy.events import event_from_json
 from cloister.privacy.ledger import Anchor, BudgetStatus, Ledger, Release
 from cloister.privacy.ledger.composition import together
 from cloister.privacy.stages import is_deniable
-from tasks.ledger.transitions import open_ledger, spend_id
-from tasks.requests.public_context import PublicContext
-from tasks.requests.resolved import ResolvedRequest
-from tasks.runtime.home import Home
+from cloister.tasks.ledger.transitions import open_ledger, spend_id
+from cloister.tasks.requests.public_context import PublicContext
+from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.runtime.home import Home
 
 
 def existing_ledger(home: Home) -> Ledger | None:

@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from cloister.errors import CloisterError, StorageError, VerificationError
+from cloister.models.storage import model_digest
 from cloister.privacy.certificate.certificate import YAML_NAME, Certificate
 from cloister.privacy.certificate.manifest import (
     MANIFEST_NAME,
@@ -17,11 +18,10 @@ from cloister.privacy.certificate.manifest import (
 from cloister.privacy.door.journal import JOURNAL_NAME
 from cloister.privacy.door.journal_reading import read_journal
 from cloister.privacy.ledger import Anchor, Ledger, Release, State
-from models.storage import model_digest
-from tasks.ledger.certificates import read_certificate
-from tasks.release.retained import kept_findings
-from tasks.runtime.home import Home
-from tasks.runtime.references import digest_of
+from cloister.tasks.ledger.certificates import read_certificate
+from cloister.tasks.release.retained import kept_findings
+from cloister.tasks.runtime.home import Home
+from cloister.tasks.runtime.references import digest_of
 
 
 def release_findings(home: Home, ledger: Ledger, release: Release) -> Iterator[str]:

@@ -7,18 +7,18 @@ import json
 from dataclasses import replace
 
 from cloister.errors import BudgetExceeded, InputError
+from cloister.models.plan import AnyPlan
+from cloister.models.task import AS_USUAL
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import Relation
 from cloister.privacy.exact import decimal, decimal_below
 from cloister.privacy.ledger import Anchor, Ledger, Owner, ReservationRequest, State
 from cloister.privacy.ledger.records import REFUSED
-from models.plan import AnyPlan
-from models.task import AS_USUAL
-from tasks.data.open_table import noise_source
-from tasks.requests.public_context import PublicContext
-from tasks.requests.resolved import ResolvedRequest
-from tasks.runtime.code_version import code_version
-from tasks.runtime.home import Home
+from cloister.tasks.data.open_table import noise_source
+from cloister.tasks.requests.public_context import PublicContext
+from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.runtime.code_version import code_version
+from cloister.tasks.runtime.home import Home
 
 COMPOSITION = "the sum of the epsilons of all releases (basic composition)"
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from cloister.errors import InputError, StorageError, VerificationError
 from cloister.privacy.certificate.manifest import read_manifest
 from cloister.privacy.ledger import Anchor, Ledger, Release, State, verify_export
-from tasks.ledger.certificates import read_certificate
-from tasks.ledger.home_findings import home_findings, mode_findings
-from tasks.ledger.queries import existing_ledger
-from tasks.ledger.release_findings import folder_findings, release_findings
-from tasks.release.retained import FILE_NAME
-from tasks.runtime.home import Home
+from cloister.tasks.ledger.certificates import read_certificate
+from cloister.tasks.ledger.home_findings import home_findings, mode_findings
+from cloister.tasks.ledger.queries import existing_ledger
+from cloister.tasks.ledger.release_findings import folder_findings, release_findings
+from cloister.tasks.release.retained import FILE_NAME
+from cloister.tasks.runtime.home import Home
 
 _KEPT_STATES = (
     State.SPENT,

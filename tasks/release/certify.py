@@ -8,32 +8,32 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from cloister.models.plan import AnyPlan
+from cloister.models.registry import create
+from cloister.models.storage import model_digest
+from cloister.models.task import AnyTask, Task
 from cloister.privacy.certificate.certificate import PAGE_NAME, YAML_NAME, Facts, certify
 from cloister.privacy.certificate.page import page
 from cloister.privacy.certificate.software import software
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.ledger import Anchor, BudgetStatus
-from models.plan import AnyPlan
-from models.registry import create
-from models.storage import model_digest
-from models.task import AnyTask, Task
-from tasks.data.session import AnySpent
-from tasks.ledger.queries import deniable_releases
-from tasks.ledger.transitions import COMPOSITION, open_ledger
-from tasks.release.charge import ReservedRelease
-from tasks.release.kept_request import kept_prior
-from tasks.release.prior import reused_releases
-from tasks.release.sample import DrawnRows
-from tasks.requests.plan_report.soft_constraints import unweighed_soft
-from tasks.requests.plan_report.training_device import training_device
-from tasks.requests.public_context import PublicContext, public_context_of
-from tasks.requests.published import published_schema
-from tasks.requests.resolved import ResolvedRequest
-from tasks.runtime.code_version import code_digest, code_version
-from tasks.runtime.home import Home
-from tasks.runtime.references import Reference, digest_of
-from tasks.runtime.step import step
-from tasks.runtime.tables import write_csv
+from cloister.tasks.data.session import AnySpent
+from cloister.tasks.ledger.queries import deniable_releases
+from cloister.tasks.ledger.transitions import COMPOSITION, open_ledger
+from cloister.tasks.release.charge import ReservedRelease
+from cloister.tasks.release.kept_request import kept_prior
+from cloister.tasks.release.prior import reused_releases
+from cloister.tasks.release.sample import DrawnRows
+from cloister.tasks.requests.plan_report.soft_constraints import unweighed_soft
+from cloister.tasks.requests.plan_report.training_device import training_device
+from cloister.tasks.requests.public_context import PublicContext, public_context_of
+from cloister.tasks.requests.published import published_schema
+from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.runtime.code_version import code_digest, code_version
+from cloister.tasks.runtime.home import Home
+from cloister.tasks.runtime.references import Reference, digest_of
+from cloister.tasks.runtime.step import step
+from cloister.tasks.runtime.tables import write_csv
 
 TABLE_NAME, CSV_NAME = "synthetic.parquet", "synthetic.csv"
 

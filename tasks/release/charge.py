@@ -7,32 +7,32 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from cloister.errors import CloisterError, JournalMismatch
+from cloister.models.plan import AnyPlan
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.ledger import Ledger, Release, State
 from cloister.privacy.ledger.checks import other_version
 from cloister.privacy.stages import divides_rows
 from cloister.schema.sources.reading import require_declared_size
-from models.plan import AnyPlan
-from tasks.data.refusals import usable
-from tasks.data.session import DoorT, Opened, RawT, RowSource, Session, Spent
-from tasks.ledger.transitions import (
+from cloister.tasks.data.refusals import usable
+from cloister.tasks.data.session import DoorT, Opened, RawT, RowSource, Session, Spent
+from cloister.tasks.ledger.transitions import (
     commit_charge,
     give_back,
     grant_declared,
     open_ledger,
     release_request,
 )
-from tasks.release.kept_request import keep_request, kept_prior
-from tasks.release.preparation.stores import Stores
-from tasks.release.prior import prior_digest
-from tasks.requests.plan import plan_digest, plan_json, require_within_budget
-from tasks.requests.public_context import PublicContext
-from tasks.requests.resolved import ResolvedRequest
-from tasks.runtime.code_version import code_version
-from tasks.runtime.files import write_json
-from tasks.runtime.home import Home
-from tasks.runtime.progress import reporter
-from tasks.runtime.step import step
+from cloister.tasks.release.kept_request import keep_request, kept_prior
+from cloister.tasks.release.preparation.stores import Stores
+from cloister.tasks.release.prior import prior_digest
+from cloister.tasks.requests.plan import plan_digest, plan_json, require_within_budget
+from cloister.tasks.requests.public_context import PublicContext
+from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.runtime.code_version import code_version
+from cloister.tasks.runtime.files import write_json
+from cloister.tasks.runtime.home import Home
+from cloister.tasks.runtime.progress import reporter
+from cloister.tasks.runtime.step import step
 
 
 @dataclass(frozen=True)

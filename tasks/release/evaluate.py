@@ -6,22 +6,22 @@ from dataclasses import replace
 
 from cloister.evaluation.databases.report import AnyEvaluation
 from cloister.evaluation.report import Evaluation
+from cloister.models.task import Task
 from cloister.schema.relations.database import Database
-from models.task import Task
-from tasks.data.session import AnySpent
-from tasks.evaluation.compare import (
+from cloister.tasks.data.session import AnySpent
+from cloister.tasks.evaluation.compare import (
     EvaluationOptions,
     EvaluationRecord,
     compare_databases,
     compare_tables,
     write_evaluation,
 )
-from tasks.release.sample import DrawnRows
-from tasks.requests.public_context import public_context_of
-from tasks.requests.resolved import ResolvedRequest
-from tasks.runtime.home import Home
-from tasks.runtime.step import step
-from tasks.runtime.tables import read_synthetic
+from cloister.tasks.release.sample import DrawnRows
+from cloister.tasks.requests.public_context import public_context_of
+from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.runtime.home import Home
+from cloister.tasks.runtime.step import step
+from cloister.tasks.runtime.tables import read_synthetic
 
 
 @step("evaluate", "evaluate {spent.release} ({request.evaluate})")

@@ -5,20 +5,20 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from models.plan import AnyPlan
-from models.protocol import Model
-from models.registry import create
-from models.storage import load_model, save_model
-from tasks.data.session import AnySpent
-from tasks.ledger.transitions import seal
-from tasks.release.kept_request import kept_prior
-from tasks.release.prior import reusing
-from tasks.requests.public_context import PublicContext, public_context_of
-from tasks.requests.resolved import ResolvedRequest
-from tasks.runtime.home import Home
-from tasks.runtime.progress import reporter
-from tasks.runtime.references import Reference
-from tasks.runtime.step import step
+from cloister.models.plan import AnyPlan
+from cloister.models.protocol import Model
+from cloister.models.registry import create
+from cloister.models.storage import load_model, save_model
+from cloister.tasks.data.session import AnySpent
+from cloister.tasks.ledger.transitions import seal
+from cloister.tasks.release.kept_request import kept_prior
+from cloister.tasks.release.prior import reusing
+from cloister.tasks.requests.public_context import PublicContext, public_context_of
+from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.runtime.home import Home
+from cloister.tasks.runtime.progress import reporter
+from cloister.tasks.runtime.references import Reference
+from cloister.tasks.runtime.step import step
 
 
 @step("train", "train {request.method} for {spent.release}")

@@ -9,11 +9,11 @@ from typing import Any
 from cloister.errors import InputError, StorageError, VerificationError
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.declarations.release import LATEST
-from tasks.release.prior import find_prior
-from tasks.requests.public_context import PublicContext
-from tasks.requests.resolved import ResolvedRequest
-from tasks.runtime.files import write_json
-from tasks.runtime.home import Home
+from cloister.tasks.release.prior import find_prior
+from cloister.tasks.requests.public_context import PublicContext
+from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.runtime.files import write_json
+from cloister.tasks.runtime.home import Home
 
 FILE_NAME = "order.json"
 

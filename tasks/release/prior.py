@@ -7,6 +7,10 @@ from dataclasses import replace
 from typing import cast
 
 from cloister.errors import CloisterError, InputError, PlanError
+from cloister.models.protocol import AnySynthesizer, ReusesNumbers
+from cloister.models.registry import create
+from cloister.models.storage import SavedModel, load_saved, model_digest
+from cloister.models.task import Task
 from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.certificate.schema import ReusedRelease
 from cloister.privacy.events import Relation
@@ -14,17 +18,13 @@ from cloister.privacy.ledger import BudgetStatus, Release, State
 from cloister.schema.columns import Column
 from cloister.schema.declarations.release import LATEST
 from cloister.schema.domain import Domain
-from models.protocol import AnySynthesizer, ReusesNumbers
-from models.registry import create
-from models.storage import SavedModel, load_saved, model_digest
-from models.task import Task
-from tasks.data.open_table import noise_source
-from tasks.ledger.certificates import recorded_certificate
-from tasks.ledger.queries import release_of, releases
-from tasks.ledger.release_findings import released_manifest
-from tasks.requests.public_context import PublicContext
-from tasks.requests.resolved import ResolvedRequest
-from tasks.runtime.home import Home
+from cloister.tasks.data.open_table import noise_source
+from cloister.tasks.ledger.certificates import recorded_certificate
+from cloister.tasks.ledger.queries import release_of, releases
+from cloister.tasks.ledger.release_findings import released_manifest
+from cloister.tasks.requests.public_context import PublicContext
+from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.runtime.home import Home
 
 _DELIVERED = (State.CANDIDATE, State.APPROVED, State.PUBLISHED)
 

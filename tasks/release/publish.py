@@ -11,19 +11,19 @@ from prefect.runtime import flow_run
 
 from cloister.errors import StorageError
 from cloister.files import sync
+from cloister.models.storage import model_digest
 from cloister.privacy.certificate.certificate import YAML_NAME
 from cloister.privacy.certificate.manifest import MANIFEST_NAME, Lineage, Manifest, write_manifest
-from models.storage import model_digest
-from tasks.ledger.transitions import is_candidate, record_candidate
-from tasks.release.certify import Certified
-from tasks.release.load import load_release
-from tasks.release.retained import write_kept
-from tasks.requests.resolved import ResolvedRequest
-from tasks.runtime.code_version import code_version
-from tasks.runtime.home import Home
-from tasks.runtime.places import require_new
-from tasks.runtime.references import Reference, digest_of
-from tasks.runtime.step import recording_step
+from cloister.tasks.ledger.transitions import is_candidate, record_candidate
+from cloister.tasks.release.certify import Certified
+from cloister.tasks.release.load import load_release
+from cloister.tasks.release.retained import write_kept
+from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.runtime.code_version import code_version
+from cloister.tasks.runtime.home import Home
+from cloister.tasks.runtime.places import require_new
+from cloister.tasks.runtime.references import Reference, digest_of
+from cloister.tasks.runtime.step import recording_step
 
 _PUBLIC_MODE = 0o644
 """Mode of the public files at ``--out``: everybody may read them."""

@@ -5,21 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 from cloister.privacy.certificate.certificate import YAML_NAME, Certificate
-from tasks.evaluation.compare import EvaluationRecord
-from tasks.ledger.certificates import read_certificate
-from tasks.release.certify import Certified
-from tasks.release.retained import RUNS_NAME
-from tasks.requests.plan import plan_json
-from tasks.requests.public_context import PublicContext, public_context_of
-from tasks.requests.published import published_schema
-from tasks.requests.resolved import ResolvedRequest
-from tasks.runtime.files import write_json
-from tasks.runtime.home import Home
-from tasks.runtime.references import Reference, digest_of
-from tasks.runtime.step import recording_step
-from tasks.stores.dvc_store import Versions, pointer_of
-from tasks.stores.mlflow_registry import ModelRegistry
-from tasks.stores.mlflow_store import Tracker, clear_errors
+from cloister.tasks.evaluation.compare import EvaluationRecord
+from cloister.tasks.ledger.certificates import read_certificate
+from cloister.tasks.release.certify import Certified
+from cloister.tasks.release.retained import RUNS_NAME
+from cloister.tasks.requests.plan import plan_json
+from cloister.tasks.requests.public_context import PublicContext, public_context_of
+from cloister.tasks.requests.published import published_schema
+from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.runtime.files import write_json
+from cloister.tasks.runtime.home import Home
+from cloister.tasks.runtime.references import Reference, digest_of
+from cloister.tasks.runtime.step import recording_step
+from cloister.tasks.stores.dvc_store import Versions, pointer_of
+from cloister.tasks.stores.mlflow_registry import ModelRegistry
+from cloister.tasks.stores.mlflow_store import Tracker, clear_errors
 
 
 @recording_step("register", "register {done.charge.release}")

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from cloister.errors import StorageError
 from cloister.files import remove_abandoned
-from tasks.runtime.files import write_json
-from tasks.runtime.home import Home, close
-from tasks.runtime.references import digest_of
+from cloister.tasks.runtime.files import write_json
+from cloister.tasks.runtime.home import Home, close
+from cloister.tasks.runtime.references import digest_of
 
 FILE_NAME, RUNS_NAME, PUBLIC = "kept.json", "runs.json", "public"
 

@@ -8,24 +8,24 @@ from itertools import chain
 from typing import cast
 
 from cloister.constraints.violation_report import ViolationReport
+from cloister.models.collapse import find_collapses
+from cloister.models.discretization.bins import Bins
+from cloister.models.lost_references import find_lost_references
+from cloister.models.protocol import AnyModel, DatabaseModel, Model
+from cloister.models.storage import load_model
+from cloister.models.task import Task
 from cloister.schema.domain import Table
 from cloister.schema.relations.database import Database, ForeignKey
 from cloister.schema.relations.joins import row_tables
-from models.collapse import find_collapses
-from models.discretization.bins import Bins
-from models.lost_references import find_lost_references
-from models.protocol import AnyModel, DatabaseModel, Model
-from models.storage import load_model
-from models.task import Task
-from tasks.release.charge import ReservedRelease
-from tasks.release.kept_request import kept_seed
-from tasks.requests.public_context import PublicContext, public_context_of
-from tasks.requests.published import require_published_schema
-from tasks.requests.resolved import ResolvedRequest
-from tasks.runtime.home import Home
-from tasks.runtime.references import Reference
-from tasks.runtime.step import step
-from tasks.runtime.tables import (
+from cloister.tasks.release.charge import ReservedRelease
+from cloister.tasks.release.kept_request import kept_seed
+from cloister.tasks.requests.public_context import PublicContext, public_context_of
+from cloister.tasks.requests.published import require_published_schema
+from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.runtime.home import Home
+from cloister.tasks.runtime.references import Reference
+from cloister.tasks.runtime.step import step
+from cloister.tasks.runtime.tables import (
     count_all_violations,
     draw_tables,
     read_synthetic,
@@ -33,7 +33,7 @@ from tasks.runtime.tables import (
     require_references,
     write_table,
 )
-from tasks.stores.prefect_run_page import note_warning
+from cloister.tasks.stores.prefect_run_page import note_warning
 
 
 @dataclass(frozen=True)

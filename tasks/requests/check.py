@@ -9,15 +9,15 @@ from cloister.constraints import require_consistent
 from cloister.constraints.across import AcrossConstraint
 from cloister.errors import PlanError
 from cloister.figures import count_of
+from cloister.models.task import DatabaseTask
 from cloister.privacy.certificate.provenance import ignored_columns
 from cloister.schema.columns import Serial
 from cloister.schema.spec_files.citations import citations_of, uncited_declarations
-from models.task import DatabaseTask
-from tasks.requests.options import Options
-from tasks.requests.plan import plan_of
-from tasks.requests.plan_report.warnings import budget_warnings
-from tasks.requests.public_context import PublicContext, public_context_of
-from tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.requests.options import Options
+from cloister.tasks.requests.plan import plan_of
+from cloister.tasks.requests.plan_report.warnings import budget_warnings
+from cloister.tasks.requests.public_context import PublicContext, public_context_of
+from cloister.tasks.requests.resolved import ResolvedRequest
 
 
 def checked_spec(path: Path) -> dict[str, Any]:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from cloister.errors import InputError, PlanError
 from cloister.evaluation.options import Level
+from cloister.models.task import Budget, RowSampling
+from cloister.models.task_from_spec import rows_by_default, sampling_of
 from cloister.privacy.exact import exact
 from cloister.schema.declarations.release import MOST_TRIES, Sampling
 from cloister.schema.spec import Spec
-from models.task import Budget, RowSampling
-from models.task_from_spec import rows_by_default, sampling_of
-from tasks.requests.limits import MOST_ROWS, MOST_SEED
+from cloister.tasks.requests.limits import MOST_ROWS, MOST_SEED
 
 _LEAST_EPSILON = Fraction(1, 10**9)
 """Least epsilon: with less, every answer of every method is noise."""

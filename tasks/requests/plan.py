@@ -12,22 +12,22 @@ from types import MappingProxyType
 from typing import Any
 
 from cloister.errors import PlanError, PrivacyError
-from cloister.privacy.accounting.accountants import epsilon
-from cloister.privacy.exact import float_above
-from cloister.privacy.stages import accountable, deniable_event, event_of_stages
-from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY
-from models.plan import AnyPlan, Stage
-from models.planning.dependency_forecast import (
+from cloister.models.plan import AnyPlan, Stage
+from cloister.models.planning.dependency_forecast import (
     EPSILONS,
     DependencyForecast,
     forecast_dependencies,
 )
-from models.planning.error_forecast import forecast_error
-from models.protocol import search_plan
-from models.registry import create
-from models.task import AnyTask, Budget, Task
-from tasks.requests.public_context import public_context_of
-from tasks.requests.resolved import ResolvedRequest
+from cloister.models.planning.error_forecast import forecast_error
+from cloister.models.protocol import search_plan
+from cloister.models.registry import create
+from cloister.models.task import AnyTask, Budget, Task
+from cloister.privacy.accounting.accountants import epsilon
+from cloister.privacy.exact import float_above
+from cloister.privacy.stages import accountable, deniable_event, event_of_stages
+from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY
+from cloister.tasks.requests.public_context import public_context_of
+from cloister.tasks.requests.resolved import ResolvedRequest
 
 
 @dataclass(frozen=True)

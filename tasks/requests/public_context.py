@@ -8,13 +8,13 @@ from pathlib import Path
 
 from cloister.devices import Device
 from cloister.errors import InputError, SpecError
+from cloister.models.task import AnyTask, RowSampling, Task
+from cloister.models.task_from_spec import task_of
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec, spec_digest
-from models.task import AnyTask, RowSampling, Task
-from models.task_from_spec import task_of
-from tasks.requests.constraint_lines import constraints_in
-from tasks.requests.options import public_rows
-from tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.requests.constraint_lines import constraints_in
+from cloister.tasks.requests.options import public_rows
+from cloister.tasks.requests.resolved import ResolvedRequest
 
 
 @dataclass(frozen=True)

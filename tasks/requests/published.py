@@ -7,8 +7,8 @@ from pathlib import Path
 
 from cloister.constraints.schema_file import PublishedSchema, PublishedTable, broken_rules
 from cloister.errors import SampleError
-from models.task import Task
-from tasks.requests.public_context import PublicContext
+from cloister.models.task import Task
+from cloister.tasks.requests.public_context import PublicContext
 
 
 def published_schema(context: PublicContext) -> PublishedSchema:

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from cloister.errors import InputError, VerificationError
-from tasks.requests.release_request import nest_parameters
-from tasks.runtime.files import write_json
-from tasks.runtime.home import Home, private_folder
-from tasks.stores.prefect_schedule import ReleaseSchedule
+from cloister.tasks.requests.release_request import nest_parameters
+from cloister.tasks.runtime.files import write_json
+from cloister.tasks.runtime.home import Home, private_folder
+from cloister.tasks.stores.prefect_schedule import ReleaseSchedule
 
 _INSTANT = timedelta(microseconds=1)
 """The resolution of times: schedules are read from just before a time, so that it is included."""

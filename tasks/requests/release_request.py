@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from cloister.evaluation.options import Level
 from cloister.schema.declarations.release import Sampling
-from tasks.requests.options import Options
-from tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.requests.options import Options
+from cloister.tasks.requests.resolved import ResolvedRequest
 
 
 class ReleaseRequest(BaseModel):

@@ -12,17 +12,17 @@ from cloister.devices import AUTO as AUTO_DEVICE
 from cloister.devices import CPU, Device, resolve_device
 from cloister.errors import InputError, PlanError
 from cloister.evaluation.options import Level
+from cloister.models.auto import AUTO, Choice, choose_method
+from cloister.models.registry import create, present_name
+from cloister.models.task import AS_USUAL, Budget, RowSampling, Task
+from cloister.models.task_from_spec import task_of
 from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY
 from cloister.schema.drafts.unconfirmed import UnconfirmedFact, unconfirmed_facts, unmeasured_facts
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec, spec_digest
 from cloister.schema.spec_files.marked_yaml import read_marked, spec_error
-from models.auto import AUTO, Choice, choose_method
-from models.registry import create, present_name
-from models.task import AS_USUAL, Budget, RowSampling, Task
-from models.task_from_spec import task_of
-from tasks.requests.constraint_lines import constraints_in
-from tasks.requests.options import (
+from cloister.tasks.requests.constraint_lines import constraints_in
+from cloister.tasks.requests.options import (
     Options,
     budget_of,
     public_rows,

@@ -177,7 +177,7 @@ class Home:
         if not environment.get("PREFECT_API_URL"):
             settings |= _EPHEMERAL
             environment.update(_password(environment))
-        if not os.access(Path(__file__).parents[2] / "cloister", os.W_OK):
+        if not os.access(Path(__file__).parents[2], os.W_OK):
             settings["NUMBA_CACHE_DIR"] = str(self.folder / "numba")
         for name, value in settings.items():
             environment.setdefault(name, value)

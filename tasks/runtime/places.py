@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from cloister.errors import StorageError
-from tasks.runtime.home import Home
+from cloister.tasks.runtime.home import Home
 
 _LONGEST_NAME = 255
 """Bytes of a file's name on every usual file system."""

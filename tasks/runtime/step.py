@@ -18,11 +18,11 @@ from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 
-from cloister import __version__
 from cloister.errors import CloisterError, InputError, PrivacyError, StorageError, VerificationError
-from tasks.runtime.code_version import PROJECT
-from tasks.runtime.interruption import INTERRUPTED, is_interruption
-from tasks.runtime.progress import reporter
+from cloister.tasks.runtime.code_version import PACKAGE
+from cloister.tasks.runtime.interruption import INTERRUPTED, is_interruption
+from cloister.tasks.runtime.progress import reporter
+from cloister.version import __version__
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -134,12 +134,9 @@ def scrub(name: str, error: Exception) -> CloisterError:
 def place_of(error: BaseException) -> str:
     """The type of an error and the innermost line of this project that it passed."""
     frames = traceback.extract_tb(error.__traceback__)
-    ours = [
-        frame
-        for frame in frames
-        if Path(frame.filename).is_relative_to(PROJECT) and ".venv" not in frame.filename
-    ]
+    ours = [frame for frame in frames if Path(frame.filename).is_relative_to(PACKAGE)]
     if not ours:
         return type(error).__name__
     last = ours[-1]
-    return f"{type(error).__name__} at {Path(last.filename).relative_to(PROJECT)}:{last.lineno}"
+    source = Path(last.filename).relative_to(PACKAGE.parent)
+    return f"{type(error).__name__} at {source}:{last.lineno}"

@@ -16,6 +16,8 @@ from cloister.constraints.counting import violation_reports
 from cloister.constraints.violation_report import ViolationReport
 from cloister.errors import InputError, SampleError
 from cloister.figures import count_of, listed
+from cloister.models.protocol import AnyModel
+from cloister.models.task import AnyTask, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 from cloister.schema.relations.database import Database, ForeignKey
@@ -23,9 +25,7 @@ from cloister.schema.sources.files.parquet_files import frame_of_arrow, read_col
 from cloister.schema.sources.writing import write_csv_rows
 from cloister.schema.spec import Spec
 from cloister.schema.validation.tables import Validation
-from models.protocol import AnyModel
-from models.task import AnyTask, Task
-from tasks.runtime.files import replace_file
+from cloister.tasks.runtime.files import replace_file
 
 _CELLS_WRITTEN = 1 << 22
 """Cells that are written at a time: few, so that their texts take little memory."""

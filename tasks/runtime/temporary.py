@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from cloister.files import is_running
-from tasks.runtime.home import Home, private_folder
+from cloister.tasks.runtime.home import Home, private_folder
 
 
 @contextmanager

@@ -6,20 +6,20 @@ import tempfile
 from pathlib import Path
 
 from cloister.errors import InputError, VerificationError
+from cloister.models.storage import load_saved
 from cloister.privacy.certificate.certificate import PAGE_NAME, YAML_NAME, Certificate
 from cloister.privacy.certificate.manifest import MANIFEST_NAME
 from cloister.privacy.certificate.page import page
 from cloister.privacy.ledger import Release
-from models.storage import load_saved
-from tasks.ledger.certificates import read_certificate
-from tasks.ledger.queries import release_of
-from tasks.release.publish import copy_whole
-from tasks.runtime.files import replace_file
-from tasks.runtime.home import Home
-from tasks.runtime.references import digest_of
-from tasks.runtime.tables import write_csv
-from tasks.runtime.temporary import temporary_files
-from tasks.stores.dvc_store import Versions, pointer_of
+from cloister.tasks.ledger.certificates import read_certificate
+from cloister.tasks.ledger.queries import release_of
+from cloister.tasks.release.publish import copy_whole
+from cloister.tasks.runtime.files import replace_file
+from cloister.tasks.runtime.home import Home
+from cloister.tasks.runtime.references import digest_of
+from cloister.tasks.runtime.tables import write_csv
+from cloister.tasks.runtime.temporary import temporary_files
+from cloister.tasks.stores.dvc_store import Versions, pointer_of
 
 PARQUET, CSV = ".parquet", ".csv"
 

@@ -14,11 +14,11 @@ from mlflow.entities import LoggedModel
 from mlflow.models import Model, ModelSignature
 from mlflow.types.schema import ColSpec, ParamSchema, ParamSpec, Schema
 
-from cloister import __version__
+from cloister.models.storage import MODEL_DIGEST, load_saved
+from cloister.models.task import AnyTask, Task
 from cloister.schema.columns import Column
 from cloister.schema.domain import Domain
-from models.storage import MODEL_DIGEST, load_saved
-from models.task import AnyTask, Task
+from cloister.version import __version__
 
 _CODE = Path(__file__).with_name("mlflow_pyfunc.py")
 

@@ -17,10 +17,10 @@ from mlflow.models import set_model
 from mlflow.pyfunc import PythonModel, PythonModelContext
 
 from cloister.errors import InputError
+from cloister.models.storage import MODEL_DIGEST, load_saved
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.columns import OUTSIDE, Column
 from cloister.schema.domain import Domain, Table
-from models.storage import MODEL_DIGEST, load_saved
 
 
 class SyntheticRows(PythonModel):

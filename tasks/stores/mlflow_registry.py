@@ -17,10 +17,10 @@ from mlflow.utils.mlflow_tags import MLFLOW_MODEL_VERSIONS
 
 from cloister.errors import InputError
 from cloister.privacy.certificate.certificate import Certificate
-from tasks.runtime.home import Home
-from tasks.stores.mlflow_models import save_pyfunc
-from tasks.stores.mlflow_names import RELEASE, quotable, release_filter
-from tasks.stores.mlflow_store import Tracker, logged_models, unreachable
+from cloister.tasks.runtime.home import Home
+from cloister.tasks.stores.mlflow_models import save_pyfunc
+from cloister.tasks.stores.mlflow_names import RELEASE, quotable, release_filter
+from cloister.tasks.stores.mlflow_store import Tracker, logged_models, unreachable
 
 ALIASES = ("candidate", "approved", "published", "rejected", "withdrawn")
 

@@ -28,13 +28,13 @@ from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT, MLFLOW_LOGGED_ARTIF
 from sqlalchemy import NullPool, String, column, create_engine, func, literal, table, text, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from cloister import __version__
 from cloister.errors import StorageError
 from cloister.evaluation.databases.report import AnyEvaluation
 from cloister.files import write_whole
 from cloister.privacy.certificate.schema import StageSpend
-from tasks.runtime.locks import exclusive
-from tasks.stores.mlflow_names import RELEASE, mlflow_key, release_filter
+from cloister.tasks.runtime.locks import exclusive
+from cloister.tasks.stores.mlflow_names import RELEASE, mlflow_key, release_filter
+from cloister.version import __version__
 
 _LONGEST_PARAM = 6_000
 """Letters of a parameter's value: as many as MLflow accepts."""

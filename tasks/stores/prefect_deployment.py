@@ -2,7 +2,7 @@
 
 Neither ``Flow.serve`` nor ``Flow.deploy`` runs them: the first takes its parameters and the second
 the command of its work pool from the server, while this project runs only what the home registered
-(:mod:`flows.serving`).
+(:mod:`cloister.flows.serving`).
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from prefect.schedules import Cron
 from prefect.settings import get_current_settings
 from prefect.types.entrypoint import EntrypointType
 
-from cloister import __version__
 from cloister.errors import CloisterError, InputError
-from tasks.stores.prefect_schedule import ReleaseSchedule
+from cloister.tasks.stores.prefect_schedule import ReleaseSchedule
+from cloister.version import __version__
 
 _VERSION = VersionInfo(type="prefect:simple", version=__version__)
 """Without it, Prefect would send what it finds out about the Git repository."""

@@ -15,9 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.pages import figures as rendering
-from benchmarks.pages.markdown import insert, markdown, surroundings
+from cloister.benchmarks.pages import figures as rendering
+from cloister.benchmarks.pages.markdown import insert, markdown, surroundings
 from cloister.constraints import DenialConstraint, constraints_of
+from cloister.models.protocol import Model, make_plan
+from cloister.models.registry import create
+from cloister.models.task import Budget, Task
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.mechanisms.counts import Neighbours
@@ -26,9 +29,6 @@ from cloister.schema.declarations.constraints import ConstraintDeclaration
 from cloister.schema.domain import Domain, Table
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation.tables import read_table
-from models.protocol import Model, make_plan
-from models.registry import create
-from models.task import Budget, Task
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = (ROOT / os.environ.get("CLOISTER_DATA", "../shared/data")).resolve()

@@ -20,14 +20,14 @@ from cloister.evaluation.classifiers.learning import (
 )
 from cloister.evaluation.classifiers.targets import targets_of
 from cloister.evaluation.marginals import compare_marginals
+from cloister.models.auto import choose_method
+from cloister.models.protocol import fit, make_plan
+from cloister.models.registry import create
+from cloister.models.task import Budget
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.spec_files.loading import load_spec
-from models.auto import choose_method
-from models.protocol import fit, make_plan
-from models.registry import create
-from models.task import Budget
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(14_400)]  # seconds
 SPECS = Path(__file__).resolve().parents[2] / "data" / "specs"

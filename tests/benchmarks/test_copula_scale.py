@@ -16,11 +16,11 @@ from threading import Event, Thread
 import numpy as np
 import pytest
 
+from cloister.models.task import Task
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical
 from cloister.schema.domain import Domain, Table
-from models.task import Task
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(7_200)]
 

@@ -16,6 +16,10 @@ from sklearn.ensemble import AdaBoostClassifier, RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from cloister.evaluation.marginals import compare_marginals
+from cloister.models.protocol import fit, make_plan
+from cloister.models.registry import create
+from cloister.models.task import Budget
+from cloister.models.task_from_spec import task_of
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.mechanisms.privacy_tests import RandomisedTest
@@ -23,10 +27,6 @@ from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.privacy.queries.seeded_records import Kept, SeededCandidates
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY, DeniabilitySpec
-from models.protocol import fit, make_plan
-from models.registry import create
-from models.task import Budget
-from models.task_from_spec import task_of
 
 pytestmark = pytest.mark.benchmark
 

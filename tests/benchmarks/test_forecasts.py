@@ -13,9 +13,9 @@ from shape import release_once
 
 from cloister.errors import PlanError
 from cloister.evaluation.marginals import compare_marginals
+from cloister.models.planning.error_forecast import CURVES, forecast_error
+from cloister.models.task import Budget
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from models.planning.error_forecast import CURVES, forecast_error
-from models.task import Budget
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(14_400)]  # seconds
 SEEDS = (101, 104, 107, 111, 115, 121)

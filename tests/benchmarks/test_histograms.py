@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cloister.models.discretization import denoising
 from cloister.schema.cells import declared_cells
-from models.discretization import denoising
 
 pytestmark = pytest.mark.benchmark
 DRAWS = 40

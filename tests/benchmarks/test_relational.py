@@ -14,8 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.tables.movielens import movielens_tables
+from cloister.benchmarks.tables.movielens import movielens_tables
 from cloister.evaluation.databases.relations import compare_relation
+from cloister.models.plan import Forecast
+from cloister.models.protocol import make_plan
+from cloister.models.registry import create
+from cloister.models.task import Budget, DatabaseTask, Task
+from cloister.models.task_from_spec import task_of
 from cloister.privacy.door.database import PrivateDatabase
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.mechanisms.counts import Neighbours
@@ -27,12 +32,7 @@ from cloister.schema.relations.database import Database, ForeignKey, Schema
 from cloister.schema.relations.fan_out import rows_changed
 from cloister.schema.relations.joins import joined_tables, row_tables
 from cloister.schema.spec_files.loading import load_spec
-from models.plan import Forecast
-from models.protocol import make_plan
-from models.registry import create
-from models.task import Budget, DatabaseTask, Task
-from models.task_from_spec import task_of
-from tasks.data.open_database import bound
+from cloister.tasks.data.open_database import bound
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3_600)]
 

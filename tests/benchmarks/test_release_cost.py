@@ -9,7 +9,7 @@ import yaml
 from census import census
 from questionnaire import questionnaire
 
-from benchmarks.commands import run_cloister
+from cloister.benchmarks.commands import run_cloister
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(14_400)]  # seconds
 SHAPES = {

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from benchmarks import resources
+from cloister.benchmarks import resources
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(14_400)]
 

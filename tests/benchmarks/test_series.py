@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from cloister.evaluation.marginals import compare_marginals
+from cloister.models.protocol import fit, make_plan
+from cloister.models.registry import create
+from cloister.models.task import Budget
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
-from models.protocol import fit, make_plan
-from models.registry import create
-from models.task import Budget
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(14_400)]  # seconds
 PAIRS = int(os.environ.get("CLOISTER_TEST_PAIRS", "10"))

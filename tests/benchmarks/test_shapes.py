@@ -28,15 +28,15 @@ from cloister.evaluation.classifiers.learning import (
 )
 from cloister.evaluation.classifiers.targets import targets_of
 from cloister.evaluation.persons import PersonColumns, compare_persons
+from cloister.models.discretization.histograms import HistogramCounts
+from cloister.models.discretization.two_levels import TwoLevels
+from cloister.models.planning.error_forecast import forecast_error
+from cloister.models.protocol import make_plan
+from cloister.models.registry import create
+from cloister.models.task import Budget
+from cloister.models.task_from_spec import task_of
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
 from cloister.schema.cells import Cells, declared_cells
-from models.discretization.histograms import HistogramCounts
-from models.discretization.two_levels import TwoLevels
-from models.planning.error_forecast import forecast_error
-from models.protocol import make_plan
-from models.registry import create
-from models.task import Budget
-from models.task_from_spec import task_of
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(14_400)]
 """Seconds: a release of flights takes ten minutes on a busy core."""

@@ -11,13 +11,13 @@ import pytest
 import torch
 from threadpoolctl import threadpool_limits
 
+from cloister.models.kamino.blocks import gradient_in_units
+from cloister.models.kamino.paper.hyper_attributes import Units
+from cloister.models.kamino.paper.networks.attention import ATTENTIONS
+from cloister.models.kamino.paper.networks.heads import LevelHead
+from cloister.models.kamino.paper.networks.submodels import SubModel
+from cloister.models.kamino.paper.training.side_by_side import Stack
 from cloister.privacy.mechanisms.clipping import clipped_sum
-from models.kamino.blocks import gradient_in_units
-from models.kamino.paper.hyper_attributes import Units
-from models.kamino.paper.networks.attention import ATTENTIONS
-from models.kamino.paper.networks.heads import LevelHead
-from models.kamino.paper.networks.submodels import SubModel
-from models.kamino.paper.training.side_by_side import Stack
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(7_200)]
 

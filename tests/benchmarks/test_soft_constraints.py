@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from cloister.constraints.counting import violation_reports
+from cloister.models.task import RowSampling
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from models.task import RowSampling
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1_800)]
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from cloister.evaluation.marginals import compare_marginals
+from cloister.models.task import Task
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain, Table
-from models.task import Task
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3_600)]
 

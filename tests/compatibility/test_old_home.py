@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 
 from cloister.errors import JournalMismatch
+from cloister.flows.cli.app import run
+from cloister.models.storage import load_saved
 from cloister.privacy.door.journal import Journal
 from cloister.schema.spec_files.loading import load_spec
-from flows.cli.app import run
-from models.storage import load_saved
-from tasks.runtime.code_version import code_version
+from cloister.tasks.runtime.code_version import code_version
 
 MADE = Path(__file__).parent / "home-0.1"
 APPROVED = {"r-yk8drfnpdr": "cloister", "r-mnyyy2v5sj": "dpview", "r-0x7b6j99qh": "kamino"}

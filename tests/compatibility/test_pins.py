@@ -5,7 +5,6 @@ import json
 import pins
 import pytest
 
-
 CASES = [pytest.param(*case, id=case[0]) for case in pins.cases()]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.app import run
+from cloister.flows.cli.app import run
 
 
 @pytest.fixture

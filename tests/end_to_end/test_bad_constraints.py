@@ -5,7 +5,7 @@ Nothing is opened or spent.
 
 import pytest
 
-from flows.cli.app import run
+from cloister.flows.cli.app import run
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pandas as pd
 import pytest
 
-from flows.cli.app import run
-from tasks.ledger.queries import existing_ledger
+from cloister.flows.cli.app import run
+from cloister.tasks.ledger.queries import existing_ledger
 
 CANARY = "quokka-417"
 PROGRESS = re.compile(r"\d\d:\d\d:\d\d ")

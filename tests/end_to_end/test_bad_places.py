@@ -10,11 +10,11 @@ import pytest
 from quick_release import quick_release
 from small_disks import small_disk
 
-from flows.cli.app import run
-from tasks.ledger.queries import existing_ledger
-from tasks.release.register import register_release
-from tasks.runtime.home import Home
-from tasks.stores.mlflow_store import Tracker
+from cloister.flows.cli.app import run
+from cloister.tasks.ledger.queries import existing_ledger
+from cloister.tasks.release.register import register_release
+from cloister.tasks.runtime.home import Home
+from cloister.tasks.stores.mlflow_store import Tracker
 
 
 def test_output_folder_that_is_taken(place, out, untouched, capsys):
@@ -108,7 +108,7 @@ def test_disk_that_fills_up_while_the_release_runs(
     place, prefect_server, tiny_disk, monkeypatch, capsys
 ):
     """Nothing half is handed on; the same command, once there is room, is charged nothing more."""
-    from tasks.release.preparation import preflight
+    from cloister.tasks.release.preparation import preflight
 
     monkeypatch.setattr(preflight, "_SPARE_BYTES", 0)
     monkeypatch.setattr(preflight, "_CELL_BYTES", 0)
@@ -153,7 +153,7 @@ def test_disk_of_the_home_that_fills_up_at_any_stage(
     place, prefect_server, tiny_disk, monkeypatch, capsys, megabytes
 ):
     """The command fails in words; once there is room, it ends with one charge in all."""
-    from tasks.release.preparation import preflight
+    from cloister.tasks.release.preparation import preflight
 
     monkeypatch.setattr(preflight, "_SPARE_BYTES", 0)
     monkeypatch.setattr(preflight, "_CELL_BYTES", 0)

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 import yaml
 
-from flows.cli.app import run
-from flows.cli.console import progress
-from tasks.ledger.queries import existing_ledger
+from cloister.flows.cli.app import run
+from cloister.flows.cli.console import progress
+from cloister.tasks.ledger.queries import existing_ledger
 
 COMMANDS = [
     ["demo"],

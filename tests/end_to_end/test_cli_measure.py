@@ -19,15 +19,15 @@ import pandas as pd
 import pytest
 import yaml
 
-import flows.measure
+import cloister.flows.measure
+from cloister.flows.cli.app import run
+from cloister.flows.review import move_release
 from cloister.privacy.certificate.certificate import certify
 from cloister.privacy.ledger import State
 from cloister.schema.spec_files.loading import load_spec
-from flows.cli.app import run
-from flows.review import move_release
-from tasks.ledger.queries import existing_ledger
-from tasks.ledger.verify import verify_records
-from tasks.runtime.home import Home
+from cloister.tasks.ledger.queries import existing_ledger
+from cloister.tasks.ledger.verify import verify_records
+from cloister.tasks.runtime.home import Home
 
 RARE = ("word-canary-quokka", "987654321", "1899-07-13", "KEY-CANARY-5", "0.1234567")
 
@@ -267,10 +267,10 @@ def test_a_spec_with_files_beside_it_stays_beside_them(draft, capsys):
 
 RUN = """
 import os, signal, sys
-import tasks.runtime.step
+import cloister.tasks.runtime.step
 tasks.runtime.step.task = lambda **about: (lambda function: function)  # the flow with no server
-from flows.measure import measure
-from tasks.runtime.progress import reporting_to
+from cloister.flows.measure import measure
+from cloister.tasks.runtime.progress import reporting_to
 
 class Killer:
     def start(self, step): self.at(step, "started")
@@ -343,7 +343,7 @@ def test_killed_after_the_candidate_the_same_command_finds_what_was_written(
     draft, prefect_server, monkeypatch, capsys
 ):
     with monkeypatch.context() as patched:
-        patched.setattr(flows.measure, "deliver", lambda *_: 1 / 0)
+        patched.setattr(cloister.flows.measure, "deliver", lambda *_: 1 / 0)
         assert run(command(draft)) == 1
     (held,) = existing_ledger(Home.current()).releases()
     assert held.state is State.CANDIDATE

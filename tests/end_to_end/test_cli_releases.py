@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from flows.cli.app import run
+from cloister.flows.cli.app import run
 
 
 def test_release_reports_spend_violations_and_files(released, own, cloister):

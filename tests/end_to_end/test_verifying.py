@@ -15,15 +15,15 @@ import pandas as pd
 import pytest
 from quick_release import quick_release
 
-import flows.cli.console
-import flows.sampling
-import tasks.release.publish
+import cloister.flows.cli.console
+import cloister.flows.sampling
+import cloister.tasks.release.publish
 from cloister.errors import CloisterError, VerificationError
-from flows.cli.app import run
-from tasks.ledger.queries import existing_ledger
-from tasks.ledger.verify import verify_records
-from tasks.release.retained import kept_findings, write_kept
-from tasks.runtime.home import Home, open_to_others
+from cloister.flows.cli.app import run
+from cloister.tasks.ledger.queries import existing_ledger
+from cloister.tasks.ledger.verify import verify_records
+from cloister.tasks.release.retained import kept_findings, write_kept
+from cloister.tasks.runtime.home import Home, open_to_others
 
 SEEN_BY_SQLITE = ".db"
 """Ending of databases, whose flips have tests of their own: a byte of a free page is no change."""
@@ -219,13 +219,13 @@ def test_another_model_is_not_approved(home, released, capsys):
 
 
 def test_a_release_of_an_older_version_is_drawn_from_with_a_warning(drawing, monkeypatch, tmp_path):
-    bound = flows.sampling.released_manifest
+    bound = cloister.flows.sampling.released_manifest
 
     def unbound(home, release):
         manifest = bound(home, release)
         return replace(manifest, lineage=replace(manifest.lineage, model=""))
 
-    monkeypatch.setattr(flows.sampling, "released_manifest", unbound)
+    monkeypatch.setattr(cloister.flows.sampling, "released_manifest", unbound)
     code, said = drawing()
     assert code == 0 and "warning" in said and "older" not in said
     assert len(pd.read_parquet(tmp_path / "more.parquet")) == 10
@@ -258,12 +258,12 @@ def test_beside_a_running_release_nothing_is_amiss(place, prefect_server, monkey
         if existing_ledger(place.home):
             seen.extend(findings(place.home))
 
-    def copy_whole(*given, copy=tasks.release.publish.copy_whole):
+    def copy_whole(*given, copy=cloister.tasks.release.publish.copy_whole):
         verify(None)
         copy(*given)
 
-    monkeypatch.setattr(flows.cli.console, "_write_text", verify)
-    monkeypatch.setattr(tasks.release.publish, "copy_whole", copy_whole)
+    monkeypatch.setattr(cloister.flows.cli.console, "_write_text", verify)
+    monkeypatch.setattr(cloister.tasks.release.publish, "copy_whole", copy_whole)
     assert run(quick_release(place, "--out", str(place.folder / "out"))) == 0
     assert seen == []
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tasks.ledger.queries import existing_ledger
-from tasks.runtime.home import Home
+from cloister.tasks.ledger.queries import existing_ledger
+from cloister.tasks.runtime.home import Home
 
 METHODS = ("independent", "dpview", "copula", "mixture", "kamino")
 STEPS = {

@@ -20,21 +20,21 @@ from pathlib import Path
 
 # What commands import when they run.
 USED = (
-    "flows.cli.app",
-    "flows.cli.certificates",
-    "flows.cli.console",
-    "flows.cli.reports",
-    "flows.measure",
-    "flows.release",
-    "flows.sampling",
-    "tasks.data.draft",
-    "tasks.evaluation.compare",
-    "tasks.ledger.allowance",
-    "tasks.ledger.verify",
-    "tasks.release.preparation.preflight",
-    "tasks.requests.plan",
-    "tasks.stores.prefect_deployment",
-    "tasks.stores.prefect_schedule",
+    "cloister.flows.cli.app",
+    "cloister.flows.cli.certificates",
+    "cloister.flows.cli.console",
+    "cloister.flows.cli.reports",
+    "cloister.flows.measure",
+    "cloister.flows.release",
+    "cloister.flows.sampling",
+    "cloister.tasks.data.draft",
+    "cloister.tasks.evaluation.compare",
+    "cloister.tasks.ledger.allowance",
+    "cloister.tasks.ledger.verify",
+    "cloister.tasks.release.preparation.preflight",
+    "cloister.tasks.requests.plan",
+    "cloister.tasks.stores.prefect_deployment",
+    "cloister.tasks.stores.prefect_schedule",
 )
 # Seconds of CPU time and bytes of memory that a refusal may take, beyond the start of the program.
 SECONDS = 5
@@ -148,7 +148,7 @@ def _run(words: Sequence[str], environment: dict[str, str], out: int, err: int) 
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
         from prefect.settings import PREFECT_API_URL, temporary_settings
 
-        from flows.cli.app import main
+        from cloister.flows.cli.app import main
 
         url = environment.get("PREFECT_API_URL")
         with temporary_settings(

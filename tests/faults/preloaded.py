@@ -17,8 +17,8 @@ from types import SimpleNamespace
 
 import dvc.cli
 
-import tasks.stores.dvc_store
-from flows.cli.app import main
+import cloister.tasks.stores.dvc_store
+from cloister.flows.cli.app import main
 
 USED = (
     "hypothesis.strategies",
@@ -26,15 +26,15 @@ USED = (
     "pandera.backends.pandas",
     "pandera.strategies.pandas_strategies",
     "prefect.engine",
-    "flows.cli.certificates",
-    "flows.measure",
-    "flows.release",
-    "flows.cli.reports",
-    "flows.review",
-    "flows.sampling",
-    "tasks.stores.mlflow_registry",
-    "tasks.stores.mlflow_store",
-    "tasks.ledger.verify",
+    "cloister.flows.cli.certificates",
+    "cloister.flows.measure",
+    "cloister.flows.release",
+    "cloister.flows.cli.reports",
+    "cloister.flows.review",
+    "cloister.flows.sampling",
+    "cloister.tasks.stores.mlflow_registry",
+    "cloister.tasks.stores.mlflow_store",
+    "cloister.tasks.ledger.verify",
 )
 
 
@@ -107,5 +107,5 @@ def serve() -> int:
 if __name__ == "__main__":
     for name in USED:
         importlib.import_module(name)
-    tasks.stores.dvc_store.subprocess = SimpleNamespace(run=forked)
+    cloister.tasks.stores.dvc_store.subprocess = SimpleNamespace(run=forked)
     sys.exit(serve())

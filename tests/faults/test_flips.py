@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 from live_home import RELEASE, Live, Said, killed_at, reading, said, writing
 
-from tasks.ledger.queries import existing_ledger
+from cloister.tasks.ledger.queries import existing_ledger
 
 pytestmark = pytest.mark.timeout(
     3600
@@ -244,7 +244,7 @@ def table() -> Iterator[dict[str, Counter[str]]]:
 @pytest.fixture(scope="session")
 def small(preloaded, released, tmp_path_factory) -> Live:
     """A home with one approved release."""
-    from flows.review import move_release
+    from cloister.flows.review import move_release
 
     live = Live(tmp_path_factory.mktemp("small"), {released.id: "approved"})
     shutil.copytree(released.place.home.folder, live.home.folder)

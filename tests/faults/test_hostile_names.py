@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tasks.ledger.queries import existing_ledger
-from tasks.runtime.home import Home
+from cloister.tasks.ledger.queries import existing_ledger
+from cloister.tasks.runtime.home import Home
 
 ATTRIBUTES = ["../x", "a/../b", "a?b", "a!b", "..", "y" * 300, "{x}", "é\U0001f600", "Run ID", "-1"]
 ROWS = 300

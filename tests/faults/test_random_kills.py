@@ -17,9 +17,9 @@ import pytest
 from killed_case import Case, Kill, orphans, run
 
 from cloister.privacy.ledger import State
-from tasks.ledger.queries import existing_ledger
-from tasks.ledger.verify import verify_records
-from tasks.runtime.home import Home
+from cloister.tasks.ledger.queries import existing_ledger
+from cloister.tasks.ledger.verify import verify_records
+from cloister.tasks.runtime.home import Home
 
 pytestmark = pytest.mark.timeout(
     3600
@@ -113,7 +113,7 @@ def hits() -> Iterator[Counter[str]]:
 @pytest.fixture(scope="session")
 def approved(released, tmp_path_factory) -> tuple[Path, str]:
     """A home with one release that was approved; its id."""
-    from flows.review import move_release
+    from cloister.flows.review import move_release
 
     home = tmp_path_factory.mktemp("approved") / "home"
     shutil.copytree(released.place.home.folder, home)

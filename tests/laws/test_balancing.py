@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.attributes import Categorical, TextKey
-from cloister.schema.cells import declared_cells
-from cloister.schema.domain import Domain, Table
-from models.discretization.bins import bin_cells
-from models.discretization.denoising import to_shares
-from models.protocol import sample_whole
-from models.sampling.balanced import (
+from cloister.models.discretization.bins import bin_cells
+from cloister.models.discretization.denoising import to_shares
+from cloister.models.protocol import sample_whole
+from cloister.models.sampling.balanced import (
     MOST_PAIR_CELLS,
     BalancedSampler,
     choose_balanced,
     choose_pairs,
 )
-from models.sampling.sizes import MOST_PAIRS, OVERSAMPLING
+from cloister.models.sampling.sizes import MOST_PAIRS, OVERSAMPLING
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.schema.attributes import Categorical, TextKey
+from cloister.schema.cells import declared_cells
+from cloister.schema.domain import Domain, Table
 
 SIZES = (3, 4, 5)
 DOMAIN = Domain.of(

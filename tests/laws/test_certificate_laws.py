@@ -9,14 +9,14 @@ import pytest
 from guarantees import suited, suited_spec
 
 from cloister.constraints.counting import violation_reports
+from cloister.models.protocol import fit, make_plan
+from cloister.models.registry import METHODS, create
+from cloister.models.task import Budget
 from cloister.privacy.certificate.certificate import Certificate, certify
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.events import Composed, SampledGaussian
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
-from models.protocol import fit, make_plan
-from models.registry import METHODS, create
-from models.task import Budget
 
 ONE_TABLE = [name for name in sorted(METHODS) if not create(name).of_database]
 

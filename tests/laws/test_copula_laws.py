@@ -9,15 +9,15 @@ import pytest
 from cloister.constraints import dependency
 from cloister.constraints.counting import count_violations
 from cloister.errors import PlanError
+from cloister.models.protocol import fit, make_plan
+from cloister.models.registry import create
+from cloister.models.task import Budget, Task
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain, Table
-from models.protocol import fit, make_plan
-from models.registry import create
-from models.task import Budget, Task
 
 ROWS = 4_000
 DELTA = Fraction(1, 10**6)

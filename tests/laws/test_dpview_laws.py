@@ -11,6 +11,16 @@ import pytest
 from cloister.constraints import dependency, parse_denial
 from cloister.constraints.counting import count_violations
 from cloister.errors import PlanError, SampleError
+from cloister.models.dpview.view_choice import (
+    MOST_TABLE_CELLS,
+    Shaping,
+    allocate_budget,
+    planned_tables,
+)
+from cloister.models.dpview.views import with_upper
+from cloister.models.protocol import fit, make_plan
+from cloister.models.registry import create
+from cloister.models.task import Budget, Task
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
@@ -20,11 +30,6 @@ from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Integer, Ordinal, TextKey
 from cloister.schema.declarations.release import DPViewSpec
 from cloister.schema.domain import Domain
-from models.dpview.view_choice import MOST_TABLE_CELLS, Shaping, allocate_budget, planned_tables
-from models.dpview.views import with_upper
-from models.protocol import fit, make_plan
-from models.registry import create
-from models.task import Budget, Task
 
 ROWS = 4_000
 METHODS = ("dpview", "dpview+", "independent", "dpview-paper", "dpview+-paper")
@@ -166,7 +171,7 @@ def test_rows_under_a_condition(run):
 
 @pytest.mark.parametrize("method", METHODS[:2])
 def test_chunks_are_resumed_where_they_stopped(method, tmp_path, monkeypatch):
-    monkeypatch.setattr("models.dpview.sampler.LINKED_CHUNK_ROWS", 400)
+    monkeypatch.setattr("cloister.models.dpview.sampler.LINKED_CHUNK_ROWS", 400)
     task = task_of()
     _, _, model = fitted(method, task, task.domain.encode(people()), tmp_path)
     every = list(model.sampler.chunks(1_501, SamplingSource(5)))
@@ -269,8 +274,8 @@ def test_schemas_of_any_width_are_planned_sparsely(method, columns):
 
 
 def test_a_table_that_cannot_be_sparse_is_refused_with_the_forecast(monkeypatch):
-    monkeypatch.setattr("models.dpview.view_choice._MOST_OF_VIEW", 50)
-    monkeypatch.setattr("models.dpview.plan.MOST_TABLE_CELLS", 50)
+    monkeypatch.setattr("cloister.models.dpview.view_choice._MOST_OF_VIEW", 50)
+    monkeypatch.setattr("cloister.models.dpview.plan.MOST_TABLE_CELLS", 50)
     with pytest.raises(
         PlanError, match=r"'age' would have 100 cells, of which at most 50 .* GiB and .* fewer bins"
     ):

@@ -15,7 +15,7 @@ from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.values.clocks import write_clocks
 from cloister.schema.values.formats import SECONDS_OF_DAY, write_moments
 from cloister.schema.values.number_formats import Unit, clock_unit, with_unit, write_numbers
-from tasks.runtime.tables import write_csv, write_table
+from cloister.tasks.runtime.tables import write_csv, write_table
 
 ROWS = 24
 WITH_UNIT = 2  # the place of the column whose numbers have a unit

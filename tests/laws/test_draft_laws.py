@@ -24,10 +24,10 @@ from cloister.schema.drafts.drafting import draft
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.marked_yaml import read_marked
 from cloister.schema.spec_files.writing import spec_text
-from tasks.domains.plan import domain_context, domain_plan, domain_request, to_measure
-from tasks.domains.steps import measured_content
-from tasks.requests.options import Options
-from tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.domains.plan import domain_context, domain_plan, domain_request, to_measure
+from cloister.tasks.domains.steps import measured_content
+from cloister.tasks.requests.options import Options
+from cloister.tasks.requests.resolved import ResolvedRequest
 
 ROWS = 60
 TYPE_KEYS = ("type", "true", "false", "dtype", "format", "missing")

@@ -14,7 +14,7 @@ from cloister.schema.domain import Table
 from cloister.schema.relations.database import Database, ForeignKey, Schema
 from cloister.schema.relations.fan_out import rows_changed
 from cloister.schema.relations.joins import joined_tables
-from tasks.data.open_database import bound
+from cloister.tasks.data.open_database import bound
 
 SCHEMAS = int(os.environ.get("CLOISTER_TEST_TABLES", "3000"))
 LOST = (1_075, 1_380, 1_821, 2_458)

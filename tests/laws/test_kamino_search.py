@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from cloister.constraints import parse_denial
 from cloister.errors import PlanError
+from cloister.models.kamino.paper.hyper_attributes import Units
+from cloister.models.kamino.paper.runs import HYPER_LEVELS, hyper_runs
+from cloister.models.kamino.plan import learning_rate
+from cloister.models.kamino.sizes import single_runs
+from cloister.models.protocol import make_plan
+from cloister.models.registry import create
+from cloister.models.task import Budget, Task
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.attributes import Boolean, Categorical, Integer
 from cloister.schema.domain import Domain
-from models.kamino.paper.hyper_attributes import Units
-from models.kamino.paper.runs import HYPER_LEVELS, hyper_runs
-from models.kamino.plan import learning_rate
-from models.kamino.sizes import single_runs
-from models.protocol import make_plan
-from models.registry import create
-from models.task import Budget, Task
 
 DELTA = Fraction(1, 10**6)
 DOMAIN = Domain.of(

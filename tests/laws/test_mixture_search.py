@@ -5,9 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloister.privacy.mechanisms.counts import Neighbours
-from cloister.schema.domain import Domain
-from models.mixture.plan import (
+from cloister.models.mixture.plan import (
     FEWEST_COMPONENTS,
     LEAST_HISTOGRAMS,
     LEAST_PENALTY,
@@ -20,14 +18,16 @@ from models.mixture.plan import (
     penalty_for,
     signal_of,
 )
-from models.mixture.rounds.schedule import (
+from cloister.models.mixture.rounds.schedule import (
     FEWEST_STEPS,
     MOST_ROUNDS,
     MOST_STEPS,
     Schedule,
     schedule_for,
 )
-from models.task import Task
+from cloister.models.task import Task
+from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.schema.domain import Domain
 
 signals = st.floats(1e-3, 1e8)
 

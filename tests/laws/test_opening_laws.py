@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec import SourceSpec, Spec
-from tasks.data.open_columns import cell_hashes
-from tasks.data.open_table import open_data
-from tasks.requests.options import Options
-from tasks.requests.public_context import public_context_of
-from tasks.requests.resolved import ResolvedRequest
-from tasks.runtime.home import Home
+from cloister.tasks.data.open_columns import cell_hashes
+from cloister.tasks.data.open_table import open_data
+from cloister.tasks.requests.options import Options
+from cloister.tasks.requests.public_context import public_context_of
+from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.runtime.home import Home
 
 MOST = 2
 KEYS: dict[str, dict[str, Any]] = {

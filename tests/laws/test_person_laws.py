@@ -11,13 +11,13 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from cloister.models.persons.parts import PERSONS, ROWS, neighbours_of_tables, person_tables
+from cloister.models.task import Task
+from cloister.models.task_from_spec import task_of
 from cloister.schema.domain import Table
 from cloister.schema.relations.database import Database
 from cloister.schema.spec import Spec
-from models.persons.parts import PERSONS, ROWS, neighbours_of_tables, person_tables
-from models.task import Task
-from models.task_from_spec import task_of
-from tasks.data.contribution_bound import bound_contribution, person_numbers
+from cloister.tasks.data.contribution_bound import bound_contribution, person_numbers
 
 MOST = 3
 KEY = b"key of a test"

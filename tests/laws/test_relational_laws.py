@@ -17,8 +17,8 @@ from cloister.schema.domain import Table
 from cloister.schema.relations.database import UNLINKED, Database, ForeignKey, Schema
 from cloister.schema.relations.fan_out import rows_changed
 from cloister.schema.relations.joins import DEGREE, degree_table, joined_table, joined_tables
-from tasks.data.contribution_bound import rows_within_bound
-from tasks.data.open_database import bound
+from cloister.tasks.data.contribution_bound import rows_within_bound
+from cloister.tasks.data.open_database import bound
 
 ONE, TWO = (TextKey(type="text", pattern=f"{letter}{{0..99}}") for letter in "AB")
 MAYBE = TextKey(type="text", pattern="A{0..99}", nullable=True)

@@ -11,6 +11,11 @@ from hypothesis import strategies as st
 from cloister.constraints import Cell, DenialConstraint, Op, Predicate
 from cloister.constraints.counting import count_violations
 from cloister.errors import SampleError
+from cloister.models.discretization.bins import bin_cells
+from cloister.models.discretization.denoising import to_shares
+from cloister.models.sampling.sampler import ConstraintSampler
+from cloister.models.sampling.sequential.row_by_row import Algorithm3, Penalty
+from cloister.models.sampling.supports.support_builder import SupportBuilder
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import (
     Boolean,
@@ -24,11 +29,6 @@ from cloister.schema.attributes import (
 )
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
-from models.discretization.bins import bin_cells
-from models.discretization.denoising import to_shares
-from models.sampling.sampler import ConstraintSampler
-from models.sampling.sequential.row_by_row import Algorithm3, Penalty
-from models.sampling.supports.support_builder import SupportBuilder
 
 LABELS = ["low", "mid", "high"]
 NULLABLE = st.booleans()

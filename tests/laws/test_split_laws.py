@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tiny_tables import domain_of, random_rows, table_of
 
 from cloister.errors import UnplannedQuery, UnsupportedEvent
+from cloister.models.plan import Stage
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
@@ -33,7 +34,6 @@ from cloister.privacy.queries.counts.partition_counts import PartitionCounts
 from cloister.privacy.queries.split import Split
 from cloister.privacy.stages import event_of_stages
 from cloister.schema.cells import declared_cells
-from models.plan import Stage
 
 HALVES = Split((Fraction(1, 5), Fraction(3, 10), Fraction(1, 2)))
 KEY = np.array([12345, -678901234567], dtype=np.int64)

@@ -13,6 +13,9 @@ from guarantees import accounted, givable, suited
 from cloister.constraints import dependency, parse_denial
 from cloister.constraints.counting import count_violations
 from cloister.errors import PlanError, SampleError
+from cloister.models.protocol import fit, make_plan
+from cloister.models.registry import METHODS, create
+from cloister.models.task import Budget, Task
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
@@ -21,9 +24,6 @@ from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Date, Integer, Ordinal, TextKey
 from cloister.schema.domain import Domain
-from models.protocol import fit, make_plan
-from models.registry import METHODS, create
-from models.task import Budget, Task
 
 ONE_TABLE = sorted(name for name in METHODS if not create(name).of_database)
 ROWS = 600

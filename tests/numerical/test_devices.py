@@ -13,6 +13,23 @@ import torch
 from torch._subclasses import FakeTensorMode
 
 from cloister.devices import CPU, Device
+from cloister.models.discretization.bins import bin_cells
+from cloister.models.discretization.coarsening import coarse, fine
+from cloister.models.kamino.blocks import HostSum
+from cloister.models.kamino.gradients import NoisyGradients
+from cloister.models.kamino.networks.network import TupleNetwork
+from cloister.models.kamino.paper.hyper_attributes import Units
+from cloister.models.kamino.paper.networks.attention import ATTENTIONS
+from cloister.models.kamino.paper.networks.heads import LevelHead, NormalHead
+from cloister.models.kamino.paper.networks.submodels import SubModel
+from cloister.models.kamino.paper.networks.tied import TiedSubModel
+from cloister.models.kamino.paper.training.printed import descend
+from cloister.models.kamino.paper.training.side_by_side import Stack
+from cloister.models.kamino.training import TrainingSchedule, train_privately
+from cloister.models.mixture.fitting import optimizer
+from cloister.models.mixture.fitting.factors import join_supports, separate_factors
+from cloister.models.mixture.fitting.optimizer import Fit, MeanTarget, NoisyMarginal, TableTarget
+from cloister.models.mixture.fitting.products import Factor, Mixture
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.mechanisms.clipping import Outer, clipped_sum
@@ -22,23 +39,6 @@ from cloister.privacy.queries.gradient_sum import SampledRows
 from cloister.schema.attributes import Categorical
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain, Table
-from models.discretization.bins import bin_cells
-from models.discretization.coarsening import coarse, fine
-from models.kamino.blocks import HostSum
-from models.kamino.gradients import NoisyGradients
-from models.kamino.networks.network import TupleNetwork
-from models.kamino.paper.hyper_attributes import Units
-from models.kamino.paper.networks.attention import ATTENTIONS
-from models.kamino.paper.networks.heads import LevelHead, NormalHead
-from models.kamino.paper.networks.submodels import SubModel
-from models.kamino.paper.networks.tied import TiedSubModel
-from models.kamino.paper.training.printed import descend
-from models.kamino.paper.training.side_by_side import Stack
-from models.kamino.training import TrainingSchedule, train_privately
-from models.mixture.fitting import optimizer
-from models.mixture.fitting.factors import join_supports, separate_factors
-from models.mixture.fitting.optimizer import Fit, MeanTarget, NoisyMarginal, TableTarget
-from models.mixture.fitting.products import Factor, Mixture
 
 CUDA = Device(0)
 

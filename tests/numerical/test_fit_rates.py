@@ -11,22 +11,22 @@ from hypothesis import strategies as st
 
 from cloister.constraints import parse_denial
 from cloister.constraints.counting import violation_share
+from cloister.models.discretization.bins import bin_cells
+from cloister.models.discretization.coarsening import fine
+from cloister.models.mixture.fitting.factors import separate_factors
+from cloister.models.mixture.fitting.optimizer import MeanTarget, NoisyMarginal, TableTarget
+from cloister.models.mixture.fitting.products import Mixture
+from cloister.models.mixture.model import MixtureModel
+from cloister.models.mixture.sampler import EvenSampler
+from cloister.models.mixture.soft_constraints import fit_rates
+from cloister.models.sampling.supports.support_builder import CompiledConstraints
+from cloister.models.soft_constraints.rate_posterior import RatePosterior, posterior_rate
+from cloister.models.task import Task
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Integer
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
-from models.discretization.bins import bin_cells
-from models.discretization.coarsening import fine
-from models.mixture.fitting.factors import separate_factors
-from models.mixture.fitting.optimizer import MeanTarget, NoisyMarginal, TableTarget
-from models.mixture.fitting.products import Mixture
-from models.mixture.model import MixtureModel
-from models.mixture.sampler import EvenSampler
-from models.mixture.soft_constraints import fit_rates
-from models.sampling.supports.support_builder import CompiledConstraints
-from models.soft_constraints.rate_posterior import RatePosterior, posterior_rate
-from models.task import Task
 
 ROWS = 20_000
 SIZES = {"pay": 12, "age": 10, "zone": 4, "team": 5}

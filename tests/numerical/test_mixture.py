@@ -10,23 +10,17 @@ import pytest
 import torch
 
 from cloister.constraints.supports import Support
-from cloister.privacy.mechanisms.counts import DiscreteGaussian, Neighbours
-from cloister.privacy.mechanisms.selection import Exponential
-from cloister.privacy.queries.candidate_scores import CandidateScores
-from cloister.schema.attributes import Categorical
-from cloister.schema.cells import declared_cells
-from cloister.schema.domain import Domain
-from models.discretization.bins import bin_cells
-from models.discretization.coarsening import coarse, fine
-from models.mixture import model
-from models.mixture.fit import run_rounds
-from models.mixture.fitting.factors import (
+from cloister.models.discretization.bins import bin_cells
+from cloister.models.discretization.coarsening import coarse, fine
+from cloister.models.mixture import model
+from cloister.models.mixture.fit import run_rounds
+from cloister.models.mixture.fitting.factors import (
     arrange_factors,
     join_supports,
     separate_factors,
     transfer,
 )
-from models.mixture.fitting.optimizer import (
+from cloister.models.mixture.fitting.optimizer import (
     Fit,
     NoisyMarginal,
     TableTarget,
@@ -34,12 +28,22 @@ from models.mixture.fitting.optimizer import (
     add_dependence_penalty,
     gradient,
 )
-from models.mixture.fitting.products import Factor, Mixture
-from models.mixture.model import chain_of
-from models.mixture.plan import MixtureParameters
-from models.mixture.rounds.candidates import TRIPLE_CELLS, candidate_tables, expected_shares
-from models.mixture.rounds.selection import AllPairs, TableChoice
-from models.sampling.sizes import PAIR_CELLS
+from cloister.models.mixture.fitting.products import Factor, Mixture
+from cloister.models.mixture.model import chain_of
+from cloister.models.mixture.plan import MixtureParameters
+from cloister.models.mixture.rounds.candidates import (
+    TRIPLE_CELLS,
+    candidate_tables,
+    expected_shares,
+)
+from cloister.models.mixture.rounds.selection import AllPairs, TableChoice
+from cloister.models.sampling.sizes import PAIR_CELLS
+from cloister.privacy.mechanisms.counts import DiscreteGaussian, Neighbours
+from cloister.privacy.mechanisms.selection import Exponential
+from cloister.privacy.queries.candidate_scores import CandidateScores
+from cloister.schema.attributes import Categorical
+from cloister.schema.cells import declared_cells
+from cloister.schema.domain import Domain
 
 SIZES = {"a": 3, "b": 12, "c": 2}
 COMPONENTS = 5

@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch.func import grad, vmap
 
+from cloister.models.kamino.networks.network import TupleNetwork
 from cloister.privacy.mechanisms.clipping import LayeredOuter, Lookup, Outer, clipped_sum
-from models.kamino.networks.network import TupleNetwork
 
 SIZES = (3, 2, 5, 4)
 

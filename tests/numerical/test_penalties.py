@@ -9,12 +9,12 @@ import pytest
 
 from cloister.constraints import KnownFigure
 from cloister.constraints.counting import violation_share
+from cloister.models.mixture.weighing import weigh_mixture
+from cloister.models.sampling.sequential.violation_index import Penalty
+from cloister.models.serialization import restore_algorithm, state_of_algorithm
+from cloister.models.soft_constraints.penalties import _Brackets
+from cloister.models.task import RowSampling
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from models.mixture.weighing import weigh_mixture
-from models.sampling.sequential.violation_index import Penalty
-from models.serialization import restore_algorithm, state_of_algorithm
-from models.soft_constraints.penalties import _Brackets
-from models.task import RowSampling
 from tests.numerical.test_fit_rates import RULE, model, rate
 
 SEQUENTIAL = RowSampling("sequential")

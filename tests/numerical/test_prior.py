@@ -9,6 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister.evaluation.marginals import compare_marginals
+from cloister.models.discretization.bins import Bins
+from cloister.models.discretization.coarsening import Coarsening, fine
+from cloister.models.discretization.histograms import HistogramCounts
+from cloister.models.mixture.fitting.optimizer import NoisyMarginal
+from cloister.models.mixture.prior.pooling import EarlierTables, pool_histograms, refine_bins
+from cloister.models.mixture.prior.released import ReleasedNumbers
+from cloister.models.mixture.synthesizer import MixtureSynthesizer
+from cloister.models.protocol import fit, make_plan
+from cloister.models.sampling.supports.expected_shares import JointTable
+from cloister.models.task import Budget, Task
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.mechanisms.counts import Neighbours
@@ -16,16 +26,6 @@ from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain, Table
-from models.discretization.bins import Bins
-from models.discretization.coarsening import Coarsening, fine
-from models.discretization.histograms import HistogramCounts
-from models.mixture.fitting.optimizer import NoisyMarginal
-from models.mixture.prior.pooling import EarlierTables, pool_histograms, refine_bins
-from models.mixture.prior.released import ReleasedNumbers
-from models.mixture.synthesizer import MixtureSynthesizer
-from models.protocol import fit, make_plan
-from models.sampling.supports.expected_shares import JointTable
-from models.task import Budget, Task
 
 ROWS = 2_000
 DOMAIN = Domain.of(

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import numpy as np
 
+from cloister.models.discretization.bins import Bins
+from cloister.models.discretization.coarsening import coarse, fine
+from cloister.models.mixture.fitting.optimizer import NoisyMarginal
+from cloister.models.mixture.recalibration import MeasuredPair, recalibrate
+from cloister.models.sampling.balanced import BalancedSampler, PairChange, calibrate_weights
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Integer
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain, Table
-from models.discretization.bins import Bins
-from models.discretization.coarsening import coarse, fine
-from models.mixture.fitting.optimizer import NoisyMarginal
-from models.mixture.recalibration import MeasuredPair, recalibrate
-from models.sampling.balanced import BalancedSampler, PairChange, calibrate_weights
 
 ROWS, SIZE, NOISE = 100_000, 24, 30.0
 NUMBER = Integer(type="integer", min=0, max=SIZE - 1)

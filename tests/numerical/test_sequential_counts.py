@@ -10,22 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister.constraints import Cell, DenialConstraint, Op, Predicate, bind
-from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.attributes import Categorical, Float, Integer, Ordinal
-from cloister.schema.cells import declared_cells
-from cloister.schema.domain import Domain, Table
-from models.discretization.bins import bin_cells
-from models.discretization.denoising import to_shares
-from models.sampling.sampler import ConstraintSampler
-from models.sampling.sequential.fenwick import penalty
-from models.sampling.sequential.row_by_row import Algorithm3
-from models.sampling.sequential.violation_index import (
+from cloister.models.discretization.bins import bin_cells
+from cloister.models.discretization.denoising import to_shares
+from cloister.models.sampling.sampler import ConstraintSampler
+from cloister.models.sampling.sequential.fenwick import penalty
+from cloister.models.sampling.sequential.row_by_row import Algorithm3
+from cloister.models.sampling.sequential.violation_index import (
     DIRECT,
     Chooser,
     PairIndex,
     Penalty,
     accepting,
 )
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.schema.attributes import Categorical, Float, Integer, Ordinal
+from cloister.schema.cells import declared_cells
+from cloister.schema.domain import Domain, Table
 
 NUMBERS, LISTED = ("number", "other number", "real"), ("tag", "other tag")
 DOMAIN = Domain.of(

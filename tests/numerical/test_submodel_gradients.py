@@ -6,17 +6,17 @@ import torch
 from torch.func import grad, vmap
 
 from cloister.devices import CPU
+from cloister.models.kamino.blocks import Dense, HostSum, gradient_in_units
+from cloister.models.kamino.networks.network import TupleNetwork
+from cloister.models.kamino.paper.hyper_attributes import Units
+from cloister.models.kamino.paper.networks.attention import ATTENTIONS
+from cloister.models.kamino.paper.networks.heads import LevelHead, NormalHead
+from cloister.models.kamino.paper.networks.submodels import SubModel
+from cloister.models.kamino.paper.networks.tied import TiedSubModel
+from cloister.models.kamino.paper.training.printed import descend
+from cloister.models.kamino.paper.training.side_by_side import Stack
+from cloister.models.kamino.training import TrainingSchedule, fit_bias
 from cloister.privacy.mechanisms.clipping import clipped_sum
-from models.kamino.blocks import Dense, HostSum, gradient_in_units
-from models.kamino.networks.network import TupleNetwork
-from models.kamino.paper.hyper_attributes import Units
-from models.kamino.paper.networks.attention import ATTENTIONS
-from models.kamino.paper.networks.heads import LevelHead, NormalHead
-from models.kamino.paper.networks.submodels import SubModel
-from models.kamino.paper.networks.tied import TiedSubModel
-from models.kamino.paper.training.printed import descend
-from models.kamino.paper.training.side_by_side import Stack
-from models.kamino.training import TrainingSchedule, fit_bias
 
 UNITS = Units(((0, 1), (2,), (3,)), (2, 3, 4, 5))
 HEADS = {

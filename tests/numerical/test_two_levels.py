@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cloister.models.discretization.bins import Bins
+from cloister.models.discretization.denoising import estimate_shares
+from cloister.models.discretization.two_levels import MOST_ONCE, TwoLevels, bin_deviations
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
-from models.discretization.bins import Bins
-from models.discretization.denoising import estimate_shares
-from models.discretization.two_levels import MOST_ONCE, TwoLevels, bin_deviations
 
 ROWS, REPEATS = 20_000, 6
 DOMAIN = Domain.of(

@@ -10,6 +10,11 @@ from hypothesis import strategies as st
 
 from cloister.constraints import dependency, parse_denial
 from cloister.constraints.counting import violations_per_row
+from cloister.models.kamino.paper.training.matrix_ascent import (
+    completed_constraints,
+    gradient_ascent,
+)
+from cloister.models.soft_constraints.reweighting import MEASURES, Reweighting
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.events import GaussianCounts
@@ -19,8 +24,6 @@ from cloister.privacy.queries.violating_pairs import ViolatingPairs
 from cloister.privacy.queries.violation_matrix import ViolationMatrix
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain, Table
-from models.kamino.paper.training.matrix_ascent import completed_constraints, gradient_ascent
-from models.soft_constraints.reweighting import MEASURES, Reweighting
 
 DOMAIN = Domain.of({name: Integer(type="integer", min=0, max=4) for name in ("a", "b")}, Path())
 RULES = (

@@ -11,10 +11,15 @@ from hypothesis import strategies as st
 
 from cloister.constraints import bind, parse_denial
 from cloister.constraints.counting import violation_share
+from cloister.models.soft_constraints.reweighting import fit_weights
+from cloister.models.soft_constraints.violation_rates import (
+    TuplesOf,
+    Violating,
+    quantize,
+    shares_against,
+)
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain, Table
-from models.soft_constraints.reweighting import fit_weights
-from models.soft_constraints.violation_rates import TuplesOf, Violating, quantize, shares_against
 
 DOMAIN = Domain.of(
     {

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 import torch
 
+from cloister.models.discretization.bins import bin_cells
+from cloister.models.mixture.fitting.factors import separate_factors
+from cloister.models.mixture.fitting.products import Mixture
+from cloister.models.mixture.model import chain_of
+from cloister.models.mixture.sampler import EvenSampler
+from cloister.models.mixture.within_bins import relations_between
+from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Integer
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
-from models.discretization.bins import bin_cells
-from models.mixture.fitting.factors import separate_factors
-from models.mixture.fitting.products import Mixture
-from models.mixture.model import chain_of
-from models.mixture.sampler import EvenSampler
-from models.mixture.within_bins import relations_between
-from models.sampling.sampler import ConstraintSampler
 
 ROWS, BINS = 40_000, 16
 AMOUNT = Integer(type="integer", min=0, max=9_999, bins=500, nullable=True)

@@ -7,7 +7,7 @@ import sys
 import pytest
 from prefect.client.orchestration import get_client
 
-from flows.cli.app import run
+from cloister.flows.cli.app import run
 
 
 @pytest.fixture

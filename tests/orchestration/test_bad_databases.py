@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cloister.flows.cli.app import run
 from cloister.schema.sources.databases import connect
-from flows.cli.app import run
-from tasks.ledger.queries import existing_ledger
-from tasks.runtime.home import Home
+from cloister.tasks.ledger.queries import existing_ledger
+from cloister.tasks.runtime.home import Home
 
 SPEC = """
 name: shop

@@ -7,16 +7,16 @@ import pytest
 import yaml
 from mlflow import MlflowClient
 
-from benchmarks.config import load_benchmark
-from benchmarks.pages.figures import Statistic
-from benchmarks.pages.markdown import insert, insert_sections, markers
-from benchmarks.releases import finished_run, spec_of
-from benchmarks.runs import home_of
+from cloister.benchmarks.config import load_benchmark
+from cloister.benchmarks.pages.figures import Statistic
+from cloister.benchmarks.pages.markdown import insert, insert_sections, markers
+from cloister.benchmarks.releases import finished_run, spec_of
+from cloister.benchmarks.runs import home_of
 from cloister.constraints import constraints_of
+from cloister.flows.cli.app import run
 from cloister.schema.spec_files.loading import load_spec
-from flows.cli.app import run
-from tasks.ledger.queries import releases
-from tasks.runtime.home import Home
+from cloister.tasks.ledger.queries import releases
+from cloister.tasks.runtime.home import Home
 
 
 def declared(place, **changed):

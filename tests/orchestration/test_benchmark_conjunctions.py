@@ -9,22 +9,22 @@ import numpy as np
 import pytest
 import yaml
 
-from benchmarks.config import load_benchmark
-from benchmarks.measures import references
-from benchmarks.measures.conjunctions import real_rows
-from benchmarks.measures.references import noisy_answers
-from benchmarks.runs import home_of
-from benchmarks.tables.hospital import hospital_table
+from cloister.benchmarks.config import load_benchmark
+from cloister.benchmarks.measures import references
+from cloister.benchmarks.measures.conjunctions import real_rows
+from cloister.benchmarks.measures.references import noisy_answers
+from cloister.benchmarks.runs import home_of
+from cloister.benchmarks.tables.hospital import hospital_table
 from cloister.errors import SpecError
 from cloister.evaluation.conjunctions import DummyColumns
+from cloister.flows.cli.app import run
 from cloister.privacy.accounting.advanced_composition import epsilon_of_each
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation.tables import validate_rows
-from flows.cli.app import run
-from tasks.ledger.queries import releases
-from tasks.requests.public_context import declared_context
-from tasks.runtime.home import Home
+from cloister.tasks.ledger.queries import releases
+from cloister.tasks.requests.public_context import declared_context
+from cloister.tasks.runtime.home import Home
 
 PAGE = "<!-- generated: pairs -->\n<!-- end: pairs -->\n"
 

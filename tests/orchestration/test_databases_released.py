@@ -14,11 +14,11 @@ import sqlalchemy as sa
 import yaml
 from postgres_schemas import schema
 
+from cloister.flows.cli.app import run
 from cloister.schema.sources.databases import connect
 from cloister.schema.spec_files.loading import load_spec
-from flows.cli.app import run
-from tasks.ledger.verify import verify_records
-from tasks.runtime.home import Home
+from cloister.tasks.ledger.verify import verify_records
+from cloister.tasks.runtime.home import Home
 
 DDL = """
 CREATE TABLE customers (id integer PRIMARY KEY, segment varchar(9) NOT NULL, since date);

@@ -6,12 +6,12 @@ import shutil
 import pytest
 from quick_release import quick_release
 
-import flows.cli.reports
-import flows.release
+import cloister.flows.cli.reports
+import cloister.flows.release
 from cloister.errors import CloisterError
+from cloister.flows.cli.app import run
 from cloister.privacy.ledger import Ledger, State
-from flows.cli.app import run
-from tasks.ledger.queries import existing_ledger
+from cloister.tasks.ledger.queries import existing_ledger
 
 
 def ledger_of(place) -> Ledger:
@@ -27,8 +27,8 @@ def failing(*_: object) -> None:
 @pytest.fixture
 def alone(monkeypatch) -> None:
     """The release flow without the two tools that take most of its time."""
-    monkeypatch.setattr(flows.release, "register_release", lambda *_: "")
-    monkeypatch.setattr(flows.release, "version_release", lambda *_: None)
+    monkeypatch.setattr(cloister.flows.release, "register_release", lambda *_: "")
+    monkeypatch.setattr(cloister.flows.release, "version_release", lambda *_: None)
 
 
 def test_killed_after_the_candidate_the_same_command_finds_the_release(
@@ -36,8 +36,8 @@ def test_killed_after_the_candidate_the_same_command_finds_the_release(
 ):
     words = quick_release(place, "--json", "--out", str(place.folder / "out"))
     for module, name in [
-        (flows.release, "deliver"),
-        (flows.cli.reports, "show_outcome"),
+        (cloister.flows.release, "deliver"),
+        (cloister.flows.cli.reports, "show_outcome"),
         (Ledger, "deliver"),
     ]:
         with monkeypatch.context() as patched:
@@ -73,7 +73,7 @@ def test_a_finished_release_that_was_altered_is_not_handed_out(
     place, prefect_server, alone, monkeypatch, capsys
 ):
     with monkeypatch.context() as patched:
-        patched.setattr(flows.cli.reports, "show_outcome", failing)
+        patched.setattr(cloister.flows.cli.reports, "show_outcome", failing)
         assert run(quick_release(place)) == 1
     (held,) = ledger_of(place).releases()
     (place.home.release(held.id) / "public" / "synthetic.parquet").write_bytes(b"forged")

@@ -13,12 +13,12 @@ from prefect.settings import (
     temporary_settings,
 )
 
-from flows.cli.app import run
-from flows.release import release
-from tasks.ledger.queries import existing_ledger
-from tasks.requests.recurring import registrations
-from tasks.requests.release_request import ReleaseRequest
-from tasks.stores.prefect_deployment import require_server
+from cloister.flows.cli.app import run
+from cloister.flows.release import release
+from cloister.tasks.ledger.queries import existing_ledger
+from cloister.tasks.requests.recurring import registrations
+from cloister.tasks.requests.release_request import ReleaseRequest
+from cloister.tasks.stores.prefect_deployment import require_server
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import signal
 
 import pytest
 
-from flows.cli.app import run
-from tasks.ledger.verify import verify_records
-from tasks.stores.dvc_store import Versions
+from cloister.flows.cli.app import run
+from cloister.tasks.ledger.verify import verify_records
+from cloister.tasks.stores.dvc_store import Versions
 
 FILES = (
     "synthetic.parquet",

@@ -14,6 +14,7 @@ from receiver import receive
 from recorded import task_runs_of
 
 from cloister.constraints.counting import violation_reports
+from cloister.flows import release as flow_module
 from cloister.privacy.certificate.manifest import verify_folder
 from cloister.privacy.door.journal import JOURNAL_NAME
 from cloister.privacy.door.journal_format import ANSWER
@@ -21,13 +22,12 @@ from cloister.privacy.door.journal_reading import read_frames, read_journal
 from cloister.privacy.door.table import PlanBudget
 from cloister.privacy.events import compose, event_from_json
 from cloister.privacy.ledger import Ledger, State
-from flows import release as flow_module
-from tasks.ledger.queries import existing_ledger
-from tasks.ledger.verify import verify_records
-from tasks.requests.public_context import public_context_of
-from tasks.requests.resolved import ResolvedRequest
-from tasks.runtime.tables import read_synthetic
-from tasks.stores.mlflow_registry import ModelRegistry
+from cloister.tasks.ledger.queries import existing_ledger
+from cloister.tasks.ledger.verify import verify_records
+from cloister.tasks.requests.public_context import public_context_of
+from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.runtime.tables import read_synthetic
+from cloister.tasks.stores.mlflow_registry import ModelRegistry
 
 STEPS = [
     "sequence",

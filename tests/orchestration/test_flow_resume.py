@@ -12,20 +12,20 @@ import pytest
 import yaml
 
 from cloister.privacy.ledger import State
-from tasks.ledger.queries import existing_ledger
-from tasks.ledger.verify import verify_records
-from tasks.runtime.code_version import PROJECT, code_version
+from cloister.tasks.ledger.queries import existing_ledger
+from cloister.tasks.ledger.verify import verify_records
+from cloister.tasks.runtime.code_version import PACKAGE, code_version
 
 RUN = """
 import os, signal, sys
-import tasks.runtime.step
+import cloister.tasks.runtime.step
 tasks.runtime.step.task = lambda **about: (lambda function: function)  # the flow with no server
-import tasks.release.register
+import cloister.tasks.release.register
 tasks.release.register.register_release = lambda *given: ""
 tasks.release.register.version_release = lambda *given: None
-from flows.release import release
-from tasks.runtime.progress import reporting_to
-from tasks.requests.release_request import ReleaseRequest
+from cloister.flows.release import release
+from cloister.tasks.runtime.progress import reporting_to
+from cloister.tasks.requests.release_request import ReleaseRequest
 
 SPEC, OUT, DEADLY = sys.argv[1], sys.argv[2], sys.argv[3]
 
@@ -46,15 +46,16 @@ with reporting_to(Killer()):
 
 def version(folder: Path, path: str, old: str, new: str) -> Path:
     """A copy of the code in which one text of one file is another."""
-    for package in ("cloister", "models", "tasks", "flows"):
-        shutil.copytree(PROJECT / package, folder / package)
+    shutil.copytree(PACKAGE, folder / "cloister")
     source = (folder / path).read_text(encoding="utf-8")
     assert old in source
     (folder / path).write_text(source.replace(old, new, 1), encoding="utf-8")
     return folder
 
 
-def run(place, deadly: str = "never", code: Path = PROJECT) -> subprocess.CompletedProcess[str]:
+def run(
+    place, deadly: str = "never", code: Path = PACKAGE.parent
+) -> subprocess.CompletedProcess[str]:
     command = [
         sys.executable,
         "-W",
@@ -113,11 +114,15 @@ def test_killed_while_training_and_after_drawing(place):
 def test_the_next_version_finishes_what_was_charged_if_it_plans_the_same(place, tmp_path):
     assert run(place, "train 100").returncode == -9
     held = journal(place)
-    planned = ("models/kamino/plan.py", "_HISTOGRAMS = 0.25", "_HISTOGRAMS = 0.2")
+    planned = ("cloister/models/kamino/plan.py", "_HISTOGRAMS = 0.25", "_HISTOGRAMS = 0.2")
     refused = run(place, code=version(tmp_path / "other-plan", *planned))
     assert refused.returncode == 1 and journal(place) == held
     assert f"was begun by version {code_version()}, and this version plans" in refused.stderr
-    changed = ("models/kamino/fit.py", "from __future__", "# the next version\nfrom __future__")
+    changed = (
+        "cloister/models/kamino/fit.py",
+        "from __future__",
+        "# the next version\nfrom __future__",
+    )
     done = run(place, code=version(tmp_path / "next", *changed))
     assert done.returncode == 0, done.stderr[-2000:]
     assert journal(place).startswith(held)

@@ -7,9 +7,9 @@ import weakref
 from quick_release import quick_release
 from recorded import task_runs_of
 
-import flows.release
-from flows.cli.app import run
-from tasks.data.open_table import TableSource
+import cloister.flows.release
+from cloister.flows.cli.app import run
+from cloister.tasks.data.open_table import TableSource
 
 EDGES = {
     "sequence": set(),
@@ -67,8 +67,8 @@ def test_the_graph_has_every_edge(released):
 
 
 def test_rows_are_gone_when_the_flow_has_ended(place, prefect_server, monkeypatch):
-    monkeypatch.setattr(flows.release, "register_release", lambda *_: "")
-    monkeypatch.setattr(flows.release, "version_release", lambda *_: None)
+    monkeypatch.setattr(cloister.flows.release, "register_release", lambda *_: "")
+    monkeypatch.setattr(cloister.flows.release, "version_release", lambda *_: None)
     alive = []
     read = TableSource.read_rows
 

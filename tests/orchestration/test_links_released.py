@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 import yaml
 
-from flows.cli.app import run
-from tasks.ledger.verify import verify_records
-from tasks.runtime.home import Home
+from cloister.flows.cli.app import run
+from cloister.tasks.ledger.verify import verify_records
+from cloister.tasks.runtime.home import Home
 
 SPEC = """
 name: films

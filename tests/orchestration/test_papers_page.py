@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.app import run
+from cloister.flows.cli.app import run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "papers.md").read_text(encoding="utf-8")
 COMMANDS = [

@@ -8,17 +8,17 @@ import pytest
 import yaml
 from mlflow import MlflowClient
 
-from benchmarks.config import load_benchmark
-from benchmarks.pages.markdown import markers
-from benchmarks.peer_runs import peer_steps
-from benchmarks.peer_runs.coding import encode_table
-from benchmarks.peer_runs.environments import environment, paragraphs
-from benchmarks.runs import home_of
+from cloister.benchmarks.config import load_benchmark
+from cloister.benchmarks.pages.markdown import markers
+from cloister.benchmarks.peer_runs import peer_steps
+from cloister.benchmarks.peer_runs.coding import encode_table
+from cloister.benchmarks.peer_runs.environments import environment, paragraphs
+from cloister.benchmarks.runs import home_of
 from cloister.errors import CloisterError
+from cloister.flows.cli.app import run
 from cloister.schema.cells import declared_cells
-from flows.cli.app import run
-from tasks.ledger.queries import releases
-from tasks.runtime.home import Home
+from cloister.tasks.ledger.queries import releases
+from cloister.tasks.runtime.home import Home
 
 SHUFFLES = """
 import numpy as np

@@ -10,8 +10,8 @@ import yaml
 
 import cloister
 from cloister.errors import InputError
-from flows.cli.app import run
-from tasks.ledger.queries import releases
+from cloister.flows.cli.app import run
+from cloister.tasks.ledger.queries import releases
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 

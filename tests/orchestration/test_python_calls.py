@@ -11,8 +11,8 @@ from receiver import receive
 
 import cloister
 from cloister.errors import ColumnsError, InputError, PlanError, SpecError
-from tasks.ledger.queries import existing_ledger
-from tasks.runtime.home import Home
+from cloister.tasks.ledger.queries import existing_ledger
+from cloister.tasks.runtime.home import Home
 
 CLINIC = """
 name: clinic

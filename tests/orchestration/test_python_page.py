@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from flows.review import move_release
-from tasks.ledger.queries import existing_ledger
-from tasks.runtime.home import Home
+from cloister.flows.review import move_release
+from cloister.tasks.ledger.queries import existing_ledger
+from cloister.tasks.runtime.home import Home
 
 DOCS = Path(__file__).parents[2] / "docs"
 APPROVE = "approve"

@@ -12,8 +12,8 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from quick_release import quick_release
 from recorded import every
 
-from flows.cli.app import run
-from tasks.ledger.queries import existing_ledger
+from cloister.flows.cli.app import run
+from cloister.tasks.ledger.queries import existing_ledger
 
 DETAIL = ("(row 42)", "1 value", "home region")
 

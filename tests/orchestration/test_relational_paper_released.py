@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from flows.cli.app import run
+from cloister.flows.cli.app import run
 
 SPEC = """
 name: films

@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 import yaml
 
+from cloister.flows.cli.app import run
+from cloister.flows.python import load
 from cloister.schema.sources.databases import connect
-from flows.cli.app import run
-from flows.python import load
-from tasks.ledger.verify import verify_records
-from tasks.runtime.home import Home
+from cloister.tasks.ledger.verify import verify_records
+from cloister.tasks.runtime.home import Home
 
 SPEC = """
 name: clinic

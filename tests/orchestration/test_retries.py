@@ -8,23 +8,23 @@ import pytest
 from quick_release import quick_release
 from sqlalchemy import Engine, event
 
-import flows.release
-import tasks.release.publish
+import cloister.flows.release
+import cloister.tasks.release.publish
 from cloister.errors import CloisterError, InputError, PrivacyError, StorageError, VerificationError
+from cloister.flows.cli.app import run
 from cloister.privacy.ledger import State
-from flows.cli.app import run
-from tasks.ledger.queries import existing_ledger
-from tasks.ledger.verify import verify_records
-from tasks.release.publish import record_candidate
-from tasks.runtime.step import recording_step
-from tasks.stores.mlflow_registry import ModelRegistry
-from tasks.stores.mlflow_store import Tracker
+from cloister.tasks.ledger.queries import existing_ledger
+from cloister.tasks.ledger.verify import verify_records
+from cloister.tasks.release.publish import record_candidate
+from cloister.tasks.runtime.step import recording_step
+from cloister.tasks.stores.mlflow_registry import ModelRegistry
+from cloister.tasks.stores.mlflow_store import Tracker
 
 
 @pytest.fixture
 def at_once(monkeypatch) -> None:
     """Attempts that follow each other without delay."""
-    for step in (flows.release.register_release, flows.release.publish_release):
+    for step in (cloister.flows.release.register_release, cloister.flows.release.publish_release):
         monkeypatch.setattr(step, "retry_delay_seconds", [0, 0, 0])
 
 
@@ -55,7 +55,7 @@ def test_a_paid_release_outlives_blips_of_its_stores(
         if answers:
             raise answers.pop()
 
-    monkeypatch.setattr(tasks.release.publish, "record_candidate", recorded)
+    monkeypatch.setattr(cloister.tasks.release.publish, "record_candidate", recorded)
     assert run(quick_release(place, "--json", "--out", str(place.folder / "out"))) == 0
     said = capsys.readouterr()
     assert (blips, answers) == ([], [])

@@ -23,9 +23,9 @@ from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, tempor
 from quick_release import quick_release
 
 from cloister.errors import InputError, StorageError
-from flows.cli.app import run
-from tasks.runtime.home import Home
-from tasks.stores.prefect_server import answering, require_answer
+from cloister.flows.cli.app import run
+from cloister.tasks.runtime.home import Home
+from cloister.tasks.stores.prefect_server import answering, require_answer
 
 ROOT = Path(__file__).parents[2]
 # Seconds in which a server that was abandoned must be gone, on a machine that is busy.
@@ -36,10 +36,10 @@ UP = 240
 SERVE = """
 import sys, time
 from pathlib import Path
-from tasks.runtime.home import Home
+from cloister.tasks.runtime.home import Home
 home = Home.current()
 home.configure()
-from tasks.stores.prefect_server import serving
+from cloister.tasks.stores.prefect_server import serving
 with serving(home):
     print("up", flush=True)
     time.sleep(600)
@@ -80,7 +80,7 @@ def refusing() -> Iterator[str]:
 def test_a_server_that_does_not_answer_is_an_error_soon(
     kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tasks.stores.prefect_server._BUSY", 2.0)
+    monkeypatch.setattr("cloister.tasks.stores.prefect_server._BUSY", 2.0)
     url = request.getfixturevalue(kind) if kind in ("silent", "refusing") else kind
     before = time.monotonic()
     with pytest.raises(InputError, match="PREFECT_API_URL"):

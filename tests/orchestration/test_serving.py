@@ -15,12 +15,12 @@ from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.client.schemas.objects import State, StateType
 
 from cloister.errors import InputError
-from flows.release import release
-from flows.serving import serve, serve_due
-from tasks.ledger.queries import existing_ledger
-from tasks.requests.recurring import registrations
-from tasks.requests.release_request import ReleaseRequest
-from tasks.runtime.locks import exclusive
+from cloister.flows.release import release
+from cloister.flows.serving import serve, serve_due
+from cloister.tasks.ledger.queries import existing_ledger
+from cloister.tasks.requests.recurring import registrations
+from cloister.tasks.requests.release_request import ReleaseRequest
+from cloister.tasks.runtime.locks import exclusive
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_a_time_off_the_schedule_is_refused(server, due, recorder, made):
 def test_other_settings_than_registered_are_refused(server, due, recorder, made, monkeypatch):
     ask(server, due)
     monkeypatch.setenv("CLOISTER_LEDGER", str(server.folder / "other.db"))
-    from tasks.runtime.home import Home
+    from cloister.tasks.runtime.home import Home
 
     assert "CLOISTER_LEDGER" in serve_due(recorder, Home.current())[0]
     assert made == []
@@ -207,7 +207,7 @@ def said_of(server, recorder, monkeypatch, capsys):
             if next(rounds, None) is None:
                 raise Ended
 
-        monkeypatch.setattr("flows.serving.time.sleep", end_after_three)
+        monkeypatch.setattr("cloister.flows.serving.time.sleep", end_after_three)
         with pytest.raises(Ended):
             serve(recorder, server.home)
         return capsys.readouterr().err

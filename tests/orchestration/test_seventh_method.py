@@ -11,18 +11,18 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from cloister.flows.cli.app import run
+from cloister.models.plan import Forecast, Parameters, Plan, Stage
+from cloister.models.protocol import Synthesizer, sample_whole
+from cloister.models.registry import METHODS
+from cloister.models.task import Budget, Task
 from cloister.privacy.events import Sensitivity
 from cloister.privacy.mechanisms.counts import DiscreteLaplace, Neighbours
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Query
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.domain import Domain, Table
-from flows.cli.app import run
-from models.plan import Forecast, Parameters, Plan, Stage
-from models.protocol import Synthesizer, sample_whole
-from models.registry import METHODS
-from models.task import Budget, Task
-from tasks.ledger.verify import verify_records
+from cloister.tasks.ledger.verify import verify_records
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,11 @@ import pandas as pd
 import pytest
 import yaml
 
+from cloister.flows.cli.app import run
+from cloister.models.plan import Forecast, Parameters, Plan, Stage
+from cloister.models.protocol import DatabaseSynthesizer
+from cloister.models.registry import METHODS
+from cloister.models.task import Budget, DatabaseTask
 from cloister.privacy.ledger import State
 from cloister.privacy.mechanisms.counts import DiscreteLaplace
 from cloister.privacy.mechanisms.randomness import SamplingSource
@@ -21,15 +26,10 @@ from cloister.schema.domain import Domain, Table
 from cloister.schema.relations.database import Database, ForeignKey, Schema
 from cloister.schema.relations.fan_out import rows_changed
 from cloister.schema.spec_files.loading import load_spec
-from flows.cli.app import run
-from models.plan import Forecast, Parameters, Plan, Stage
-from models.protocol import DatabaseSynthesizer
-from models.registry import METHODS
-from models.task import Budget, DatabaseTask
-from tasks.data.open_database import bound
-from tasks.ledger.queries import existing_ledger
-from tasks.ledger.verify import verify_records
-from tasks.runtime.home import Home
+from cloister.tasks.data.open_database import bound
+from cloister.tasks.ledger.queries import existing_ledger
+from cloister.tasks.ledger.verify import verify_records
+from cloister.tasks.runtime.home import Home
 
 SPEC = """
 name: clinic

@@ -2,8 +2,8 @@
 
 import yaml
 
-from flows.cli.app import run
-from tasks.ledger.transitions import open_ledger
+from cloister.flows.cli.app import run
+from cloister.tasks.ledger.transitions import open_ledger
 
 
 def test_seeded_noise_stains_whatever_is_handed_on(prefect_server, place, seeded_noise):

@@ -19,12 +19,12 @@ from cloister.errors import InputError, StorageError
 from cloister.evaluation.marginals import compare_marginals
 from cloister.evaluation.report import Evaluation
 from cloister.evaluation.violations import Violations
+from cloister.models.storage import save_model
 from cloister.privacy.certificate.certificate import Certificate, Facts, certify
 from cloister.privacy.certificate.schema import StageSpend
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from models.storage import save_model
-from tasks.stores.mlflow_registry import ModelRegistry, model_name
-from tasks.stores.mlflow_store import Tracker
+from cloister.tasks.stores.mlflow_registry import ModelRegistry, model_name
+from cloister.tasks.stores.mlflow_store import Tracker
 
 RELEASE = "r-0123456789"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, event
 
-from tasks.stores.mlflow_store import Tracker
+from cloister.tasks.stores.mlflow_store import Tracker
 
 
 def opened(home: Path) -> Tracker:

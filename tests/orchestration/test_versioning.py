@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from cloister.errors import StorageError
-from tasks.runtime.home import open_to_others
-from tasks.stores.dvc_store import Versions
+from cloister.tasks.runtime.home import open_to_others
+from cloister.tasks.stores.dvc_store import Versions
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from cloister.models.plan import Plan
+from cloister.models.registry import create
+from cloister.models.task import Task
 from cloister.privacy.events import Event
 from cloister.privacy.stages import accountable, event_of_stages
 from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY
 from cloister.schema.spec import Spec
-from models.plan import Plan
-from models.registry import create
-from models.task import Task
 
 
 def suited(method: str, task: Task) -> Task:

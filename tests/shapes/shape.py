@@ -16,6 +16,12 @@ from typing import Any
 import pandas as pd
 import yaml
 
+from cloister.models.auto import choose_method
+from cloister.models.plan import Plan
+from cloister.models.protocol import DatabaseModel, Model, fit, make_plan
+from cloister.models.registry import create
+from cloister.models.task import Budget, DatabaseTask, Task
+from cloister.models.task_from_spec import task_of
 from cloister.privacy.door.database import PrivateDatabase
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
@@ -27,15 +33,9 @@ from cloister.schema.relations.fan_out import rows_changed
 from cloister.schema.relations.joins import joined_tables, row_tables
 from cloister.schema.spec import PersonUnit, Spec
 from cloister.schema.validation.tables import validate_rows
-from models.auto import choose_method
-from models.plan import Plan
-from models.protocol import DatabaseModel, Model, fit, make_plan
-from models.registry import create
-from models.task import Budget, DatabaseTask, Task
-from models.task_from_spec import task_of
-from tasks.data.contribution_bound import bound_contribution, person_numbers
-from tasks.data.open_database import bound
-from tasks.data.open_table import person_door
+from cloister.tasks.data.contribution_bound import bound_contribution, person_numbers
+from cloister.tasks.data.open_database import bound
+from cloister.tasks.data.open_table import person_door
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ def largest(plain: np.ndarray, hostile: np.ndarray) -> float:
 
 @pytest.mark.timeout(7_200)
 def test_one_hostile_row_cannot_be_seen_in_releases(prefect_server, tmp_path, monkeypatch):
-    from flows.cli.app import run
+    from cloister.flows.cli.app import run
 
     monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
     spec, paths = spec_in(tmp_path), tables_in(tmp_path)

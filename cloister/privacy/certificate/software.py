@@ -9,8 +9,8 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from cloister import __version__
 from cloister.privacy.certificate.schema import Software
+from cloister.version import __version__
 
 _ROOT = Path(__file__).parents[3]
 _LOCK = "constraints.txt"

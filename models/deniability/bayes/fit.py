@@ -9,18 +9,17 @@ from itertools import combinations
 import numpy as np
 
 from cloister.arrays import Floats
-from cloister.privacy.mechanisms.counts import DiscreteGaussian
-from cloister.privacy.mechanisms.grid import GridNoise
-from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.privacy.queries.distances import Distances, ExpectedTable, distance_sensitivity
-from cloister.privacy.queries.query import Door
-from cloister.privacy.queries.table_rows import Partition, TableRows
-from models.constrained import estimated_histograms
-from models.deniability.bayes.model import NetworkModel
-from models.deniability.bayes.network import BayesianNetwork, in_steps
-from models.deniability.bayes.parameters import posterior_means
-from models.deniability.bayes.plan import NETWORK_BINS, PARENT_PARTS, WEIGHER, NetworkParameters
-from models.deniability.bayes.structure import (
+from cloister.models.constrained import estimated_histograms
+from cloister.models.deniability.bayes.model import NetworkModel
+from cloister.models.deniability.bayes.network import BayesianNetwork, in_steps
+from cloister.models.deniability.bayes.parameters import posterior_means
+from cloister.models.deniability.bayes.plan import (
+    NETWORK_BINS,
+    PARENT_PARTS,
+    WEIGHER,
+    NetworkParameters,
+)
+from cloister.models.deniability.bayes.structure import (
     Correlations,
     ParentLimits,
     Parents,
@@ -28,14 +27,20 @@ from models.deniability.bayes.structure import (
     dependence,
     dependency_order,
 )
-from models.discretization.bins import Bins
-from models.discretization.coarsening import Coarsening, coarse
-from models.planning.stages import measure_histogram, measure_joint_table, measure_values
-from models.protocol import Progress
-from models.sampling.sizes import POOL_ROWS
-from models.sampling.supports.expected_shares import JointTable
-from models.sampling.supports.support_builder import compile_constraints
-from models.task import Task
+from cloister.models.discretization.bins import Bins
+from cloister.models.discretization.coarsening import Coarsening, coarse
+from cloister.models.planning.stages import measure_histogram, measure_joint_table, measure_values
+from cloister.models.protocol import Progress
+from cloister.models.sampling.sizes import POOL_ROWS
+from cloister.models.sampling.supports.expected_shares import JointTable
+from cloister.models.sampling.supports.support_builder import compile_constraints
+from cloister.models.task import Task
+from cloister.privacy.mechanisms.counts import DiscreteGaussian
+from cloister.privacy.mechanisms.grid import GridNoise
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.privacy.queries.distances import Distances, ExpectedTable, distance_sensitivity
+from cloister.privacy.queries.query import Door
+from cloister.privacy.queries.table_rows import Partition, TableRows
 
 _SEED = 20_170_101
 """Public seed of everything random that follows the noise."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from models.plan import Forecast
-from models.planning.forecasts import (
+from cloister.models.plan import Forecast
+from cloister.models.planning.forecasts import (
     COUNT,
     DRAWN_CELL,
     MIB,
@@ -14,11 +14,11 @@ from models.planning.forecasts import (
     balanced_seconds,
     histogram_counts,
 )
-from models.sampling.sizes import OVERSAMPLING
-from models.task import Task
+from cloister.models.sampling.sizes import OVERSAMPLING
+from cloister.models.task import Task
 
 if TYPE_CHECKING:
-    from models.deniability.bayes.plan import NetworkParameters, PartRows
+    from cloister.models.deniability.bayes.plan import NetworkParameters, PartRows
 
 _COUNTED = 8e-9
 """Seconds for each row and entropy, to count it once."""

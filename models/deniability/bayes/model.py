@@ -9,18 +9,18 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.models.constrained import BALANCED, ReweightedModel
+from cloister.models.deniability.bayes.network import BayesianNetwork
+from cloister.models.discretization.bins import Bins
+from cloister.models.discretization.coarsening import Coarsening
+from cloister.models.protocol import Arrays, ModelState, Sampler
+from cloister.models.sampling.balanced import BalancedSampler
+from cloister.models.sampling.supports.support_builder import CompiledConstraints
+from cloister.models.serialization import restore_bins, restore_reweighting, restore_rules
+from cloister.models.soft_constraints.reweighting import Reweighting
+from cloister.models.task import Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
-from models.constrained import BALANCED, ReweightedModel
-from models.deniability.bayes.network import BayesianNetwork
-from models.discretization.bins import Bins
-from models.discretization.coarsening import Coarsening
-from models.protocol import Arrays, ModelState, Sampler
-from models.sampling.balanced import BalancedSampler
-from models.sampling.supports.support_builder import CompiledConstraints
-from models.serialization import restore_bins, restore_reweighting, restore_rules
-from models.soft_constraints.reweighting import Reweighting
-from models.task import Task
 
 _DRAWN = "each attribute is drawn given its parents in a network without circles"
 

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
-from models.deniability.bayes.structure import Parents
-from models.discretization.bins import Bins
-from models.discretization.coarsening import Coarsening
-from models.sampling.chain import Probabilities
+from cloister.models.deniability.bayes.structure import Parents
+from cloister.models.discretization.bins import Bins
+from cloister.models.discretization.coarsening import Coarsening
+from cloister.models.sampling.chain import Probabilities
 
 PROBABILITY_STEPS = 2**32
 """Probabilities are multiples of one over this: a record is drawn exactly with the probability by

@@ -9,19 +9,23 @@ from fractions import Fraction
 from functools import cached_property
 
 from cloister.figures import count_of, figure
+from cloister.models.deniability.bayes.forecast import forecast_network
+from cloister.models.discretization.attribute_order import NETWORKED_LEVELS, public_sizes
+from cloister.models.discretization.histograms import counted_by_value
+from cloister.models.plan import Parameters, Plan, Stage
+from cloister.models.planning.constraint_marginals import (
+    sizes_by_value,
+    valued_attributes,
+    wanted_tables,
+)
+from cloister.models.planning.noise import counts_stage, require_delta, require_signal
+from cloister.models.soft_constraints.pair_counts import PairCounts
+from cloister.models.task import Budget, Task
 from cloister.privacy.accounting.calibration import calibrate, zcdp_rho
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
 from cloister.privacy.mechanisms.grid import GridNoise
 from cloister.privacy.queries.distances import distance_sensitivity
 from cloister.privacy.stages import accountable, event_of_stages
-from models.deniability.bayes.forecast import forecast_network
-from models.discretization.attribute_order import NETWORKED_LEVELS, public_sizes
-from models.discretization.histograms import counted_by_value
-from models.plan import Parameters, Plan, Stage
-from models.planning.constraint_marginals import sizes_by_value, valued_attributes, wanted_tables
-from models.planning.noise import counts_stage, require_delta, require_signal
-from models.soft_constraints.pair_counts import PairCounts
-from models.task import Budget, Task
 
 WEIGHER = PairCounts()
 

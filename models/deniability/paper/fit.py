@@ -11,17 +11,11 @@ from functools import cached_property
 import numpy as np
 
 from cloister.arrays import Floats
-from cloister.privacy.mechanisms.counts import DiscreteLaplace
-from cloister.privacy.mechanisms.grid import GridNoise
-from cloister.privacy.queries.counts.partition_counts import PartitionCounts
-from cloister.privacy.queries.entropies import Entropies, paper_entropy_bound
-from cloister.privacy.queries.table_rows import Partition
-from cloister.schema.cells import Cells, declared_cells
-from models.constrained import CUT_OFF
-from models.deniability.bayes.fit import NetworkDoors, constrain
-from models.deniability.bayes.model import NetworkModel
-from models.deniability.bayes.network import BayesianNetwork, in_steps
-from models.deniability.bayes.structure import (
+from cloister.models.constrained import CUT_OFF
+from cloister.models.deniability.bayes.fit import NetworkDoors, constrain
+from cloister.models.deniability.bayes.model import NetworkModel
+from cloister.models.deniability.bayes.network import BayesianNetwork, in_steps
+from cloister.models.deniability.bayes.structure import (
     Correlations,
     ParentLimits,
     Parents,
@@ -29,10 +23,16 @@ from models.deniability.bayes.structure import (
     dependency_order,
     symmetrical_uncertainty,
 )
-from models.deniability.paper.plan import DeniabilityPaperParameters, most_costs
-from models.discretization.bins import Bins
-from models.discretization.coarsening import Coarsening
-from models.task import Task
+from cloister.models.deniability.paper.plan import DeniabilityPaperParameters, most_costs
+from cloister.models.discretization.bins import Bins
+from cloister.models.discretization.coarsening import Coarsening
+from cloister.models.task import Task
+from cloister.privacy.mechanisms.counts import DiscreteLaplace
+from cloister.privacy.mechanisms.grid import GridNoise
+from cloister.privacy.queries.counts.partition_counts import PartitionCounts
+from cloister.privacy.queries.entropies import Entropies, paper_entropy_bound
+from cloister.privacy.queries.table_rows import Partition
+from cloister.schema.cells import Cells, declared_cells
 
 _SEED = 20_170_103
 """Public seed of the multinomials that are drawn: what follows the noise is post-processing."""

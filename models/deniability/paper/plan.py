@@ -11,16 +11,16 @@ from fractions import Fraction
 
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure
+from cloister.models.deniability.bayes.plan import PartRows
+from cloister.models.plan import Parameters, Stage
+from cloister.models.planning.noise import require_laplace_signal
+from cloister.models.task import Budget, Task
 from cloister.privacy.accounting.advanced_composition import epsilon_of_each
 from cloister.privacy.events import repeat
 from cloister.privacy.mechanisms.counts import DiscreteLaplace
 from cloister.privacy.mechanisms.grid import GridNoise
 from cloister.privacy.queries.entropies import entropy_sensitivity, paper_entropy_bound
 from cloister.schema.cells import declared_cells
-from models.deniability.bayes.plan import PartRows
-from models.plan import Parameters, Stage
-from models.planning.noise import require_laplace_signal
-from models.task import Budget, Task
 
 _MOST_COST = 1_000
 """maxcost: configurations of the parents of an attribute at most; the paper prints no figure."""

@@ -10,24 +10,24 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from cloister.arrays import Floats
+from cloister.models.discretization.bins import Bins
+from cloister.models.discretization.coarsening import fine
+from cloister.models.dpview.fit import ReleasedTables, compile_rules
+from cloister.models.dpview.model import DPViewModel
+from cloister.models.dpview.paper.plan import printed_tables
+from cloister.models.dpview.tables.consistency import make_consistent
+from cloister.models.dpview.tables.rounding import LARGEST
+from cloister.models.dpview.view_choice import ViewParameters
+from cloister.models.dpview.views import Names, View
+from cloister.models.plan import Plan
+from cloister.models.planning.noise import laplace_deviation
+from cloister.models.protocol import Progress
+from cloister.models.task import Task
 from cloister.privacy.mechanisms.counts import DiscreteLaplace
 from cloister.privacy.queries.counts.partition_counts import PartitionCounts
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.cells import Cells, equal_cells
-from models.discretization.bins import Bins
-from models.discretization.coarsening import fine
-from models.dpview.fit import ReleasedTables, compile_rules
-from models.dpview.model import DPViewModel
-from models.dpview.paper.plan import printed_tables
-from models.dpview.tables.consistency import make_consistent
-from models.dpview.tables.rounding import LARGEST
-from models.dpview.view_choice import ViewParameters
-from models.dpview.views import Names, View
-from models.plan import Plan
-from models.planning.noise import laplace_deviation
-from models.protocol import Progress
-from models.task import Task
 
 
 def fit_printed(

@@ -13,9 +13,9 @@ import math
 
 from scipy.special import chdtr
 
-from models.dpview.tables.rounding import GAMMA
-from models.dpview.view_choice import REACH
-from models.dpview.views import Sizes
+from cloister.models.dpview.tables.rounding import GAMMA
+from cloister.models.dpview.view_choice import REACH
+from cloister.models.dpview.views import Sizes
 
 _WIDTHS = range(2, 9)
 """Attributes of a view that are tried."""

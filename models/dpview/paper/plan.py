@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from cloister.errors import PlanError
+from cloister.models.dpview.paper.guideline import width_by_guideline
+from cloister.models.dpview.paper.view_list import random_views
+from cloister.models.dpview.plan import DPViewRecipe
+from cloister.models.dpview.view_choice import Arrange, PlannedTable, Shape
+from cloister.models.dpview.views import ViewList, cells, with_upper
+from cloister.models.task import Task
 from cloister.schema.cells import equal_cells
-from models.dpview.paper.guideline import width_by_guideline
-from models.dpview.paper.view_list import random_views
-from models.dpview.plan import DPViewRecipe
-from models.dpview.view_choice import Arrange, PlannedTable, Shape
-from models.dpview.views import ViewList, cells, with_upper
-from models.task import Task
 
 BUCKETS = 16
 """Equal buckets of a number, if the spec names none: the paper prints no number."""

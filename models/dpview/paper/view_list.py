@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 
-from models.dpview.views import Names, Sizes, ViewList, add_cross_views, ordered_base
+from cloister.models.dpview.views import Names, Sizes, ViewList, add_cross_views, ordered_base
 
 _RUNS = 2_000
 """Random partitions at most, x in algorithm 3; the paper prints none."""

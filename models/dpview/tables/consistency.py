@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cloister.arrays import Floats
-from models.dpview.views import Names, View, margin_over
+from cloister.models.dpview.views import Names, View, margin_over
 
 _TURNS = 40
 """Turns of agreement and non-negativity at most."""

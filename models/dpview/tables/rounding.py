@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloister.arrays import Floats, Integers
-from models.dpview.views import Names, View
+from cloister.models.dpview.views import Names, View
 
 GAMMA = 0.95
 """Probability with which the noise of a cell stays below the threshold of `initial_view`."""

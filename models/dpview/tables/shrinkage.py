@@ -18,7 +18,7 @@ from itertools import combinations
 import numpy as np
 
 from cloister.arrays import Floats
-from models.dpview.views import View
+from cloister.models.dpview.views import View
 
 _PASSES = 25
 """Passes of iterative proportional fitting over all margins."""

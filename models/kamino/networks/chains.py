@@ -13,14 +13,14 @@ from typing import Any, Protocol
 import torch
 
 from cloister.arrays import Floats, Integers
-from models.discretization.bins import Bins
-from models.kamino.networks.network import Tensors, TupleNetwork
-from models.protocol import Arrays, ModelState
-from models.sampling.chain import Probabilities
+from cloister.models.discretization.bins import Bins
+from cloister.models.kamino.networks.network import Tensors, TupleNetwork
+from cloister.models.protocol import Arrays, ModelState
+from cloister.models.sampling.chain import Probabilities
 
 
 class TrainedChain(Protocol):
-    """A tuple model (:class:`models.sampling.chain.TupleModel`) that can be saved."""
+    """A tuple model (:class:`cloister.models.sampling.chain.TupleModel`) that can be saved."""
 
     @property
     def networked(self) -> int:

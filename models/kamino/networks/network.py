@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from cloister.arrays import Floats
+from cloister.models.kamino.sizes import EMBEDDING_WIDTH
 from cloister.privacy.mechanisms.clipping import FactoredGradient, LayeredOuter, Lookup, Outer
-from models.kamino.sizes import EMBEDDING_WIDTH
 
 EMBEDDING_GAIN = 3.0
 """Unit in which embeddings are learnt; see `Network.gains`."""
@@ -66,7 +66,7 @@ class TupleNetwork:
         return parameters
 
     def gains(self) -> dict[str, Tensor]:
-        """The units in which each parameter is learnt; see :mod:`models.kamino.blocks`.
+        """The units in which each parameter is learnt; see :mod:`cloister.models.kamino.blocks`.
 
         Heads and biases would take most of a clipped gradient and leave the rest to the noise, so
         they are learnt in smaller units.

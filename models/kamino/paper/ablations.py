@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cloister.constraints import DenialConstraint
+from cloister.models.discretization.attribute_order import NETWORKED_LEVELS
+from cloister.models.plan import Stage
+from cloister.models.planning.sampling_choice import SUPPORTS
+from cloister.models.task import Task
 from cloister.privacy.events import Composed
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.declarations.release import Sampling
-from models.discretization.attribute_order import NETWORKED_LEVELS
-from models.plan import Stage
-from models.planning.sampling_choice import SUPPORTS
-from models.task import Task
 
 if TYPE_CHECKING:
-    from models.kamino.model import KaminoModel
+    from cloister.models.kamino.model import KaminoModel
 
 _SEED = 7
 """Public seed of the arbitrary sequence, the same in every run."""

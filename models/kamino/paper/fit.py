@@ -12,27 +12,27 @@ import numpy as np
 import torch
 
 from cloister.arrays import Floats
+from cloister.models.discretization.bins import Bins
+from cloister.models.discretization.denoising import to_shares
+from cloister.models.kamino.gradients import NoisyGradients
+from cloister.models.kamino.paper.model import PrintedModel
+from cloister.models.kamino.paper.search import QUANTIZED
+from cloister.models.kamino.paper.training.printed import level_shares, train_as_printed
+from cloister.models.kamino.paper.unit_chain import UnitChain, with_even_shares
+from cloister.models.kamino.plan import KaminoParameters
+from cloister.models.kamino.trainers import Material
+from cloister.models.kamino.training import CALIBRATION_ROWS, TrainingSchedule
+from cloister.models.kamino.weighing import KAMINO_SEED
+from cloister.models.plan import Plan
+from cloister.models.protocol import Progress
+from cloister.models.sampling.supports.support_builder import compile_constraints
+from cloister.models.task import Task
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
 from cloister.privacy.queries.counts.partition_counts import PartitionCounts
 from cloister.privacy.queries.gradient_sum import SampledRows
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.cells import Cells, equal_cells
-from models.discretization.bins import Bins
-from models.discretization.denoising import to_shares
-from models.kamino.gradients import NoisyGradients
-from models.kamino.paper.model import PrintedModel
-from models.kamino.paper.search import QUANTIZED
-from models.kamino.paper.training.printed import level_shares, train_as_printed
-from models.kamino.paper.unit_chain import UnitChain, with_even_shares
-from models.kamino.plan import KaminoParameters
-from models.kamino.trainers import Material
-from models.kamino.training import CALIBRATION_ROWS, TrainingSchedule
-from models.kamino.weighing import KAMINO_SEED
-from models.plan import Plan
-from models.protocol import Progress
-from models.sampling.supports.support_builder import compile_constraints
-from models.task import Task
 
 PRINTED_RECIPE = {"attention": "softmax", "heads": "normal", "tied": True}
 """The parts of the sub-models, by name."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.kamino.sizes import Runs
+from cloister.models.kamino.sizes import Runs
 
 
 @dataclass(frozen=True)

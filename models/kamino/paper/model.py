@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from models.kamino.model import FOLLOWED, KaminoModel, restore_kamino
-from models.kamino.trainers import Trainer
-from models.protocol import Arrays, Sampler
-from models.task import Task
+from cloister.models.kamino.model import FOLLOWED, KaminoModel, restore_kamino
+from cloister.models.kamino.trainers import Trainer
+from cloister.models.protocol import Arrays, Sampler
+from cloister.models.task import Task
 
 _QUANTIZED = (
     "numbers are cut into equal parts, special and missing values apart, and values are spread "

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from models.kamino.sizes import Runs, single_runs
+from cloister.models.kamino.sizes import Runs, single_runs
 
 HYPER_LEVELS = 128
 """Joint levels of a hyper-attribute at most: its sub-model has one output for each."""

@@ -15,17 +15,17 @@ from fractions import Fraction
 
 from cloister.errors import PlanError, UnsupportedEvent
 from cloister.figures import count_of, figure
+from cloister.models.discretization.attribute_order import count_networked, public_sizes
+from cloister.models.kamino.plan import KaminoParameters, forecast_kamino
+from cloister.models.kamino.recipe import KaminoRecipe
+from cloister.models.kamino.sizes import Runs
+from cloister.models.plan import Plan, Stage
+from cloister.models.planning.noise import counts_stage, require_delta, require_signal
+from cloister.models.task import Budget, Task
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.events import Composed, SampledGaussian
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
 from cloister.schema.cells import equal_cells
-from models.discretization.attribute_order import count_networked, public_sizes
-from models.kamino.plan import KaminoParameters, forecast_kamino
-from models.kamino.recipe import KaminoRecipe
-from models.kamino.sizes import Runs
-from models.plan import Plan, Stage
-from models.planning.noise import counts_stage, require_delta, require_signal
-from models.task import Budget, Task
 
 QUANTIZED = 20
 """q: equal parts of a number's range, special and missing values apart."""

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from cloister.models.kamino.paper.search import quantized_sizes, search_as_printed
+from cloister.models.kamino.plan import KaminoParameters
+from cloister.models.kamino.sizes import EMBEDDING_WIDTH
+from cloister.models.kamino.synthesizer import Kamino, KaminoPlan
+from cloister.models.plan import Plan
+from cloister.models.protocol import Arrays
+from cloister.models.task import Budget, Task
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
-from models.kamino.paper.search import quantized_sizes, search_as_printed
-from models.kamino.plan import KaminoParameters
-from models.kamino.sizes import EMBEDDING_WIDTH
-from models.kamino.synthesizer import Kamino, KaminoPlan
-from models.plan import Plan
-from models.protocol import Arrays
-from models.task import Budget, Task
 
 if TYPE_CHECKING:
-    from models.kamino.model import KaminoModel
+    from cloister.models.kamino.model import KaminoModel
 
 
 class PrintedKamino(Kamino):
@@ -34,12 +34,12 @@ class PrintedKamino(Kamino):
 
     def train(self, private: Door[TableRows], task: Task, plan: KaminoPlan) -> KaminoModel:
         """Algorithm 2."""
-        from models.kamino.paper.fit import PrintedFit
+        from cloister.models.kamino.paper.fit import PrintedFit
 
         return PrintedFit(private, task, plan, EMBEDDING_WIDTH).train(self._progress)
 
     def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> KaminoModel:
         """A model from its saved state."""
-        from models.kamino.paper.model import restore_printed
+        from cloister.models.kamino.paper.model import restore_printed
 
         return restore_printed(task, meta, arrays, self._recipe.trainer)

@@ -11,15 +11,15 @@ import torch
 from torch import Tensor
 
 from cloister.arrays import TINY, Floats, Integers
-from models.discretization.bins import Bins
-from models.kamino.networks.network import Tensors
-from models.kamino.paper.hyper_attributes import Units
-from models.kamino.paper.networks.attention import ATTENTIONS
-from models.kamino.paper.networks.heads import HEADS
-from models.kamino.paper.networks.submodels import SubModel
-from models.kamino.paper.networks.tied import TiedSubModel
-from models.protocol import Arrays, ModelState
-from models.sampling.chain import Probabilities
+from cloister.models.discretization.bins import Bins
+from cloister.models.kamino.networks.network import Tensors
+from cloister.models.kamino.paper.hyper_attributes import Units
+from cloister.models.kamino.paper.networks.attention import ATTENTIONS
+from cloister.models.kamino.paper.networks.heads import HEADS
+from cloister.models.kamino.paper.networks.submodels import SubModel
+from cloister.models.kamino.paper.networks.tied import TiedSubModel
+from cloister.models.protocol import Arrays, ModelState
+from cloister.models.sampling.chain import Probabilities
 
 
 @dataclass(frozen=True)

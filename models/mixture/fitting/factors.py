@@ -15,8 +15,8 @@ import torch
 
 from cloister.arrays import Integers
 from cloister.constraints.supports import Support
-from models.mixture.dependent import DependentAttribute, without
-from models.mixture.fitting.products import Factor, Layout, Mixture
+from cloister.models.mixture.dependent import DependentAttribute, without
+from cloister.models.mixture.fitting.products import Factor, Layout, Mixture
 
 _MOST_FACTOR_LEVELS = 4_000
 """Joint levels of a factor at most: each has a share in every component."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.mixture.fitting.products import Factor, Layout
+from cloister.models.mixture.fitting.products import Factor, Layout
 
 _LEAST = 1e-12
 """Share of a level at least, so that its logarithm is finite."""

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from cloister.arrays import Floats
-from models.discretization.coarsening import Coarsening
-from models.mixture.fitting.interactions import QuasiIndependence, joint_factors
-from models.mixture.fitting.products import FactorView, Layout, Mixture
+from cloister.models.discretization.coarsening import Coarsening
+from cloister.models.mixture.fitting.interactions import QuasiIndependence, joint_factors
+from cloister.models.mixture.fitting.products import FactorView, Layout, Mixture
 
 _FIRST_DECAY = 0.9
 """Decay of Adam's first moment a step; Adam's usual value."""

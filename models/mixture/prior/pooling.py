@@ -21,14 +21,14 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from cloister.arrays import Floats, Integers
+from cloister.models.discretization.bins import Bins
+from cloister.models.discretization.coarsening import Coarsening
+from cloister.models.discretization.histograms import HistogramCounts
+from cloister.models.mixture.fitting.optimizer import NoisyMarginal
+from cloister.models.mixture.prior.released import ReleasedNumbers
+from cloister.models.sampling.supports.expected_shares import JointTable
 from cloister.schema.cells import Cells
 from cloister.schema.columns import Grid
-from models.discretization.bins import Bins
-from models.discretization.coarsening import Coarsening
-from models.discretization.histograms import HistogramCounts
-from models.mixture.fitting.optimizer import NoisyMarginal
-from models.mixture.prior.released import ReleasedNumbers
-from models.sampling.supports.expected_shares import JointTable
 
 _SIGNIFICANT = 3.0
 """Standard deviations by which a sum of squares exceeds that of noise where a table has changed.

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.models.discretization.bins import Bins
+from cloister.models.discretization.coarsening import Coarsening
+from cloister.models.discretization.histograms import HistogramCounts
+from cloister.models.mixture.fitting.optimizer import NoisyMarginal
+from cloister.models.protocol import Arrays, ModelState
+from cloister.models.task import Task
 from cloister.schema.cells import declared_cells
-from models.discretization.bins import Bins
-from models.discretization.coarsening import Coarsening
-from models.discretization.histograms import HistogramCounts
-from models.mixture.fitting.optimizer import NoisyMarginal
-from models.protocol import Arrays, ModelState
-from models.task import Task
 
 
 @dataclass(frozen=True)

@@ -16,18 +16,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cloister.schema.columns import Grid
-from models.discretization.bins import Bins
-from models.discretization.coarsening import (
+from cloister.models.discretization.bins import Bins
+from cloister.models.discretization.coarsening import (
     Coarsening,
     coarse,
     coarse_by_spread,
     fine,
     variance_shares,
 )
-from models.mixture.fitting.products import Mixture
-from models.mixture.rounds.schedule import MOST_CANDIDATES
-from models.sampling.sizes import PAIR_CELLS
+from cloister.models.mixture.fitting.products import Mixture
+from cloister.models.mixture.rounds.schedule import MOST_CANDIDATES
+from cloister.models.sampling.sizes import PAIR_CELLS
+from cloister.schema.columns import Grid
 
 TRIPLE_CELLS = 1_500
 """Cells of a candidate triple at most."""

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 TYPICAL_SIGNAL = 5_000.0
-"""A typical signal; see `models.mixture.plan.signal_of`."""
+"""A typical signal; see `cloister.models.mixture.plan.signal_of`."""
 
 _ROUNDS = 40
 """Rounds for a table of 15 attributes at the typical signal.

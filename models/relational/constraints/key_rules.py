@@ -11,13 +11,13 @@ from cloister.arrays import Integers
 from cloister.constraints import DenialConstraint, functional_dependency, holds_for_equal_rows
 from cloister.constraints.across import AcrossConstraint
 from cloister.errors import PlanError
+from cloister.models.relational.constraints.compatibility import Compatibility
+from cloister.models.relational.constraints.pair_keys import distinct_pairs
+from cloister.models.relational.constraints.placement import Placement
+from cloister.models.task import DatabaseTask
 from cloister.schema.domain import Table
 from cloister.schema.relations.database import ForeignKey, Schema
 from cloister.schema.relations.joins import joined_table
-from models.relational.constraints.compatibility import Compatibility
-from models.relational.constraints.pair_keys import distinct_pairs
-from models.relational.constraints.placement import Placement
-from models.task import DatabaseTask
 
 
 @dataclass(frozen=True)

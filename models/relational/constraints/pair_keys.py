@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from cloister.constraints import DenialConstraint, functional_dependency
 from cloister.constraints.declared import declaration_of
 from cloister.errors import PlanError
+from cloister.models.task import DatabaseTask
 from cloister.schema.relations.database import ForeignKey
-from models.task import DatabaseTask
 
 
 def distinct_pairs(task: DatabaseTask) -> Mapping[str, tuple[str, str]]:

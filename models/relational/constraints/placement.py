@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloister.arrays import Floats, Integers
-from models.relational.constraints.compatibility import Compatibility
+from cloister.models.relational.constraints.compatibility import Compatibility
 
 _EXCHANGES = 60
 """Rounds of exchanges; each leaves a part of the violations that the rule's own rate decides."""

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from cloister.arrays import Floats, Integers
-from models.relational.matching.rounding import round_unbiased
+from cloister.models.relational.matching.rounding import round_unbiased
 
 _SCALINGS = 12
 """Times that expected degrees are scaled to their distribution; further ones change little."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from cloister.arrays import Floats, Integers
-from models.relational.matching.degrees import draw_degrees
-from models.relational.matching.profiles import Problem
-from models.relational.matching.rounding import round_unbiased
+from cloister.models.relational.matching.degrees import draw_degrees
+from cloister.models.relational.matching.profiles import Problem
+from cloister.models.relational.matching.rounding import round_unbiased
 
 _ANY_FREE = 1e-12
 """Weight of a profile with free places: it is chosen where no likely profile has one left."""

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
-from models.relational.parts import joint_number
+from cloister.models.relational.parts import joint_number
 
 MOST_UNKNOWNS = 200_000
 """Pairs of profiles in one problem; of more, rows are sliced at random, as in section 6."""

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
-from models.relational.matching.degrees import Tilts, with_total
-from models.relational.matching.match import split_by_places
-from models.relational.matching.profiles import Problem, ProfileTarget
+from cloister.models.relational.matching.degrees import Tilts, with_total
+from cloister.models.relational.matching.match import split_by_places
+from cloister.models.relational.matching.profiles import Problem, ProfileTarget
 
 PAIRS = 200_000
 """Pairs of rows in one slice: a matrix of them stays in the cache of a processor."""

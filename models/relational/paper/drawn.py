@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloister.arrays import Integers
+from cloister.models.protocol import Model
+from cloister.models.relational.constraints.pair_keys import distinct_pairs
+from cloister.models.relational.drawing import Drawing
+from cloister.models.relational.link import Side
+from cloister.models.relational.paper.plan import link_of, sides_of
+from cloister.models.relational.parts import Parts, parts_across
+from cloister.models.task import DatabaseTask
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.relations.database import Database, ForeignKey
 from cloister.schema.relations.joins import joined_table, of_parent, of_row
-from models.protocol import Model
-from models.relational.constraints.pair_keys import distinct_pairs
-from models.relational.drawing import Drawing
-from models.relational.link import Side
-from models.relational.paper.plan import link_of, sides_of
-from models.relational.parts import Parts, parts_across
-from models.task import DatabaseTask
 
 
 @dataclass(frozen=True)

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import numpy as np
 
+from cloister.models.plan import Plan
+from cloister.models.protocol import AnySynthesizer, DatabaseDoor
+from cloister.models.relational.candidates import candidates
+from cloister.models.relational.link import Link, Measured
+from cloister.models.relational.paper.drawn import DrawnLinks
+from cloister.models.relational.paper.model import PaperModel
+from cloister.models.relational.paper.plan import RelationalPaperParameters, link_of
+from cloister.models.relational.rows import tasks_of_rows, train_rows
+from cloister.models.relational.schedule import MEASURE, SELECT
+from cloister.models.several_tables import LabelledDoor
+from cloister.models.task import DatabaseTask
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.candidate_scores import Candidate, CandidateScores
 from cloister.privacy.queries.counts.partition_counts import PartitionCounts
 from cloister.schema.relations.joins import joined_table
-from models.plan import Plan
-from models.protocol import AnySynthesizer, DatabaseDoor
-from models.relational.candidates import candidates
-from models.relational.link import Link, Measured
-from models.relational.paper.drawn import DrawnLinks
-from models.relational.paper.model import PaperModel
-from models.relational.paper.plan import RelationalPaperParameters, link_of
-from models.relational.rows import tasks_of_rows, train_rows
-from models.relational.schedule import MEASURE, SELECT
-from models.several_tables import LabelledDoor
-from models.task import DatabaseTask
 
 _SEED = 20_240_518
 """Public seed of the rows on which the matrix is learned during the fit."""

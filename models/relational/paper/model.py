@@ -16,23 +16,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.relations.database import Database
-from models.discretization.bins import Bins
-from models.protocol import AnySynthesizer, Arrays, Model
-from models.relational.link import Link, Measured
-from models.relational.model import link_arrays, link_meta, restored_link
-from models.relational.paper.drawn import DrawnLinks
-from models.relational.paper.plan import link_of
-from models.relational.paper.relationship import Relationship, Slicing
-from models.relational.rows import (
+from cloister.models.discretization.bins import Bins
+from cloister.models.protocol import AnySynthesizer, Arrays, Model
+from cloister.models.relational.link import Link, Measured
+from cloister.models.relational.model import link_arrays, link_meta, restored_link
+from cloister.models.relational.paper.drawn import DrawnLinks
+from cloister.models.relational.paper.plan import link_of
+from cloister.models.relational.paper.relationship import Relationship, Slicing
+from cloister.models.relational.rows import (
     post_processing_of_rows,
     restore_rows,
     rows_state,
     tasks_of_rows,
 )
-from models.several_tables import part_of_arrays
-from models.task import DatabaseTask, Task
+from cloister.models.several_tables import part_of_arrays
+from cloister.models.task import DatabaseTask, Task
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.schema.relations.database import Database
 
 _ROWS = "the rows of both tables are drawn by a model of each alone"
 _MATRIX = (

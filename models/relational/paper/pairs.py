@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloister.arrays import Floats, Integers
-from models.relational.matching.profiles import (
+from cloister.models.relational.matching.profiles import (
     POWER_MARGIN,
     POWER_STEPS,
     ProfileTarget,
     project_columns,
 )
-from models.relational.matching.rounding import sample_exactly
+from cloister.models.relational.matching.rounding import sample_exactly
 
 STEPS = 100
 """Steps of the projected gradient of a slice; the paper does not say how many it takes.

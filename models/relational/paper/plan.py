@@ -15,22 +15,22 @@ from typing import Any
 
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure
+from cloister.models.plan import AnyPlan, Forecast, Parameters, Plan, Stage
+from cloister.models.planning.noise import require_delta
+from cloister.models.protocol import AnySynthesizer
+from cloister.models.relational.candidates import candidates
+from cloister.models.relational.paper.pairs import STEPS
+from cloister.models.relational.paper.relationship import Slicing
+from cloister.models.relational.rows import plans_json, row_sequence, row_stages, tasks_of_rows
+from cloister.models.relational.schedule import MEASURE, SELECT, exponent_of, neighbours_of_table
+from cloister.models.several_tables import json_texts
+from cloister.models.task import Budget, DatabaseTask, Task
 from cloister.privacy.accounting.calibration import noise_multiplier
 from cloister.privacy.events import repeat
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
 from cloister.privacy.mechanisms.selection import Exponential
 from cloister.schema.relations.database import ForeignKey
 from cloister.schema.relations.joins import joined_table
-from models.plan import AnyPlan, Forecast, Parameters, Plan, Stage
-from models.planning.noise import require_delta
-from models.protocol import AnySynthesizer
-from models.relational.candidates import candidates
-from models.relational.paper.pairs import STEPS
-from models.relational.paper.relationship import Slicing
-from models.relational.rows import plans_json, row_sequence, row_stages, tasks_of_rows
-from models.relational.schedule import MEASURE, SELECT, exponent_of, neighbours_of_table
-from models.several_tables import json_texts
-from models.task import Budget, DatabaseTask, Task
 
 _ROUNDS, _WORKLOADS = 15, 3
 """T rounds, each of K joint tables: section 8, as are the four that follow."""

@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 
 from cloister.arrays import Floats, Integers
-from models.relational.candidates import Workload
-from models.relational.link import Link, Side
-from models.relational.matching.profiles import ProfileTarget
-from models.relational.paper.pairs import Pairs
-from models.relational.parts import joint_number
+from cloister.models.relational.candidates import Workload
+from cloister.models.relational.link import Link, Side
+from cloister.models.relational.matching.profiles import ProfileTarget
+from cloister.models.relational.paper.pairs import Pairs
+from cloister.models.relational.parts import joint_number
 
 _LINKED = 5
 """One in so many rows of a side of a slice at least has links in it: 20 % of a slice, section 8."""

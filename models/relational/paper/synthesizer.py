@@ -9,13 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from models.plan import Plan
-from models.protocol import AnySynthesizer, Arrays, DatabaseDoor, DatabaseSynthesizer, Progress
-from models.relational.paper.plan import RelationalPaperParameters, plan_relational_paper
-from models.task import Budget, DatabaseTask
+from cloister.models.plan import Plan
+from cloister.models.protocol import (
+    AnySynthesizer,
+    Arrays,
+    DatabaseDoor,
+    DatabaseSynthesizer,
+    Progress,
+)
+from cloister.models.relational.paper.plan import RelationalPaperParameters, plan_relational_paper
+from cloister.models.task import Budget, DatabaseTask
 
 if TYPE_CHECKING:
-    from models.relational.paper.model import PaperModel
+    from cloister.models.relational.paper.model import PaperModel
 
 _ROWS = "mixture"
 """Method of rows where none is named; the paper takes AIM and MST, which it resembles."""
@@ -48,18 +54,18 @@ class PaperSynthesizer(DatabaseSynthesizer[RelationalPaperParameters, "PaperMode
         self, private: DatabaseDoor, task: DatabaseTask, plan: Plan[RelationalPaperParameters]
     ) -> PaperModel:
         """The rows of each table, then the rounds."""
-        from models.relational.paper.fit import train_paper
+        from cloister.models.relational.paper.fit import train_paper
 
         return train_paper(self._base(plan.parameters.base), private, task, plan)
 
     def restore(self, task: DatabaseTask, meta: Mapping[str, Any], arrays: Arrays) -> PaperModel:
         """A model from its saved state."""
-        from models.relational.paper.model import restore_paper
+        from cloister.models.relational.paper.model import restore_paper
 
         return restore_paper(self._base, task, meta, arrays)
 
     def _base(self, name: str) -> AnySynthesizer:
-        from models.registry import create
+        from cloister.models.registry import create
 
         return create(name, self._progress)
 

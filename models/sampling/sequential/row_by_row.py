@@ -15,16 +15,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cloister.arrays import Booleans, Integers
-from cloister.schema.domain import Domain, Table
-from models.sampling.ancestral import Candidates
-from models.sampling.chain import Batch, ConstrainedChain
-from models.sampling.sequential.violation_index import (
+from cloister.models.sampling.ancestral import Candidates
+from cloister.models.sampling.chain import Batch, ConstrainedChain
+from cloister.models.sampling.sequential.violation_index import (
     DIRECT,
     Chooser,
     PairIndex,
     Penalty,
     accepting,
 )
+from cloister.schema.domain import Domain, Table
 
 _BLOCK_CANDIDATES = 400_000
 """Candidates, or uniform numbers, of the rows that are chosen in one call: bounds memory."""

@@ -3,7 +3,7 @@
 Any denial constraint on pairs becomes signed terms. Either order of the pair counts: forward, plus
 exchanged, less both at once; each inequality is all rows less those that agree. What is left of a
 term is a group (the equalities), at most a few orders, and conditions on each row alone: counted by
-:mod:`models.sampling.sequential.fenwick` in O(log^k n) for k orders.
+:mod:`cloister.models.sampling.sequential.fenwick` in O(log^k n) for k orders.
 
 Source: Kamino Algorithm 3, line 8, and equation (4).
 """
@@ -21,12 +21,7 @@ from cloister.arrays import Booleans, Floats, Integers
 from cloister.constraints import BoundPredicate, DenialConstraint, Op, Operand, bind
 from cloister.constraints.counting import violations_per_row
 from cloister.constraints.counting.conjunctions import Conjunction, either_order
-from cloister.schema.cells import Cells
-from cloister.schema.columns import Column, Grid
-from cloister.schema.domain import Domain, Table
-from cloister.schema.values.ticks import float_decimals
-from cloister.splitmix import FIRST_FACTOR, GOLDEN
-from models.sampling.sequential.fenwick import (
+from cloister.models.sampling.sequential.fenwick import (
     START_SLOTS,
     NodeKeys,
     accept_reject,
@@ -34,6 +29,11 @@ from models.sampling.sequential.fenwick import (
     choose_directly,
     insert_all,
 )
+from cloister.schema.cells import Cells
+from cloister.schema.columns import Column, Grid
+from cloister.schema.domain import Domain, Table
+from cloister.schema.values.ticks import float_decimals
+from cloister.splitmix import FIRST_FACTOR, GOLDEN
 
 _RANK_BITS = 64
 """Nodes that one rank can have in one dimension of a Fenwick tree at most: its bits."""

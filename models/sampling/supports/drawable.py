@@ -17,11 +17,11 @@ from cloister.arrays import Booleans, Integers
 from cloister.constraints import DenialConstraint, key_attributes
 from cloister.constraints.counting import violations_per_row
 from cloister.constraints.supports import Support
+from cloister.models.discretization.bins import Bins
+from cloister.models.sampling.ancestral import AncestralSampler
+from cloister.models.sampling.chain import ConstrainedChain
+from cloister.models.sampling.sequential.violation_index import PairIndex, Penalty
 from cloister.schema.domain import Domain, Table
-from models.discretization.bins import Bins
-from models.sampling.ancestral import AncestralSampler
-from models.sampling.chain import ConstrainedChain
-from models.sampling.sequential.violation_index import PairIndex, Penalty
 
 _TRIED_ROWS = 2_048
 """Rows drawn to see what share of them can be kept."""

@@ -12,10 +12,10 @@ import numpy as np
 
 from cloister.arrays import Floats, Integers
 from cloister.constraints.supports import Support
-from models.discretization.bins import Bins
-from models.sampling.ancestral import AncestralSampler
-from models.sampling.chain import ConstrainedChain, JointModel, TupleModel
-from models.sampling.sizes import EXPECTED_ROWS
+from cloister.models.discretization.bins import Bins
+from cloister.models.sampling.ancestral import AncestralSampler
+from cloister.models.sampling.chain import ConstrainedChain, JointModel, TupleModel
+from cloister.models.sampling.sizes import EXPECTED_ROWS
 
 _SHARPNESS = 20.0
 """Factor on the model's log probabilities where a dependency's joint table was not measured."""

@@ -34,24 +34,24 @@ from cloister.constraints.support_selection import (
     row_support,
 )
 from cloister.constraints.supports import Levels, Support
-from cloister.schema.domain import Domain
-from models.discretization.bins import Bins
-from models.sampling.chain import ConstrainedChain, TupleModel
-from models.sampling.supports.dependency_mappings import (
+from cloister.models.discretization.bins import Bins
+from cloister.models.sampling.chain import ConstrainedChain, TupleModel
+from cloister.models.sampling.supports.dependency_mappings import (
     Chooser,
     DependencyMappings,
     RightSides,
     inside,
 )
-from models.sampling.supports.drawable import explicit_support, share_drawable
-from models.sampling.supports.expected_shares import ExpectedShares, JointTable
-from models.sampling.supports.rule_groups import (
+from cloister.models.sampling.supports.drawable import explicit_support, share_drawable
+from cloister.models.sampling.supports.expected_shares import ExpectedShares, JointTable
+from cloister.models.sampling.supports.rule_groups import (
     connected,
     determined_alone,
     differing_attributes,
     shared_numerics,
 )
-from models.task import Task
+from cloister.models.task import Task
+from cloister.schema.domain import Domain
 
 _ENUMERABLE = 2_000_000
 """Joint levels of a constraint's attributes at most, for a support that lists them."""

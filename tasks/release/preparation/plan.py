@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from models.plan import AnyPlan
-from tasks.requests.plan import plan_along, sequence_of
-from tasks.requests.resolved import ResolvedRequest
-from tasks.runtime.step import step
+from cloister.models.plan import AnyPlan
+from cloister.tasks.requests.plan import plan_along, sequence_of
+from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.runtime.step import step
 
 
 @step("sequence", "sequence attributes of {request.spec.stem}")

@@ -12,16 +12,16 @@ from tempfile import TemporaryDirectory
 from cloister.errors import DataError, StorageError
 from cloister.schema.sources.reading import require_declared_columns
 from cloister.schema.spec import Spec
-from tasks.data.refusals import CHARGED_NOTHING
-from tasks.ledger.queries import pending_release
-from tasks.release.load import require_database
-from tasks.release.prior import find_prior
-from tasks.requests.check import require_satisfiable
-from tasks.requests.public_context import PublicContext
-from tasks.requests.published import published_schema
-from tasks.requests.resolved import ResolvedRequest
-from tasks.runtime.home import Home
-from tasks.runtime.places import (
+from cloister.tasks.data.refusals import CHARGED_NOTHING
+from cloister.tasks.ledger.queries import pending_release
+from cloister.tasks.release.load import require_database
+from cloister.tasks.release.prior import find_prior
+from cloister.tasks.requests.check import require_satisfiable
+from cloister.tasks.requests.public_context import PublicContext
+from cloister.tasks.requests.published import published_schema
+from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.runtime.home import Home
+from cloister.tasks.runtime.places import (
     require_home,
     require_nameable,
     require_new,

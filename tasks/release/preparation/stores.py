@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.requests.resolved import ResolvedRequest
-from tasks.runtime.home import Home
-from tasks.runtime.step import step
-from tasks.stores.dvc_store import Versions
-from tasks.stores.mlflow_store import Tracker
+from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.runtime.home import Home
+from cloister.tasks.runtime.step import step
+from cloister.tasks.stores.dvc_store import Versions
+from cloister.tasks.stores.mlflow_store import Tracker
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from cloister.models.plan import AnyPlan, Forecast
+from cloister.models.task import Task
 from cloister.schema.domain import Domain, code_type
-from models.plan import AnyPlan, Forecast
-from models.task import Task
-from tasks.requests.public_context import PublicContext
-from tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.requests.public_context import PublicContext
+from cloister.tasks.requests.resolved import ResolvedRequest
 
 _START = 14.0
 """Seconds of a release of next to nothing: loading libraries, a Prefect server for its time,

@@ -7,12 +7,12 @@ from typing import Any
 
 from cloister.constraints import DenialConstraint
 from cloister.figures import figure
-from models.plan import AnyPlan
-from models.planning.sampling_choice import choose_sampling
-from models.protocol import AnySynthesizer
-from models.registry import create
-from tasks.requests.public_context import PublicContext
-from tasks.requests.resolved import ResolvedRequest
+from cloister.models.plan import AnyPlan
+from cloister.models.planning.sampling_choice import choose_sampling
+from cloister.models.protocol import AnySynthesizer
+from cloister.models.registry import create
+from cloister.tasks.requests.public_context import PublicContext
+from cloister.tasks.requests.resolved import ResolvedRequest
 
 _UNWEIGHED = (
     "{names}: method {method} does nothing about soft constraints; rows break them as often as "

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from cloister.devices import CPU, Device, require_memory
-from models.plan import AnyPlan
-from tasks.requests.plan_report.forecast import forecast_of
-from tasks.requests.public_context import public_context_of
-from tasks.requests.resolved import ResolvedRequest
+from cloister.models.plan import AnyPlan
+from cloister.tasks.requests.plan_report.forecast import forecast_of
+from cloister.tasks.requests.public_context import public_context_of
+from cloister.tasks.requests.resolved import ResolvedRequest
 
 
 def training_device(request: ResolvedRequest, plan: AnyPlan) -> Device:

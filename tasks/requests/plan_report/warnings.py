@@ -7,18 +7,18 @@ from collections.abc import Iterator
 
 from cloister.constraints import DenialConstraint
 from cloister.figures import figure_range
+from cloister.models.differences.pairs import differences_of, lacks_presence, orders_of
+from cloister.models.persons.parts import split_task
+from cloister.models.plan import AnyPlan
+from cloister.models.task import AnyTask, DatabaseTask, Task
 from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.events import Composed, Event, GaussianCounts, LaplaceCounts
 from cloister.schema.columns import Serial
 from cloister.schema.declarations.constraints import quote
 from cloister.schema.domain import Domain
-from models.differences.pairs import differences_of, lacks_presence, orders_of
-from models.persons.parts import split_task
-from models.plan import AnyPlan
-from models.task import AnyTask, DatabaseTask, Task
-from tasks.requests.plan_report.soft_constraints import unweighed_soft
-from tasks.requests.public_context import PublicContext
-from tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.requests.plan_report.soft_constraints import unweighed_soft
+from cloister.tasks.requests.public_context import PublicContext
+from cloister.tasks.requests.resolved import ResolvedRequest
 
 _DROPPED = (
     "'{name}' is across {table}.{column}, of a table to itself: a drawn row that violates it loses "

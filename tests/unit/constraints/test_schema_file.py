@@ -18,14 +18,14 @@ from specs import spec_of
 from cloister.constraints.counting import violation_reports
 from cloister.constraints.schema_file import PublishedSchema, PublishedTable, broken_rules
 from cloister.errors import SampleError
+from cloister.models.task import Task
+from cloister.models.task_from_spec import task_of
 from cloister.schema.domain import Domain, Table
 from cloister.schema.relations.database import Database
 from cloister.schema.spec import Spec
-from models.task import Task
-from models.task_from_spec import task_of
-from tasks.requests.public_context import PublicContext, declared_context
-from tasks.requests.published import published_schema, require_published_schema
-from tasks.runtime.tables import count_all_violations, write_table
+from cloister.tasks.requests.public_context import PublicContext, declared_context
+from cloister.tasks.requests.published import published_schema, require_published_schema
+from cloister.tasks.runtime.tables import count_all_violations, write_table
 
 DAY, MOMENT = dt.date, dt.datetime
 WORDS = ["it's", 'say "no"', "a\nb", '"""', "{x}", "\\", "é€"]

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from cloister.errors import PlanError
+from cloister.models.auto import choose_method
+from cloister.models.protocol import make_plan
+from cloister.models.registry import create
+from cloister.models.task import Budget, Task
 from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.attributes import Boolean, Categorical, Integer
 from cloister.schema.domain import Domain
-from models.auto import choose_method
-from models.protocol import make_plan
-from models.registry import create
-from models.task import Budget, Task
 
 DOMAIN = Domain.of(
     {

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from cpu_time import cpu_seconds
 
-from models.deniability.bayes.parameters import project_rows
-from models.deniability.bayes.structure import (
+from cloister.models.deniability.bayes.parameters import project_rows
+from cloister.models.deniability.bayes.structure import (
     Correlations,
     ParentLimits,
     choose_parents,
@@ -17,7 +17,7 @@ from models.deniability.bayes.structure import (
     merit,
     symmetrical_uncertainty,
 )
-from models.deniability.paper.plan import most_costs
+from cloister.models.deniability.paper.plan import most_costs
 
 
 def test_merit_and_symmetrical_uncertainty_are_those_of_the_equations():

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 
+from cloister.models.collapse import find_collapses
+from cloister.models.discretization.bins import bin_cells
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain, Table
-from models.collapse import find_collapses
-from models.discretization.bins import bin_cells
 
 DOMAIN = Domain.of(
     {

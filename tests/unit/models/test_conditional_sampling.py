@@ -10,14 +10,14 @@ import pytest
 from cloister.constraints import parse_denial
 from cloister.constraints.counting import count_violations
 from cloister.errors import SampleError
+from cloister.models.discretization.bins import bin_cells
+from cloister.models.discretization.denoising import to_shares
+from cloister.models.sampling.sampler import ConstraintSampler
+from cloister.models.sampling.supports.support_builder import SupportBuilder
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Date, Integer, TextKey
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
-from models.discretization.bins import bin_cells
-from models.discretization.denoising import to_shares
-from models.sampling.sampler import ConstraintSampler
-from models.sampling.supports.support_builder import SupportBuilder
 
 DOMAIN = Domain.of(
     {

@@ -15,6 +15,10 @@ from guarantees import accounted
 from cloister.constraints import dependency, parse_denial
 from cloister.constraints.counting import count_violations, violation_reports
 from cloister.errors import PlanError, PrivacyError, SampleError, UnsupportedEvent
+from cloister.models.deniability.seeding import choose_seeding
+from cloister.models.protocol import fit, make_plan
+from cloister.models.registry import create
+from cloister.models.task import Budget, Persons, Task
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.accounting.deniability import record_guarantee
 from cloister.privacy.certificate.certificate import certify
@@ -28,11 +32,7 @@ from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY, DeniabilitySpec
 from cloister.schema.domain import Domain
-from models.deniability.seeding import choose_seeding
-from models.protocol import fit, make_plan
-from models.registry import create
-from models.task import Budget, Persons, Task
-from tasks.requests.plan import require_within_budget
+from cloister.tasks.requests.plan import require_within_budget
 
 ROWS = 6_000
 BUDGET = Budget(Fraction(1), Fraction(1, 10**6))
@@ -242,7 +242,7 @@ def test_rows_under_a_condition_are_those_of_the_pool(run):
 
 def test_chunks_resume_where_they_stopped(run, monkeypatch):
     _, _, model = run
-    monkeypatch.setattr("models.sampling.chunks.CHUNK_ROWS", 300)
+    monkeypatch.setattr("cloister.models.sampling.chunks.CHUNK_ROWS", 300)
     every = list(model.sampler.chunks(1_000, SamplingSource(5)))
     later = list(model.sampler.chunks(1_000, SamplingSource(5), first=2))
     assert [chunk.rows for chunk in every] == [300, 300, 300, 100]

@@ -5,11 +5,11 @@ from fractions import Fraction
 import pytest
 from hospital import hospital
 
-from models.planning.dependency_forecast import SURE, forecast_dependencies
-from models.protocol import make_plan
-from models.registry import create
-from models.task import Budget
-from models.task_from_spec import task_of
+from cloister.models.planning.dependency_forecast import SURE, forecast_dependencies
+from cloister.models.protocol import make_plan
+from cloister.models.registry import create
+from cloister.models.task import Budget
+from cloister.models.task_from_spec import task_of
 
 METHODS = ("mixture", "kamino", "dpview", "independent")
 

@@ -14,18 +14,18 @@ from stays import stays, stays_of_patients
 from cloister.constraints import format_denial
 from cloister.constraints.counting import count_violations
 from cloister.errors import SampleError
+from cloister.models.differences.columns import WithDifferences
+from cloister.models.differences.model import DifferencedSampler, inner_task
+from cloister.models.differences.pairs import Difference, differences_of, lacks_presence, orders_of
+from cloister.models.discretization.bins import bin_cells
+from cloister.models.registry import create
+from cloister.models.task import Persons, Task
+from cloister.models.task_from_spec import task_of
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Table
 from cloister.schema.spec import Spec
-from models.differences.columns import WithDifferences
-from models.differences.model import DifferencedSampler, inner_task
-from models.differences.pairs import Difference, differences_of, lacks_presence, orders_of
-from models.discretization.bins import bin_cells
-from models.registry import create
-from models.task import Persons, Task
-from models.task_from_spec import task_of
 
 DAY = {"type": "date", "min": "2020-01-01", "max": "2020-12-31"}
 COUNT = {"type": "integer", "min": 3, "max": 40}

@@ -11,26 +11,26 @@ from hypothesis import strategies as st
 from links import count_matches
 
 from cloister.errors import PlanError
+from cloister.models.dpview.linking import Records, apply_referee, by_matching, by_priority
+from cloister.models.dpview.paper.guideline import share_above_noise, width_by_guideline
+from cloister.models.dpview.paper.plan import bucket_sizes
+from cloister.models.dpview.paper.view_list import random_views
+from cloister.models.dpview.tables.rounding import round_largest
+from cloister.models.dpview.view_search import best_views
+from cloister.models.dpview.views import View
+from cloister.models.protocol import make_plan
+from cloister.models.registry import create
+from cloister.models.task import Budget, Task
+from cloister.models.task_from_spec import task_of
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.cells import equal_cells
 from cloister.schema.declarations.release import DPViewSpec
 from cloister.schema.domain import Domain
 from cloister.schema.spec_files.loading import load_spec
-from models.dpview.linking import Records, apply_referee, by_matching, by_priority
-from models.dpview.paper.guideline import share_above_noise, width_by_guideline
-from models.dpview.paper.plan import bucket_sizes
-from models.dpview.paper.view_list import random_views
-from models.dpview.tables.rounding import round_largest
-from models.dpview.view_search import best_views
-from models.dpview.views import View
-from models.protocol import make_plan
-from models.registry import create
-from models.task import Budget, Task
-from models.task_from_spec import task_of
-from tasks.requests.options import Options
-from tasks.requests.public_context import public_context_of
-from tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.requests.options import Options
+from cloister.tasks.requests.public_context import public_context_of
+from cloister.tasks.requests.resolved import ResolvedRequest
 
 ADULT = Path(__file__).parents[3] / "data" / "specs" / "adult.yaml"
 PURE = Budget(Fraction(1), Fraction(0))

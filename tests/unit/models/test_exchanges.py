@@ -7,14 +7,14 @@ import pytest
 
 from cloister.constraints import parse_denial
 from cloister.constraints.counting import count_violations
+from cloister.models.discretization.bins import bin_cells
+from cloister.models.sampling.ancestral import AncestralSampler
+from cloister.models.sampling.proposals import ProposingSampler
+from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain, Table
-from models.discretization.bins import bin_cells
-from models.sampling.ancestral import AncestralSampler
-from models.sampling.proposals import ProposingSampler
-from models.sampling.sampler import ConstraintSampler
 
 NUMBER = Integer(type="integer", min=0, max=99, bins=2)
 DOMAIN = Domain.of(

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
+from cloister.models.discretization.histograms import counted_by_value, with_spikes
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
-from models.discretization.histograms import counted_by_value, with_spikes
 
 DOMAIN = Domain.of(
     {

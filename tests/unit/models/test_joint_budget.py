@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from cloister.constraints import parse_denial
+from cloister.models.planning.joint_budget import joint_budget
+from cloister.models.task import Task
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.attributes import Categorical
 from cloister.schema.domain import Domain
-from models.planning.joint_budget import joint_budget
-from models.task import Task
 
 SIZES = {"zip": 300, "city": 80, "state": 12}
 TABLES = [("zip", "city"), ("city", "state")]

@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloister.constraints import dependency
+from cloister.models.discretization.attribute_order import NETWORKED_LEVELS, schema_sequence
+from cloister.models.kamino.paper.ablations import Unweighed, random_sequence
+from cloister.models.protocol import make_plan
+from cloister.models.registry import create
+from cloister.models.task import Budget
 from cloister.privacy.accounting.accountants import epsilon
-from models.discretization.attribute_order import NETWORKED_LEVELS, schema_sequence
-from models.kamino.paper.ablations import Unweighed, random_sequence
-from models.protocol import make_plan
-from models.registry import create
-from models.task import Budget
 
 SIZES = st.dictionaries(
     st.text(st.characters(codec="utf-8"), min_size=1),

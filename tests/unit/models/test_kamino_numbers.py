@@ -7,16 +7,16 @@ import pytest
 
 from cloister.constraints import dependency, parse_denial
 from cloister.constraints.counting import count_violations
+from cloister.models.discretization.attribute_order import printed_sequence, schema_sequence
+from cloister.models.discretization.bins import bin_cells
+from cloister.models.kamino.paper.training.matrix_ascent import completed_constraints
+from cloister.models.sampling.sampler import ConstraintSampler
+from cloister.models.sampling.sequential.row_by_row import Algorithm3, Penalty
+from cloister.models.sampling.sequential.violation_index import DIRECT, PairIndex
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain, Table
-from models.discretization.attribute_order import printed_sequence, schema_sequence
-from models.discretization.bins import bin_cells
-from models.kamino.paper.training.matrix_ascent import completed_constraints
-from models.sampling.sampler import ConstraintSampler
-from models.sampling.sequential.row_by_row import Algorithm3, Penalty
-from models.sampling.sequential.violation_index import DIRECT, PairIndex
 
 EDUCATION = ["Bachelors", "HS-grad", "Some-college"]
 DOMAIN = Domain.of(

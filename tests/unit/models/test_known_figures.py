@@ -8,14 +8,14 @@ import pytest
 
 from cloister.constraints import KnownFigure, constraints_of, declaration_of, parse_denial
 from cloister.errors import PlanError, SpecError
+from cloister.models.planning.sampling_choice import choose_sampling
+from cloister.models.protocol import make_plan
+from cloister.models.registry import METHODS, create
+from cloister.models.task import Budget, RowSampling, Task
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain
 from cloister.schema.spec_files.loading import load_spec, spec_digest
-from models.planning.sampling_choice import choose_sampling
-from models.protocol import make_plan
-from models.registry import METHODS, create
-from models.task import Budget, RowSampling, Task
 
 SPEC = """\
 name: people

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import numpy as np
 
+from cloister.models.discretization.bins import bin_cells
+from cloister.models.lost_references import find_lost_references
 from cloister.schema.attributes import Boolean, TextKey
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain, Table, column_of
 from cloister.schema.relations.database import Database, ForeignKey, Schema
-from models.discretization.bins import bin_cells
-from models.lost_references import find_lost_references
 
 KEY = TextKey(type="text", pattern="{1..9999}")
 STAFF = Domain.of({"id": KEY, "boss": KEY.model_copy(update={"nullable": True})}, Path())

@@ -12,11 +12,11 @@ from cloister.constraints.counting import count_violations
 from cloister.schema.attributes import TextKey
 from cloister.schema.columns import Serial
 from cloister.schema.domain import column_of
-from tasks.requests.options import Options
-from tasks.requests.plan import plan_of
-from tasks.requests.plan_report.warnings import plan_warnings
-from tasks.requests.public_context import public_context_of
-from tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.requests.options import Options
+from cloister.tasks.requests.plan import plan_of
+from cloister.tasks.requests.plan_report.warnings import plan_warnings
+from cloister.tasks.requests.public_context import public_context_of
+from cloister.tasks.requests.resolved import ResolvedRequest
 
 ROWS = 2_000
 REMARK = {"type": "text", "pattern": "R{0001..9999}", "nullable": True}

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cloister.models.deniability.accuracy import model_errors, most_likely
+from cloister.models.deniability.bayes.network import BayesianNetwork, in_steps
+from cloister.models.discretization.bins import Bins
+from cloister.models.discretization.coarsening import Coarsening
 from cloister.schema.attributes import Categorical
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
-from models.deniability.accuracy import model_errors, most_likely
-from models.deniability.bayes.network import BayesianNetwork, in_steps
-from models.discretization.bins import Bins
-from models.discretization.coarsening import Coarsening
 
 SIZES = {"a": 3, "b": 4, "c": 2, "d": 5}
 PARENTS = {"a": (), "b": ("a",), "c": ("a", "b"), "d": ("b",)}

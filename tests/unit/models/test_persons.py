@@ -11,9 +11,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import models.persons.sampler
+import cloister.models.persons.sampler
 from cloister.constraints.counting import violation_reports
 from cloister.errors import PlanError, SampleError, UnplannedQuery
+from cloister.models.persons.parts import PERSONS, ROWS, person_tables, split_task
+from cloister.models.protocol import fit, make_plan
+from cloister.models.registry import create
+from cloister.models.task import Budget
+from cloister.models.task_from_spec import task_of
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.mechanisms.counts import DiscreteLaplace
@@ -22,12 +27,7 @@ from cloister.privacy.queries.counts.partition_counts import PartitionCounts
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Table
 from cloister.schema.spec import Spec
-from models.persons.parts import PERSONS, ROWS, person_tables, split_task
-from models.protocol import fit, make_plan
-from models.registry import create
-from models.task import Budget
-from models.task_from_spec import task_of
-from tasks.data.open_table import person_door
+from cloister.tasks.data.open_table import person_door
 
 PEOPLE, MOST = 60, 6
 CONTENT = {
@@ -119,7 +119,7 @@ def test_rows_a_person_follow_the_released_histogram(model):
 
 
 def test_the_same_rows_after_a_round_trip_and_after_an_interruption(model, monkeypatch):
-    monkeypatch.setattr(models.persons.sampler, "CHUNK_ROWS", 50)
+    monkeypatch.setattr(cloister.models.persons.sampler, "CHUNK_ROWS", 50)
     meta, arrays = model.state()
     again = create("independent").restore(task_with(), meta, arrays)
     chunks = list(model.sampler.chunks(240, SamplingSource(3)))
@@ -227,7 +227,7 @@ def test_rows_of_a_person_are_as_like_as_noisy_pairs_say():
 
 def test_persons_whose_rows_are_hard_to_complete_keep_their_attributes(monkeypatch):
     """Each person has a row of every ward, and the first draws of them end before most have."""
-    monkeypatch.setattr(models.persons.sampler, "_TRIES", 2)
+    monkeypatch.setattr(cloister.models.persons.sampler, "_TRIES", 2)
     attributes = CONTENT["attributes"] | {
         "ward": {"type": "integer", "min": 0, "max": 6, "bins": 1}
     }

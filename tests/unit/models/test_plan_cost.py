@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from cloister.errors import PrivacyError
+from cloister.models.protocol import make_plan
+from cloister.models.registry import create
+from cloister.models.task import Budget, Task
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain
-from models.protocol import make_plan
-from models.registry import create
-from models.task import Budget, Task
-from tasks.requests.plan import require_within_budget
+from cloister.tasks.requests.plan import require_within_budget
 
 DOMAIN = Domain.of(
     {name: Integer(type="integer", min=0, max=4) for name in ("a", "b", "c")}, Path()

@@ -16,6 +16,22 @@ from shape import release_database
 from cloister.constraints import DenialConstraint
 from cloister.constraints.denial import Cell, Op, Predicate
 from cloister.errors import DataError, PlanError
+from cloister.models.registry import create
+from cloister.models.relational.candidates import MOST_CANDIDATES, Workload, workloads
+from cloister.models.relational.link import Link, Measured, Side
+from cloister.models.relational.matching.match import match
+from cloister.models.relational.matching.profiles import (
+    Problem,
+    Profiles,
+    ProfileTarget,
+    project_columns,
+)
+from cloister.models.relational.matching.rounding import round_unbiased, sample_exactly
+from cloister.models.relational.model import RelationalModel
+from cloister.models.relational.parts import parts_by
+from cloister.models.relational.rows import estimate_rows, tasks_of_rows
+from cloister.models.relational.synthesizer import RelationalSynthesizer
+from cloister.models.task import Budget, DatabaseTask, Task
 from cloister.privacy.accounting.accountants import spend
 from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.counts import Neighbours
@@ -24,17 +40,6 @@ from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.domain import Domain, Table
 from cloister.schema.relations.database import Database, ForeignKey, Schema
 from cloister.schema.relations.joins import joined_table, joined_tables, require_unique_keys
-from models.registry import create
-from models.relational.candidates import MOST_CANDIDATES, Workload, workloads
-from models.relational.link import Link, Measured, Side
-from models.relational.matching.match import match
-from models.relational.matching.profiles import Problem, Profiles, ProfileTarget, project_columns
-from models.relational.matching.rounding import round_unbiased, sample_exactly
-from models.relational.model import RelationalModel
-from models.relational.parts import parts_by
-from models.relational.rows import estimate_rows, tasks_of_rows
-from models.relational.synthesizer import RelationalSynthesizer
-from models.task import Budget, DatabaseTask, Task
 
 PATIENTS = Domain.of(
     {
@@ -150,8 +155,8 @@ def test_degrees_follow_their_distribution_and_matches_the_joint_table() -> None
 
 
 def test_sliced_rows_are_matched_within_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("models.relational.link.MOST_UNKNOWNS", 3)
-    monkeypatch.setattr("models.relational.matching.slices.PAIRS", 2_000)
+    monkeypatch.setattr("cloister.models.relational.link.MOST_UNKNOWNS", 3)
+    monkeypatch.setattr("cloister.models.relational.matching.slices.PAIRS", 2_000)
     rng = np.random.default_rng(6)
     patients = Table(PATIENTS, {"id": np.arange(400), "sex": rng.integers(0, 2, 400)})
     drawn = Table(Domain((VISITS["cost"],)), {"cost": rng.integers(0, 100, 700)})

@@ -8,15 +8,15 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cloister.models.relational.candidates import Workload
+from cloister.models.relational.constraints.distinct_links import without_duplicates
+from cloister.models.relational.constraints.hierarchy import on_cycles, without_cycles
+from cloister.models.relational.drawing import Drawing
+from cloister.models.relational.link import Link, Measured
+from cloister.models.relational.parts import parts_of
 from cloister.schema.attributes import Categorical, TextKey
 from cloister.schema.domain import Domain, Table
 from cloister.schema.relations.database import ForeignKey, Schema
-from models.relational.candidates import Workload
-from models.relational.constraints.distinct_links import without_duplicates
-from models.relational.constraints.hierarchy import on_cycles, without_cycles
-from models.relational.drawing import Drawing
-from models.relational.link import Link, Measured
-from models.relational.parts import parts_of
 
 KINDS = Categorical(type="categorical", values=["a", "b", "c"])
 USER, MOVIE = (TextKey(type="text", pattern=f"{letter}{{1..99}}") for letter in "UM")

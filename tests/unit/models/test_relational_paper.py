@@ -13,6 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloister.errors import PlanError
+from cloister.models.protocol import make_plan
+from cloister.models.registry import create
+from cloister.models.relational.paper.drawn import DrawnLinks
+from cloister.models.relational.paper.model import PaperModel
+from cloister.models.relational.paper.pairs import project_capped
+from cloister.models.relational.paper.plan import printed_rho
+from cloister.models.task import Budget, DatabaseTask, Task
 from cloister.privacy.accounting.accountants import spend
 from cloister.privacy.door.database import PrivateDatabase
 from cloister.privacy.door.journal import Journal
@@ -25,13 +32,6 @@ from cloister.schema.domain import Domain, Table
 from cloister.schema.relations.database import Database, ForeignKey, Schema
 from cloister.schema.relations.fan_out import rows_changed
 from cloister.schema.relations.joins import joined_tables, row_tables
-from models.protocol import make_plan
-from models.registry import create
-from models.relational.paper.drawn import DrawnLinks
-from models.relational.paper.model import PaperModel
-from models.relational.paper.pairs import project_capped
-from models.relational.paper.plan import printed_rho
-from models.task import Budget, DatabaseTask, Task
 
 KIND = Categorical(type="categorical", values=["a", "b"])
 USER, MOVIE = (TextKey(type="text", pattern=f"{letter}{{1..999999}}") for letter in "UM")

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from cloister.models.relational.schedule import LinkNoise, link_noise, link_stages
+from cloister.models.task import DatabaseTask, Task
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.attributes import Categorical, TextKey
 from cloister.schema.declarations.release import RelationalSpec
 from cloister.schema.domain import Domain
 from cloister.schema.relations.database import ForeignKey, Schema
-from models.relational.schedule import LinkNoise, link_noise, link_stages
-from models.task import DatabaseTask, Task
 
 KEY = ForeignKey("orders", "owner", "owners", "id", 2)
 OWNER = TextKey(type="text", pattern="O{1..9999999}")

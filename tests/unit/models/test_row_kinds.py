@@ -7,15 +7,15 @@ import pytest
 
 from cloister.constraints import parse_denial
 from cloister.constraints.counting import count_violations
+from cloister.models.discretization.bins import bin_cells
+from cloister.models.sampling.ancestral import AncestralSampler
+from cloister.models.sampling.proposals import ProposingSampler
+from cloister.models.sampling.row_kinds import RowKinds
+from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain, Table
-from models.discretization.bins import bin_cells
-from models.sampling.ancestral import AncestralSampler
-from models.sampling.proposals import ProposingSampler
-from models.sampling.row_kinds import RowKinds
-from models.sampling.sampler import ConstraintSampler
 
 MONTH = Integer(type="integer", min=0, max=99, bins=1, nullable=True)
 DOMAIN = Domain.of(

@@ -7,18 +7,18 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-import models.sampling.chunks
+import cloister.models.sampling.chunks
 from cloister.constraints import parse_denial
 from cloister.constraints.counting import count_violations
 from cloister.errors import StorageError
+from cloister.models.discretization.bins import bin_cells
+from cloister.models.discretization.denoising import to_shares
+from cloister.models.sampling.resumable import SampleRequest, sample_to
+from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Date, Integer, TextKey
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
-from models.discretization.bins import bin_cells
-from models.discretization.denoising import to_shares
-from models.sampling.resumable import SampleRequest, sample_to
-from models.sampling.sampler import ConstraintSampler
 
 DOMAIN = Domain.of(
     {
@@ -52,7 +52,7 @@ SIZES = [BINS[name].size for name in DOMAIN.modelled]
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(models.sampling.chunks, "CHUNK_ROWS", 100)
+    monkeypatch.setattr(cloister.models.sampling.chunks, "CHUNK_ROWS", 100)
 
 
 def sampler(*pair_rules):

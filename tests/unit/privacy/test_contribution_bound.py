@@ -10,7 +10,7 @@ from cloister.errors import DataError
 from cloister.schema.attributes import TextKey
 from cloister.schema.domain import Domain
 from cloister.schema.spec import PersonUnit
-from tasks.data.contribution_bound import (
+from cloister.tasks.data.contribution_bound import (
     bound_contribution,
     person_numbers,
     require_named_persons,

@@ -18,12 +18,12 @@ from cloister.schema.sources.files.parquet_files import read_columns
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation.tables import read_table, validate_rows
-from tasks.data.open_table import open_data
-from tasks.data.session import keyed_digest
-from tasks.requests.options import Options
-from tasks.requests.public_context import public_context_of
-from tasks.requests.resolved import ResolvedRequest
-from tasks.runtime.home import Home
+from cloister.tasks.data.open_table import open_data
+from cloister.tasks.data.session import keyed_digest
+from cloister.tasks.requests.options import Options
+from cloister.tasks.requests.public_context import public_context_of
+from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.runtime.home import Home
 
 ATTRIBUTES = {
     "person": {"type": "text", "pattern": "P{1..9}"},

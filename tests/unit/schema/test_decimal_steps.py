@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from cloister.models.discretization.bins import bin_cells
 from cloister.schema.attributes import Float
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain
@@ -14,7 +15,6 @@ from cloister.schema.drafts.drafting import draft
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation.tables import read_table
 from cloister.schema.values.ticks import stride_of
-from models.discretization.bins import bin_cells
 
 ROOMS = Float(type="float", min=1, max=15, decimals=1, step=0.5)
 

@@ -17,7 +17,7 @@ from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.spec_files.marked_yaml import read_marked
 from cloister.schema.validation.tables import validate_rows
-from tasks.runtime.tables import write_csv, write_table
+from cloister.tasks.runtime.tables import write_csv, write_table
 
 ROWS = 60
 

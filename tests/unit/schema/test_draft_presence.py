@@ -8,10 +8,10 @@ import pytest
 
 from cloister.constraints import constraints_of
 from cloister.constraints.counting import count_violations
+from cloister.models.task_from_spec import task_of
 from cloister.schema.drafts.drafting import draft
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation.tables import read_table
-from models.task_from_spec import task_of
 
 ROWS = 400
 

@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cloister.models.task_from_spec import task_of
 from cloister.schema.drafts.drafting import draft
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation.tables import read_table
-from models.task_from_spec import task_of
 
 ROWS = 300
 

@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 
 from cloister.constraints.counting import count_violations
+from cloister.models.task_from_spec import task_of
 from cloister.schema.drafts.drafting import draft
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation.tables import read_table
-from models.task_from_spec import task_of
 
 ROWS = 1_000
 

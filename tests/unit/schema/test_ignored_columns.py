@@ -5,8 +5,8 @@ import pytest
 from declared_table import TWO, declared
 
 from cloister.errors import ConstraintError, SpecError
+from cloister.models.task_from_spec import task_of
 from cloister.schema.sources.reading import read_frame
-from models.task_from_spec import task_of
 
 
 @pytest.mark.parametrize(

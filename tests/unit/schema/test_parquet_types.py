@@ -16,7 +16,7 @@ from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation.tables import validate_rows
 from cloister.schema.values.parsing import parse
 from cloister.schema.values.series import zoned_dtype
-from tasks.runtime.tables import write_csv, write_table
+from cloister.tasks.runtime.tables import write_csv, write_table
 
 ROWS = 40
 GRADES = ["none", "low", "middle", "high"]

@@ -15,7 +15,7 @@ from cloister.schema.domain import Domain, Table
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.validation.tables import validate_rows
 from cloister.schema.values.formats import MICROS, written_micros
-from tasks.runtime.tables import write_csv, write_table
+from cloister.tasks.runtime.tables import write_csv, write_table
 
 DAYS = ["%d/%m/%Y", "%-m/%-d/%y", "%Y%m%d", "%d. %B %Y", "%b-%d-%Y", "%Y-%m-%d", None]
 CLOCKS = ["T%H:%M:%S", " %H:%M:%S.%fZ", ", %-I:%M:%S %p", " %H:%M:%S.000+00:00"]

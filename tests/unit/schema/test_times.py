@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cloister.errors import SpecError
+from cloister.models.task_from_spec import task_of
 from cloister.schema.attributes import Float, Integer
 from cloister.schema.domain import column_of
 from cloister.schema.drafts.drafting import draft
@@ -17,7 +18,6 @@ from cloister.schema.sources.writing import write_csv_rows
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation.tables import read_table
 from cloister.schema.values.parsing import parse
-from models.task_from_spec import task_of
 
 ROWS = 200
 

@@ -12,13 +12,13 @@ import pytest
 from cloister import devices
 from cloister.devices import CPU, Device, require_memory, resolve_device
 from cloister.errors import InputError, PlanError
-from flows.cli.app import run
-from tasks.ledger.transitions import spend_id
-from tasks.requests.options import Options
-from tasks.requests.plan import plan_of
-from tasks.requests.plan_report.training_device import device_words, training_device
-from tasks.requests.public_context import public_context_of
-from tasks.requests.resolved import ResolvedRequest
+from cloister.flows.cli.app import run
+from cloister.tasks.ledger.transitions import spend_id
+from cloister.tasks.requests.options import Options
+from cloister.tasks.requests.plan import plan_of
+from cloister.tasks.requests.plan_report.training_device import device_words, training_device
+from cloister.tasks.requests.public_context import public_context_of
+from cloister.tasks.requests.resolved import ResolvedRequest
 
 
 @pytest.fixture

@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cloister.models.protocol import make_plan
+from cloister.models.registry import create
+from cloister.models.task import Budget, Task
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain
-from models.protocol import make_plan
-from models.registry import create
-from models.task import Budget, Task
-from tasks.requests.options import Options
-from tasks.requests.plan import plan_of
-from tasks.requests.plan_report.forecast import forecast_of
-from tasks.requests.public_context import public_context_of
-from tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.requests.options import Options
+from cloister.tasks.requests.plan import plan_of
+from cloister.tasks.requests.plan_report.forecast import forecast_of
+from cloister.tasks.requests.public_context import public_context_of
+from cloister.tasks.requests.resolved import ResolvedRequest
 
 
 @pytest.fixture

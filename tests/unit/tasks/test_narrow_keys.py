@@ -3,9 +3,9 @@
 import pytest
 from hospital import hospital
 
-from flows.cli.app import run
-from tasks.ledger.queries import existing_ledger
-from tasks.runtime.home import Home
+from cloister.flows.cli.app import run
+from cloister.tasks.ledger.queries import existing_ledger
+from cloister.tasks.runtime.home import Home
 
 
 @pytest.mark.parametrize("command", ["plan", "spec check", "release"])

@@ -6,11 +6,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tasks.data.open_table import open_data
-from tasks.requests.options import Options
-from tasks.requests.public_context import public_context_of
-from tasks.requests.resolved import ResolvedRequest
-from tasks.runtime.home import Home
+from cloister.tasks.data.open_table import open_data
+from cloister.tasks.requests.options import Options
+from cloister.tasks.requests.public_context import public_context_of
+from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.runtime.home import Home
 
 MOST = 3
 

@@ -9,9 +9,9 @@ from cloister.evaluation.classifiers.learning import train_and_test
 from cloister.evaluation.classifiers.targets import PositiveLabels, PredictionTarget
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain, Table
-from tasks.evaluation import reference_scores
-from tasks.evaluation.reference_scores import ReferenceScores
-from tasks.runtime.home import Home
+from cloister.tasks.evaluation import reference_scores
+from cloister.tasks.evaluation.reference_scores import ReferenceScores
+from cloister.tasks.runtime.home import Home
 
 DOMAIN = Domain.of(
     {

@@ -12,7 +12,7 @@ from prefect.utilities.collections import visit_collection
 from cloister.errors import CloisterError
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.ledger import Anchor
-from tasks.data.session import RowSource, Session, Spent, keyed_digest
+from cloister.tasks.data.session import RowSource, Session, Spent, keyed_digest
 
 CANARY = "CANARY-81725"
 

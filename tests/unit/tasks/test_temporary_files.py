@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.runtime.home import Home
-from tasks.runtime.temporary import temporary_files
+from cloister.tasks.runtime.home import Home
+from cloister.tasks.runtime.temporary import temporary_files
 
 
 @pytest.fixture

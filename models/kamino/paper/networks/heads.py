@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from cloister.arrays import Floats
+from cloister.models.discretization.bins import Bins
 from cloister.schema.columns import Grid
-from models.discretization.bins import Bins
 
 _NARROWEST = -3.0
 """Logarithm of the least deviation of a standardised number: bounds the likelihood."""

@@ -15,19 +15,19 @@ import torch
 from torch import Tensor
 from torch.func import grad, vmap
 
-from cloister.privacy.mechanisms.clipping import FactoredGradient, Lookup, Outer
-from models.kamino.blocks import Dense
-from models.kamino.networks.network import (
+from cloister.models.kamino.blocks import Dense
+from cloister.models.kamino.networks.network import (
     BIAS_GAIN,
     EMBEDDING_GAIN,
     GATE_GAIN,
     HEAD_GAIN,
     Tensors,
 )
-from models.kamino.paper.hyper_attributes import Units
-from models.kamino.paper.networks.attention import Attention
-from models.kamino.paper.networks.heads import Head
-from models.kamino.sizes import EMBEDDING_WIDTH
+from cloister.models.kamino.paper.hyper_attributes import Units
+from cloister.models.kamino.paper.networks.attention import Attention
+from cloister.models.kamino.paper.networks.heads import Head
+from cloister.models.kamino.sizes import EMBEDDING_WIDTH
+from cloister.privacy.mechanisms.clipping import FactoredGradient, Lookup, Outer
 
 
 @dataclass(frozen=True)

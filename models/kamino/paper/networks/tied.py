@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 from torch.func import grad, vmap
 
+from cloister.models.kamino.blocks import Dense
+from cloister.models.kamino.networks.network import Tensors
+from cloister.models.kamino.paper.networks.heads import Head, NormalHead
+from cloister.models.kamino.paper.networks.submodels import SubModel, with_one
 from cloister.privacy.mechanisms.clipping import FactoredGradient, Lookup, Outer
-from models.kamino.blocks import Dense
-from models.kamino.networks.network import Tensors
-from models.kamino.paper.networks.heads import Head, NormalHead
-from models.kamino.paper.networks.submodels import SubModel, with_one
 
 _START = 0.1
 """Deviation of a starting embedding, so that products of two are small beside a bias of one."""

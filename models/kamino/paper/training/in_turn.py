@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.kamino.networks.network import Tensors
-from models.kamino.paper.hyper_attributes import Units
-from models.kamino.paper.networks.heads import LevelHead
-from models.kamino.paper.networks.submodels import SubModel, last_embeddings
-from models.kamino.paper.unit_chain import UnitChain, submodels_of
-from models.kamino.trainers import Material
-from models.kamino.training import CALIBRATION_ROWS, fit_bias, train_privately
+from cloister.models.kamino.networks.network import Tensors
+from cloister.models.kamino.paper.hyper_attributes import Units
+from cloister.models.kamino.paper.networks.heads import LevelHead
+from cloister.models.kamino.paper.networks.submodels import SubModel, last_embeddings
+from cloister.models.kamino.paper.unit_chain import UnitChain, submodels_of
+from cloister.models.kamino.trainers import Material
+from cloister.models.kamino.training import CALIBRATION_ROWS, fit_bias, train_privately
 
 
 def train_chain(material: Material, steps: int, recipe: Mapping[str, Any]) -> UnitChain:

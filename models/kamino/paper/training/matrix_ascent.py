@@ -14,21 +14,21 @@ import numpy as np
 
 from cloister.arrays import Floats, Integers
 from cloister.constraints import DenialConstraint
+from cloister.models.kamino.weighing import KAMINO_SEED
+from cloister.models.plan import Stage
+from cloister.models.planning.sampling_choice import SEQUENTIAL, choose_sampling
+from cloister.models.sampling.sizes import POOL_ROWS
+from cloister.models.soft_constraints.pair_counts import describe_soft
+from cloister.models.task import Task
 from cloister.privacy.mechanisms.counts import DiscreteGaussian
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.privacy.queries.violation_matrix import ViolationMatrix
 from cloister.schema.declarations.release import Sampling
-from models.kamino.weighing import KAMINO_SEED
-from models.plan import Stage
-from models.planning.sampling_choice import SEQUENTIAL, choose_sampling
-from models.sampling.sizes import POOL_ROWS
-from models.soft_constraints.pair_counts import describe_soft
-from models.task import Task
 
 if TYPE_CHECKING:
-    from models.kamino.model import KaminoModel
+    from cloister.models.kamino.model import KaminoModel
 
 MATRIX_ROWS = 100
 """Rows of the violation matrix at most; its squared sensitivity grows with their square."""
@@ -78,8 +78,8 @@ class MatrixAscent:
         self, private: Door[TableRows], task: Task, noise: Fraction | None, model: KaminoModel
     ) -> KaminoModel:
         """Weights of Algorithm 5 for what was measured, and what the spec declares of others."""
-        from models.sampling.sequential.violation_index import Penalty
-        from models.soft_constraints.penalties import fit_penalties, known_penalties
+        from cloister.models.sampling.sequential.violation_index import Penalty
+        from cloister.models.soft_constraints.penalties import fit_penalties, known_penalties
 
         options, learnt = choose_sampling(task, self.samplings).options, known_penalties(task)
         if noise is not None:

@@ -10,23 +10,23 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cloister.figures import count_of
-from models.discretization.bins import Bins
-from models.kamino.paper.runs import RUNS
-from models.kamino.sizes import EMBEDDING_WIDTH, Runs, single_runs
-from models.kamino.trainers import Material
-from models.protocol import Arrays
+from cloister.models.discretization.bins import Bins
+from cloister.models.kamino.paper.runs import RUNS
+from cloister.models.kamino.sizes import EMBEDDING_WIDTH, Runs, single_runs
+from cloister.models.kamino.trainers import Material
+from cloister.models.protocol import Arrays
 
 if TYPE_CHECKING:
-    from models.kamino.paper.unit_chain import UnitChain
+    from cloister.models.kamino.paper.unit_chain import UnitChain
 
 
 @dataclass(frozen=True)
 class OneByOne:
     """One run for each unit but the first; the parts are chosen by name.
 
-    ``units`` of :data:`models.kamino.paper.runs.RUNS`, ``heads`` of
-    :data:`models.kamino.paper.networks.heads.HEADS`, ``attention`` of
-    :data:`models.kamino.paper.networks.attention.ATTENTIONS`.
+    ``units`` of :data:`cloister.models.kamino.paper.runs.RUNS`, ``heads`` of
+    :data:`cloister.models.kamino.paper.networks.heads.HEADS`, ``attention`` of
+    :data:`cloister.models.kamino.paper.networks.attention.ATTENTIONS`.
     """
 
     units: str = "attributes"
@@ -42,12 +42,12 @@ class OneByOne:
         return max(units - 1, 0)
 
     def train(self, material: Material) -> UnitChain:
-        from models.kamino.paper.training.in_turn import train_chain
+        from cloister.models.kamino.paper.training.in_turn import train_chain
 
         return train_chain(material, self.steps, self._recipe)
 
     def restore(self, meta: Mapping[str, Any], arrays: Arrays, bins: Sequence[Bins]) -> UnitChain:
-        from models.kamino.paper.unit_chain import restore_unit_chain
+        from cloister.models.kamino.paper.unit_chain import restore_unit_chain
 
         return restore_unit_chain(meta, arrays, bins)
 
@@ -76,13 +76,13 @@ class SideBySide:
         return int(units > 1)
 
     def train(self, material: Material) -> UnitChain:
-        from models.kamino.paper.training.side_by_side import train_side_by_side
+        from cloister.models.kamino.paper.training.side_by_side import train_side_by_side
 
         recipe = {"attention": "softmax", "heads": "levels", "width": self.width}
         return train_side_by_side(material, recipe)
 
     def restore(self, meta: Mapping[str, Any], arrays: Arrays, bins: Sequence[Bins]) -> UnitChain:
-        from models.kamino.paper.unit_chain import restore_unit_chain
+        from cloister.models.kamino.paper.unit_chain import restore_unit_chain
 
         return restore_unit_chain(meta, arrays, bins)
 

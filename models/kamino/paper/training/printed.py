@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from cloister.devices import Device
-from models.kamino.blocks import gradient_in_units
-from models.kamino.gradients import NoisyGradients
-from models.kamino.networks.network import Tensors
-from models.kamino.paper.hyper_attributes import Units
-from models.kamino.paper.unit_chain import UnitChain, submodels_of
-from models.kamino.trainers import Material
-from models.kamino.training import Learner, TrainingSchedule
-from models.protocol import Progress
+from cloister.models.kamino.blocks import gradient_in_units
+from cloister.models.kamino.gradients import NoisyGradients
+from cloister.models.kamino.networks.network import Tensors
+from cloister.models.kamino.paper.hyper_attributes import Units
+from cloister.models.kamino.paper.unit_chain import UnitChain, submodels_of
+from cloister.models.kamino.trainers import Material
+from cloister.models.kamino.training import Learner, TrainingSchedule
+from cloister.models.protocol import Progress
 
 if TYPE_CHECKING:
     from cloister.privacy.mechanisms.clipping import FactoredGradient

@@ -14,15 +14,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cloister.models.kamino.blocks import Dense
+from cloister.models.kamino.networks.network import Tensors
+from cloister.models.kamino.paper.hyper_attributes import Units
+from cloister.models.kamino.paper.networks.submodels import SubModel, with_one
+from cloister.models.kamino.paper.training.in_turn import calibrate_chain
+from cloister.models.kamino.paper.unit_chain import UnitChain, submodels_of
+from cloister.models.kamino.trainers import Material
+from cloister.models.kamino.training import train_privately
 from cloister.privacy.mechanisms.clipping import FactoredGradient, Lookup, Outer
-from models.kamino.blocks import Dense
-from models.kamino.networks.network import Tensors
-from models.kamino.paper.hyper_attributes import Units
-from models.kamino.paper.networks.submodels import SubModel, with_one
-from models.kamino.paper.training.in_turn import calibrate_chain
-from models.kamino.paper.unit_chain import UnitChain, submodels_of
-from models.kamino.trainers import Material
-from models.kamino.training import train_privately
 
 
 @dataclass(frozen=True)

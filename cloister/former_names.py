@@ -1,0 +1,59 @@
+"""Modules under the names that earlier versions gave them, for what they saved; the last finder.
+
+Models in MLflow import :mod:`cloister.models.storage` as ``models.storage``, and deployments of
+Prefect name ``flows.release``. Whoever has a package of such a name keeps it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import MappingProxyType, ModuleType
+
+PRESENT = MappingProxyType(
+    {
+        "cloister.privacy.randomness": "cloister.privacy.mechanisms.randomness",  # 0.1
+        "flows": "cloister.flows",  # to 0.2
+        "flows.release": "cloister.flows.release",
+        "models": "cloister.models",
+        "models.storage": "cloister.models.storage",
+    }
+)
+"""Present names by former ones; of no module but those that something saved imports."""
+
+
+class FormerNames(MetaPathFinder, Loader):
+    """Finds the modules of earlier versions, each of which has the names of the present one."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,  # noqa: ARG002 - a finder's argument
+        target: ModuleType | None = None,  # noqa: ARG002
+    ) -> ModuleSpec | None:
+        """The module of a former name, unless somebody else has the package that holds it."""
+        package = fullname.rpartition(".")[0]
+        if fullname not in PRESENT or not (
+            package in ("", "cloister.privacy") or _is_ours(package)
+        ):
+            return None
+        return ModuleSpec(fullname, self, is_package=f"{fullname}." in " ".join(PRESENT))
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Give the module the names of the present one."""
+        present = vars(import_module(PRESENT[module.__name__]))
+        vars(module).update({name: of for name, of in present.items() if not name.startswith("__")})
+
+
+def _is_ours(package: str) -> bool:
+    spec = sys.modules[package].__spec__
+    return spec is not None and isinstance(spec.loader, FormerNames)
+
+
+def install() -> None:
+    """Ask this finder after all others, once."""
+    if not any(isinstance(finder, FormerNames) for finder in sys.meta_path):
+        sys.meta_path.append(FormerNames())
