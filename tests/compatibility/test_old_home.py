@@ -1,4 +1,4 @@
-"""A home of version 0.1: this version reads its ledger, releases, models and journals."""
+"""Homes of earlier versions: this one reads their ledgers, releases, models and journals."""
 
 import json
 import shutil

@@ -1,0 +1,42 @@
+"""Names of earlier versions lead to present modules, where nobody else has them."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from cloister import former_names
+
+
+def said_beside(folder, code):
+    words = [sys.executable, "-c", textwrap.dedent(code)]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
+    return done.stdout.strip() or done.stderr.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize(("former", "present"), former_names.PRESENT.items())
+def test_a_former_name_has_the_names_of_the_present_module(former, present, tmp_path):
+    """In a folder of a user: that of this project holds the sources themselves."""
+    public = f"""
+        import cloister, {former}, {present}
+        public = {{name for name in vars({present}) if not name.startswith("_")}}
+        print(all(getattr({former}, name) is getattr({present}, name) for name in public))
+    """
+    assert said_beside(tmp_path, public) == "True"
+
+
+def test_a_package_of_somebody_else_is_theirs(tmp_path):
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "__init__.py").write_text("theirs = 1\n", encoding="utf-8")
+    (tmp_path / "flows.py").write_text("theirs = 2\n", encoding="utf-8")
+    theirs = "import cloister, models, flows; print(models.theirs + flows.theirs)"
+    assert said_beside(tmp_path, theirs) == "3"
+    refused = said_beside(tmp_path, "import cloister, models.storage")
+    assert refused == "ModuleNotFoundError: No module named 'models.storage'"
+
+
+def test_no_other_name_is_taken(tmp_path):
+    for name in ("tasks", "models.registry", "flows.cli"):
+        said = said_beside(tmp_path, f"import cloister, {name}")
+        assert said.startswith("ModuleNotFoundError: No module named"), said
