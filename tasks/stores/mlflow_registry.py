@@ -143,7 +143,7 @@ class ModelRegistry:
     def _new_page(self, run: Run, name: str, tags: Mapping[str, str]) -> LoggedModel:
         page = self.client.create_logged_model(
             run.info.experiment_id,
-            name,
+            name.replace(".", "_"),  # which names of registered models may have, and these not
             run.info.run_id,
             dict(tags),
             run.data.params,

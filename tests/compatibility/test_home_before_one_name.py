@@ -10,7 +10,7 @@ import pytest
 from cloister.flows.cli.app import run
 
 MADE = Path(__file__).parent / "home-0.2"
-LEFT_OUT = ("/home/dvc/", "/home/mlflow/")  # too large to keep here
+LEFT_OUT = ("/home/dvc/", "/home/mlflow/", "/trained/")  # too large to keep here
 APPROVED = ("r-wa9fees5k7", "r-xh3sa11br1")
 
 

@@ -41,6 +41,7 @@ def write_spec(folder: Path, dataset: str, method: str) -> Path:
     ("dataset", "method"),
     [
         ("Default", "independent"),
+        ("a..b", "independent"),
         *(
             pytest.param(name, method, marks=pytest.mark.slow)
             for name in ("0", "a..b")

@@ -91,10 +91,9 @@ def _bytes_of(path: Path) -> int:
 def _lines_of(path: Path) -> list[str]:
     try:
         raw = read_small_file(path, MOST_VALUES_BYTES)
-    except (OSError, ValueError) as error:
-        reason = reason_of(error) if isinstance(error, OSError) else "no file has such a name"
+    except OSError as error:
         raise SpecError(
-            f"the values file {path} cannot be read ({reason}); correct its path"
+            f"the values file {path} cannot be read ({reason_of(error)}); correct its path"
         ) from None
     try:
         lines = [line for line in raw.decode("utf-8-sig").split("\n") if line.strip()]

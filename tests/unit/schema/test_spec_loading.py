@@ -198,6 +198,12 @@ def test_a_file_that_cannot_be_read_is_a_storage_error(tmp_path):
             load_spec(path)
 
 
+def test_a_file_name_that_no_file_has_is_refused_in_words(tmp_path):
+    spec = _load(tmp_path, VALID.replace("- {fd: colour -> age, soft: true}", '- {file: "a\\0"}'))
+    with pytest.raises(StorageError, match="no file has such a name"):
+        spec_digest(spec)
+
+
 def test_lists_come_from_files_and_patterns(tmp_path):
     (tmp_path / "codes.txt").write_text("b\n\na b\n", encoding="utf-8")
     text = VALID.replace("[red, no, 010, 1:30]", "{file: codes.txt}").replace(", colour: [red]", "")

@@ -21,7 +21,10 @@ def read_small_file(path: Path, most: int) -> bytes:
     Raises:
         OSError: it cannot be read, is no regular file, or is longer; ``strerror`` says which.
     """
-    found = path.stat()
+    try:
+        found = path.stat()
+    except ValueError:  # a name with a null byte
+        raise OSError(errno.ENOENT, "no file has such a name", str(path)) from None
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     if found.st_size > most:
