@@ -157,15 +157,18 @@ class PublishedSchema:
         alone = len(self.tables) == 1
         return SCHEMA_NAME, *("schema.yaml" if alone else f"{n}.schema.yaml" for n in self.tables)
 
+    def contents(self) -> dict[str, str]:
+        """The content of each file by its name."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # for each check that YAML cannot hold
+            tables = [schema.to_yaml() for schema in self.load().SCHEMAS.values()]
+        return dict(zip(self.files, [self.source(), *tables], strict=True))
+
     def write(self, folder: Path) -> tuple[Path, ...]:
         """Write the files into a folder; their paths."""
-        python, *yaml = (folder / name for name in self.files)
-        python.write_text(self.source(), encoding="utf-8")
-        for path, schema in zip(yaml, self.load().SCHEMAS.values(), strict=True):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # for each check that YAML cannot hold
-                schema.to_yaml(path)
-        return python, *yaml
+        for name, content in self.contents().items():
+            (folder / name).write_text(content, encoding="utf-8")
+        return tuple(folder / name for name in self.files)
 
     def _across(self, rule: AcrossConstraint) -> str:
         key = rule.key

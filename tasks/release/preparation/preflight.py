@@ -7,7 +7,6 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from cloister.errors import DataError, StorageError
 from cloister.schema.sources.reading import require_declared_columns
@@ -59,8 +58,7 @@ def require_usable(request: ResolvedRequest, context: PublicContext, home: Home)
     cells = sum(task.output_rows * len(task.domain.names) for task in tasks)
     for folder in _written(request, home):
         require_room(folder, cells * _CELL_BYTES + _SPARE_BYTES)
-    with TemporaryDirectory() as public:  # a schema that cannot be written fails before the charge
-        published_schema(context).write(Path(public))
+    published_schema(context).contents()  # what cannot be written fails before the charge
 
 
 def _pending(request: ResolvedRequest, context: PublicContext, home: Home) -> str | None:

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from cloister.tasks.release.preparation.preflight import require_usable
+from cloister.tasks.requests.public_context import public_context_of
+from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.runtime.home import Home
 from cloister.tasks.runtime.temporary import temporary_files
 
@@ -42,3 +45,11 @@ def test_what_a_killed_process_left_is_removed_and_what_a_running_one_keeps_stay
     with temporary_files(home):
         assert not left.exists()
     assert (held / "inside").is_dir()
+
+
+def test_the_checks_before_the_charge_make_none(place, monkeypatch):
+    """What a kill leaves in the system's folder, the next command does not remove."""
+    request = ReleaseRequest(spec=place.spec).resolve()
+    context = public_context_of(request)
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda *_, **__: pytest.fail("a folder was made"))
+    require_usable(request, context, place.home)
