@@ -85,6 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     Home.current().configure()
     warnings.simplefilter("ignore")  # a warning of a library may quote the data
     logging.getLogger("absl").setLevel(logging.ERROR)
+    # it logs with a traceback that a signal interrupted it, and passes the interruption on
+    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
     sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
 
 

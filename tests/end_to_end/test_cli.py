@@ -388,3 +388,31 @@ def test_benchmarks_are_those_of_the_checkout_though_a_dependency_has_some_too(t
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert ended.returncode == 2
     assert "missing.yaml cannot be read" in " ".join(ended.stderr.split())
+
+
+INTERRUPTED_CLOSE = """
+import sqlalchemy as sa
+from cloister.flows.cli.app import main
+
+def interrupted(connection):
+    raise KeyboardInterrupt
+
+try:
+    main(["--version"])
+except SystemExit:
+    pass
+engine = sa.create_engine("sqlite://", poolclass=sa.NullPool)
+connection = engine.connect()
+engine.dialect.do_close = interrupted
+try:
+    connection.close()
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_a_signal_while_a_database_closes_shows_no_traceback(tmp_path):
+    words = [sys.executable, "-c", INTERRUPTED_CLOSE]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.endswith("interrupted\n")
+    assert done.stderr == ""
