@@ -63,7 +63,7 @@ def test_every_command_is_listed_above(capsys):
 def test_help_loads_no_heavy_library():
     heavy = "{'torch', 'pandas', 'prefect', 'mlflow', 'dvc', 'opendp', 'scipy', 'numba'}"
     program = (
-        "import sys; from flows.cli.app import run; run(['--help']); "
+        "import sys; from cloister.flows.cli.app import run; run(['--help']); "
         f"assert not {heavy} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
@@ -80,7 +80,7 @@ def test_a_plan_loads_nothing_that_only_rows_or_a_fit_need():
         ["plan", str(spec), "--method", method, "--device", "cpu", "--json"] for method in methods
     ]
     program = (
-        f"import sys; from flows.cli.app import run; "
+        f"import sys; from cloister.flows.cli.app import run; "
         f"assert not any([run(command) for command in {commands}]); "
         f"assert not {heavy} & set(sys.modules), {heavy} & set(sys.modules)"
     )

@@ -135,11 +135,11 @@ def test_a_refusal_says_nothing_of_its_rows(tmp_path, column, value):
 def test_an_unforeseen_failure_says_nothing_of_its_rows(tmp_path):
     spec, data = planted(tmp_path)
     program = (
-        "import models.kamino.fit as s\n"
+        "import cloister.models.kamino.fit as s\n"
         "def broken(private, task, plan):\n"
         f"    raise ValueError('could not convert string to float: {WORD}')\n"
         "s._histograms = broken\n"
-        "from flows.cli.app import main\n"
+        "from cloister.flows.cli.app import main\n"
         "main()\n"
     )
     environment = os.environ | {"CLOISTER_HOME": str(tmp_path / "home")}

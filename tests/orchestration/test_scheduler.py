@@ -116,7 +116,7 @@ def _running(command: list[str], settings: dict[str, str], log: Path) -> Iterato
 
 
 def _command(words: list[str]) -> str:
-    return f"from flows.cli.app import main; main({words!r})"
+    return f"from cloister.flows.cli.app import main; main({words!r})"
 
 
 def _environment() -> dict[str, str]:

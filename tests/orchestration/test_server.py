@@ -99,7 +99,7 @@ def test_a_release_against_nobody_is_refused_and_charged_nothing(place, silent: 
     """In a process of its own, since the session's has a server."""
     words = ["release", str(place.spec), "--evaluate", "none"]
     done = subprocess.run(
-        [sys.executable, "-c", f"from flows.cli.app import main; main({words!r})"],
+        [sys.executable, "-c", f"from cloister.flows.cli.app import main; main({words!r})"],
         env=_environment(place.home) | {"PREFECT_API_URL": silent},
         capture_output=True,
         text=True,

@@ -163,7 +163,7 @@ def small_group():
 
 def test_a_release_that_does_not_fit_in_its_control_group_charges_nothing(place, small_group):
     """It needs about twice what the group may have."""
-    program = "import sys; from flows.cli.app import run; sys.exit(run(sys.argv[1:]))"
+    program = "import sys; from cloister.flows.cli.app import run; sys.exit(run(sys.argv[1:]))"
     enter = f'echo $$ > {small_group}/cgroup.procs && exec "$@"'
     words = [sys.executable, "-c", program, "release", str(place.spec), "--method", "independent"]
     done = subprocess.run(
