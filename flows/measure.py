@@ -38,8 +38,8 @@ from cloister.tasks.release.charge import (
     spend_budget,
     validate_data,
 )
-from cloister.tasks.requests.options import Options
 from cloister.tasks.requests.plan import StageCost, stage_costs, total_cost
+from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import ResolvedRequest
 from cloister.tasks.runtime.home import Home
 from cloister.tasks.runtime.temporary import temporary_files
@@ -94,10 +94,8 @@ def measure(
     ``epsilon`` and ``delta`` are text, so that they are exact. Paths are those of the machine that
     runs the flow.
     """
-    options = Options(
-        epsilon=epsilon, delta=delta, data=Path(data) if data else None, out=Path(out)
-    )
-    request, home = domain_request(Path(spec), options, by), Home.current()
+    asked = ReleaseRequest(spec=Path(spec), epsilon=epsilon, delta=delta, data=data, out=out, by=by)
+    request, home = domain_request(asked), Home.current()
     require_ready(request, home)
     plan = release_plan(request)
     source = ColumnsSource()

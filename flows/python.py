@@ -19,7 +19,8 @@ from pydantic import ValidationError
 from cloister.devices import AUTO, resolve_device
 from cloister.errors import CloisterError, InputError
 from cloister.evaluation.options import Level
-from cloister.flows.cli.options import split_place, user
+from cloister.flows.cli.options import user
+from cloister.flows.request_signature import DELIVERY, keywords_of
 from cloister.flows.results import (
     CheckResult,
     DraftResult,
@@ -31,7 +32,6 @@ from cloister.flows.results import (
     ReviewResult,
     SpendSummary,
 )
-from cloister.schema.declarations.release import Sampling
 from cloister.schema.sources.required_columns import require_columns
 from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.data.frames import kept_frame
@@ -39,12 +39,12 @@ from cloister.tasks.evaluation.compare import EvaluationOptions, compare_files
 from cloister.tasks.ledger.certificates import read_certificate
 from cloister.tasks.ledger.delivery import confirm_delivery
 from cloister.tasks.release.certify import TABLE_NAME
-from cloister.tasks.requests.options import Options
 from cloister.tasks.requests.plan import StageCost, plan_of, stage_costs, total_cost
 from cloister.tasks.requests.plan_report.forecast import forecast_of
 from cloister.tasks.requests.plan_report.training_device import device_words
 from cloister.tasks.requests.public_context import public_context_of
-from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.requests.release_request import ReleaseRequest
+from cloister.tasks.requests.resolved import ResolvedRequest, resolve
 from cloister.tasks.runtime.home import Home
 
 if TYPE_CHECKING:
@@ -107,47 +107,25 @@ def measure(
 
     home, path = Home.current(), Path(_path("spec", spec))
     with _in_python(), _file_of("data", data, home, path) as file:
-        options = Options(
-            epsilon=_text(epsilon), delta=_text(delta), data=file, out=Path(_path("out", out))
+        request = ReleaseRequest(
+            spec=path, epsilon=epsilon, delta=delta, data=file, out=_path("out", out), by=user()
         )
-        with confirm_delivery(home, user()):
-            return _measured(run_measurement(path, options, home).to_json())
+        with confirm_delivery(home, request.by):
+            return _measured(run_measurement(request, home).to_json())
 
 
-def plan(
-    spec: _Spec,
-    *,
-    method: str | None = None,
-    epsilon: _Amount | None = None,
-    delta: _Amount | None = None,
-    rows: int | None = None,
-    sampling: Sampling | None = None,
-    resample: float | None = None,
-    accept_reject: int | None = None,
-    device: str | None = None,
-) -> PlanSummary:
+@keywords_of(*DELIVERY)
+def plan(spec: _Spec, **options: Any) -> PlanSummary:
     """What a release would query and spend; touches no data and costs nothing.
 
-    What is left out is as the spec says. Rows under soft constraints are drawn by ``sampling``,
-    "supports" or "sequential": then a share ``resample`` of cells is drawn anew, and
-    ``accept_reject`` are the tries of a cell. ``device`` is "auto", "cpu", "cuda" or "cuda:NUMBER".
+    What is left out is as the spec says.
 
     Raises:
         InputError: the spec or an option cannot be used.
     """
-    options = Options(
-        method=method,
-        epsilon=_text(epsilon),
-        delta=_text(delta),
-        rows=rows,
-        sampling=sampling,
-        resample=resample,
-        tries=accept_reject,
-        device=device,
-    )
     with _in_python():
-        _require_one("sampling", sampling, (None, *get_args(Sampling)))
-        request = ResolvedRequest.of(Path(_path("spec", spec)), options, user())
+        asked = ReleaseRequest(spec=Path(_path("spec", spec)), by=user(), **options)
+        request = resolve(asked)
         made = plan_of(request)
         needed = forecast_of(request, public_context_of(request), made)
         return PlanSummary(
@@ -161,59 +139,24 @@ def plan(
         )
 
 
-def release(
-    spec: _Spec,
-    data: _Data | None = None,
-    *,
-    method: str | None = None,
-    epsilon: _Amount | None = None,
-    delta: _Amount | None = None,
-    rows: int | None = None,
-    out: str | Path | None = None,
-    replace: bool = False,
-    csv: bool = False,
-    seed_sampling: int | None = None,
-    evaluate: Level = "quick",
-    sampling: Sampling | None = None,
-    resample: float | None = None,
-    accept_reject: int | None = None,
-    device: str | None = None,
-    prior: str | None = None,
-) -> ReleaseResult:
+@keywords_of("data")
+def release(spec: _Spec, data: _Data | None = None, **options: Any) -> ReleaseResult:
     """Release a synthetic table; charges the dataset's budget in the ledger of ``CLOISTER_HOME``.
 
     ``data`` takes the place of the spec's source; a frame is kept in the private home while the
-    release runs. With the URL of a database as ``out``, ``replace`` is for tables that an earlier
-    release made there. ``sampling`` and what follows it are those of :func:`plan`; ``prior`` is an
-    earlier release whose noisy numbers are used again, or "latest". Called again after a crash, the
-    same call resumes at no further cost, on any device.
+    release runs. Called again after a crash, the same call resumes at no further cost, on any
+    device.
 
     Raises:
         CloisterError: nothing was charged if it is an InputError.
     """
+    from cloister.flows.cli.release import run_release
+
     home, path = Home.current(), Path(_path("spec", spec))
-    folder, database = split_place(out)
     with _in_python(), _file_of("data", data, home, path) as file:
-        options = Options(
-            method=method,
-            epsilon=_text(epsilon),
-            delta=_text(delta),
-            rows=rows,
-            data=file,
-            out=folder,
-            csv=csv,
-            seed=seed_sampling,
-            evaluate=evaluate,
-            database=database,
-            sampling=sampling,
-            resample=resample,
-            tries=accept_reject,
-            device=device,
-            prior=prior,
-            replace=replace,
-        )
-        with confirm_delivery(home, user()):
-            return _released(_run(path, options, home))
+        request = ReleaseRequest(spec=path, data=file, by=user(), **options)
+        with confirm_delivery(home, request.by):
+            return _released(run_release(request, home))
 
 
 def evaluate(
@@ -340,12 +283,6 @@ def _require_one(name: str, value: object, choices: Sequence[object]) -> None:
         raise InputError(f"{name} should be one of {words}")
 
 
-def _run(spec: Path, options: Options, home: Home) -> Outcome | Finished:
-    from cloister.flows.cli.release import run_release
-
-    return run_release(spec, options, home)
-
-
 def _released(outcome: Outcome | Finished) -> ReleaseResult:
     said = outcome.to_json()
     folder = Path(said["files"]["public"])
@@ -371,11 +308,6 @@ def _spend(request: ResolvedRequest) -> SpendSummary:
         total_cost(made, request.budget, task),
         request.budget.delta,
     )
-
-
-def _text(amount: _Amount | None) -> str | None:
-    """An amount as the text that is read exactly: a float as the decimal it is written as."""
-    return None if amount is None else str(amount)
 
 
 def _measured(said: dict[str, Any]) -> MeasureResult:

@@ -49,7 +49,7 @@ from cloister.tasks.requests.plan import stage_costs, total_cost
 from cloister.tasks.requests.plan_report.training_device import require_forecast_memory
 from cloister.tasks.requests.public_context import public_context_of
 from cloister.tasks.requests.release_request import ReleaseRequest
-from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.requests.resolved import ResolvedRequest, resolve
 from cloister.tasks.runtime.home import Home
 from cloister.tasks.runtime.temporary import temporary_files
 from cloister.tasks.stores.prefect_run_page import attach_certificate, decline_run, note
@@ -75,7 +75,7 @@ def release(request: ReleaseRequest) -> Outcome | Finished:
     A run that the budget does not admit ends in the state Declined, which raises ``BudgetExceeded``
     for a caller.
     """
-    resolved, home = request.resolve(), Home.current()
+    resolved, home = resolve(request), Home.current()
     require_usable(resolved, public_context_of(resolved), home)
     plan = search_parameters(resolved, sequence_attributes(resolved))
     require_forecast_memory(resolved, plan)
@@ -129,7 +129,7 @@ def _released(
     folder = write_certificate(resolved, done, home)
     run = register_release(resolved, done, measured, folder, home)
     recorded = Recorded(run, version_release(resolved, done, folder, home))
-    outcome = _outcome(resolved, done, measured, resolved.out or folder.path, home)
+    outcome = _outcome(resolved, done, measured, resolved.out_path or folder.path, home)
     keep_outcome(charge.release, outcome.to_json(), home)
     publish_release(resolved, done, folder, recorded, home)
     return outcome

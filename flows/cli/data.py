@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
+from cloister.evaluation.options import Level
 from cloister.flows.cli.measure import add_measure_command
 from cloister.flows.cli.options import (
-    DeviceOption,
     Json,
-    LevelOption,
     PanelOption,
     SpecFile,
     example,
@@ -72,7 +71,7 @@ def evaluate_table(
         str | None,
         typer.Option(help="The real rows likewise; by default those of the spec's source."),
     ] = None,
-    level: Annotated[LevelOption, typer.Option(help="full trains models too.")] = LevelOption.quick,
+    level: Annotated[Level, typer.Option(help="full trains models too.")] = "quick",
     panel: Annotated[
         PanelOption, typer.Option(help="The models of level full.")
     ] = PanelOption.nine,
@@ -88,7 +87,9 @@ def evaluate_table(
     out: Annotated[
         Path | None, typer.Option(help="A folder for evaluation.json, tables and plots.")
     ] = None,
-    device: DeviceOption = None,
+    device: Annotated[
+        str | None, typer.Option(help="Where to train: auto, cpu, cuda or cuda:NUMBER.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Measure a synthetic table against the real one. Internal: the figures are not private.
@@ -103,7 +104,7 @@ def evaluate_table(
     from cloister.tasks.runtime.home import Home
 
     on = resolve_device(device or AUTO)
-    asked = EvaluationOptions(level.value, panel.value, tuple(target or ()), held_out, on)
+    asked = EvaluationOptions(level, panel.value, tuple(target or ()), held_out, on)
     evaluation = compare_files(spec, data, synthetic, asked, Home.current())
     if out:
         write_evaluation(evaluation, out)
@@ -115,7 +116,7 @@ def evaluate_table(
         warn(sentence)
     show_facts(
         "Evaluation",
-        {"level": level.value, "files": out or "none written; see --out", "note": INTERNAL_NOTE},
+        {"level": level, "files": out or "none written; see --out", "note": INTERNAL_NOTE},
     )
 
 

@@ -12,33 +12,12 @@ import typer
 
 from cloister.errors import InputError
 from cloister.figures import count_of
-from cloister.flows.cli.options import (
-    AcceptRejectOption,
-    CsvOption,
-    DataOption,
-    DeltaOption,
-    DeviceOption,
-    EpsilonOption,
-    EvaluateOption,
-    Json,
-    LevelOption,
-    MethodOption,
-    OutputRowsOption,
-    PriorOption,
-    ReplaceOption,
-    ResampleOption,
-    SamplingChoiceOption,
-    SpecFile,
-    example,
-    split_place,
-    user,
-    with_replacing,
-    with_sampling,
-)
+from cloister.flows.cli.options import Json, example
+from cloister.flows.request_signature import command_of
+from cloister.tasks.requests.release_request import ReleaseRequest
 
 if TYPE_CHECKING:
     from cloister.tasks.ledger.allowance import Allowance
-    from cloister.tasks.requests.options import Options
     from cloister.tasks.runtime.home import Home
     from cloister.tasks.stores.prefect_deployment import Recurring
 
@@ -67,53 +46,27 @@ def add_deploy_commands(app: typer.Typer) -> None:
     app.command("serve", epilog=example("cloister serve"))(serve_releases)
 
 
+@command_of("seed_sampling")
 def deploy(
-    spec: SpecFile,
+    request: ReleaseRequest,
     cron: Annotated[str, typer.Option(help="When: minute, hour, day, month, weekday.")],
     timezone: Annotated[
         str, typer.Option(help="The time zone that the schedule is read in.")
     ] = "UTC",
-    method: MethodOption = None,
-    epsilon: EpsilonOption = None,
-    delta: DeltaOption = None,
-    rows: OutputRowsOption = None,
-    data: DataOption = None,
-    out: Annotated[
-        str | None,
-        typer.Option(help="The URL of a database whose tables each run replaces; with --replace."),
-    ] = None,
-    replace: ReplaceOption = False,
-    csv: CsvOption = False,
-    evaluate: EvaluateOption = LevelOption.quick,
-    sampling: SamplingChoiceOption = None,
-    resample: ResampleOption = None,
-    accept_reject: AcceptRejectOption = None,
-    device: DeviceOption = None,
-    prior: PriorOption = None,
     allow_unauthenticated: Unauthenticated = False,
     as_json: Json = False,
 ) -> None:
     """Make a release a recurring job on the Prefect server at PREFECT_API_URL.
 
     Each run is a release of its own, with its own charge; the ledger refuses those that the budget
-    does not admit. Run again, the command replaces the schedule of the same dataset. cloister serve
-    runs what is due.
+    does not admit. With --out, the tables of the run before are replaced in a database. Run again,
+    the command replaces the schedule of the same dataset. cloister serve runs what is due.
     """
-    from cloister.tasks.requests.options import Options
     from cloister.tasks.runtime.home import Home
 
-    folder, database = split_place(out)
-    given = Options(
-        *(method, epsilon, delta, rows, data, folder, csv, None, evaluate.value, database),
-        device=device,
-        prior=prior,
-    )
-    options = with_replacing(with_sampling(given, sampling, resample, accept_reject), replace)
-    _require_repeatable(options)
-    _show(
-        _deployed(spec, options, (cron, timezone), Home.current(), not allow_unauthenticated),
-        as_json,
-    )
+    _require_repeatable(request)
+    done = _deployed(request, (cron, timezone), Home.current(), not allow_unauthenticated)
+    _show(done, as_json)
 
 
 def serve_releases(allow_unauthenticated: Unauthenticated = False, as_json: Json = False) -> None:
@@ -136,13 +89,13 @@ def serve_releases(allow_unauthenticated: Unauthenticated = False, as_json: Json
     serve(flow, Home.current())
 
 
-def _require_repeatable(options: Options) -> None:
+def _require_repeatable(request: ReleaseRequest) -> None:
     """Check that each run has a place, which the one before does not take.
 
     Raises:
         InputError: it has none.
     """
-    if options.out or (options.database and not options.replace):
+    if request.out and not (request.database and request.replace):
         raise InputError(
             "--out: a second run would find its place taken; give the URL of a database, with "
             "--replace, or leave it out"
@@ -161,7 +114,7 @@ class Deployed:
 
 
 def _deployed(
-    spec: Path, options: Options, when: tuple[str, str], home: Home, authenticated: bool
+    asked: ReleaseRequest, when: tuple[str, str], home: Home, authenticated: bool
 ) -> Deployed:
     """Check what needs no data, then register the release on the server and in the home."""
     from cloister.tasks.ledger.allowance import allowance_of
@@ -169,7 +122,7 @@ def _deployed(
     from cloister.tasks.requests.plan import plan_of
     from cloister.tasks.requests.public_context import public_context_of
     from cloister.tasks.requests.recurring import Registration, settings_digest
-    from cloister.tasks.requests.release_request import ReleaseRequest
+    from cloister.tasks.requests.resolved import resolve
     from cloister.tasks.stores.prefect_deployment import (
         Recurring,
         register_deployment,
@@ -179,8 +132,8 @@ def _deployed(
 
     now = datetime.now(UTC)
     schedule = ReleaseSchedule.of(*when, now)
-    request = ReleaseRequest.of(spec, options, user()).recurring()
-    resolved = request.resolve()
+    request = asked.recurring()
+    resolved = resolve(request)
     context = public_context_of(resolved)
     require_usable(resolved, context, home)
     plan_of(resolved)

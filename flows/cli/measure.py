@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +13,7 @@ from cloister.flows.cli.options import DataOption, Json, SpecFile, example, user
 if TYPE_CHECKING:
     from cloister.flows.measure import DomainMeasurement
     from cloister.flows.outcome import Finished
-    from cloister.tasks.requests.options import Options
+    from cloister.tasks.requests.release_request import ReleaseRequest
     from cloister.tasks.runtime.home import Home
 
 
@@ -47,26 +46,29 @@ def measure_spec(
     the same command resumes and charges nothing twice.
     """
     from cloister.tasks.ledger.delivery import confirm_delivery
-    from cloister.tasks.requests.options import Options
+    from cloister.tasks.requests.release_request import ReleaseRequest
     from cloister.tasks.runtime.home import Home
 
-    home, options = Home.current(), Options(epsilon=epsilon, delta=delta, data=data, out=out)
-    with confirm_delivery(home, user()):
-        _show(run_measurement(spec, options, home).to_json(), as_json)
+    home, by = Home.current(), user()
+    request = ReleaseRequest(
+        spec=spec, epsilon=epsilon, delta=delta, data=data, out=str(out), by=by
+    )
+    with confirm_delivery(home, by):
+        _show(run_measurement(request, home).to_json(), as_json)
 
 
-def run_measurement(spec: Path, options: Options, home: Home) -> DomainMeasurement | Finished:
+def run_measurement(asked: ReleaseRequest, home: Home) -> DomainMeasurement | Finished:
     """Check what can be checked before an orchestrator is started, then run the flow."""
     from cloister.tasks.domains.plan import domain_request, release_plan, require_ready
 
-    request = domain_request(spec, options, user())
+    request = domain_request(asked)
     require_ready(request, home)
     release_plan(request)
     home.prepare()
-    return _run(spec, replace(options, delta=str(request.budget.delta)))
+    return _run(asked.model_copy(update={"delta": request.delta}))
 
 
-def _run(spec: Path, options: Options) -> DomainMeasurement | Finished:
+def _run(asked: ReleaseRequest) -> DomainMeasurement | Finished:
     from cloister.flows.cli.console import progress
     from cloister.tasks.runtime.home import Home
     from cloister.tasks.runtime.progress import reporting_to
@@ -75,10 +77,9 @@ def _run(spec: Path, options: Options) -> DomainMeasurement | Finished:
     with progress() as watcher, reporting_to(watcher), serving(Home.current()):
         from cloister.flows.measure import measure
 
-        data = str(options.data) if options.data else None
-        return measure(
-            str(spec), str(options.epsilon), str(options.delta), str(options.out), data, user()
-        )
+        data = str(asked.data) if asked.data else None
+        amounts = (str(asked.epsilon), str(asked.delta))
+        return measure(str(asked.spec), *amounts, str(asked.out), data, asked.by)
 
 
 def _show(done: dict[str, Any], as_json: bool) -> None:

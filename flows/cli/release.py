@@ -7,37 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cloister.flows.cli.options import (
-    AcceptRejectOption,
-    CsvOption,
-    DataOption,
-    DeltaOption,
-    DeviceOption,
-    EpsilonOption,
-    EvaluateOption,
-    Json,
-    LevelOption,
-    MethodOption,
-    OutputRowsOption,
-    PriorOption,
-    ReleaseId,
-    ReplaceOption,
-    ResampleOption,
-    SamplingChoiceOption,
-    SpecFile,
-    Until,
-    example,
-    split_place,
-    user,
-    with_replacing,
-    with_sampling,
-)
+from cloister.flows.cli.options import Json, ReleaseId, Until, example, split_place, user
+from cloister.flows.request_signature import DELIVERY, command_of
 from cloister.tasks.requests.limits import MOST_ROWS
+from cloister.tasks.requests.release_request import ReleaseRequest
 
 if TYPE_CHECKING:
     from cloister.flows.outcome import Finished, Outcome
-    from cloister.tasks.requests.options import Options
-    from cloister.tasks.requests.release_request import ReleaseRequest
     from cloister.tasks.runtime.home import Home
 
 
@@ -68,63 +44,28 @@ def add_release_commands(app: typer.Typer) -> None:
 def demo(as_json: Json = False) -> None:
     """Release the built-in demo data, a fictional civic registry, end to end."""
     from cloister.tasks.data.demo import demo_data, demo_spec
-    from cloister.tasks.requests.options import Options
     from cloister.tasks.runtime.home import Home
 
     home = Home.current()
-    _release(demo_spec(), Options(data=demo_data(home)), home, as_json)
+    request = ReleaseRequest(spec=demo_spec(), data=demo_data(home), by=user())
+    _release(request, home, as_json)
 
 
-def release_table(
-    spec: SpecFile,
-    method: MethodOption = None,
-    epsilon: EpsilonOption = None,
-    delta: DeltaOption = None,
-    rows: OutputRowsOption = None,
-    data: DataOption = None,
-    out: Annotated[
-        str | None,
-        typer.Option(
-            help="A new folder for the public files, or the URL of a database for the tables."
-        ),
-    ] = None,
-    replace: ReplaceOption = False,
-    csv: CsvOption = False,
-    seed_sampling: Annotated[
-        int | None, typer.Option(help="Seed for drawing rows; the noise has none.", min=0)
-    ] = None,
-    evaluate: EvaluateOption = LevelOption.quick,
-    sampling: SamplingChoiceOption = None,
-    resample: ResampleOption = None,
-    accept_reject: AcceptRejectOption = None,
-    device: DeviceOption = None,
-    prior: PriorOption = None,
-    as_json: Json = False,
-) -> None:
+@command_of()
+def release_table(request: ReleaseRequest, as_json: Json = False) -> None:
     """Release a synthetic table: plan, charge, train, draw, measure, certify, register.
 
     Run again after a crash, the same command resumes where it stopped, or finds the finished
     release, and charges nothing twice.
     """
-    from cloister.tasks.requests.options import Options
     from cloister.tasks.runtime.home import Home
 
-    folder, database = split_place(out)
-    given = Options(
-        *(method, epsilon, delta, rows, data, folder, csv, seed_sampling, evaluate.value, database),
-        device=device,
-        prior=prior,
-    )
-    options = with_replacing(with_sampling(given, sampling, resample, accept_reject), replace)
-    _release(spec, options, Home.current(), as_json)
+    _release(request, Home.current(), as_json)
 
 
+@command_of(*DELIVERY)
 def plan_release(
-    spec: SpecFile,
-    method: MethodOption = None,
-    epsilon: EpsilonOption = None,
-    delta: DeltaOption = None,
-    rows: Annotated[int | None, typer.Option(help="Rows to draw.")] = None,
+    request: ReleaseRequest,
     until: Annotated[
         Until | None,
         typer.Option(
@@ -132,13 +73,6 @@ def plan_release(
             "dependency is learnt.",
         ),
     ] = None,
-    evaluate: Annotated[
-        LevelOption, typer.Option(help="Measures that the release would make.")
-    ] = LevelOption.quick,
-    sampling: SamplingChoiceOption = None,
-    resample: ResampleOption = None,
-    accept_reject: AcceptRejectOption = None,
-    device: DeviceOption = None,
     whole: Annotated[bool, typer.Option("--all", help="Show long lists whole.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -148,15 +82,14 @@ def plan_release(
     """
     from cloister.flows.cli.reports import show_plan
     from cloister.models.planning.dependency_forecast import EPSILONS
-    from cloister.tasks.requests.options import Options
     from cloister.tasks.requests.plan import raise_budget
-    from cloister.tasks.requests.resolved import ResolvedRequest
+    from cloister.tasks.requests.resolved import resolve
 
-    at = str(EPSILONS[-1]) if until else epsilon
-    given = Options(method, at, delta, rows, evaluate=evaluate.value, device=device)
-    options = with_sampling(given, sampling, resample, accept_reject)
-    asked = ResolvedRequest.of(spec, options, user())
-    show_plan(raise_budget(asked, until.value) if until else asked, as_json, whole)
+    if until:
+        greatest = request.model_copy(update={"epsilon": str(EPSILONS[-1])})
+        show_plan(raise_budget(resolve(greatest), until.value), as_json, whole)
+    else:
+        show_plan(resolve(request), as_json, whole)
 
 
 def sample_model(
@@ -215,24 +148,23 @@ def methods(as_json: Json = False) -> None:
         )
 
 
-def _release(spec: Path, options: Options, home: Home, as_json: bool) -> None:
+def _release(request: ReleaseRequest, home: Home, as_json: bool) -> None:
     from cloister.flows.cli.reports import show_outcome
     from cloister.tasks.ledger.delivery import confirm_delivery
 
-    with confirm_delivery(home, user()):
-        show_outcome(run_release(spec, options, home), as_json)
+    with confirm_delivery(home, request.by):
+        show_outcome(run_release(request, home), as_json)
 
 
-def run_release(spec: Path, options: Options, home: Home) -> Outcome | Finished:
+def run_release(request: ReleaseRequest, home: Home) -> Outcome | Finished:
     """Check what can be checked before an orchestrator is started, then run the flow."""
     from cloister.tasks.release.preparation.preflight import require_usable
     from cloister.tasks.requests.plan import plan_of
     from cloister.tasks.requests.plan_report.training_device import require_forecast_memory
     from cloister.tasks.requests.public_context import public_context_of
-    from cloister.tasks.requests.release_request import ReleaseRequest
+    from cloister.tasks.requests.resolved import resolve
 
-    request = ReleaseRequest.of(spec, options, user())
-    resolved = request.resolve()
+    resolved = resolve(request)
     require_usable(resolved, public_context_of(resolved), home)
     require_forecast_memory(resolved, plan_of(resolved))
     home.prepare()

@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
+from cloister.devices import CPU
 from cloister.errors import PlanError, SpecError, StorageError
 from cloister.models.plan import Forecast, Parameters, Plan, Stage
 from cloister.models.task import Task
@@ -24,8 +25,9 @@ from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec, spec_digest
 from cloister.tasks.ledger.queries import pending_release
 from cloister.tasks.release.preparation.preflight import require_readable
-from cloister.tasks.requests.options import Options, budget_of, require_small_delta
+from cloister.tasks.requests.options import budget_of, require_small_delta
 from cloister.tasks.requests.public_context import PublicContext
+from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import ResolvedRequest, require_none
 from cloister.tasks.runtime.home import Home
 from cloister.tasks.runtime.places import require_home, require_nameable, require_room
@@ -64,7 +66,7 @@ class DomainParameters(Parameters):
     values: int | None
 
 
-def domain_request(spec: Path, options: Options, by: str) -> ResolvedRequest:
+def domain_request(request: ReleaseRequest) -> ResolvedRequest:
     """The request to measure what a spec marks data-derived, and if marked so, the number of rows.
 
     Raises:
@@ -72,25 +74,25 @@ def domain_request(spec: Path, options: Options, by: str) -> ResolvedRequest:
             measured.
         PlanError: epsilon or delta cannot be.
     """
-    path = spec.absolute()
+    path = request.spec.absolute()
     declared = load_spec(path)
     require_none(path, unconfirmed_facts(declared))
     _require_measurable(path, declared)
     declared = strip_derived_domains(declared)
-    return ResolvedRequest(
-        path,
-        spec_digest(declared),
-        MEASURE,
-        budget_of(declared, options),
-        declared.privacy.rows.public or 1,
-        options.data.absolute() if options.data else None,
-        options.out.absolute() if options.out else None,
-        csv=False,
-        seed=None,
-        evaluate="none",
-        by=by,
-        reason="bounds are measured before a release",
-    )
+    budget = budget_of(declared, request)
+    decided = {
+        "spec": path,
+        "method": MEASURE,
+        "epsilon": str(budget.epsilon),
+        "delta": str(budget.delta),
+        "rows": declared.privacy.rows.public or 1,
+        "data": request.data.absolute() if request.data else None,
+        "evaluate": "none",
+        "device": str(CPU),
+        "digest": spec_digest(declared),
+        "reason": "bounds are measured before a release",
+    }
+    return ResolvedRequest(**(dict(request) | decided))
 
 
 def domain_context(request: ResolvedRequest) -> PublicContext:
@@ -200,7 +202,7 @@ def _require_rest(request: ResolvedRequest, spec: Spec) -> None:
 
 def _require_place(request: ResolvedRequest, context: PublicContext, home: Home) -> None:
     """Check that the new spec replaces nothing, and finds the files that it names."""
-    out, spec = request.out, context.spec
+    out, spec = request.out_path, context.spec
     if out is None:
         raise StorageError("the new spec has no place; give a file with --out")
     require_nameable(out)

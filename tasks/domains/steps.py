@@ -74,7 +74,7 @@ def write_spec(
     text = _HEAD.format(release=release) + spec_text(content)
     folder = fresh(home.release(release) / "public")
     (folder / SPEC_NAME).write_text(text, encoding="utf-8")
-    out = request.out or folder / SPEC_NAME
+    out = request.out_path or folder / SPEC_NAME
     replace_file(out, lambda part: part.write_text(text, encoding="utf-8"))
     return Written(out, _problem(out))
 

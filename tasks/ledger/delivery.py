@@ -53,13 +53,14 @@ def publish_finished(
     content = finished_outcome(charge.release, home)
     public = home.release(charge.release) / "public"
     _require_same(request, content, public, charge.release)
-    if request.out and not (request.out.is_dir() and digest_of(request.out) == digest_of(public)):
-        copy_whole(public, request.out, charge.release)
+    out = request.out_path
+    if out and not (out.is_dir() and digest_of(out) == digest_of(public)):
+        copy_whole(public, out, charge.release)
     if request.database:
         load_release(request, request.database, charge.release, public)
     status = open_ledger(home).budget(content["dataset"], public_context_of(request).unit)
     internal = str(home.release(charge.release) / "internal")
-    files = {"public": str(request.out or public), "internal": internal}
+    files = {"public": str(out or public), "internal": internal}
     files |= {"database": request.database} if request.database else {}
     return content | {"files": files, "earlier": True, "budget_left": decimal_below(status.left)}
 
@@ -73,7 +74,7 @@ def write_finished(request: ResolvedRequest, charge: ReservedRelease, home: Home
     """
     content = finished_outcome(charge.release, home)
     spec = home.release(charge.release) / "public" / SPEC_NAME
-    out = request.out or spec
+    out = request.out_path or spec
     if not out.exists():
         replace_file(out, lambda part: part.write_bytes(spec.read_bytes()))
     return content | {"spec": str(out), "earlier": True}

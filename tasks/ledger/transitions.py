@@ -98,8 +98,8 @@ def spend_id(request: ResolvedRequest, context: PublicContext) -> str:
         "epsilon": str(request.budget.epsilon),
         "delta": str(request.budget.delta),
     }
-    if request.sampling != AS_USUAL:
-        parts["sampling"] = repr(request.sampling)
+    if request.row_sampling != AS_USUAL:
+        parts["sampling"] = repr(request.row_sampling)
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 

@@ -37,7 +37,7 @@ def evaluate_release(
 
 
 def _options(request: ResolvedRequest) -> EvaluationOptions:
-    return EvaluationOptions(request.evaluate, device=request.device)
+    return EvaluationOptions(request.evaluate, device=request.computed_on)
 
 
 def _measured(

@@ -31,11 +31,14 @@ def keep_request(
     path = folder / FILE_NAME
     if not path.exists():
         prior = find_prior(request, context, home)
-        seed = SamplingSource().seed if request.seed is None else request.seed
-        kept = request.with_seed(seed).with_prior(prior.id if prior else None)
-        write_json(path, kept.to_json())
+        seed = request.seed_sampling
+        kept = request.filled(
+            seed_sampling=SamplingSource().seed if seed is None else seed,
+            prior=prior.id if prior else None,
+        )
+        write_json(path, kept.model_dump(mode="json"))
         return
-    if request.seed not in (None, kept_seed(folder)):
+    if request.seed_sampling not in (None, kept_seed(folder)):
         raise InputError(
             "this release was begun with another --seed-sampling; give that one, or leave it out"
         )
@@ -49,7 +52,8 @@ def kept_seed(folder: Path) -> int:
     Raises:
         VerificationError: the request in its folder was altered.
     """
-    seed = _kept_request(folder).get("seed")
+    kept = _kept_request(folder)
+    seed = kept.get("seed_sampling", kept.get("seed"))  # as version 0.2 named it
     if type(seed) is not int:
         raise _altered(folder)
     return seed

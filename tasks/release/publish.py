@@ -51,7 +51,7 @@ def publish_release(
     """
     release, public = done.charge.release, folder.path
     if is_candidate(release, home):
-        return request.out or public
+        return request.out_path or public
     (public / MANIFEST_NAME).unlink(
         missing_ok=True
     )  # of an attempt that failed: the digest of the folder is without
@@ -66,12 +66,12 @@ def publish_release(
         kept=write_kept(home, release),
     )
     manifest = write_manifest(public, release, lineage)
-    if request.out:
-        copy_whole(public, request.out, release)
+    if request.out_path:
+        copy_whole(public, request.out_path, release)
     if request.database:
         load_release(request, request.database, release, public)
     record_candidate(release, request.by, _evidence(manifest, public, recorded.run), home)
-    return request.out or public
+    return request.out_path or public
 
 
 def copy_whole(folder: Path, out: Path, release: str) -> None:

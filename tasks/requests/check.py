@@ -13,11 +13,11 @@ from cloister.models.task import DatabaseTask
 from cloister.privacy.certificate.provenance import ignored_columns
 from cloister.schema.columns import Serial
 from cloister.schema.spec_files.citations import citations_of, uncited_declarations
-from cloister.tasks.requests.options import Options
 from cloister.tasks.requests.plan import plan_of
 from cloister.tasks.requests.plan_report.warnings import budget_warnings
 from cloister.tasks.requests.public_context import PublicContext, public_context_of
-from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.requests.release_request import ReleaseRequest
+from cloister.tasks.requests.resolved import resolve
 
 
 def checked_spec(path: Path) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def checked_spec(path: Path) -> dict[str, Any]:
     Raises:
         SpecError, ConstraintError, PlanError, InputError: a release would not.
     """
-    request = ResolvedRequest.of(path, Options(), by="")
+    request = resolve(ReleaseRequest(spec=path))
     context = public_context_of(request)
     require_satisfiable(context)
     plan_of(request)

@@ -1,54 +1,23 @@
-"""What a command line may say about a release, beside what its spec declares."""
+"""What a release request says, else what its spec declares: checked, and exact."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 
 from cloister.errors import InputError, PlanError
-from cloister.evaluation.options import Level
 from cloister.models.task import Budget, RowSampling
 from cloister.models.task_from_spec import rows_by_default, sampling_of
 from cloister.privacy.exact import exact
-from cloister.schema.declarations.release import MOST_TRIES, Sampling
+from cloister.schema.declarations.release import MOST_TRIES
 from cloister.schema.spec import Spec
 from cloister.tasks.requests.limits import MOST_ROWS, MOST_SEED
+from cloister.tasks.requests.release_request import ReleaseRequest
 
 _LEAST_EPSILON = Fraction(1, 10**9)
 """Least epsilon: with less, every answer of every method is noise."""
 
 _GREATEST_EPSILON = 1000
 """Greatest epsilon: a greater one promises nothing."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """What a command line may say about a release; what is None is as the spec says.
-
-    ``epsilon`` and ``delta`` are text, so that they are exact. ``seed`` fixes the drawing of rows,
-    never the noise. ``database`` is the URL of one to load the tables into, which ``replace`` those
-    that an earlier release made there. ``sampling``, ``resample`` and ``tries`` (of accept-reject)
-    are how rows are drawn under soft constraints. ``device`` is auto, cpu, cuda or cuda:NUMBER.
-    ``prior`` is an earlier release whose noisy numbers are used again, or the latest.
-    """
-
-    method: str | None = None
-    epsilon: str | None = None
-    delta: str | None = None
-    rows: int | None = None
-    data: Path | None = None
-    out: Path | None = None
-    csv: bool = False
-    seed: int | None = None
-    evaluate: Level = "quick"
-    database: str | None = None
-    sampling: Sampling | None = None
-    resample: float | None = None
-    tries: int | None = None
-    device: str | None = None
-    prior: str | None = None
-    replace: bool = False
 
 
 def public_rows(spec: Spec) -> int:
@@ -83,16 +52,16 @@ def require_small_delta(budget: Budget, spec: Spec) -> None:
         )
 
 
-def budget_of(spec: Spec, options: Options) -> Budget:
-    """The budget of the options, else the one that a spec declares.
+def budget_of(spec: Spec, request: ReleaseRequest) -> Budget:
+    """The budget of the request, else the one that a spec declares.
 
     Raises:
         PlanError: epsilon or delta cannot be.
     """
     epsilon = (
-        spec.release.epsilon if options.epsilon is None else _amount("epsilon", options.epsilon)
+        spec.release.epsilon if request.epsilon is None else _amount("epsilon", request.epsilon)
     )
-    delta = spec.release.delta if options.delta is None else _amount("delta", options.delta)
+    delta = spec.release.delta if request.delta is None else _amount("delta", request.delta)
     if epsilon <= 0:
         raise PlanError("epsilon should be above 0; give a positive one with --epsilon")
     if epsilon < _LEAST_EPSILON:
@@ -117,14 +86,14 @@ def _amount(name: str, text: str) -> Fraction:
         ) from None
 
 
-def rows_of(spec: Spec, options: Options) -> int:
-    """Rows of the output: as the options say, else as a spec does, else about those of the data.
+def rows_of(spec: Spec, request: ReleaseRequest) -> int:
+    """Rows of the output: as the request says, else as a spec does, else about those of the data.
 
     Raises:
         PlanError: there are too few or too many.
     """
     declared = spec.release.rows or rows_by_default(spec, public_rows(spec))
-    rows = declared if options.rows is None else options.rows
+    rows = declared if request.rows is None else request.rows
     if not 1 <= rows <= MOST_ROWS:
         raise PlanError(
             f"the number of rows should be from 1 to {MOST_ROWS:,}; give another one with --rows"
@@ -132,19 +101,19 @@ def rows_of(spec: Spec, options: Options) -> int:
     return rows
 
 
-def sampling_wanted(spec: Spec, options: Options) -> RowSampling:
-    """How rows are drawn under soft constraints: as the options say, else as a spec does.
+def sampling_wanted(spec: Spec, request: ReleaseRequest) -> RowSampling:
+    """How rows are drawn under soft constraints: as the request says, else as a spec does.
 
     Raises:
         PlanError: they cannot be drawn so.
     """
     declared = sampling_of(spec.release)
-    if spec.tables and (options.sampling or declared.way):
+    if spec.tables and (request.sampling or declared.way):
         raise PlanError(
             "release.sampling is of one table, and the dataset has several; leave it out"
         )
-    share = declared.resampled if options.resample is None else options.resample
-    tries = declared.tries if options.tries is None else options.tries
+    share = declared.resampled if request.resample is None else request.resample
+    tries = declared.tries if request.accept_reject is None else request.accept_reject
     if not 0 <= share <= 1:
         raise PlanError(
             "the share of cells that are drawn anew should be from 0 to 1; give another one with "
@@ -155,17 +124,17 @@ def sampling_wanted(spec: Spec, options: Options) -> RowSampling:
             f"the tries of accept-reject should be from 1 to {MOST_TRIES:,}; give another number "
             "with --accept-reject"
         )
-    return RowSampling(options.sampling or declared.way, share, tries)
+    return RowSampling(request.sampling or declared.way, share, tries)
 
 
-def seed_of(options: Options) -> int | None:
-    """The seed of the drawing of rows.
+def require_seed(request: ReleaseRequest) -> None:
+    """Check the seed of the drawing of rows.
 
     Raises:
         InputError: it cannot be one.
     """
-    if options.seed is not None and not 0 <= options.seed <= MOST_SEED:
+    seed = request.seed_sampling
+    if seed is not None and not 0 <= seed <= MOST_SEED:
         raise InputError(
             "the seed should be from 0 to 2^63 - 1; give another one with --seed-sampling"
         )
-    return options.seed

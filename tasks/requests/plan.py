@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from types import MappingProxyType
@@ -155,7 +155,7 @@ def raise_budget(request: ResolvedRequest, wanted: str) -> ResolvedRequest:
 
 
 def _with_epsilon(request: ResolvedRequest, epsilon: Fraction) -> ResolvedRequest:
-    return replace(request, budget=Budget(epsilon, request.budget.delta))
+    return request.filled(epsilon=str(epsilon))
 
 
 def _holds(request: ResolvedRequest, wanted: str) -> bool:

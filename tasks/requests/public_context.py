@@ -78,8 +78,8 @@ def public_context_of(request: ResolvedRequest) -> PublicContext:
         PlanError: the spec does not declare the number of rows.
         ConstraintError: a constraint cannot be used.
     """
-    context = _public_context(request.spec, request.digest, request.rows, request.sampling)
-    return context.computed_on(request.device)
+    context = _public_context(request.spec, request.digest, request.rows, request.row_sampling)
+    return context.computed_on(request.computed_on)
 
 
 @lru_cache(maxsize=4)

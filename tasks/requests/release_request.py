@@ -1,85 +1,114 @@
-"""A release request as the flow takes it: the form of the orchestrator, stored in deployments."""
+"""A release request: the one list of what may be said of a release beside its spec.
+
+The options of the command line, the signature in Python, the form of the orchestrator and what a
+deployment stores are all made from its fields.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
-from pathlib import Path
+from fractions import Fraction
+from pathlib import Path, PurePath
+from types import MappingProxyType
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from cloister.evaluation.options import Level
 from cloister.schema.declarations.release import Sampling
-from cloister.tasks.requests.options import Options
-from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.schema.sources.urls import is_url
+
+_FORMER = MappingProxyType({"seed": "seed_sampling", "tries": "accept_reject"})
+"""Present names of fields by those that versions before 0.3 stored."""
 
 
 class ReleaseRequest(BaseModel):
     """One release of the dataset that a spec declares; what is left out is as the spec says.
 
     Paths are those of the machine that runs the flow. ``epsilon`` and ``delta`` are text, so that
-    they are exact.
+    they are exact. What is None is not said.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     spec: Path = Field(description="The spec of the dataset, a YAML file.")
-    method: str | None = Field(None, description="Method of synthesis.")
+    method: str | None = Field(None, description="Method of synthesis; see cloister methods.")
     epsilon: str | None = Field(
         None, description="Privacy budget of this release, exact: 0.5 or 1/3."
     )
     delta: str | None = Field(
         None, description="Probability that the guarantee fails, less than 1 / rows."
     )
-    rows: int | None = Field(None, description="Rows to draw.")
+    rows: int | None = Field(
+        None, description="Rows to draw; by default as many as the spec declares."
+    )
     data: Path | None = Field(None, description="The data, in place of the spec's source.")
-    out: Path | None = Field(None, description="A new folder for the public files.")
-    database: str | None = Field(
-        None, description="URL of a database to load the tables into, without a password."
+    out: str | None = Field(
+        None,
+        description="A new folder for the public files, or the URL of a database for the tables.",
     )
     replace: bool = Field(
-        default=False, description="Replace the tables of an earlier release in the database."
+        default=False,
+        description="Replace the tables that an earlier release made in the database.",
     )
     csv: bool = Field(default=False, description="Write synthetic.csv too.")
-    seed: int | None = Field(None, description="Seed for drawing rows; the noise has none.")
-    evaluate: Level = Field("quick", description="Measures against the real data; internal.")
+    seed_sampling: int | None = Field(
+        None, description="Seed for drawing rows; the noise has none."
+    )
+    evaluate: Level = Field(
+        "quick", description="Measures against the real data, internal; full trains models."
+    )
     sampling: Sampling | None = Field(
         None, description="Rows under soft constraints: inside supports, or one after the other."
     )
-    resample: float | None = Field(None, description="Share of cells drawn anew, if sequential.")
-    tries: int | None = Field(None, description="Tries a cell of accept-reject, if sequential.")
+    resample: float | None = Field(
+        None, description="Of sequential rows: share of cells drawn anew, 0 to 1."
+    )
+    accept_reject: int | None = Field(
+        None,
+        description="Of sequential rows: draw cells by accept-reject, with so many tries.",
+        json_schema_extra={"metavar": "TRIES"},
+    )
     device: str | None = Field(None, description="Where to train: auto, cpu, cuda or cuda:NUMBER.")
     prior: str | None = Field(
-        None, description="A release whose noisy numbers are used again, or latest."
+        None,
+        description="An earlier release of the dataset whose noisy numbers are used again.",
+        json_schema_extra={"metavar": "RELEASE|latest"},
     )
     by: str = Field("prefect", description="Who requests it.")
 
+    @model_validator(mode="before")
     @classmethod
-    def of(cls, spec: Path, options: Options, by: str) -> Self:
-        """The request that a command line makes."""
-        return cls(spec=spec, by=by, **asdict(options))
+    def _named_as_today(cls, given: Any) -> Any:
+        """Fields under the names that earlier versions stored; theirs had two places to go to."""
+        if not isinstance(given, Mapping):
+            return given
+        fields = {_FORMER.get(name, name): value for name, value in given.items()}
+        database = fields.pop("database", None)
+        return fields | ({"out": database} if database else {})
+
+    @field_validator("epsilon", "delta", "out", mode="before")
+    @classmethod
+    def _as_text(cls, given: object) -> object:
+        """Numbers and paths as text, a float as the decimal that it is written as."""
+        other = isinstance(given, int | float | Fraction | PurePath) and not isinstance(given, bool)
+        return str(given) if other else given
 
     @property
-    def options(self) -> Options:
-        """Its part that a command line would give as options."""
-        return Options(**{field.name: getattr(self, field.name) for field in fields(Options)})
+    def database(self) -> str | None:
+        """The URL of the database that the tables go to."""
+        return self.out if self.out and is_url(self.out) else None
 
-    def resolve(self) -> ResolvedRequest:
-        """The request with every default resolved.
-
-        Raises:
-            SpecError, PlanError, InputError: as :meth:`ResolvedRequest.of`.
-        """
-        return ResolvedRequest.of(self.spec, self.options, self.by)
+    @property
+    def out_path(self) -> Path | None:
+        """The absolute path of what is written; None where tables go to a database."""
+        return Path(self.out).absolute() if self.out and not is_url(self.out) else None
 
     def recurring(self) -> Self:
         """The request with absolute paths, without places that a second run would find taken."""
         data = self.data.absolute() if self.data else None
-        taken = ("out", "seed") if self.replace else ("out", "database", "seed")
-        return self.model_copy(
-            update={"spec": self.spec.absolute(), "data": data} | dict.fromkeys(taken)
-        )
+        taken = dict.fromkeys(("seed_sampling",) if self.replace else ("out", "seed_sampling"))
+        return self.model_copy(update={"spec": self.spec.absolute(), "data": data} | taken)
 
     def parameters(self) -> dict[str, Any]:
         """The arguments of the flow, as JSON values."""

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self
 
 from cloister.devices import AUTO as AUTO_DEVICE
-from cloister.devices import CPU, Device, resolve_device
+from cloister.devices import Device, resolve_device
 from cloister.errors import InputError, PlanError
-from cloister.evaluation.options import Level
 from cloister.models.auto import AUTO, Choice, choose_method
 from cloister.models.registry import create, present_name
-from cloister.models.task import AS_USUAL, Budget, RowSampling, Task
+from cloister.models.task import Budget, RowSampling, Task
 from cloister.models.task_from_spec import task_of
-from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY
+from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY, PRIOR_PATTERN
 from cloister.schema.drafts.unconfirmed import UnconfirmedFact, unconfirmed_facts, unmeasured_facts
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec, spec_digest
 from cloister.schema.spec_files.marked_yaml import read_marked, spec_error
 from cloister.tasks.requests.constraint_lines import constraints_in
 from cloister.tasks.requests.options import (
-    Options,
     budget_of,
     public_rows,
+    require_seed,
     require_small_delta,
     rows_of,
     sampling_wanted,
-    seed_of,
 )
+from cloister.tasks.requests.release_request import ReleaseRequest
 
 _OF_TABLES = "relational"
 """What auto means where there are several tables."""
@@ -38,128 +38,104 @@ _OF_TABLES = "relational"
 _OF_TABLES_REASON = "of several tables, the rows of each by the usual method"
 
 
-@dataclass(frozen=True)
-class ResolvedRequest:
-    """A release request in which everything but the seed is fixed.
+class ResolvedRequest(ReleaseRequest):
+    """A release request in which the spec and public facts filled what they decide.
 
-    ``rows`` is the size of the output. ``digest`` is that of the spec and its files, ``by`` the
-    person, ``reason`` why the method is used. ``device`` is one of this machine; a release may be
-    resumed on another. ``prior`` is the release whose noisy numbers are used again, or the latest.
+    ``digest`` is that of the spec and its files, ``reason`` why the method is used. The device is
+    one of this machine; a release may be resumed on another.
     """
 
-    spec: Path
-    digest: str
     method: str
-    budget: Budget
+    epsilon: str
+    delta: str
     rows: int
-    data: Path | None
-    out: Path | None
-    csv: bool
-    seed: int | None
-    evaluate: Level
-    by: str
+    device: str
+    digest: str
     reason: str
-    database: str | None = None
-    sampling: RowSampling = AS_USUAL
-    device: Device = CPU
-    prior: str | None = None
-    replace: bool = False
 
-    @classmethod
-    def of(cls, spec: Path, options: Options, by: str) -> Self:
-        """The request that a spec file and options make.
+    @property
+    def budget(self) -> Budget:
+        """The privacy budget, exact."""
+        return Budget(Fraction(self.epsilon), Fraction(self.delta))
 
-        Raises:
-            SpecError: the spec cannot be used, or holds what was read from the data.
-            PlanError: epsilon, delta, the number of rows or the sampling cannot be.
-            InputError: the seed cannot be, there is no such method or device, or no database in
-                which tables could be replaced.
-        """
-        if options.replace and not options.database:
-            raise InputError("--replace is of tables in a database; give its URL with --out")
-        path = spec.absolute()
-        declared = load_spec(path)
-        require_public(path, declared)
-        if declared.tables and options.data:
-            raise InputError(
-                "--data names one file, and the dataset has several tables; leave it out"
-            )
-        budget, rows = budget_of(declared, options), rows_of(declared, options)
-        sampling = sampling_wanted(declared, options)
-        require_small_delta(budget, declared)
-        with constraints_in(path):
-            choice = method_of(declared, options, budget)
-        return cls(
-            spec=path,
-            digest=spec_digest(declared),
-            method=choice.method,
-            budget=budget,
-            rows=rows,
-            data=options.data.absolute() if options.data else None,
-            out=options.out.absolute() if options.out else None,
-            csv=options.csv,
-            seed=seed_of(options),
-            evaluate=options.evaluate,
-            by=by,
-            reason=choice.reason,
-            database=options.database,
-            sampling=sampling,
-            device=resolve_device(options.device or declared.release.device or AUTO_DEVICE),
-            prior=options.prior or declared.release.prior,
-            replace=options.replace,
-        )
+    @property
+    def row_sampling(self) -> RowSampling:
+        """How rows are drawn under soft constraints."""
+        return RowSampling(self.sampling, self.resample or 0.0, self.accept_reject)
 
-    def with_seed(self, seed: int | None) -> ResolvedRequest:
-        """The same request with another seed for drawing rows."""
-        return replace(self, seed=seed)
+    @property
+    def computed_on(self) -> Device:
+        """Where tensors are computed."""
+        return resolve_device(self.device)
 
-    def with_prior(self, release: str | None) -> ResolvedRequest:
-        """The same request, that uses the numbers of this release again."""
-        return replace(self, prior=release)
-
-    def to_json(self) -> dict[str, Any]:
-        """The request as JSON values."""
-        fields = asdict(self) | {"spec": str(self.spec)}
-        fields["budget"] = {"epsilon": str(self.budget.epsilon), "delta": str(self.budget.delta)}
-        return fields | {
-            name: str(fields[name]) if fields[name] else None for name in ("data", "out")
-        }
-
-    @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Self:
-        """The request that :meth:`to_json` wrote."""
-        budget = Budget(Fraction(fields["budget"]["epsilon"]), Fraction(fields["budget"]["delta"]))
-        places = {name: Path(fields[name]) if fields[name] else None for name in ("data", "out")}
-        made = {
-            "budget": budget,
-            "sampling": RowSampling(**fields.get("sampling", {})),
-            "device": Device(**fields.get("device", {})),
-        }
-        return cls(**(fields | places | made | {"spec": Path(fields["spec"])}))
+    def filled(self, **fields: Any) -> Self:
+        """The request with other values of some fields."""
+        return self.model_copy(update=fields)
 
 
-def method_of(declared: Spec, options: Options, budget: Budget) -> Choice:
+def resolve(request: ReleaseRequest) -> ResolvedRequest:
+    """The request with every default resolved.
+
+    Raises:
+        SpecError: the spec cannot be used, or holds what was read from the data.
+        PlanError: epsilon, delta, the number of rows or the sampling cannot be.
+        InputError: the seed cannot be, there is no such method, device or earlier release, or no
+            database in which tables could be replaced.
+    """
+    if request.replace and not request.database:
+        raise InputError("--replace is of tables in a database; give its URL with --out")
+    path = request.spec.absolute()
+    declared = load_spec(path)
+    require_public(path, declared)
+    if declared.tables and request.data:
+        raise InputError("--data names one file, and the dataset has several tables; leave it out")
+    if request.prior and not re.fullmatch(PRIOR_PATTERN, request.prior):
+        raise InputError("--prior names a release, such as r-0123456789, or latest; give one")
+    require_seed(request)
+    budget, sampling = budget_of(declared, request), sampling_wanted(declared, request)
+    require_small_delta(budget, declared)
+    with constraints_in(path):
+        choice = method_of(declared, request, budget)
+    decided = {
+        "spec": path,
+        "method": choice.method,
+        "epsilon": str(budget.epsilon),
+        "delta": str(budget.delta),
+        "rows": rows_of(declared, request),
+        "data": request.data.absolute() if request.data else None,
+        "sampling": sampling.way,
+        "resample": sampling.resampled,
+        "accept_reject": sampling.tries,
+        "device": str(resolve_device(request.device or declared.release.device or AUTO_DEVICE)),
+        "prior": request.prior or declared.release.prior,
+        "digest": spec_digest(declared),
+        "reason": choice.reason,
+    }
+    return ResolvedRequest(**(dict(request) | decided))
+
+
+def method_of(declared: Spec, request: ReleaseRequest, budget: Budget) -> Choice:
     """The method of a release: as the command or the spec says, or chosen by public facts.
 
     Raises:
         PlanError: no method has a plan, or the spec does not declare the number of rows.
         InputError: there is no such method.
     """
-    if (asked := declared.release.method if options.method is None else options.method) != AUTO:
+    if (asked := declared.release.method if request.method is None else request.method) != AUTO:
         name = present_name(asked)
         _require_suited(name, declared)
         _require_guarantee(name, declared)
         _require_views(name, declared)
         return Choice(
-            name, "named by the spec" if options.method is None else "named on the command line"
+            name, "named by the spec" if request.method is None else "named on the command line"
         )
     if declared.tables:
         _require_guarantee(_OF_TABLES, declared)
         return Choice(_OF_TABLES, _OF_TABLES_REASON)
     rows = {declared.name: public_rows(declared)}
-    task = task_of(declared, rows, rows_of(declared, options))
+    task = task_of(declared, rows, rows_of(declared, request))
     assert isinstance(task, Task)
-    choice = choose_method(replace(task, sampling=sampling_wanted(declared, options)), budget)
+    choice = choose_method(replace(task, sampling=sampling_wanted(declared, request)), budget)
     _require_guarantee(choice.method, declared)
     _require_views(choice.method, declared)
     return choice

@@ -1,12 +1,17 @@
 """What docs/public-api.md promises of names and versions is there."""
 
+import inspect
 import subprocess
 from pathlib import Path
 
 import pytest
+import typer
 import yaml
 
 import cloister
+from cloister.flows.cli.app import app
+from cloister.flows.request_signature import DELIVERY
+from cloister.tasks.requests.release_request import ReleaseRequest
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,3 +38,28 @@ def test_the_bill_of_materials_lists_every_package_with_its_version(tmp_path):
         name, version = pin.split("==")
         assert versions.get(name.lower().replace("_", "-"), version).startswith(version)
     assert versions["cloister"] == cloister.__version__
+
+
+@pytest.mark.parametrize(
+    ("command", "left_out"),
+    [("release", set()), ("plan", set(DELIVERY)), ("deploy", {"seed_sampling"})],
+)
+def test_options_of_a_release_are_the_fields_of_a_request(command, left_out):
+    group = typer.main.get_command(app)
+    options = {option.name: option.help for option in group.commands[command].params}
+    for name, field in ReleaseRequest.model_fields.items():
+        if name in {"spec", "by", *left_out}:
+            continue
+        assert options[name] == field.description
+
+
+@pytest.mark.parametrize(("function", "left_out"), [("release", set()), ("plan", set(DELIVERY))])
+def test_arguments_in_python_are_the_fields_of_a_request(function, left_out):
+    shown = getattr(cloister, function)
+    fields = {name for name in ReleaseRequest.model_fields if name != "by"} - left_out
+    assert set(inspect.signature(shown).parameters) == fields
+    with pytest.raises(TypeError, match="epsilom"):
+        shown("clinic.yaml", epsilom=1)
+    described = {name: ReleaseRequest.model_fields[name].description for name in fields}
+    del described["spec"], described[{"release": "data", "plan": "method"}[function]]
+    assert all(f"{name}: {words}" in shown.__doc__ for name, words in described.items())

@@ -152,7 +152,12 @@ class Whole:
         self.said = case.folder / "said" / str(len(case.runs))
         self.said.mkdir(parents=True)
         self.err = self.said / "0.err"
-        command = [sys.executable, "-c", "from cloister.flows.cli.app import main; main()", *case.words]
+        command = [
+            sys.executable,
+            "-c",
+            "from cloister.flows.cli.app import main; main()",
+            *case.words,
+        ]
         kept = {
             key: value for key, value in os.environ.items() if not key.startswith("PREFECT_API")
         }

@@ -18,9 +18,9 @@ from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec import SourceSpec, Spec
 from cloister.tasks.data.open_columns import cell_hashes
 from cloister.tasks.data.open_table import open_data
-from cloister.tasks.requests.options import Options
 from cloister.tasks.requests.public_context import public_context_of
-from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.requests.release_request import ReleaseRequest
+from cloister.tasks.requests.resolved import resolve
 from cloister.tasks.runtime.home import Home
 
 MOST = 2
@@ -116,7 +116,7 @@ def opened(
 ) -> Counter[tuple[int, ...]]:
     write(rows, folder / f"rows.{source}")
     spec = spec_in(folder, kind, source, on_invalid)
-    order = ResolvedRequest.of(spec, Options(), "tester")
+    order = resolve(ReleaseRequest(spec=spec))
     found, _ = open_data(
         "r-1",
         order,

@@ -71,14 +71,13 @@ def test_a_deployment_holds_the_schedule_and_the_parameters_and_no_command(
             "delta": None,
             "rows": 500,
             "out": None,
-            "database": None,
             "replace": False,
             "csv": True,
-            "seed": None,
+            "seed_sampling": None,
             "evaluate": "none",
             "sampling": None,
             "resample": None,
-            "tries": None,
+            "accept_reject": None,
             "device": None,
             "prior": None,
             "by": request["by"],
@@ -215,7 +214,7 @@ def test_a_database_whose_tables_each_run_replaces_is_registered(server, deploy)
     place = f"sqlite:///{server.folder}/out.db"
     deploy("--cron", MONTHLY, "--data", server.data, "--out", place, "--replace")
     (held,) = registered()
-    assert held.parameters["request"]["database"] == place
+    assert held.parameters["request"]["out"] == place
     assert held.parameters["request"]["replace"]
 
 

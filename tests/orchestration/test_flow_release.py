@@ -50,7 +50,7 @@ RECORDING = {"register", "version", "publish"}
 
 
 def order_of(released) -> ResolvedRequest:
-    return ResolvedRequest.from_json(json.loads((released.folder / "order.json").read_text()))
+    return ResolvedRequest.model_validate_json((released.folder / "order.json").read_text())
 
 
 def ledger_of(released) -> Ledger:

@@ -56,7 +56,7 @@ WRONG = {
     "a level of a release": (lambda rows: cloister.release("clinic.yaml", rows, evaluate="some"),
                              InputError, "evaluate: input should be 'none', 'quick' or 'full'"),
     "a sampling": (lambda rows: cloister.plan("clinic.yaml", sampling="some"), InputError,
-                   "sampling should be one of 'supports', 'sequential'"),
+                   "sampling: input should be 'supports' or 'sequential'"),
     "a missing column": (lambda rows: cloister.release("clinic.yaml", rows.drop(columns="age")),
                          ColumnsError, "the frame data: the declared column(s) 'age' are missing"),
     "a column too many": (lambda rows: cloister.evaluate("clinic.yaml", rows, rows.assign(x=1)),

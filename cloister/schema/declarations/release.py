@@ -95,7 +95,10 @@ class RelationalSpec(Declared):
 LATEST = "latest"
 """In place of a release: the latest one of the dataset that can be used."""
 
-PriorRelease = Annotated[str, Field(pattern=r"^(latest|r-[0-9a-z]{1,32})$")]
+PRIOR_PATTERN = r"^(latest|r-[0-9a-z]{1,32})$"
+"""What may be used again: a release, or the latest."""
+
+PriorRelease = Annotated[str, Field(pattern=PRIOR_PATTERN)]
 
 
 class ReleaseSpec(Declared):

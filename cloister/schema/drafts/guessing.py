@@ -73,6 +73,9 @@ _FLAGS = ("1", "0")
 
 _FLAG = "0 and 1 alone: a flag; a count needs type integer"
 
+_DIGITS = len(str(LARGEST_WHOLE)) - 1
+"""Digits of a drafted bound with its decimals: one less than a spec may have, as it is rounded."""
+
 _MIDNIGHT = 2400
 """The last clock time that is written as hhmm."""
 
@@ -240,11 +243,17 @@ def _float(cells: ColumnCells) -> Guess | None:
     )
     form = _number_format(cells, whole=False)
     places = max(decimals_of(typed), decimal_places(form.get("format")))
+    most = 10.0 ** (_DIGITS - places)
+    if max(abs(low), abs(high)) > most:
+        low, high = max(low, -most), min(high, most)
+        why += f"; numbers beyond {most:g} have more digits than a spec can declare"
+        if low >= high:
+            return None
     keys = {"type": "float", "min": float(low), "max": float(high), "decimals": places}
     step = fine_step_of(typed, places)
     if step is not None:
-        least, most = (math.floor(low / step) * step, math.ceil(high / step) * step)
-        keys |= {"min": round(least, places), "max": round(most, places), "step": step}
+        least, greatest = (math.floor(low / step) * step, math.ceil(high / step) * step)
+        keys |= {"min": round(least, places), "max": round(greatest, places), "step": step}
         why += f"; all multiples of {step:g}"
     return Guess({**keys, **bins_of(typed, low, high), **point_mass(typed, 0.0), **form}, why)
 

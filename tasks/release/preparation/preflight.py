@@ -49,9 +49,9 @@ def require_usable(request: ResolvedRequest, context: PublicContext, home: Home)
     for part in context.tables.values():
         require_readable(request, part.spec)
     require_home(home)
-    if request.out:
-        require_place(request.out, home)
-        require_new(request.out, _pending(request, context, home))
+    if request.out_path:
+        require_place(request.out_path, home)
+        require_new(request.out_path, _pending(request, context, home))
     if request.database:
         require_database(request, request.database, context, _pending(request, context, home))
     tasks = [part.one for part in context.tables.values()]
@@ -120,5 +120,5 @@ def _written(request: ResolvedRequest, home: Home) -> Iterator[Path]:
     yield home.folder
     if "://" not in home.remote:
         yield home.versions / home.remote
-    if request.out:
-        yield request.out
+    if request.out_path:
+        yield request.out_path

@@ -13,7 +13,7 @@ from cloister.tasks.requests.resolved import ResolvedRequest
 
 def training_device(request: ResolvedRequest, plan: AnyPlan) -> Device:
     """The device of the request, or the processor if nothing of the plan is trained elsewhere."""
-    return request.device if plan.forecast.device_memory else CPU
+    return request.computed_on if plan.forecast.device_memory else CPU
 
 
 def require_forecast_memory(request: ResolvedRequest, plan: AnyPlan) -> None:
@@ -30,8 +30,10 @@ def require_forecast_memory(request: ResolvedRequest, plan: AnyPlan) -> None:
 def device_words(request: ResolvedRequest, plan: AnyPlan) -> str:
     """The device, what of a release is computed there, and what that promises."""
     device = training_device(request, plan)
-    if device == CPU != request.device:
-        return f"cpu: method {request.method} trains nothing; {request.device} for the evaluation"
+    if device == CPU != request.computed_on:
+        return (
+            f"cpu: method {request.method} trains nothing; {request.computed_on} for the evaluation"
+        )
     if device == CPU:
         return f"cpu: {device.determinism}"
     needed = f"about {plan.forecast.device_memory / 2**30:.1f} GiB"

@@ -28,9 +28,9 @@ from cloister.schema.cells import equal_cells
 from cloister.schema.declarations.release import DPViewSpec
 from cloister.schema.domain import Domain
 from cloister.schema.spec_files.loading import load_spec
-from cloister.tasks.requests.options import Options
 from cloister.tasks.requests.public_context import public_context_of
-from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.requests.release_request import ReleaseRequest
+from cloister.tasks.requests.resolved import resolve
 
 ADULT = Path(__file__).parents[3] / "data" / "specs" / "adult.yaml"
 PURE = Budget(Fraction(1), Fraction(0))
@@ -163,6 +163,6 @@ def test_what_a_spec_says_of_views_is_of_these_methods_alone(tmp_path):
     path = tmp_path / "adult.yaml"
     path.write_text(text)
     with pytest.raises(PlanError, match="release.dpview is of methods dpview"):
-        ResolvedRequest.of(path, Options(method="mixture"), "tester")
-    asked = ResolvedRequest.of(path, Options(method="dpview", delta="0"), "tester")
+        resolve(ReleaseRequest(spec=path, method="mixture"))
+    asked = resolve(ReleaseRequest(spec=path, method="dpview", delta="0"))
     assert public_context_of(asked).one.dpview.view_width == 3

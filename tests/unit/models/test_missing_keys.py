@@ -12,11 +12,11 @@ from cloister.constraints.counting import count_violations
 from cloister.schema.attributes import TextKey
 from cloister.schema.columns import Serial
 from cloister.schema.domain import column_of
-from cloister.tasks.requests.options import Options
 from cloister.tasks.requests.plan import plan_of
 from cloister.tasks.requests.plan_report.warnings import plan_warnings
 from cloister.tasks.requests.public_context import public_context_of
-from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.requests.release_request import ReleaseRequest
+from cloister.tasks.requests.resolved import resolve
 
 ROWS = 2_000
 REMARK = {"type": "text", "pattern": "R{0001..9999}", "nullable": True}
@@ -66,6 +66,6 @@ def test_which_rows_lack_a_key_depends_on_their_numbers_alone():
 @pytest.mark.parametrize(("declared", "warned"), [({}, True), ({"missing_share": 0.9}, False)])
 def test_a_plan_warns_of_keys_that_every_row_will_have(tmp_path, declared, warned):
     path = complaints(REMARK | declared, method="independent").write(tmp_path)
-    request = ResolvedRequest.of(path, Options(), "a person")
+    request = resolve(ReleaseRequest(spec=path))
     said = " ".join(plan_warnings(request, public_context_of(request), plan_of(request)))
     assert ("'remark' may be missing" in said) is warned

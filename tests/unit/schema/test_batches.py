@@ -20,9 +20,9 @@ from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation.tables import read_table, validate_rows
 from cloister.tasks.data.open_table import open_data
 from cloister.tasks.data.session import keyed_digest
-from cloister.tasks.requests.options import Options
 from cloister.tasks.requests.public_context import public_context_of
-from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.requests.release_request import ReleaseRequest
+from cloister.tasks.requests.resolved import resolve
 from cloister.tasks.runtime.home import Home
 
 ATTRIBUTES = {
@@ -157,7 +157,7 @@ def test_a_persons_rows_are_bounded_over_all_row_groups(tmp_path):
     found = []
     for group in (60, 7):
         write_parquet(rows, tmp_path / "rows.parquet", group)
-        request = ResolvedRequest.of(tmp_path / "spec.yaml", Options(), "tester")
+        request = resolve(ReleaseRequest(spec=tmp_path / "spec.yaml"))
         opened, _ = open_data("r-1", request, public_context_of(request), home)
         found.append(({n: c.tolist() for n, c in opened.table.codes.items()}, opened.digest))
     assert found[0] == found[1]

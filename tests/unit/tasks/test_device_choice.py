@@ -14,11 +14,11 @@ from cloister.devices import CPU, Device, require_memory, resolve_device
 from cloister.errors import InputError, PlanError
 from cloister.flows.cli.app import run
 from cloister.tasks.ledger.transitions import spend_id
-from cloister.tasks.requests.options import Options
 from cloister.tasks.requests.plan import plan_of
 from cloister.tasks.requests.plan_report.training_device import device_words, training_device
 from cloister.tasks.requests.public_context import public_context_of
-from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.requests.release_request import ReleaseRequest
+from cloister.tasks.requests.resolved import ResolvedRequest, resolve
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_a_device_without_the_memory_is_refused(two):
 
 
 def asked_on(place, device, method="kamino"):
-    return ResolvedRequest.of(place.spec, Options(method, device=device), "me")
+    return resolve(ReleaseRequest(spec=place.spec, method=method, device=device))
 
 
 def test_a_release_is_the_same_on_every_device(place, two):
@@ -75,7 +75,7 @@ def test_a_release_is_the_same_on_every_device(place, two):
     assert [context.one.device for context in contexts] == [CPU, Device(1)]
     assert len({spend_id(*pair) for pair in zip(requests, contexts, strict=True)}) == 1
     assert plan_of(requests[0]) == plan_of(requests[1])
-    assert ResolvedRequest.from_json(json.loads(json.dumps(requests[1].to_json()))) == requests[1]
+    assert ResolvedRequest.model_validate_json(requests[1].model_dump_json()) == requests[1]
 
 
 def test_the_plan_says_where_it_trains_and_what_that_promises(place, two, capsys):

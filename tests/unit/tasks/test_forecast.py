@@ -12,11 +12,11 @@ from cloister.models.task import Budget, Task
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain
-from cloister.tasks.requests.options import Options
 from cloister.tasks.requests.plan import plan_of
 from cloister.tasks.requests.plan_report.forecast import forecast_of
 from cloister.tasks.requests.public_context import public_context_of
-from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.requests.release_request import ReleaseRequest
+from cloister.tasks.requests.resolved import resolve
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def needed(tmp_path):
         }
         spec = Path(tmp_path / "sized.yaml")
         spec.write_text(yaml.safe_dump(content))
-        request = ResolvedRequest.of(spec, Options(evaluate=evaluate), "a person")
+        request = resolve(ReleaseRequest(spec=spec, evaluate=evaluate))
         return forecast_of(request, public_context_of(request), plan_of(request))
 
     return of

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from cloister.tasks.data.open_table import open_data
-from cloister.tasks.requests.options import Options
 from cloister.tasks.requests.public_context import public_context_of
-from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.requests.release_request import ReleaseRequest
+from cloister.tasks.requests.resolved import resolve
 from cloister.tasks.runtime.home import Home
 
 MOST = 3
@@ -48,7 +48,7 @@ def opening(tmp_path, constraints=(), **nullable):
             "person,value\n" + "".join(f"{person},{value}\n" for person, value in rows),
             encoding="utf-8",
         )
-        order = ResolvedRequest.of(tmp_path / "spec.yaml", Options(data=data), "tester")
+        order = resolve(ReleaseRequest(spec=tmp_path / "spec.yaml", data=data))
         assert order.budget.epsilon == Fraction(1)
         found, _ = open_data(release, order, public_context_of(order), home)
         return found

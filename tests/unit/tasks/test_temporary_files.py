@@ -11,6 +11,7 @@ import pytest
 from cloister.tasks.release.preparation.preflight import require_usable
 from cloister.tasks.requests.public_context import public_context_of
 from cloister.tasks.requests.release_request import ReleaseRequest
+from cloister.tasks.requests.resolved import resolve
 from cloister.tasks.runtime.home import Home
 from cloister.tasks.runtime.temporary import temporary_files
 
@@ -49,7 +50,7 @@ def test_what_a_killed_process_left_is_removed_and_what_a_running_one_keeps_stay
 
 def test_the_checks_before_the_charge_make_none(place, monkeypatch):
     """What a kill leaves in the system's folder, the next command does not remove."""
-    request = ReleaseRequest(spec=place.spec).resolve()
+    request = resolve(ReleaseRequest(spec=place.spec))
     context = public_context_of(request)
     monkeypatch.setattr(tempfile, "mkdtemp", lambda *_, **__: pytest.fail("a folder was made"))
     require_usable(request, context, place.home)
