@@ -268,7 +268,7 @@ def test_a_spec_with_files_beside_it_stays_beside_them(draft, capsys):
 RUN = """
 import os, signal, sys
 import cloister.tasks.runtime.step
-tasks.runtime.step.task = lambda **about: (lambda function: function)  # the flow with no server
+cloister.tasks.runtime.step.task = lambda **about: (lambda function: function)  # no server
 from cloister.flows.measure import measure
 from cloister.tasks.runtime.progress import reporting_to
 
@@ -357,6 +357,7 @@ def test_killed_after_the_candidate_the_same_command_finds_what_was_written(
     assert len(existing_ledger(Home.current()).releases()) == 2
 
 
+@pytest.mark.slow
 def test_a_copied_home_resumes_nothing_that_another_resumed(
     draft, prefect_server, monkeypatch, capsys
 ):

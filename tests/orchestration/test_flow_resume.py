@@ -19,10 +19,10 @@ from cloister.tasks.runtime.code_version import PACKAGE, code_version
 RUN = """
 import os, signal, sys
 import cloister.tasks.runtime.step
-tasks.runtime.step.task = lambda **about: (lambda function: function)  # the flow with no server
+cloister.tasks.runtime.step.task = lambda **about: (lambda function: function)  # no server
 import cloister.tasks.release.register
-tasks.release.register.register_release = lambda *given: ""
-tasks.release.register.version_release = lambda *given: None
+cloister.tasks.release.register.register_release = lambda *given: ""
+cloister.tasks.release.register.version_release = lambda *given: None
 from cloister.flows.release import release
 from cloister.tasks.runtime.progress import reporting_to
 from cloister.tasks.requests.release_request import ReleaseRequest
@@ -107,6 +107,7 @@ def survive(place, moments: list[str]) -> None:
     assert verify_records(place.home, str(place.folder / "out"))[1] == []
 
 
+@pytest.mark.slow
 def test_killed_while_training_and_after_drawing(place):
     survive(place, ["train 100", "sample finished"])
 
