@@ -238,13 +238,13 @@ def results_of_prefect() -> set[Path]:
 @pytest.fixture
 def seeded_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Releases of this process draw the same noise each time, for tests of figures."""
-    for module in ("data.open_table", "data.open_database", "data.open_columns"):
-        monkeypatch.setattr(
-            f"cloister.tasks.{module}.noise_source", lambda: NoiseSource.insecure(1)
-        )
-    monkeypatch.setattr(
-        "cloister.tasks.ledger.transitions.noise_source", lambda: NoiseSource.insecure(1)
-    )
+    for place in (
+        "cloister.tasks.data.open_table.noise_source",
+        "cloister.tasks.data.open_database.noise_source",
+        "cloister.tasks.data.open_columns.noise_source",
+        "cloister.tasks.ledger.transitions.noise_source",
+    ):
+        monkeypatch.setattr(place, lambda: NoiseSource.insecure(1))
 
 
 @dataclass(frozen=True)

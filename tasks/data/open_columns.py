@@ -14,12 +14,12 @@ from cloister.models.task import AnyTask
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateColumns
 from cloister.privacy.events import Event
+from cloister.privacy.mechanisms.randomness import noise_source
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import PersonUnit, Spec
 from cloister.schema.values.parsing import parse
 from cloister.tasks.data.contribution_bound import person_numbers, rows_within_bound
-from cloister.tasks.data.open_table import noise_source
 from cloister.tasks.data.session import RowSource, Session, keyed_digest
 from cloister.tasks.domains.plan import domain_context
 from cloister.tasks.requests.public_context import PublicContext

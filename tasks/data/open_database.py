@@ -13,13 +13,13 @@ from cloister.privacy.door.database import PrivateDatabase
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import Event
 from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.randomness import noise_source
 from cloister.schema.domain import Table
 from cloister.schema.relations.database import UNLINKED, Database, ForeignKey
 from cloister.schema.relations.fan_out import is_refused, is_truncated, rows_changed
 from cloister.schema.relations.joins import joined_tables, require_unique_keys, row_tables
 from cloister.schema.validation.tables import read_table
 from cloister.tasks.data.contribution_bound import rows_first_in_line, rows_within_bound
-from cloister.tasks.data.open_table import noise_source
 from cloister.tasks.data.refusals import write_validation
 from cloister.tasks.data.session import RowSource, keyed_digest
 from cloister.tasks.requests.public_context import PublicContext, public_context_of

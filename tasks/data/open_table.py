@@ -14,7 +14,7 @@ from cloister.privacy.door.database import PrivateDatabase
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.events import Event
-from cloister.privacy.mechanisms.randomness import NoiseSource
+from cloister.privacy.mechanisms.randomness import NoiseSource, noise_source
 from cloister.schema.domain import Table
 from cloister.schema.sources.reading import read_batches
 from cloister.schema.spec import PersonUnit
@@ -107,8 +107,3 @@ def open_data(
 
 def _digest(table: Table, release: str, home: Home) -> str:
     return keyed_digest(b"data", {"": table.stored.items()}, release, home.key())
-
-
-def noise_source() -> NoiseSource:
-    """The source of all noise of releases: fresh entropy of the operating system."""
-    return NoiseSource()

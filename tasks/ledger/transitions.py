@@ -14,7 +14,7 @@ from cloister.privacy.events import Relation
 from cloister.privacy.exact import decimal, decimal_below
 from cloister.privacy.ledger import Anchor, Ledger, Owner, ReservationRequest, State
 from cloister.privacy.ledger.records import REFUSED
-from cloister.tasks.data.open_table import noise_source
+from cloister.privacy.mechanisms.randomness import noise_source
 from cloister.tasks.requests.public_context import PublicContext
 from cloister.tasks.requests.resolved import ResolvedRequest
 from cloister.tasks.runtime.code_version import code_version

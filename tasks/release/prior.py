@@ -15,10 +15,10 @@ from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.certificate.schema import ReusedRelease
 from cloister.privacy.events import Relation
 from cloister.privacy.ledger import BudgetStatus, Release, State
+from cloister.privacy.mechanisms.randomness import noise_source
 from cloister.schema.columns import Column
 from cloister.schema.declarations.release import LATEST
 from cloister.schema.domain import Domain
-from cloister.tasks.data.open_table import noise_source
 from cloister.tasks.ledger.certificates import recorded_certificate
 from cloister.tasks.ledger.queries import release_of, releases
 from cloister.tasks.ledger.release_findings import released_manifest

@@ -171,3 +171,8 @@ def _box_muller(words: _Words) -> tuple[Floats, Floats]:
     radii, angles = words.astype(np.float64).reshape(2, 2, -1)
     radii, angles = np.sqrt(-2.0 * np.log((radii + 1.0) / WORD)), angles * (2.0 * np.pi / WORD)
     return radii * np.cos(angles), radii * np.sin(angles)
+
+
+def noise_source() -> NoiseSource:
+    """The source of all noise of releases: fresh entropy of the operating system."""
+    return NoiseSource()
