@@ -32,11 +32,11 @@ from cloister.flows.results import (
     ReviewResult,
     SpendSummary,
 )
+from cloister.privacy.certificate.certificate import read_certificate
 from cloister.schema.sources.required_columns import require_columns
 from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.data.frames import kept_frame
 from cloister.tasks.evaluation.compare import EvaluationOptions, compare_files
-from cloister.tasks.ledger.certificates import read_certificate
 from cloister.tasks.ledger.delivery import confirm_delivery
 from cloister.tasks.release.certify import TABLE_NAME
 from cloister.tasks.requests.plan import StageCost, plan_of, stage_costs, total_cost

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cloister.errors import CloisterError, StorageError, VerificationError
 from cloister.models.storage import model_digest
-from cloister.privacy.certificate.certificate import YAML_NAME, Certificate
+from cloister.privacy.certificate.certificate import YAML_NAME, Certificate, read_certificate
 from cloister.privacy.certificate.manifest import (
     MANIFEST_NAME,
     Manifest,
@@ -18,7 +18,6 @@ from cloister.privacy.certificate.manifest import (
 from cloister.privacy.door.journal import JOURNAL_NAME
 from cloister.privacy.door.journal_reading import read_journal
 from cloister.privacy.ledger import Anchor, Ledger, Release, State
-from cloister.tasks.ledger.certificates import read_certificate
 from cloister.tasks.release.retained import kept_findings
 from cloister.tasks.runtime.home import Home
 from cloister.tasks.runtime.references import digest_of
@@ -79,6 +78,26 @@ def released_manifest(home: Home, release: Release) -> Manifest:
             f"verify {release.id}"
         )
     return manifest
+
+
+def recorded_certificate(folder: Path, release: Release) -> Certificate:
+    """The certificate in the folder of a release, checked against the ledger.
+
+    Raises:
+        StorageError: it cannot be read.
+        VerificationError: it was altered, or is that of another release.
+    """
+    certificate = read_certificate(folder)
+    recorded = release.evidence.get("certificate")
+    if certificate.subject.id != release.id or recorded not in (
+        None,
+        digest_of(folder / YAML_NAME),
+    ):
+        raise VerificationError(
+            f"{folder / YAML_NAME} is not the one that the ledger recorded; see cloister verify "
+            f"{release.id}"
+        )
+    return certificate
 
 
 def _finished(release: Release) -> bool:

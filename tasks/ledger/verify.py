@@ -10,9 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from cloister.errors import InputError, StorageError, VerificationError
+from cloister.privacy.certificate.certificate import read_certificate
 from cloister.privacy.certificate.manifest import read_manifest
 from cloister.privacy.ledger import Anchor, Ledger, Release, State, verify_export
-from cloister.tasks.ledger.certificates import read_certificate
 from cloister.tasks.ledger.home_findings import home_findings, mode_findings
 from cloister.tasks.ledger.queries import existing_ledger
 from cloister.tasks.ledger.release_findings import folder_findings, release_findings

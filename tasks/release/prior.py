@@ -19,9 +19,8 @@ from cloister.privacy.mechanisms.randomness import noise_source
 from cloister.schema.columns import Column
 from cloister.schema.declarations.release import LATEST
 from cloister.schema.domain import Domain
-from cloister.tasks.ledger.certificates import recorded_certificate
 from cloister.tasks.ledger.queries import release_of, releases
-from cloister.tasks.ledger.release_findings import released_manifest
+from cloister.tasks.ledger.release_findings import recorded_certificate, released_manifest
 from cloister.tasks.requests.public_context import PublicContext
 from cloister.tasks.requests.resolved import ResolvedRequest
 from cloister.tasks.runtime.home import Home

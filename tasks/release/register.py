@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cloister.privacy.certificate.certificate import YAML_NAME, Certificate
+from cloister.privacy.certificate.certificate import YAML_NAME, Certificate, read_certificate
 from cloister.tasks.evaluation.compare import EvaluationRecord
-from cloister.tasks.ledger.certificates import read_certificate
 from cloister.tasks.release.certify import Certified
 from cloister.tasks.release.retained import RUNS_NAME
 from cloister.tasks.requests.plan import plan_json

@@ -7,11 +7,15 @@ from pathlib import Path
 
 from cloister.errors import InputError, VerificationError
 from cloister.models.storage import load_saved
-from cloister.privacy.certificate.certificate import PAGE_NAME, YAML_NAME, Certificate
+from cloister.privacy.certificate.certificate import (
+    PAGE_NAME,
+    YAML_NAME,
+    Certificate,
+    read_certificate,
+)
 from cloister.privacy.certificate.manifest import MANIFEST_NAME
 from cloister.privacy.certificate.page import page
 from cloister.privacy.ledger import Release
-from cloister.tasks.ledger.certificates import read_certificate
 from cloister.tasks.ledger.queries import release_of
 from cloister.tasks.release.publish import copy_whole
 from cloister.tasks.runtime.files import replace_file

@@ -14,8 +14,7 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled
 
 from cloister.errors import BudgetExceeded
-from cloister.privacy.certificate.certificate import PAGE_NAME, Certificate
-from cloister.tasks.ledger.certificates import read_certificate
+from cloister.privacy.certificate.certificate import PAGE_NAME, Certificate, read_certificate
 
 DECLINED = "Declined"
 """Name of the state of a run whose price the budget does not hold."""

@@ -12,13 +12,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 
 import yaml
 
 from cloister.constraints import DenialConstraint
 from cloister.constraints.across import AcrossConstraint
 from cloister.constraints.violation_report import ViolationReport
-from cloister.errors import PrivacyError, VerificationError
+from cloister.errors import PrivacyError, StorageError, VerificationError
 from cloister.figures import listed
 from cloister.privacy.certificate.provenance import (
     across_origins,
@@ -353,3 +354,21 @@ def _cumulative(status: BudgetStatus, composition: str) -> Cumulative:
         lifetime=decimal(status.lifetime),
         composition=composition,
     )
+
+
+def read_certificate(folder: Path) -> Certificate:
+    """The certificate in a folder.
+
+    Raises:
+        StorageError: it cannot be read.
+        VerificationError: it was altered.
+    """
+    path = folder / YAML_NAME
+    try:
+        return Certificate.from_yaml(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise StorageError(
+            f"{path} cannot be read ({error.strerror}); give the folder of a release"
+        ) from None
+    except UnicodeDecodeError:
+        raise VerificationError(f"{YAML_NAME} was altered: it is not UTF-8 text") from None
