@@ -23,11 +23,11 @@ from cloister.tasks.ledger.transitions import open_ledger
 from cloister.tasks.ledger.verify import release_problems
 from cloister.tasks.release.charge import ReservedRelease
 from cloister.tasks.release.load import load_release
-from cloister.tasks.release.publish import copy_whole
 from cloister.tasks.requests.public_context import public_context_of
 from cloister.tasks.requests.resolved import ResolvedRequest
 from cloister.tasks.runtime.files import replace_file, write_json
 from cloister.tasks.runtime.home import Home
+from cloister.tasks.runtime.places import copy_whole
 from cloister.tasks.runtime.references import digest_of
 from cloister.tasks.runtime.step import step
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from prefect.runtime import flow_run
 
-from cloister.errors import StorageError
-from cloister.files import sync
 from cloister.models.storage import model_digest
 from cloister.privacy.certificate.certificate import YAML_NAME
 from cloister.privacy.certificate.manifest import MANIFEST_NAME, Lineage, Manifest, write_manifest
@@ -21,12 +17,9 @@ from cloister.tasks.release.retained import write_kept
 from cloister.tasks.requests.resolved import ResolvedRequest
 from cloister.tasks.runtime.code_version import code_version
 from cloister.tasks.runtime.home import Home
-from cloister.tasks.runtime.places import require_new
+from cloister.tasks.runtime.places import copy_whole
 from cloister.tasks.runtime.references import Reference, digest_of
 from cloister.tasks.runtime.step import recording_step
-
-_PUBLIC_MODE = 0o644
-"""Mode of the public files at ``--out``: everybody may read them."""
 
 
 @dataclass(frozen=True)
@@ -72,36 +65,6 @@ def publish_release(
         load_release(request, request.database, release, public)
     record_candidate(release, request.by, _evidence(manifest, public, recorded.run), home)
     return request.out_path or public
-
-
-def copy_whole(folder: Path, out: Path, release: str) -> None:
-    """Copy a folder so that ``out`` is never half there.
-
-    Raises:
-        StorageError: something else lies at ``out``, or it cannot be written.
-    """
-    require_new(out, release)
-    part = out.with_name(f".{release}.part")
-    try:
-        shutil.rmtree(part, ignore_errors=True)
-        part.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(folder, part, copy_function=_copied)
-        part.chmod(0o755)
-        shutil.rmtree(out, ignore_errors=True)
-        part.rename(out)
-        sync(out.parent)
-    except OSError as error:
-        shutil.rmtree(part, ignore_errors=True)
-        reason = os.strerror(error.errno or 0)
-        raise StorageError(
-            f"{out} cannot be written ({reason}); make room and run the same command again"
-        ) from None
-
-
-def _copied(source: str, target: str) -> None:
-    shutil.copyfile(source, target)
-    Path(target).chmod(_PUBLIC_MODE)
-    sync(Path(target))
 
 
 def _evidence(manifest: Manifest, public: Path, tracking_run: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Whether files and folders can be where they are wanted: checked before anything is charged."""
+"""Whether files and folders can be where they are wanted, and folders copied there whole."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from cloister.errors import StorageError
+from cloister.files import sync
 from cloister.tasks.runtime.home import Home
 
 _LONGEST_NAME = 255
@@ -16,6 +17,9 @@ _LONGEST_NAME = 255
 _UNFIT = "?%\"'"
 """What no home may have in its path: ? and % mean something else in a database's URL, quotes end a
 quoted text."""
+
+_PUBLIC_MODE = 0o644
+"""Mode of the public files at ``--out``: everybody may read them."""
 
 _LONGEST_IN_HOME = "x" * 200
 """The longest path that a home holds, the name of a dataset and the tools' own parts together."""
@@ -120,3 +124,33 @@ def require_room(folder: Path, needed: int) -> None:
             f"{folder}: the disk has {free >> 20} MiB free and the release needs about "
             f"{needed >> 20}; make room"
         )
+
+
+def copy_whole(folder: Path, out: Path, release: str) -> None:
+    """Copy a folder so that ``out`` is never half there.
+
+    Raises:
+        StorageError: something else lies at ``out``, or it cannot be written.
+    """
+    require_new(out, release)
+    part = out.with_name(f".{release}.part")
+    try:
+        shutil.rmtree(part, ignore_errors=True)
+        part.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(folder, part, copy_function=_copied)
+        part.chmod(0o755)
+        shutil.rmtree(out, ignore_errors=True)
+        part.rename(out)
+        sync(out.parent)
+    except OSError as error:
+        shutil.rmtree(part, ignore_errors=True)
+        reason = os.strerror(error.errno or 0)
+        raise StorageError(
+            f"{out} cannot be written ({reason}); make room and run the same command again"
+        ) from None
+
+
+def _copied(source: str, target: str) -> None:
+    shutil.copyfile(source, target)
+    Path(target).chmod(_PUBLIC_MODE)
+    sync(Path(target))

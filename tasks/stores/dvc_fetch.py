@@ -17,9 +17,9 @@ from cloister.privacy.certificate.manifest import MANIFEST_NAME
 from cloister.privacy.certificate.page import page
 from cloister.privacy.ledger import Release
 from cloister.tasks.ledger.queries import release_of
-from cloister.tasks.release.publish import copy_whole
 from cloister.tasks.runtime.files import replace_file
 from cloister.tasks.runtime.home import Home
+from cloister.tasks.runtime.places import copy_whole
 from cloister.tasks.runtime.references import digest_of
 from cloister.tasks.runtime.tables import write_csv
 from cloister.tasks.runtime.temporary import temporary_files
