@@ -27,7 +27,7 @@ from cloister.privacy.exact import decimal_below
 from cloister.privacy.ledger import BudgetStatus
 from cloister.tasks.data.open_columns import ColumnsSession, ColumnsSource
 from cloister.tasks.data.session import Session
-from cloister.tasks.domains.plan import domain_context, domain_request, release_plan, require_ready
+from cloister.tasks.domains.plan import domain_context, domain_request, release_plan
 from cloister.tasks.domains.steps import Written, finish, measure_domains, write_spec
 from cloister.tasks.ledger.delivery import deliver, keep_outcome, write_finished
 from cloister.tasks.ledger.transitions import open_ledger
@@ -38,6 +38,7 @@ from cloister.tasks.release.charge import (
     spend_budget,
     validate_data,
 )
+from cloister.tasks.release.preparation.measurement import require_ready
 from cloister.tasks.requests.plan import StageCost, stage_costs, total_cost
 from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import ResolvedRequest

@@ -59,7 +59,8 @@ def measure_spec(
 
 def run_measurement(asked: ReleaseRequest, home: Home) -> DomainMeasurement | Finished:
     """Check what can be checked before an orchestrator is started, then run the flow."""
-    from cloister.tasks.domains.plan import domain_request, release_plan, require_ready
+    from cloister.tasks.domains.plan import domain_request, release_plan
+    from cloister.tasks.release.preparation.measurement import require_ready
 
     request = domain_request(asked)
     require_ready(request, home)
