@@ -1,9 +1,19 @@
-"""Evaluations against real rows: internal, written to private folders only."""
+"""Evaluations against real rows: internal, written to private folders only.
+
+Scores of models trained on the real rows are kept in the home: every evaluation on the same rows
+compares with the same scores.
+
+Privacy: all figures are of real rows without noise; none leaves the home.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from cloister.constraints.counting import violation_reports
 from cloister.constraints.violation_report import ViolationReport
@@ -28,8 +38,12 @@ from cloister.schema.validation.tables import read_table
 from cloister.tasks.requests.constraint_lines import constraints_in
 from cloister.tasks.requests.public_context import PublicContext, declared_context
 from cloister.tasks.requests.published import schema_warnings
+from cloister.tasks.runtime.code_version import evaluating_digest
 from cloister.tasks.runtime.files import write_json
-from cloister.tasks.runtime.home import Home
+from cloister.tasks.runtime.home import Home, private_folder
+
+if TYPE_CHECKING:
+    from cloister.evaluation.classifiers.learning import Learning
 
 
 @dataclass(frozen=True)
@@ -69,7 +83,6 @@ def compare_tables(
     if asked.level == "none":
         return unmeasured_evaluation(real, synthetic)
     from cloister.evaluation.measures import evaluate_tables
-    from cloister.tasks.evaluation.reference_scores import ReferenceScores
 
     reference = ReferenceScores(home, spec_digest(context.spec))
     others = table_of(context, asked.held_out) if asked.held_out else None
@@ -229,3 +242,64 @@ def _public_context(path: Path) -> PublicContext:
     spec = load_spec(path)
     with constraints_in(path):
         return declared_context(spec, spec.privacy.rows.public or 1)
+
+
+@dataclass(frozen=True)
+class ReferenceScores:
+    """Scores kept under the digest of all that decides them; ``spec`` is the digest of the spec."""
+
+    home: Home
+    spec: str
+
+    def scores(
+        self,
+        train: Table,
+        test: Table,
+        targets: Sequence[PredictionTarget],
+        panel: Panel,
+        device: Device = CPU,
+    ) -> Learning:
+        """The scores of `train_and_test`, stored or new."""
+        from cloister.evaluation.classifiers.learning import train_and_test
+
+        self.home.prepare()
+        path = (
+            private_folder(self.home.folder / "truths")
+            / f"{self._key(train, test, targets, panel, device)}.json"
+        )
+        if not path.is_file():
+            scores = asdict(train_and_test(train, test, targets, panel, device))
+            write_json(path, scores)
+        return _learning(json.loads(path.read_text(encoding="utf-8")))
+
+    def _key(
+        self,
+        train: Table,
+        test: Table,
+        targets: Sequence[PredictionTarget],
+        panel: Panel,
+        device: Device,
+    ) -> str:
+        names = [target.attribute for target in targets]
+        decisive = [self.spec, evaluating_digest(), panel, names, str(device)]
+        digest = hashlib.sha256(json.dumps([*decisive, *_libraries()]).encode())
+        for table in (train, test):
+            for name in table.domain.modelled:
+                digest.update(table.codes[name].tobytes())
+        return digest.hexdigest()[:16]
+
+
+def _libraries() -> tuple[str, ...]:
+    """Versions of the libraries that decide the scores, loaded by whoever trains models."""
+    import numpy as np
+    import sklearn
+    import xgboost
+
+    return tuple(library.__version__ for library in (np, sklearn, xgboost))
+
+
+def _learning(fields: dict[str, Any]) -> Learning:
+    from cloister.evaluation.classifiers.learning import Learning, Score
+
+    scores = tuple(Score(**score) for score in fields["scores"])
+    return Learning(**fields | {"scores": scores, "one_class": tuple(fields["one_class"])})

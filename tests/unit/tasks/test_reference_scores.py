@@ -9,8 +9,7 @@ from cloister.evaluation.classifiers.learning import train_and_test
 from cloister.evaluation.classifiers.targets import PositiveLabels, PredictionTarget
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain, Table
-from cloister.tasks.evaluation import reference_scores
-from cloister.tasks.evaluation.reference_scores import ReferenceScores
+from cloister.tasks.evaluation.compare import ReferenceScores
 from cloister.tasks.runtime.home import Home
 
 DOMAIN = Domain.of(
@@ -20,6 +19,7 @@ DOMAIN = Domain.of(
     },
     Path(),
 )
+LEARNING = "cloister.evaluation.classifiers.learning.train_and_test"
 TARGETS = (PredictionTarget("zone", PositiveLabels(frozenset("n"))),)
 
 
@@ -36,7 +36,7 @@ def known(tmp_path):
 def test_the_scores_are_those_of_the_classifiers_and_are_learnt_once(known, monkeypatch):
     first = known.scores(table(1), table(2), TARGETS, "nine")
     assert first == train_and_test(table(1), table(2), TARGETS, "nine")
-    monkeypatch.setattr(reference_scores, "train_and_test", lambda *_: pytest.fail("learnt again"))
+    monkeypatch.setattr(LEARNING, lambda *_: pytest.fail("learnt again"))
     assert known.scores(table(1), table(2), TARGETS, "nine") == first
 
 
@@ -44,11 +44,7 @@ def test_the_scores_are_those_of_the_classifiers_and_are_learnt_once(known, monk
 def test_other_rows_panels_and_specs_are_learnt_anew(known, monkeypatch, changed):
     known.scores(table(1), table(2), TARGETS, "nine")
     learnt = []
-    monkeypatch.setattr(
-        reference_scores,
-        "train_and_test",
-        lambda *asked: learnt.append(asked) or train_and_test(*asked),
-    )
+    monkeypatch.setattr(LEARNING, lambda *asked: learnt.append(asked) or train_and_test(*asked))
     asked = ReferenceScores(known.home, "other") if changed == "spec" else known
     rows = {"train": table(1), "test": table(2)} | (
         {changed: table(3)} if changed in ("train", "test") else {}
