@@ -10,13 +10,13 @@ from cloister.errors import ColumnsError, DataError
 from cloister.tasks.runtime.files import write_json
 from cloister.tasks.runtime.home import Home
 
-_T = TypeVar("_T")
+_ResultT = TypeVar("_ResultT")
 
 CHARGED_NOTHING = "this run charged nothing"
 """The end of each refusal of data; an earlier run of the same release may have charged it."""
 
 
-def usable(opened: Callable[[], _T], release: str, home: Home) -> _T:
+def usable(opened: Callable[[], _ResultT], release: str, home: Home) -> _ResultT:
     """The result of ``opened()``.
 
     Raises:
