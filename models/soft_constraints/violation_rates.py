@@ -14,7 +14,8 @@ import numpy as np
 
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.constraints import DenialConstraint, bind
-from cloister.constraints.counting import Partners, Tuples
+from cloister.constraints.counting import Partners
+from cloister.constraints.counting.tuples import Tuples
 from cloister.schema.domain import Table
 
 _FINENESS = 1 << 20

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from cloister.errors import SpecError
 from cloister.schema.attributes import TextKey
@@ -10,12 +10,10 @@ from cloister.schema.domain import Domain
 from cloister.schema.relations.database import ForeignKey, Schema
 from cloister.schema.spec import ForeignKeySpec, PersonUnit, Spec, TableUnit
 from cloister.schema.spec_files.marked_yaml import Key
-from cloister.schema.spec_files.problems import closest
+from cloister.schema.spec_files.problems import BrokenRules, closest
 
 TAKEN = ("certificate", "input", "manifest", "synthetic")
 """Names of files in the folder of a release and of their pointers."""
-
-_Broken = Iterator[tuple[tuple[Key, ...], str]]
 
 
 def schema_of(spec: Spec) -> Schema:
@@ -50,7 +48,7 @@ def references_of(spec: Spec, table: str) -> Mapping[str, ForeignKeySpec]:
     return spec.tables[table].references if spec.tables else {}
 
 
-def broken_relations(spec: Spec) -> _Broken:
+def broken_relations(spec: Spec) -> BrokenRules:
     """The keys and the sentence of each rule that the tables of a spec break together."""
     unit = spec.privacy.unit
     if isinstance(unit, PersonUnit):
@@ -73,7 +71,7 @@ def broken_relations(spec: Spec) -> _Broken:
     yield from found or (*_chained_rules(spec), *_held_rules(spec))
 
 
-def _table_rules(spec: Spec, name: str) -> _Broken:
+def _table_rules(spec: Spec, name: str) -> BrokenRules:
     declared, lead = spec.tables[name], lead_of(spec)
     if name in TAKEN:
         yield ("tables", name), "has the name of another file of a release; rename it"
@@ -109,7 +107,7 @@ def _required(spec: Spec, name: str) -> Mapping[str, ForeignKeySpec]:
     }
 
 
-def _chained_rules(spec: Spec) -> _Broken:
+def _chained_rules(spec: Spec) -> BrokenRules:
     """A row is named by a key of its own: a column that refers is drawn after its rows."""
     for name, declared in spec.tables.items():
         for column, to in declared.references.items():
@@ -123,7 +121,7 @@ def _chained_rules(spec: Spec) -> _Broken:
                 yield ("tables", name, "references", column), text
 
 
-def _held_rules(spec: Spec) -> _Broken:
+def _held_rules(spec: Spec) -> BrokenRules:
     """Rows that may lack their reference to a row of a unit would be no part of it."""
     schema = schema_of(spec)
     for key in schema.keys:
@@ -137,7 +135,7 @@ def _held_rules(spec: Spec) -> _Broken:
             )
 
 
-def _reference_rules(spec: Spec, name: str, column: str, to: ForeignKeySpec) -> _Broken:
+def _reference_rules(spec: Spec, name: str, column: str, to: ForeignKeySpec) -> BrokenRules:
     place: tuple[Key, ...] = ("tables", name, "references", column)
     if to.table not in spec.tables:
         yield (*place, "table"), f"is no table; {closest(to.table, spec.tables)}"

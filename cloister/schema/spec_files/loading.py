@@ -16,9 +16,7 @@ from cloister.schema.spec import Spec
 from cloister.schema.spec_files.marked_yaml import Marked, read_marked, spec_error
 from cloister.schema.spec_files.problems import problems_of
 from cloister.schema.spec_files.rules import broken_rules
-from cloister.schema.values.codelists import MOST_VALUES_BYTES, resolve_values
-
-__all__ = ["data_derived", "load_spec", "resolve_values", "spec_digest"]
+from cloister.schema.values.codelists import MOST_VALUES_BYTES
 
 
 def load_spec(path: Path) -> Spec:

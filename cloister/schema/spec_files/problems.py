@@ -3,40 +3,61 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from cloister.schema import attributes as kinds
-from cloister.schema import spec
-from cloister.schema.declarations import release
+from cloister.schema.attributes import (
+    Attribute,
+    Boolean,
+    Categorical,
+    Date,
+    Datetime,
+    Float,
+    Integer,
+    Ordinal,
+    TextKey,
+)
 from cloister.schema.declarations.constraints import ConstraintDeclaration
+from cloister.schema.declarations.release import AcceptRejectSpec, DPViewSpec, ReleaseSpec
+from cloister.schema.spec import (
+    BudgetSpec,
+    EvaluationSpec,
+    PrivacySpec,
+    RowsSpec,
+    SourceSpec,
+    Spec,
+    ValidationSpec,
+)
 from cloister.schema.spec_files.marked_yaml import Key, Marked, SpecProblem
 
-ATTRIBUTE_TYPES: dict[str, type[kinds.Attribute]] = {
-    "categorical": kinds.Categorical,
-    "ordinal": kinds.Ordinal,
-    "boolean": kinds.Boolean,
-    "integer": kinds.Integer,
-    "float": kinds.Float,
-    "date": kinds.Date,
-    "datetime": kinds.Datetime,
-    "text": kinds.TextKey,
+BrokenRules = Iterator[tuple[tuple[Key, ...], str]]
+"""The keys and the sentence of each rule that a spec breaks."""
+
+ATTRIBUTE_TYPES: dict[str, type[Attribute]] = {
+    "categorical": Categorical,
+    "ordinal": Ordinal,
+    "boolean": Boolean,
+    "integer": Integer,
+    "float": Float,
+    "date": Date,
+    "datetime": Datetime,
+    "text": TextKey,
 }
 
 _SECTIONS: dict[tuple[Key, ...], type[BaseModel]] = {
-    (): spec.Spec,
-    ("source",): spec.SourceSpec,
-    ("privacy",): spec.PrivacySpec,
-    ("privacy", "rows"): spec.RowsSpec,
-    ("privacy", "budget"): spec.BudgetSpec,
-    ("release",): release.ReleaseSpec,
-    ("release", "accept_reject"): release.AcceptRejectSpec,
-    ("release", "dpview"): release.DPViewSpec,
-    ("evaluation",): spec.EvaluationSpec,
-    ("validation",): spec.ValidationSpec,
+    (): Spec,
+    ("source",): SourceSpec,
+    ("privacy",): PrivacySpec,
+    ("privacy", "rows"): RowsSpec,
+    ("privacy", "budget"): BudgetSpec,
+    ("release",): ReleaseSpec,
+    ("release", "accept_reject"): AcceptRejectSpec,
+    ("release", "dpview"): DPViewSpec,
+    ("evaluation",): EvaluationSpec,
+    ("validation",): ValidationSpec,
 }
 
 _EXAMPLES = {

@@ -20,8 +20,7 @@ from cloister.schema.attributes import (
 )
 from cloister.schema.spec import Above, PersonUnit, Spec, TableUnit
 from cloister.schema.spec_files.foreign_keys import broken_relations
-from cloister.schema.spec_files.marked_yaml import Key
-from cloister.schema.spec_files.problems import closest
+from cloister.schema.spec_files.problems import BrokenRules, closest
 from cloister.schema.spec_files.source_rules import source_rules
 from cloister.schema.values.codelists import (
     MOST_PATTERN_DIGITS,
@@ -31,12 +30,10 @@ from cloister.schema.values.codelists import (
 )
 from cloister.schema.values.ticks import float_decimals
 
-_Broken = Iterator[tuple[tuple[Key, ...], str]]
-
 _NUMERIC = ("integer", "float", "date", "datetime")
 
 
-def broken_rules(spec: Spec) -> _Broken:
+def broken_rules(spec: Spec) -> BrokenRules:
     """The keys and the sentence of each rule that a spec breaks."""
     yield from _delta_rules(spec)
     if spec.release.relational and not spec.tables:
@@ -51,7 +48,7 @@ def broken_rules(spec: Spec) -> _Broken:
     yield from broken_relations(spec)
 
 
-def _rules_of_one(spec: Spec) -> _Broken:
+def _rules_of_one(spec: Spec) -> BrokenRules:
     lists = [
         each.values for each in spec.attributes.values() if isinstance(each, Categorical | Ordinal)
     ]
@@ -73,7 +70,7 @@ def _rules_of_one(spec: Spec) -> _Broken:
         )
 
 
-def _attribute_rules(name: str, attribute: AnyAttribute, spec: Spec) -> _Broken:
+def _attribute_rules(name: str, attribute: AnyAttribute, spec: Spec) -> BrokenRules:
     if not name.strip():
         yield (), "an attribute has no name; name the column as the data does"
     if isinstance(attribute, Categorical | Ordinal):
@@ -94,7 +91,7 @@ def _attribute_rules(name: str, attribute: AnyAttribute, spec: Spec) -> _Broken:
         yield from _pattern_rules(attribute)
 
 
-def _whole_rules(attribute: Integer) -> _Broken:
+def _whole_rules(attribute: Integer) -> BrokenRules:
     if max(map(abs, (attribute.min, attribute.max, attribute.step))) > LARGEST_WHOLE:
         yield (), "a bound has more than 18 digits; use type float, or a text key"
     if any(abs(value) > LARGEST_WHOLE for value in attribute.special):
@@ -107,7 +104,7 @@ def _ticks(attribute: Float) -> float:
     return max(map(abs, numbers)) * 10.0 ** float_decimals(attribute)
 
 
-def _pattern_rules(attribute: TextKey) -> _Broken:
+def _pattern_rules(attribute: TextKey) -> BrokenRules:
     match = NUMBERED_PATTERN.fullmatch(attribute.pattern)
     if match is None:
         yield ("pattern",), "needs one numbered range; write it like R{000001..999999}"
@@ -142,14 +139,14 @@ def _kind_rules(values: list[Scalar]) -> Iterator[str]:
         yield "the list mixes texts and numbers; put quotes around the numbers"
 
 
-def _boolean_rules(attribute: Boolean, spec: Spec) -> _Broken:
+def _boolean_rules(attribute: Boolean, spec: Spec) -> BrokenRules:
     if attribute.true == attribute.false:
         yield ("true",), "true and false are the same word; give two words"
     if {attribute.true, attribute.false} & set(spec.source.missing):
         yield (), "one of the two words is a missing token too; set source.missing to other texts"
 
 
-def _unit_rules(spec: Spec) -> _Broken:
+def _unit_rules(spec: Spec) -> BrokenRules:
     unit = spec.privacy.unit
     if isinstance(unit, TableUnit):
         yield ("privacy", "unit"), "names a table, and the dataset has one table only; write row"
@@ -157,7 +154,7 @@ def _unit_rules(spec: Spec) -> _Broken:
         yield ("privacy", "unit", "key"), f"is no attribute; {closest(unit.key, spec.attributes)}"
 
 
-def _person_rules(spec: Spec) -> _Broken:
+def _person_rules(spec: Spec) -> BrokenRules:
     """What is said of persons needs a key of persons, which is a text key."""
     unit, own = spec.privacy.unit, [name for name, each in spec.attributes.items() if each.per]
     if not isinstance(unit, PersonUnit):
@@ -186,7 +183,7 @@ def _person_rules(spec: Spec) -> _Broken:
         )
 
 
-def _delta_rules(spec: Spec) -> _Broken:
+def _delta_rules(spec: Spec) -> BrokenRules:
     rows = spec.privacy.rows.public
     if rows is None:
         return

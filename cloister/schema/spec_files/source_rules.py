@@ -13,13 +13,12 @@ from cloister.schema.sources.files.encodings import can_encode
 from cloister.schema.sources.urls import HIDE_IT, holds_password
 from cloister.schema.spec import PersonUnit, Spec
 from cloister.schema.spec_files.marked_yaml import Key
+from cloister.schema.spec_files.problems import BrokenRules
 from cloister.schema.values.codelists import resolve_values
 from cloister.schema.values.number_formats import groups_thousands
 
-_Broken = Iterator[tuple[tuple[Key, ...], str]]
 
-
-def source_rules(spec: Spec) -> _Broken:
+def source_rules(spec: Spec) -> BrokenRules:
     """The keys and the sentence of each rule that source, formats and ``ignore`` break."""
     yield from _ignore_rules(spec)
     if spec.source.url and holds_password(spec.source.url):
@@ -55,7 +54,7 @@ def _holds_its_values(name: str, attribute: AnyAttribute, spec: Spec) -> bool:
         return False
 
 
-def _ignore_rules(spec: Spec) -> _Broken:
+def _ignore_rules(spec: Spec) -> BrokenRules:
     """Nothing that is left out is used; constraints are checked where they are read."""
     ignored = set(spec.ignore)
     for at, name in enumerate(spec.ignore):

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from cloister.errors import DataError
 from cloister.schema.domain import Domain, code_type
-from cloister.schema.sources.files import csv_files
 from cloister.schema.sources.files.parquet_files import read_columns
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
@@ -135,7 +134,7 @@ def test_blocks_of_a_csv_file_of_any_size_give_one_table_and_one_report(
     (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     whole = outcome(spec)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(csv_files, "_BLOCK_BYTES", block)
+        patched.setattr("cloister.schema.sources.files.csv_files._BLOCK_BYTES", block)
         assert outcome(spec) == whole
 
 

@@ -22,11 +22,11 @@ _ROWS_EACH = 20
 but from much more epsilon."""
 
 _FIRST_ROWS = 2_000
-"""Rows that most pairs of columns are told by to be no dependency."""
+"""Rows that rule out most pairs of columns, before all rows are compared."""
 
 _CHANCE = math.log(1e-12)
-"""The logarithm of the probability at most of a dependency by chance, as if the columns did not
-depend on each other: a file has some ten thousand pairs of columns."""
+"""The logarithm of the probability at most of a dependency or an order by chance, as if the columns
+did not depend on each other: a file has some ten thousand pairs of columns."""
 
 _LEFT = ("categorical", "ordinal", "boolean", "integer", "date")
 """Types of what decides other columns; a decimal number is decided."""

@@ -16,14 +16,8 @@ import pandas as pd
 from cloister.arrays import Floats
 from cloister.schema.declarations.constraints import quote
 from cloister.schema.drafts.column_cells import Guess
+from cloister.schema.drafts.proposals.dependencies import _CHANCE, _FIRST_ROWS
 from cloister.schema.spec_files.writing import flow
-
-_FIRST_ROWS = 2_000
-"""Rows that most pairs of columns are told by to be in no order."""
-
-_CHANCE = math.log(1e-12)
-"""The logarithm of the probability at most of an order by chance, as if the columns did not depend
-on each other: a file has some ten thousand pairs of columns."""
 
 _USUAL = 0.95
 """The share of pairs of cells of any two rows that are in order, above which that says little."""
