@@ -27,10 +27,8 @@ _FEWEST = 20
 """Rows at least that are missing, and rows that are not: fewer are alike by chance."""
 
 _CHANCE = math.log(1e-9)
-"""The logarithm of the probability at most with which a value would be without a cell by chance.
-
-A file has some ten thousand pairs of columns.
-"""
+"""The logarithm of the probability at most with which a value would be without a cell by chance: a
+file has some ten thousand pairs of columns."""
 
 
 def presence_proposals(frame: pd.DataFrame, guesses: Mapping[str, Guess]) -> list[str]:

@@ -13,7 +13,7 @@ import pandas as pd
 from pandas.api import types as pt
 
 from cloister.schema.attributes import DATA_DERIVED
-from cloister.schema.drafts.column_cells import FEWEST_KEYS, Guess, Keys
+from cloister.schema.drafts.column_cells import FEWEST_KEYS, Guess
 from cloister.schema.drafts.column_names import names_a_key, names_a_person, names_another_row
 from cloister.schema.spec_files.writing import flow, scalar
 
@@ -52,7 +52,10 @@ def reference_hints(
 ) -> Iterator[str]:
     """Comments that say how to declare the columns that refer to rows of the same file."""
     for found in _self_references(frame, guesses):
-        keys = _key_of(guesses[found.key].keys)
+        guessed = guesses[found.key].keys
+        whole = str(guessed.get("dtype", "")).lower().endswith("int64")
+        dtype = {"dtype": "Int64"} if whole else {}
+        keys = {"type": "text", "pattern": guessed["pattern"], **dtype}
         yield _REFERENCE.format(
             column=scalar(found.column),
             key=scalar(found.key),
@@ -63,11 +66,6 @@ def reference_hints(
             key_keys=flow(keys | {"provenance": DATA_DERIVED}),
             column_keys=flow(keys | {"nullable": True, "provenance": DATA_DERIVED}),
         )
-
-
-def _key_of(guessed: Keys) -> Keys:
-    dtype = {"dtype": "Int64"} if str(guessed.get("dtype", "")).lower().endswith("int64") else {}
-    return {"type": "text", "pattern": guessed["pattern"], **dtype}
 
 
 def _self_references(frame: pd.DataFrame, guesses: Mapping[str, Guess]) -> Iterator[_SelfReference]:
@@ -85,9 +83,11 @@ def _self_references(frame: pd.DataFrame, guesses: Mapping[str, Guess]) -> Itera
         for key, values in keys.items():
             if key != name and _names_rows(name, texts, values):
                 most = int(texts.value_counts().iloc[0])
+                unit = 10 ** max(len(str(most)) - 1, 1)
+                most = -(-most // unit) * unit  # rounded up to one digit, and at least ten
                 remedy = _FILLED.format(column=scalar(name)) * (len(cells) == len(frame))
                 remedy += _DECIMAL * (pt.is_string_dtype(cells.dtype) and not cells.equals(texts))
-                yield _SelfReference(key, name, _outwards(most), remedy)
+                yield _SelfReference(key, name, most, remedy)
                 break
 
 
@@ -103,9 +103,3 @@ def _names_rows(name: str, texts: pd.Series, keys: set[str]) -> bool:
 def _texts(cells: pd.Series) -> pd.Series:
     """The cells as texts of keys: whole numbers that are stored or written as ``7.0`` as ``7``."""
     return cells.astype("str").str.replace(r"^(\d+)\.0$", r"\1", regex=True)
-
-
-def _outwards(most: int) -> int:
-    """A number rounded up to one digit, and at least ten."""
-    unit = 10 ** max(len(str(most)) - 1, 1)
-    return -(-most // unit) * unit
