@@ -5,9 +5,8 @@ Privacy: one row may decide any of it.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -15,16 +14,20 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cloister.errors import DataError
+from cloister.schema.drafts.number_marks import (
+    distinct_cells,
+    has_foreign_marks,
+    in_plain_marks,
+    likeliest_marks,
+)
 from cloister.schema.drafts.written_forms import FEWEST_NUMBERS, guess_unit, numbers_alone
 from cloister.schema.sources.files.csv_files import csv_header, read_text
 from cloister.schema.sources.files.encodings import MARKS, UTF_8
-from cloister.schema.sources.numbers import plain_numbers
 from cloister.schema.sources.required_columns import DELIMITERS, require_columns
 from cloister.schema.spec import SourceSpec
-from cloister.schema.values.number_formats import NO_UNIT, Unit, number_pattern
+from cloister.schema.values.number_formats import NO_UNIT, Unit
 
 _MISSING = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "NaN", "nan", "?", " ?", "-", ".")
 """Texts that usually stand for a missing value; the empty cell always does."""
@@ -43,24 +46,6 @@ _BLOCK_BYTES = 1 << 20
 
 _CONTROLS = bytes(range(0x80, 0xA0))
 """Bytes that are letters in cp1252, and nothing in Latin-1."""
-
-Marks = tuple[str, str | None]
-
-_MARKS: tuple[Marks, ...] = (
-    (".", None),
-    (".", ","),
-    (",", None),
-    (",", "."),
-    (".", "'"),
-    (".", " "),
-    (",", " "),
-    (",", "\u00a0"),
-    (",", "\u202f"),
-)
-"""Decimal and thousands marks; of two that read as many different numbers, the first is taken."""
-
-_MARKS_BESIDE_SEMICOLONS = (_MARKS[0], *sorted(_MARKS[1:], key=lambda marks: marks[0] != ","))
-"""The same where decimal commas are likelier, since cells are not divided by commas."""
 
 
 @dataclass(frozen=True)
@@ -101,18 +86,18 @@ def drafted_csv(path: Path) -> DraftedFile:
     counts = {name: _missing_counts(cells[name]) for name in names}
     missing = _by_frequency(counts.values())
     written = cells.mask(cells.isin(missing))
-    units = {name: guess_unit(_distinct(written[name])) for name in names}
+    units = {name: guess_unit(distinct_cells(written[name])) for name in names}
     alone = {name: numbers_alone(written[name], unit) for name, unit in units.items()}
-    decimal, thousands = _marks(list(alone.values()), delimiter)
+    decimal, thousands = likeliest_marks(list(alone.values()), delimiter)
     dialect |= {"decimal": decimal} | ({"thousands": thousands} if thousands else {})
     source = SourceSpec(**dialect, missing=tuple(missing))
     return DraftedFile(
         dialect | {"missing": missing},
         written,
-        pd.DataFrame({name: _plain(cells, source) for name, cells in alone.items()}),
+        pd.DataFrame({name: in_plain_marks(cells, source) for name, cells in alone.items()}),
         {name: max(found, key=found.__getitem__) for name, found in counts.items() if found},
         {name: unit for name, unit in units.items() if unit != NO_UNIT},
-        foreign=tuple(name for name in names if _is_foreign(alone[name], source)),
+        foreign=tuple(name for name in names if has_foreign_marks(alone[name], source)),
     )
 
 
@@ -187,52 +172,3 @@ def _by_frequency(counts: Iterable[dict[str, int]]) -> list[str]:
         total.update(found)
     ordered = sorted(total, key=lambda token: -total[token])
     return [token for token in ordered if total[token] or token == ""]
-
-
-def _distinct(cells: pd.Series) -> pd.Series:
-    return pd.Series(cells.dropna().unique(), dtype="str")
-
-
-def _marks(columns: Sequence[pd.Series], delimiter: str) -> Marks:
-    """The marks by which columns of the most different numbers are numbers throughout.
-
-    One column of many amounts tells more than several of ``1.0`` and ``0.0``. Files with semicolons
-    have them for the sake of decimal commas.
-    """
-    distinct = [_texts(cells) for cells in columns]
-
-    def numeric(marks: Marks) -> int:
-        return sum(len(texts) for texts in distinct if _are_numbers(texts, marks))
-
-    return max(_MARKS_BESIDE_SEMICOLONS if delimiter == ";" else _MARKS, key=numeric)
-
-
-def _are_numbers(texts: pa.Array, marks: Marks) -> bool:
-    """Whether all texts are numbers in these marks; no group of thousands follows a zero alone."""
-    known = pc.match_substring_regex(texts, number_pattern(*marks))
-    if len(texts) == 0 or not pc.all(known).as_py():
-        return False
-    if marks[1] is None:
-        return True
-    below_one = pc.match_substring_regex(texts, rf"^\s*[+-]?0+{re.escape(marks[1])}")
-    return not pc.any(below_one).as_py()
-
-
-def _plain(cells: pd.Series, source: SourceSpec) -> pd.Series:
-    """A column with its numbers as ``1234.5``, if all are numbers; else as it is."""
-    marks = source.decimal, source.thousands
-    if marks == _MARKS[0] or not _are_numbers(_texts(cells), marks):
-        return cells
-    return plain_numbers(cells, source)
-
-
-def _is_foreign(cells: pd.Series, source: SourceSpec) -> bool:
-    """Whether all cells of a column are numbers as ``1234.5``, and not in the marks of the file."""
-    texts = _texts(cells)
-    own = _are_numbers(texts, (source.decimal, source.thousands))
-    return not own and _are_numbers(texts, _MARKS[0])
-
-
-def _texts(cells: pd.Series) -> pa.Array:
-    """The different known cells (n,)."""
-    return pa.array(_distinct(cells), pa.large_string())
