@@ -29,30 +29,30 @@ _ALONE = (
 )
 
 
-def noun(schema: Schema) -> str:
+def schema_unit_noun(schema: Schema) -> str:
     """The unit as a noun."""
     return f"row of {_start(schema)} with all rows that refer to it"
 
 
-def unit_description(schema: Schema) -> str:
+def schema_unit_description(schema: Schema) -> str:
     """Whom the guarantee protects, in plain words."""
     return f"one row of {_start(schema)}, with {_REFERRING}"
 
 
-def unit_statement(dataset: str, schema: Schema) -> str:
+def schema_unit_statement(dataset: str, schema: Schema) -> str:
     """Whom the guarantee protects, with the most rows of each table that it has."""
     terms = "".join(f"; {line}" for line in arithmetic(schema))
     return f"unit = one row of {_start(schema)} and all rows of {dataset} that refer to it{terms}"
 
 
-def limits(schema: Schema) -> tuple[str, ...]:
+def schema_limits(schema: Schema) -> tuple[str, ...]:
     """What was left out before anything was asked, and what is protected less."""
     required = [key for key in schema.keys if not key.optional]
     cut = [key for key in schema.keys if is_truncated(schema, key)]
     loose = [key for key in schema.keys if key.optional and key not in cut]
     alone = [name for name in schema.tables if name not in schema.holding]
     said = (
-        _SEVERAL_UNITS.format(noun=noun(schema), start=_start(schema)),
+        _SEVERAL_UNITS.format(noun=schema_unit_noun(schema), start=_start(schema)),
         _said(_TRUNCATED, (key for key in cut if not key.optional)),
         _said(_DANGLING, required),
         _said(_UNLINKED, (key for key in cut if key.optional)),

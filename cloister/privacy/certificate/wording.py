@@ -8,9 +8,14 @@ from fractions import Fraction
 
 from cloister.figures import count_of, figure_above
 from cloister.privacy.accounting.precision import LARGEST_EXPONENT
-from cloister.privacy.certificate import several_tables
 from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.certificate.schema import Detection, Odds, ReusedRelease
+from cloister.privacy.certificate.several_tables import (
+    schema_limits,
+    schema_unit_description,
+    schema_unit_noun,
+    schema_unit_statement,
+)
 from cloister.privacy.certificate.spend import kinds
 from cloister.privacy.events import (
     GaussianCounts,
@@ -131,7 +136,7 @@ def unit_description(spec: Spec) -> str:
     if isinstance(unit, PersonUnit):
         return f"one person: all rows with the same {unit.key}, at most {unit.max_rows} of them"
     if spec.tables:
-        return several_tables.unit_description(schema_of(spec))
+        return schema_unit_description(schema_of(spec))
     return "one row of the table"
 
 
@@ -141,7 +146,7 @@ def unit_statement(spec: Spec) -> str:
     if isinstance(unit, PersonUnit):
         return f"unit = rows of {dataset} grouped by {unit.key}; rows per unit <= {unit.max_rows}"
     if spec.tables:
-        return several_tables.unit_statement(dataset, schema_of(spec))
+        return schema_unit_statement(dataset, schema_of(spec))
     return f"unit = one row of {dataset}; rows per unit = 1"
 
 
@@ -177,7 +182,7 @@ def meaning(
         return (STAIN,)
     noun = "person" if isinstance(spec.privacy.unit, PersonUnit) else "row"
     if spec.tables:
-        noun = several_tables.noun(schema_of(spec))
+        noun = schema_unit_noun(schema_of(spec))
     added = Relation(spec.privacy.relation) is Relation.ADD_REMOVE
     terms = {
         "noun": noun,
@@ -291,7 +296,7 @@ def _unit_limits(spec: Spec) -> tuple[str, ...]:
     if isinstance(unit, PersonUnit):
         return (_MOST_OF_A_PERSON.format(most=unit.max_rows),)
     if spec.tables:
-        return several_tables.limits(schema_of(spec))
+        return schema_limits(schema_of(spec))
     return (_SEVERAL_ROWS,)
 
 

@@ -3,7 +3,7 @@
 from tiny_databases import domain
 
 from cloister.privacy.certificate.provenance import key_origins
-from cloister.privacy.certificate.several_tables import limits
+from cloister.privacy.certificate.several_tables import schema_limits
 from cloister.schema.attributes import Integer, TextKey
 from cloister.schema.relations.database import ForeignKey, Schema
 
@@ -32,7 +32,7 @@ def test_a_foreign_key_says_what_it_refers_to():
 
 def test_only_references_to_protected_rows_are_said_to_be_bounded():
     """A row that is one of too many of a drug keeps its drug: drugs hold nothing of a person."""
-    said = limits(SCHEMA)
+    said = schema_limits(SCHEMA)
     assert [own for own in said if "visits.drug" in own] == [
         "A row whose visits.drug leads to no row was kept without its parent."
     ]
@@ -42,10 +42,10 @@ def test_only_references_to_protected_rows_are_said_to_be_bounded():
 
 def test_the_unit_is_said_to_be_a_row_with_all_that_refer_and_not_a_row_alone():
     """A person of one row of the units' table has all of its rows protected."""
-    (said,) = (own for own in limits(SCHEMA) if "protected less" in own)
+    (said,) = (own for own in schema_limits(SCHEMA) if "protected less" in own)
     assert said == (
         "The unit is a row of persons with all rows that refer to it: a person who has several "
         "rows of persons is protected less, at k of them by k times epsilon."
     )
     any_table = Schema(SCHEMA.tables, SCHEMA.keys, tuple(SCHEMA.tables))
-    assert "several rows of any table is protected less" in limits(any_table)[0]
+    assert "several rows of any table is protected less" in schema_limits(any_table)[0]
