@@ -14,7 +14,8 @@ import pytest
 from small_disks import small_disk
 
 from cloister.errors import StorageError
-from cloister.privacy.door.journal import JOURNAL_NAME, Journal
+from cloister.privacy.door.journal import Journal
+from cloister.privacy.door.journal_format import JOURNAL_NAME
 
 Start = Callable[[Callable[[], int]], int]
 

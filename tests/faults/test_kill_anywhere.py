@@ -16,7 +16,8 @@ import pytest
 from sqlalchemy import Engine, event
 from sqlalchemy.engine.default import DefaultDialect
 
-from cloister.privacy.door.journal import JOURNAL_NAME, Journal
+from cloister.privacy.door.journal import Journal
+from cloister.privacy.door.journal_format import JOURNAL_NAME
 from cloister.privacy.ledger import Ledger, Owner, ReservationRequest, State
 
 Start = Callable[[Callable[[], int]], int]

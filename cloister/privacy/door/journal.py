@@ -38,6 +38,7 @@ from cloister.privacy.door.journal_format import (
     ANSWER,
     FIRST,
     FIRST_SEAL,
+    JOURNAL_NAME,
     LAST,
     MAGIC,
     RUN,
@@ -50,8 +51,6 @@ from cloister.privacy.door.journal_format import (
     parse_frame,
 )
 from cloister.privacy.ledger.marks import JournalState, Mark
-
-JOURNAL_NAME = "journal.bin"
 
 _ARRAY_KINDS = "biuf"
 

@@ -25,6 +25,8 @@ import numpy as np
 
 from cloister.arrays import Array
 
+JOURNAL_NAME = "journal.bin"
+
 MAGIC = b"cloister journal 1\n"
 FIRST, RUN, ANSWER, LAST = b"F", b"R", b"A", b"S"
 

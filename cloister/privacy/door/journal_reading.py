@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from cloister.errors import StorageError, VerificationError
-from cloister.privacy.door.journal import JOURNAL_NAME
 from cloister.privacy.door.journal_format import (
     FIRST,
     FIRST_SEAL,
+    JOURNAL_NAME,
     LAST,
     MAGIC,
     Frame,

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from cloister.errors import JournalMismatch, StorageError
-from cloister.privacy.door.journal import JOURNAL_NAME, Journal
+from cloister.privacy.door.journal import Journal
+from cloister.privacy.door.journal_format import JOURNAL_NAME
 
 OWNER = {"data": "d1", "code": "c1", "spec": "s1"}
 
