@@ -9,13 +9,12 @@ import hashlib
 from collections.abc import Iterable
 
 import numpy as np
-import pandas as pd
 
 from cloister.arrays import Array, Integers
 from cloister.splitmix import Words, mix
 
 
-def keyed_numbers(texts: pd.Index, key: bytes) -> Integers:
+def keyed_numbers(texts: Iterable[str], key: bytes) -> Integers:
     """A number of 63 bits (n,) for each text, which cannot be computed without the key."""
     hashes = (hashlib.blake2b(text.encode(), digest_size=8, key=key) for text in texts)
     return np.array([int.from_bytes(digest.digest()) >> 1 for digest in hashes], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The queries that the door answers: one a file, each a value with its sensitivity and the proof.
+"""The queries that the door answers, each a value with its sensitivity and the proof.
 
     of coded tables
         PartitionCounts     rows in each joint part of some attributes
