@@ -13,8 +13,8 @@ from functools import partial, reduce
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from cloister.privacy.accounting import accountants, loss_accountant
-from cloister.privacy.accounting.accountants import spend
+from cloister.privacy.accounting.accountants import _spend, spend
+from cloister.privacy.accounting.loss_accountant import _grid_losses, _losses_of
 from cloister.privacy.events import (
     Event,
     GaussianCounts,
@@ -96,9 +96,9 @@ def test_loss_distributions_are_as_tight_as_those_of_dp_accounting_in_less_time(
 
 def epsilon(event: Event) -> float:
     """The epsilon by loss distributions, computed anew: other accountants keep their caches."""
-    accountants._spend.cache_clear()
-    loss_accountant._grid_losses.cache_clear()
-    loss_accountant._losses_of.cache_clear()
+    _spend.cache_clear()
+    _grid_losses.cache_clear()
+    _losses_of.cache_clear()
     cost = spend(event, DELTA, "add_remove")
     assert cost.accountant == "privacy loss distribution"
     return cost.epsilon

@@ -10,8 +10,12 @@ from hypothesis import strategies as st
 from cloister.privacy.events import Relation, Sensitivity
 from cloister.privacy.mechanisms.counts import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries.counts import conjunction_counts
-from cloister.privacy.queries.counts.conjunction_counts import ConjunctionCounts, DummyCoding
+from cloister.privacy.queries.counts.conjunction_counts import (
+    ConjunctionCounts,
+    DummyCoding,
+    _by_lookups,
+    _by_products,
+)
 from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.attributes import Categorical
 from cloister.schema.cells import declared_cells
@@ -66,8 +70,8 @@ def test_counts_are_those_of_the_rows_one_by_one(made):
 def test_products_and_lookups_count_the_same(made):
     codes, sizes = made
     coding = query_of(table_of(codes, sizes)).coding
-    products = conjunction_counts._by_products(list(codes), coding)
-    lookups = conjunction_counts._by_lookups(list(codes), coding)
+    products = _by_products(list(codes), coding)
+    lookups = _by_lookups(list(codes), coding)
     assert (products[coding.pairs] == lookups[coding.pairs]).all()
 
 

@@ -11,10 +11,10 @@ from cpu_time import cpu_seconds
 from scipy.optimize import brentq
 from scipy.stats import binom
 
-from cloister.privacy.accounting import accountants, loss_accountant, responses
-from cloister.privacy.accounting.accountants import epsilon
+from cloister.privacy.accounting.accountants import _spend, epsilon
 from cloister.privacy.accounting.loss import Loss, epsilon_at
-from cloister.privacy.accounting.responses import repeated_response, response_epsilon
+from cloister.privacy.accounting.loss_accountant import _losses_of
+from cloister.privacy.accounting.responses import _delta_of, repeated_response, response_epsilon
 from cloister.privacy.events import Bounded, GaussianCounts, Sensitivity, compose, repeat
 
 ROW = Sensitivity.partition("add_remove")
@@ -48,8 +48,8 @@ def test_a_million_responses_take_no_time():
 
 
 def forget_losses():
-    accountants._spend.cache_clear()
-    loss_accountant._losses_of.cache_clear()
+    _spend.cache_clear()
+    _losses_of.cache_clear()
 
 
 def test_beside_other_mechanisms_many_responses_are_no_less_than_composed_one_by_one(monkeypatch):
@@ -57,7 +57,7 @@ def test_beside_other_mechanisms_many_responses_are_no_less_than_composed_one_by
         repeat(Bounded(Fraction(1, 400)), 5_000), *[GaussianCounts(Fraction(10), ROW)] * 20
     )
     at_once = epsilon(event, 2e-6, "add_remove")
-    monkeypatch.setattr(loss_accountant, "_MANY_COPIES", 10**9)
+    monkeypatch.setattr("cloister.privacy.accounting.loss_accountant._MANY_COPIES", 10**9)
     forget_losses()
     one_by_one = epsilon(event, 2e-6, "add_remove")
     forget_losses()
@@ -92,6 +92,6 @@ def least_excess(loss, each, times):
 def test_the_epsilon_of_each_uses_the_whole(times):
     each = response_epsilon(Fraction(1), 1e-6, times)
     assert delta_of(each, times, 1.0) <= 1e-6 <= delta_of(each * 1.01, times, 1.0) + 1e-12
-    assert responses._delta_of(each, times, 1.0) == pytest.approx(
+    assert _delta_of(each, times, 1.0) == pytest.approx(
         delta_of(each, times, 1.0), rel=1e-6, abs=1e-15
     )

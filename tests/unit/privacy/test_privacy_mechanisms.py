@@ -21,7 +21,6 @@ from cloister.privacy.events import (
     Sensitivity,
     Thresholded,
 )
-from cloister.privacy.mechanisms import counts, insecure
 from cloister.privacy.mechanisms.clipping import Outer, clipped_sum
 from cloister.privacy.mechanisms.counts import (
     DiscreteGaussian,
@@ -29,6 +28,11 @@ from cloister.privacy.mechanisms.counts import (
     GaussianGradient,
     Neighbours,
     SparseHistogram,
+)
+from cloister.privacy.mechanisms.insecure import (
+    insecure_exponentials,
+    insecure_gaussian,
+    insecure_laplace,
 )
 from cloister.privacy.mechanisms.randomness import NoiseSource
 
@@ -99,9 +103,9 @@ def test_event_and_noise_come_from_the_same_field() -> None:
 @pytest.mark.parametrize(
     ("sampler", "arguments"),
     [
-        (insecure.insecure_gaussian, (1.0, 3)),
-        (insecure.insecure_laplace, (1.0, 3)),
-        (insecure.insecure_exponentials, (3,)),
+        (insecure_gaussian, (1.0, 3)),
+        (insecure_laplace, (1.0, 3)),
+        (insecure_exponentials, (3,)),
     ],
 )
 def test_repeatable_samplers_refuse_a_secure_source(
@@ -117,8 +121,8 @@ def test_a_secure_source_never_reaches_the_repeatable_samplers(
     def forbidden(*arguments: object) -> NDArray[np.int64]:
         raise AssertionError("reached")
 
-    monkeypatch.setattr(counts, "insecure_gaussian", forbidden)
-    monkeypatch.setattr(counts, "insecure_laplace", forbidden)
+    monkeypatch.setattr("cloister.privacy.mechanisms.counts.insecure_gaussian", forbidden)
+    monkeypatch.setattr("cloister.privacy.mechanisms.counts.insecure_laplace", forbidden)
     for mechanism in COUNTS:
         mechanism.release(np.arange(10), ROW, NoiseSource())
         with pytest.raises(AssertionError, match="reached"):
