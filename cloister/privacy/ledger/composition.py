@@ -17,7 +17,7 @@ from fractions import Fraction
 from cloister.errors import UnsupportedEvent
 from cloister.privacy.accounting.accountants import Spend, spend
 from cloister.privacy.events import compose, event_from_json
-from cloister.privacy.ledger import Release
+from cloister.privacy.ledger.records import Release
 
 
 def together(releases: Iterable[Release], delta: Fraction) -> Spend | None:
