@@ -22,7 +22,7 @@ from pydantic_core import ErrorDetails
 
 from cloister.devices import PATTERN
 from cloister.errors import InputError, SpecError
-from cloister.evaluation.options import Level, Panel
+from cloister.evaluation import Level, Panel
 from cloister.privacy.exact import decimal
 from cloister.schema.attributes import Declared
 from cloister.schema.declarations.constraints import ConstraintDeclaration

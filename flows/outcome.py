@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cloister.constraints.violation_report import ViolationReport
-from cloister.evaluation.databases.report import AnyEvaluation
+from cloister.evaluation.report import AnyEvaluation
 from cloister.privacy.exact import decimal_below
 from cloister.privacy.ledger import BudgetStatus
 from cloister.tasks.requests.plan import StageCost

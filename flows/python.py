@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from cloister.devices import AUTO, resolve_device
 from cloister.errors import CloisterError, InputError
-from cloister.evaluation.options import Level
+from cloister.evaluation import Level
 from cloister.flows.cli.options import user
 from cloister.flows.request_signature import DELIVERY, keywords_of
 from cloister.flows.results import (

@@ -21,7 +21,7 @@ from cloister.tasks.requests.plan import StageCost
 from cloister.tasks.runtime.tables import require_capacity, require_hard_constraints
 
 if TYPE_CHECKING:
-    from cloister.evaluation.databases.report import AnyEvaluation
+    from cloister.evaluation.report import AnyEvaluation
 
 
 @dataclass(frozen=True, repr=False)

@@ -8,8 +8,8 @@ from typing import Any, Generic, Self, TypeVar
 
 from pydantic import TypeAdapter
 
+from cloister.privacy.accounting.composition import event_of_stages
 from cloister.privacy.events import Event
-from cloister.privacy.stages import event_of_stages
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from cloister.models.discretization.bins import Bins
 from cloister.models.plan import AnyPlan, ParametersT, Plan
 from cloister.models.task import AnyTask, Budget, DatabaseTask, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.privacy.queries.query import Door
-from cloister.privacy.queries.table_rows import TableRows
+from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.declarations.release import Sampling
 from cloister.schema.domain import Domain, Table
 from cloister.schema.relations.database import Database

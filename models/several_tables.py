@@ -12,7 +12,7 @@ from cloister.models.protocol import Arrays
 from cloister.models.task import Budget
 from cloister.privacy.accounting.accountants import spend
 from cloister.privacy.events import Relation
-from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.queries.query import (
     AnswerT,
     Divider,
@@ -20,8 +20,8 @@ from cloister.privacy.queries.query import (
     Mechanism,
     Query,
     SensitivityT,
+    TableRows,
 )
-from cloister.privacy.queries.table_rows import TableRows
 
 _ENOUGH = 0.995
 """Share of epsilon from which on a division counts as spending it."""

@@ -9,7 +9,7 @@ from fractions import Fraction
 from cloister.constraints import DenialConstraint
 from cloister.constraints.across import AcrossConstraint
 from cloister.devices import CPU, Device
-from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.declarations.release import (
     DeniabilitySpec,
     DPViewSpec,

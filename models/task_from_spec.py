@@ -19,7 +19,7 @@ from cloister.models.task import (
     Task,
 )
 from cloister.privacy.events import Relation
-from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.declarations.release import DeniabilitySpec, RelationalSpec, ReleaseSpec
 from cloister.schema.domain import Domain
 from cloister.schema.relations.fan_out import rows_changed

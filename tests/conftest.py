@@ -24,11 +24,11 @@ from cloister.models.protocol import Model, fit, make_plan
 from cloister.models.registry import create
 from cloister.models.task import Budget, Task
 from cloister.privacy.certificate.certificate import Facts
-from cloister.privacy.certificate.software import software
+from cloister.privacy.certificate.provenance import software
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.ledger import Ledger, ReservationRequest
-from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.domain import Domain
 from cloister.schema.spec import Spec

@@ -17,12 +17,11 @@ import numpy as np
 
 from cloister.arrays import Floats
 from cloister.benchmarks.config import NOISELESS, Combination
-from cloister.benchmarks.measures.conjunctions import RealRows, real_rows
+from cloister.benchmarks.measures.conjunctions import ConjunctionAnswers, RealRows, real_rows
 from cloister.benchmarks.runs import Run, record_of
 from cloister.errors import CloisterError
-from cloister.evaluation.conjunctions import ConjunctionAnswers
-from cloister.privacy.accounting.advanced_composition import epsilon_of_each
-from cloister.privacy.mechanisms.counts import DiscreteLaplace
+from cloister.privacy.accounting.accountants import epsilon_of_each
+from cloister.privacy.mechanisms.noise import DiscreteLaplace
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.tasks.runtime.files import write_json
 from cloister.tasks.runtime.home import Home

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from cloister.benchmarks.config import DECLARED, NOISELESS, REFERENCES, Benchmark, Experiment
-from cloister.benchmarks.measures.conjunctions import BINARY
+from cloister.benchmarks.measures.conjunctions import BEST, BINARY
 from cloister.benchmarks.measures.networks import SHOWN
 from cloister.benchmarks.runs import Run
-from cloister.evaluation.conjunctions import BEST
 from cloister.privacy.exact import decimal
 
 UTILITY = (

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Floats
-from cloister.evaluation.ranges import declared_range
+from cloister.evaluation.marginals import declared_range
+from cloister.hashing import GOLDEN
 from cloister.schema.domain import Table
-from cloister.splitmix import GOLDEN
 
 CAVEAT = (
     "An attack that fails does not prove differential privacy: it only says that this attack "

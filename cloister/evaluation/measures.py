@@ -11,27 +11,25 @@ from dataclasses import replace
 
 from cloister.constraints.denial import DenialConstraint
 from cloister.devices import CPU, Device
+from cloister.evaluation import Level, Panel
 from cloister.evaluation.attacks import (
     FEWEST_ATTACK_ROWS,
     closest_records,
     comparable_records,
     infer_membership,
 )
-from cloister.evaluation.classifiers.detection import detect, detectable
-from cloister.evaluation.classifiers.learning import (
+from cloister.evaluation.classifiers import detect, detectable
+from cloister.evaluation.learning import (
     Teacher,
     TrainTestSplit,
     learnable,
     synthetic_training_rows,
     train_and_test,
 )
-from cloister.evaluation.classifiers.targets import PredictionTarget
-from cloister.evaluation.marginals import compare_marginals
-from cloister.evaluation.options import Level, Panel
+from cloister.evaluation.marginals import compare_marginals, compare_queries
 from cloister.evaluation.persons import PersonColumns, compare_persons
-from cloister.evaluation.queries import compare_queries
-from cloister.evaluation.report import Evaluation, unmeasured_evaluation
-from cloister.evaluation.violations import compare_violations
+from cloister.evaluation.report import Evaluation, compare_violations, unmeasured_evaluation
+from cloister.evaluation.targets import PredictionTarget
 from cloister.schema.domain import Table
 
 

@@ -1,4 +1,8 @@
-"""The evaluation of one synthetic table against the real one as one value.
+"""The evaluation of synthetic tables as one value: of each alone, and of what relates them.
+
+Violations of constraints are counted in a synthetic table beside the real one. Source: Kamino (VLDB
+2021), section 7.1, metric I: percent of the n (n - 1) / 2 unordered pairs of rows, either order;
+for rules on single rows, percent of the n rows.
 
 Privacy: computed from real rows without noise. An evaluation is internal; it never enters a
     published certificate.
@@ -6,21 +10,68 @@ Privacy: computed from real rows without noise. An evaluation is internal; it ne
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from cloister.constraints.across import AcrossConstraint
+from cloister.constraints.counting.violations import violation_reports
+from cloister.constraints.denial import DenialConstraint
 from cloister.errors import DataError
-from cloister.evaluation.options import Level
+from cloister.evaluation import Level
+from cloister.evaluation.relations import (
+    ForeignKeyMeasures,
+    Pair,
+    compare_relation,
+    duplicate_links,
+)
 from cloister.schema.domain import Table
+from cloister.schema.relations.database import Database
 
 if TYPE_CHECKING:
     from cloister.evaluation.attacks import ClosestRecords, Membership
-    from cloister.evaluation.classifiers.detection import DetectionScore
-    from cloister.evaluation.classifiers.learning import Learning
-    from cloister.evaluation.marginals import Marginals
+    from cloister.evaluation.classifiers import DetectionScore
+    from cloister.evaluation.learning import Learning
+    from cloister.evaluation.marginals import Marginals, RangeQueries
     from cloister.evaluation.persons import PersonMeasures
-    from cloister.evaluation.queries import RangeQueries
-    from cloister.evaluation.violations import Violations
+
+
+@dataclass(frozen=True)
+class Violations:
+    """Violations of one constraint in both tables: rows or unordered pairs, and percent of all."""
+
+    name: str
+    hard: bool
+    real: int
+    synthetic: int
+    real_percent: float
+    synthetic_percent: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures by name."""
+        return asdict(self)
+
+
+def compare_violations(
+    constraints: Iterable[DenialConstraint], real: Table, synthetic: Table
+) -> tuple[Violations, ...]:
+    """Violations of each constraint in two tables over one domain, in the order of the constraints.
+
+    Raises:
+        ConstraintError: a constraint does not fit the domain.
+    """
+    constraints = tuple(constraints)
+    pairs = zip(
+        violation_reports(constraints, real), violation_reports(constraints, synthetic), strict=True
+    )
+    return tuple(
+        Violations(
+            truth.name, truth.hard, truth.violations, copy.violations, truth.percent, copy.percent
+        )
+        for truth, copy in pairs
+    )
 
 
 @dataclass(frozen=True)
@@ -123,3 +174,129 @@ def _require_alike(real: Table, synthetic: Table) -> None:
             raise DataError(
                 f"the {what} table has no rows; an evaluation needs at least one row of each"
             )
+
+
+@dataclass(frozen=True)
+class DatabaseEvaluation:
+    """The measures of several synthetic tables.
+
+    ``duplicates`` are rows that link the same rows as an earlier one, real and synthetic, of each
+    table with two references or more. ``internal`` is always true.
+    """
+
+    level: Level
+    tables: Mapping[str, Evaluation]
+    relations: tuple[ForeignKeyMeasures, ...] = ()
+    duplicates: Mapping[str, Pair] = field(default_factory=dict)
+    across: tuple[Violations, ...] = ()
+    warnings: tuple[str, ...] = ()
+    internal: bool = field(default=True, init=False)
+
+    @property
+    def violations(self) -> tuple[Violations, ...]:
+        """The violations of all constraints."""
+        of_tables = (own for table in self.tables.values() for own in table.violations)
+        return (*of_tables, *self.across)
+
+    def metrics(self) -> dict[str, float]:
+        """One number for each measure; those of a table begin with its name."""
+        figures = self._means()
+        for relation in self.relations:
+            figures |= {
+                f"{_name(relation)}.{measure}": figure
+                for measure, figure in relation.metrics().items()
+            }
+        for name, (_, synthetic) in self.duplicates.items():
+            figures[f"{_plain(name)}.duplicate_links"] = synthetic
+        for name, table in self.tables.items():
+            figures |= {f"{_plain(name)}.{key}": own for key, own in table.metrics().items()}
+        return figures
+
+    def _means(self) -> dict[str, float]:
+        """The means over all foreign keys, and what no database should have, in all."""
+        if not self.relations:
+            return {}
+        found: dict[str, list[float]] = {}
+        for relation in self.relations:
+            for name, figure in relation.metrics().items():
+                found.setdefault(name, []).append(figure)
+        sums = ("orphans", "beyond_bound")
+        return {
+            f"relations.{name}": float(sum(own) if name in sums else np.mean(own))
+            for name, own in found.items()
+        }
+
+    def headline(self) -> dict[str, float]:
+        """The metrics that a terminal shows: of relationships in the mean, a few of each table."""
+        figures, ends = self.metrics(), ("marginals.2_way.half_l1", "hard.largest_percent")
+        means = self._means()
+        return means | {name: own for name, own in figures.items() if name.endswith(ends)}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything by name, fit for JSON: names and figures, no values of the data."""
+        return {
+            "internal": self.internal,
+            "level": self.level,
+            "metrics": self.metrics(),
+            "headline": self.headline(),
+            "warnings": list(self.warnings),
+            "violations": [violations.to_dict() for violations in self.violations],
+            "relations": [relation.to_dict() for relation in self.relations],
+            "duplicate_links": {
+                name: dict(zip(("real", "synthetic"), own, strict=True))
+                for name, own in self.duplicates.items()
+            },
+            "tables": {name: table.to_dict() for name, table in self.tables.items()},
+        }
+
+
+AnyEvaluation = Evaluation | DatabaseEvaluation
+
+
+def evaluate_databases(
+    real: Database,
+    synthetic: Database,
+    level: Level,
+    of_table: Callable[[str, Table, Table], Evaluation],
+    across: Sequence[AcrossConstraint] = (),
+) -> DatabaseEvaluation:
+    """Measure several synthetic tables against the real ones; ``of_table`` measures one of them.
+
+    Violations of the constraints ``across`` foreign keys are counted too.
+
+    A table without rows on one side is not measured alone.
+
+    Privacy: reads real rows without noise. The result is internal.
+    """
+    tables = {
+        name: of_table(name, own, synthetic.tables[name])
+        if own.rows and synthetic.tables[name].rows
+        else Evaluation("none", own.rows, synthetic.tables[name].rows)
+        for name, own in real.tables.items()
+    }
+    if level == "none":
+        return DatabaseEvaluation(level, tables)
+    links = [name for name in tables if len(real.schema.parents_of(name)) > 1]
+    return DatabaseEvaluation(
+        level,
+        tables,
+        tuple(compare_relation(real, synthetic, key) for key in real.schema.keys),
+        {name: (duplicate_links(real, name), duplicate_links(synthetic, name)) for name in links},
+        tuple(_violations(rule, real, synthetic) for rule in across),
+    )
+
+
+def _violations(rule: AcrossConstraint, real: Database, synthetic: Database) -> Violations:
+    truth, copy = rule.report(real), rule.report(synthetic)
+    return Violations(
+        rule.name, True, truth.violations, copy.violations, truth.percent, copy.percent
+    )
+
+
+def _name(relation: ForeignKeyMeasures) -> str:
+    return f"{_plain(relation.table)}.to_{_plain(relation.parent)}_by_{_plain(relation.column)}"
+
+
+def _plain(name: str) -> str:
+    """A name of letters, digits and underscores."""
+    return "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in name)

@@ -19,30 +19,28 @@ import numpy as np
 
 from cloister.arrays import Integers
 from cloister.errors import PlanError
-from cloister.privacy.accounting.calibration import calibrate
+from cloister.privacy.accounting.accountants import calibrate
 from cloister.privacy.events import Composed, Event, compose, repeat
-from cloister.privacy.mechanisms.counts import (
+from cloister.privacy.mechanisms.noise import (
     DiscreteGaussian,
     DiscreteLaplace,
     Neighbours,
     SparseHistogram,
 )
-from cloister.privacy.queries.counts.column_counts import (
-    BucketCounts,
-    RawColumns,
-    RowCount,
-    TextCounts,
-)
-from cloister.privacy.queries.counts.partitions import (
+from cloister.privacy.queries.query import Door
+from cloister.privacy.queries.raw_columns import (
     DECIMAL_GRIDS,
     LARGEST_PARTITION,
+    BucketCounts,
     Buckets,
     Fineness,
     Line,
     Presence,
+    RawColumns,
+    RowCount,
+    TextCounts,
     value_of,
 )
-from cloister.privacy.queries.query import Door
 from cloister.schema.attributes import (
     DATA_DERIVED,
     AnyAttribute,

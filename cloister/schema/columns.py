@@ -17,6 +17,7 @@ import numpy as np
 
 from cloister.arrays import Floats, Integers
 from cloister.errors import ConstraintError
+from cloister.hashing import mix
 from cloister.schema.attributes import AnyAttribute, Boolean, Scalar, TextKey
 from cloister.schema.values.ticks import (
     moment_dtype,
@@ -26,7 +27,6 @@ from cloister.schema.values.ticks import (
     ticks_of_series,
     values_of_ticks,
 )
-from cloister.splitmix import mix
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cloister.evaluation.options import Level
+from cloister.evaluation import Level
 from cloister.flows.cli.measure import add_measure_command
 from cloister.flows.cli.options import (
     Json,

@@ -13,7 +13,7 @@ from cloister.models.plan import AnyPlan
 from cloister.models.planning.dependency_forecast import DependencyForecast
 from cloister.models.task import Budget
 from cloister.privacy.certificate.provenance import exact_text, ignored_columns
-from cloister.privacy.certificate.records import record_guarantees
+from cloister.privacy.certificate.spend import record_guarantees
 from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY
 from cloister.tasks.requests.check import require_satisfiable
 from cloister.tasks.requests.plan import (
@@ -32,7 +32,7 @@ from cloister.tasks.requests.public_context import PublicContext, public_context
 from cloister.tasks.requests.resolved import ResolvedRequest
 
 if TYPE_CHECKING:
-    from cloister.evaluation.databases.report import AnyEvaluation
+    from cloister.evaluation.report import AnyEvaluation
     from cloister.flows.outcome import Finished, Outcome
     from cloister.privacy.certificate.schema import RecordGuarantees
 

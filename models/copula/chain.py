@@ -17,7 +17,7 @@ from cloister.models.copula.decoding import Scores
 from cloister.models.discretization.bins import Bins
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import Batch, ConstrainedChain, Probabilities
-from cloister.privacy.queries.counts.conjunction_counts import DummyCoding
+from cloister.privacy.queries.counts import DummyCoding
 
 _RIDGE = 1e-3
 """Added to the variances of columns: what sampling noise of the moments is, and more."""

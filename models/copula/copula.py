@@ -16,7 +16,7 @@ from cloister.arrays import TINY, Booleans, Floats, Integers
 from cloister.models.copula.correlations.bivariate import latent_correlations
 from cloister.models.copula.correlations.correlation import SWEEPS, factor, nearest_correlation
 from cloister.models.copula.decoding import Scores, decode, first_offsets, fit_offsets, thresholds
-from cloister.privacy.queries.counts.conjunction_counts import DummyCoding
+from cloister.privacy.queries.counts import DummyCoding
 
 _STRONGEST = 0.98
 """Correlation of scores at most in size: stronger ones leave the others no room."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from cloister.arrays import Array, Floats, Integers
-from cloister.privacy.queries.counts.conjunction_counts import DummyCoding
+from cloister.privacy.queries.counts import DummyCoding
 
 Scores = NDArray[np.float32]
 

@@ -30,10 +30,8 @@ from cloister.models.protocol import Progress
 from cloister.models.sampling.supports.expected_shares import JointTable
 from cloister.models.sampling.supports.support_builder import compile_constraints
 from cloister.models.task import Task
-from cloister.privacy.queries.counts.conjunction_counts import ConjunctionCounts, DummyCoding
-from cloister.privacy.queries.counts.partition_counts import PartitionCounts
-from cloister.privacy.queries.query import Door
-from cloister.privacy.queries.table_rows import TableRows
+from cloister.privacy.queries.counts import ConjunctionCounts, DummyCoding, PartitionCounts
+from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.cells import declared_cells
 
 _SEED = 20_190_206

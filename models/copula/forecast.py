@@ -5,7 +5,7 @@ from __future__ import annotations
 from cloister.models.plan import Forecast
 from cloister.models.planning.forecasts import COUNT, NOISE, histogram_counts
 from cloister.models.task import Task
-from cloister.privacy.queries.counts.conjunction_counts import DummyCoding
+from cloister.privacy.queries.counts import DummyCoding
 
 _LOOKUP = 4e-9
 """Seconds to count a row in one pair of attributes."""

@@ -18,7 +18,7 @@ from cloister.models.protocol import Arrays, ModelState
 from cloister.models.sampling.supports.support_builder import CompiledConstraints
 from cloister.models.serialization import restore_bins, restore_rules
 from cloister.models.task import Task
-from cloister.privacy.queries.counts.conjunction_counts import DummyCoding
+from cloister.privacy.queries.counts import DummyCoding
 
 _DECODED = (
     "rows are drawn from a Gaussian copula: each attribute takes the value of highest score, with "

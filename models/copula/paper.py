@@ -31,9 +31,8 @@ from cloister.models.plan import Plan
 from cloister.models.protocol import Progress
 from cloister.models.sampling.supports.expected_shares import JointTable
 from cloister.models.task import Task
-from cloister.privacy.queries.counts.partition_counts import PartitionCounts
-from cloister.privacy.queries.query import Door
-from cloister.privacy.queries.table_rows import Partition, TableRows
+from cloister.privacy.queries.counts import PartitionCounts
+from cloister.privacy.queries.query import Door, Partition, TableRows
 from cloister.schema.cells import Cells, declared_cells
 
 _PRINTED = (

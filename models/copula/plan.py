@@ -25,11 +25,10 @@ from cloister.models.plan import Parameters, Plan, Stage
 from cloister.models.planning.constraint_marginals import wanted_tables
 from cloister.models.planning.noise import laplace_deviation, require_laplace_signal, require_signal
 from cloister.models.task import Budget, Task
-from cloister.privacy.accounting.advanced_composition import epsilon_of_each
-from cloister.privacy.accounting.calibration import calibrate, zcdp_rho
+from cloister.privacy.accounting.accountants import calibrate, epsilon_of_each, zcdp_rho
 from cloister.privacy.events import Composed, Event, Sensitivity, repeat
-from cloister.privacy.mechanisms.counts import DiscreteGaussian, DiscreteLaplace
-from cloister.privacy.queries.counts.conjunction_counts import DummyCoding, conjunction_sensitivity
+from cloister.privacy.mechanisms.noise import DiscreteGaussian, DiscreteLaplace
+from cloister.privacy.queries.counts import DummyCoding, conjunction_sensitivity
 from cloister.schema.cells import declared_cells
 
 Mechanism = DiscreteGaussian | DiscreteLaplace

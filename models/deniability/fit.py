@@ -22,9 +22,8 @@ from cloister.models.plan import Plan
 from cloister.models.protocol import Progress
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.privacy.queries.query import Door
+from cloister.privacy.queries.query import Door, TableRows
 from cloister.privacy.queries.seeded_records import Kept, SeededCandidates
-from cloister.privacy.queries.table_rows import TableRows
 
 _SEED = 20_170_102
 """Public seed of the values that records take inside their levels."""

@@ -29,7 +29,7 @@ from cloister.models.plan import Forecast, Parameters, Plan, Stage
 from cloister.models.planning.noise import require_delta
 from cloister.models.task import Budget, Task
 from cloister.privacy.events import Relation
-from cloister.privacy.queries.split import Split
+from cloister.privacy.queries.transformations import Split
 from cloister.schema.cells import declared_cells
 
 STRUCTURE, PARAMETERS, SEEDS = "structure", "parameters", "seeds"

@@ -15,15 +15,15 @@ from cloister.errors import PlanError, UnsupportedEvent
 from cloister.models.plan import Parameters
 from cloister.models.task import Budget, Task
 from cloister.privacy.accounting.accountants import epsilon
-from cloister.privacy.accounting.deniability import (
+from cloister.privacy.accounting.composition import (
     best_record_guarantee,
     least_withheld,
     record_guarantee,
     row_steps,
 )
-from cloister.privacy.accounting.responses import response_epsilon
+from cloister.privacy.accounting.loss import response_epsilon
 from cloister.privacy.events import PlausiblyDeniable, SeededRecords
-from cloister.privacy.mechanisms.privacy_tests import (
+from cloister.privacy.mechanisms.selection import (
     CandidateSet,
     DeniableTest,
     DeterministicTest,

@@ -22,8 +22,7 @@ from cloister.models.discretization.attribute_order import public_sizes, schema_
 from cloister.models.plan import Plan
 from cloister.models.protocol import AnySynthesizer, Arrays, Progress, Synthesizer, silent
 from cloister.models.task import Budget, Task
-from cloister.privacy.queries.query import Door
-from cloister.privacy.queries.table_rows import TableRows
+from cloister.privacy.queries.query import Door, TableRows
 
 if TYPE_CHECKING:
     from cloister.models.deniability.bayes.model import NetworkModel

@@ -22,7 +22,7 @@ _LEAST_SHARE = 1e-12
 class WithDifferences:
     """Rows with a column for each difference.
 
-    Implements :class:`cloister.privacy.queries.table_rows.Derivation`: a difference is one of two
+    Implements :class:`cloister.privacy.queries.query.Derivation`: a difference is one of two
     values of its row.
     """
 

@@ -18,10 +18,9 @@ from scipy.special import ndtri
 from cloister.arrays import TINY, Floats
 from cloister.models.discretization.denoising import apart, estimate_shares
 from cloister.models.discretization.two_levels import TwoLevels
-from cloister.privacy.mechanisms.counts import DiscreteGaussian
-from cloister.privacy.queries.counts.partition_counts import PartitionCounts
-from cloister.privacy.queries.query import Door
-from cloister.privacy.queries.table_rows import TableRows
+from cloister.privacy.mechanisms.noise import DiscreteGaussian
+from cloister.privacy.queries.counts import PartitionCounts
+from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.cells import Cells, declared_cells
 from cloister.schema.columns import Codes, Grid
 from cloister.schema.domain import Domain

@@ -29,10 +29,9 @@ from cloister.models.sampling.supports.support_builder import (
     compile_constraints,
 )
 from cloister.models.task import Task
-from cloister.privacy.mechanisms.counts import DiscreteLaplace
-from cloister.privacy.queries.counts.partition_counts import PartitionCounts
-from cloister.privacy.queries.query import Door
-from cloister.privacy.queries.table_rows import Partition, TableRows
+from cloister.privacy.mechanisms.noise import DiscreteLaplace
+from cloister.privacy.queries.counts import PartitionCounts
+from cloister.privacy.queries.query import Door, Partition, TableRows
 from cloister.schema.cells import declared_cells
 
 _SEED = 20_211_001

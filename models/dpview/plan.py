@@ -23,9 +23,9 @@ from cloister.models.dpview.views import Names
 from cloister.models.plan import Forecast, Plan, Stage
 from cloister.models.planning.noise import laplace_deviation, require_signal
 from cloister.models.task import Budget, Task
-from cloister.privacy.accounting.calibration import calibrate
+from cloister.privacy.accounting.accountants import calibrate
 from cloister.privacy.events import Event, compose
-from cloister.privacy.mechanisms.counts import DiscreteLaplace
+from cloister.privacy.mechanisms.noise import DiscreteLaplace
 
 Shaper = Callable[[Task, Fraction], Shape]
 

@@ -32,7 +32,7 @@ from cloister.models.dpview.views import Names, Sizes, ViewList, cells
 from cloister.models.plan import Parameters
 from cloister.models.planning.constraint_marginals import wanted_tables
 from cloister.models.task import Task
-from cloister.privacy.accounting.calibration import shares
+from cloister.privacy.accounting.accountants import shares
 from cloister.schema.cells import declared_cells
 
 MOST_TABLE_CELLS = 10_000_000

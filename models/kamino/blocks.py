@@ -14,7 +14,7 @@ from functools import singledispatch
 import torch
 from torch import Tensor
 
-from cloister.privacy.mechanisms.clipping import (
+from cloister.privacy.queries.clipped_gradients import (
     Factored,
     FactoredGradient,
     LayeredOuter,

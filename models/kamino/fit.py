@@ -28,10 +28,9 @@ from cloister.models.protocol import Progress
 from cloister.models.sampling.supports.expected_shares import JointTable
 from cloister.models.sampling.supports.support_builder import compile_constraints
 from cloister.models.task import Task
-from cloister.privacy.mechanisms.counts import DiscreteGaussian
-from cloister.privacy.queries.gradient_sum import SampledRows
-from cloister.privacy.queries.query import Door
-from cloister.privacy.queries.table_rows import TableRows
+from cloister.privacy.mechanisms.noise import DiscreteGaussian
+from cloister.privacy.queries.clipped_gradients import SampledRows
+from cloister.privacy.queries.query import Door, TableRows
 
 KaminoPlan = Plan[KaminoParameters]
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cloister.privacy.queries.gradient_sum import Gradient, GradientSum, SampledRows
-from cloister.privacy.queries.query import Door
-from cloister.privacy.queries.table_rows import TableRows
+from cloister.privacy.queries.clipped_gradients import Gradient, GradientSum, SampledRows
+from cloister.privacy.queries.query import Door, TableRows
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,9 +28,9 @@ from cloister.models.planning.forecasts import DEVICE_CONTEXT
 from cloister.models.planning.noise import counts_stage, require_delta, require_signal
 from cloister.models.sampling.sizes import OVERSAMPLING, POOL_ROWS
 from cloister.models.task import Budget, Task
-from cloister.privacy.accounting.calibration import calibrate, zcdp_rho
+from cloister.privacy.accounting.accountants import calibrate, zcdp_rho
 from cloister.privacy.events import Composed, Event, SampledGaussian
-from cloister.privacy.mechanisms.counts import DiscreteGaussian, GaussianGradient
+from cloister.privacy.mechanisms.noise import DiscreteGaussian, GaussianGradient
 
 _HISTOGRAMS = 0.25
 """Part of the budget, as a share of rho, for one-way histograms."""

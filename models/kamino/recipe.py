@@ -13,8 +13,7 @@ from cloister.models.kamino.trainers import Joint, Trainer
 from cloister.models.kamino.weighing import ByRates
 from cloister.models.plan import Stage
 from cloister.models.task import Task
-from cloister.privacy.queries.query import Door
-from cloister.privacy.queries.table_rows import TableRows
+from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.declarations.release import Sampling
 
 if TYPE_CHECKING:

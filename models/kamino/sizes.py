@@ -8,7 +8,7 @@ EMBEDDING_WIDTH = 24
 """Dimensions of an embedded level."""
 
 LARGEST_BLOCK = 2048
-"""Rows that are computed at once at most; see `cloister.privacy.mechanisms.clipping`."""
+"""Rows that are computed at once at most; see `cloister.privacy.queries.clipped_gradients`."""
 
 Runs = tuple[tuple[int, ...], ...]
 """Places of the attributes of each unit."""

@@ -15,8 +15,7 @@ from cloister.models.kamino.recipe import KAMINO, KaminoRecipe
 from cloister.models.plan import Plan
 from cloister.models.protocol import Arrays, Progress, Synthesizer, silent
 from cloister.models.task import Budget, Task
-from cloister.privacy.queries.query import Door
-from cloister.privacy.queries.table_rows import TableRows
+from cloister.privacy.queries.query import Door, TableRows
 
 if TYPE_CHECKING:
     from cloister.models.kamino.model import KaminoModel

@@ -22,7 +22,7 @@ from cloister.models.kamino.blocks import gradient_in_units
 from cloister.models.kamino.gradients import NoisyGradients
 from cloister.models.kamino.networks.network import Tensors, TupleNetwork
 from cloister.models.protocol import Progress
-from cloister.privacy.mechanisms.clipping import FactoredGradient
+from cloister.privacy.queries.clipped_gradients import FactoredGradient
 
 _FIRST_DECAY = 0.9
 """Decay of Adam's first moment a step; Adam's usual value."""

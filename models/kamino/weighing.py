@@ -14,8 +14,7 @@ from cloister.models.sampling.sizes import POOL_ROWS
 from cloister.models.soft_constraints.pair_counts import PairCounts
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.privacy.queries.query import Door
-from cloister.privacy.queries.table_rows import TableRows
+from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.declarations.release import Sampling
 
 if TYPE_CHECKING:

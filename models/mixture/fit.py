@@ -41,12 +41,11 @@ from cloister.models.protocol import Progress
 from cloister.models.sampling.supports.expected_shares import JointTable
 from cloister.models.sampling.supports.support_builder import compile_constraints
 from cloister.models.task import Task
-from cloister.privacy.mechanisms.counts import DiscreteGaussian
+from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.mechanisms.selection import Exponential
-from cloister.privacy.queries.counts.partition_counts import PartitionCounts
-from cloister.privacy.queries.derived import DerivedDoor
-from cloister.privacy.queries.query import Door
-from cloister.privacy.queries.table_rows import TableRows
+from cloister.privacy.queries.counts import PartitionCounts
+from cloister.privacy.queries.query import Door, TableRows
+from cloister.privacy.queries.transformations import DerivedDoor
 
 MIXTURE_SEED = 20_260_105
 """Public seed of everything random that follows the noise."""

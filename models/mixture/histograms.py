@@ -16,9 +16,8 @@ from cloister.models.mixture.prior.released import ReleasedNumbers
 from cloister.models.plan import Plan
 from cloister.models.planning.stages import bins_of_histogram, bins_of_values
 from cloister.models.task import Task
-from cloister.privacy.mechanisms.counts import DiscreteGaussian
-from cloister.privacy.queries.query import Door
-from cloister.privacy.queries.table_rows import TableRows
+from cloister.privacy.mechanisms.noise import DiscreteGaussian
+from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.cells import declared_cells
 
 

@@ -32,9 +32,9 @@ from cloister.models.planning.noise import (
 from cloister.models.planning.sampling_choice import SEQUENTIAL, SUPPORTS
 from cloister.models.soft_constraints.pair_counts import PairCounts
 from cloister.models.task import Budget, Task
-from cloister.privacy.accounting.calibration import calibrate, zcdp_rho
+from cloister.privacy.accounting.accountants import calibrate, zcdp_rho
 from cloister.privacy.events import Composed, Event, repeat
-from cloister.privacy.mechanisms.counts import DiscreteGaussian
+from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.mechanisms.selection import Exponential
 from cloister.schema.cells import declared_cells
 

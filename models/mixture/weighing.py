@@ -14,10 +14,9 @@ from cloister.models.sampling.sizes import POOL_ROWS
 from cloister.models.soft_constraints.rate_posterior import RatePosterior, own_rates
 from cloister.models.soft_constraints.reweighting import fit_weights
 from cloister.models.task import Task
-from cloister.privacy.mechanisms.counts import DiscreteGaussian
+from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.privacy.queries.query import Door
-from cloister.privacy.queries.table_rows import TableRows
+from cloister.privacy.queries.query import Door, TableRows
 
 
 def weigh_mixture(

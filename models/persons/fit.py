@@ -16,9 +16,8 @@ from cloister.models.plan import Plan
 from cloister.models.protocol import AnySynthesizer, DatabaseDoor
 from cloister.models.several_tables import LabelledDoor
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.privacy.queries.counts.partition_counts import PartitionCounts
-from cloister.privacy.queries.query import Door
-from cloister.privacy.queries.table_rows import TableRows
+from cloister.privacy.queries.counts import PartitionCounts
+from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.cells import Cells, declared_cells
 
 _SEED = 20_261_122

@@ -26,7 +26,7 @@ from cloister.errors import PlanError
 from cloister.figures import count_of
 from cloister.models.persons.pair_kinds import ALONE, PairKinds
 from cloister.models.task import Persons, Task
-from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Integer
 from cloister.schema.columns import Column, Serial
 from cloister.schema.domain import Domain, Table, column_of

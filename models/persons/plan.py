@@ -21,9 +21,9 @@ from cloister.models.plan import AnyPlan, Forecast, Parameters, Plan, Stage
 from cloister.models.protocol import AnySynthesizer
 from cloister.models.several_tables import DIGITS, label_stage, largest_within
 from cloister.models.task import Budget, Task
-from cloister.privacy.accounting.calibration import noise_multiplier, zcdp_rho
+from cloister.privacy.accounting.accountants import noise_multiplier, zcdp_rho
 from cloister.privacy.events import repeat
-from cloister.privacy.mechanisms.counts import DiscreteGaussian, DiscreteLaplace
+from cloister.privacy.mechanisms.noise import DiscreteGaussian, DiscreteLaplace
 
 NUMBER = "number"
 """The label of the noisy number of persons."""

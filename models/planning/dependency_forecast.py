@@ -14,7 +14,7 @@ from fractions import Fraction
 from cloister.constraints import DenialConstraint, functional_dependency
 from cloister.models.plan import AnyPlan
 from cloister.models.task import Budget, Task
-from cloister.privacy.accounting.calibration import zcdp_rho
+from cloister.privacy.accounting.accountants import zcdp_rho
 
 SURE = 5.0
 """Standard deviations of the noise in the rows of a left side whose right side is learnt.

@@ -35,7 +35,7 @@ import numpy as np
 
 from cloister.arrays import Floats
 from cloister.models.task import Budget, Task
-from cloister.privacy.accounting.calibration import zcdp_rho
+from cloister.privacy.accounting.accountants import zcdp_rho
 from cloister.privacy.events import Relation
 from cloister.schema.cells import declared_cells
 from cloister.schema.columns import Column

@@ -11,9 +11,9 @@ from cloister.errors import PlanError
 from cloister.figures import count_of, figure, figure_range
 from cloister.models.plan import Stage
 from cloister.models.task import Budget, Task
-from cloister.privacy.accounting.calibration import zcdp_rho
+from cloister.privacy.accounting.accountants import zcdp_rho
 from cloister.privacy.events import Composed
-from cloister.privacy.mechanisms.counts import DiscreteGaussian
+from cloister.privacy.mechanisms.noise import DiscreteGaussian
 
 _NOISIEST = 4
 """The scale of the noise of a count, in rows, times this may not exceed the rows."""

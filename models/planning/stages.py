@@ -11,10 +11,9 @@ from cloister.models.discretization.histograms import HistogramCounts, count_his
 from cloister.models.discretization.two_levels import TwoLevels
 from cloister.models.sampling.supports.expected_shares import JointTable
 from cloister.models.task import Task
-from cloister.privacy.mechanisms.counts import DiscreteGaussian
-from cloister.privacy.queries.counts.partition_counts import PartitionCounts
-from cloister.privacy.queries.query import Door
-from cloister.privacy.queries.table_rows import Partition, TableRows
+from cloister.privacy.mechanisms.noise import DiscreteGaussian
+from cloister.privacy.queries.counts import PartitionCounts
+from cloister.privacy.queries.query import Door, Partition, TableRows
 from cloister.schema.cells import declared_cells
 
 

@@ -26,10 +26,9 @@ from cloister.models.relational.schedule import DEGREES, MEAN_NOISE, MEASURE, SE
 from cloister.models.several_tables import LabelledDoor
 from cloister.models.task import DatabaseTask
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.privacy.queries.candidate_scores import Candidate, CandidateScores
-from cloister.privacy.queries.counts.partition_counts import PartitionCounts
-from cloister.privacy.queries.query import Door
-from cloister.privacy.queries.table_rows import TableRows
+from cloister.privacy.queries.counts import PartitionCounts
+from cloister.privacy.queries.distances import Candidate, CandidateScores
+from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.cells import Cells
 from cloister.schema.relations.database import ForeignKey
 from cloister.schema.relations.joins import (

@@ -43,8 +43,8 @@ from cloister.models.relational.schedule import (
 )
 from cloister.models.several_tables import DIGITS, json_texts, largest_within
 from cloister.models.task import Budget, DatabaseTask, Task
-from cloister.privacy.accounting.calibration import noise_multiplier, zcdp_rho
-from cloister.privacy.mechanisms.counts import DiscreteGaussian, DiscreteLaplace
+from cloister.privacy.accounting.accountants import noise_multiplier, zcdp_rho
+from cloister.privacy.mechanisms.noise import DiscreteGaussian, DiscreteLaplace
 from cloister.schema.domain import Domain
 from cloister.schema.relations.joins import joined_domain, joined_table
 

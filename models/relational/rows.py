@@ -22,7 +22,7 @@ from cloister.models.relational.constraints.pair_keys import distinct_pairs, kep
 from cloister.models.relational.schedule import Noise
 from cloister.models.several_tables import LabelledDoor, label_stage, part_of_arrays
 from cloister.models.task import DatabaseTask, Task
-from cloister.privacy.queries.counts.partition_counts import PartitionCounts
+from cloister.privacy.queries.counts import PartitionCounts
 from cloister.schema.cells import Cells
 from cloister.schema.columns import Serial
 from cloister.schema.domain import Domain

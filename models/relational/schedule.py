@@ -18,9 +18,9 @@ from cloister.models.relational.candidates import candidates
 from cloister.models.relational.parts import MOST_PARTS
 from cloister.models.several_tables import DIGITS
 from cloister.models.task import DatabaseTask
-from cloister.privacy.accounting.calibration import noise_multiplier
+from cloister.privacy.accounting.accountants import noise_multiplier
 from cloister.privacy.events import repeat
-from cloister.privacy.mechanisms.counts import DiscreteGaussian, DiscreteLaplace, Neighbours
+from cloister.privacy.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Neighbours
 from cloister.privacy.mechanisms.selection import Exponential, PermuteAndFlip
 from cloister.schema.relations.database import ForeignKey
 from cloister.schema.relations.fan_out import rows_changed

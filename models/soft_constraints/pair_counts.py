@@ -11,10 +11,9 @@ import numpy as np
 from cloister.arrays import Integers
 from cloister.models.plan import Stage
 from cloister.models.task import Task
-from cloister.privacy.mechanisms.counts import DiscreteGaussian
-from cloister.privacy.queries.query import Door
-from cloister.privacy.queries.table_rows import TableRows
-from cloister.privacy.queries.violating_pairs import ViolatingPairs
+from cloister.privacy.mechanisms.noise import DiscreteGaussian
+from cloister.privacy.queries.query import Door, TableRows
+from cloister.privacy.queries.violations import ViolatingPairs
 from cloister.schema.domain import Table
 
 if TYPE_CHECKING:

@@ -15,11 +15,10 @@ import pandas as pd
 
 from cloister.arrays import Array, Integers
 from cloister.errors import DataError
-from cloister.privacy.keyed_texts import keyed_numbers, keyed_rows
+from cloister.hashing import Words, keyed_numbers, keyed_rows
 from cloister.schema.domain import Domain, Table
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import PersonUnit
-from cloister.splitmix import Words
 
 
 def require_named_persons(domain: Domain, unit: PersonUnit) -> None:

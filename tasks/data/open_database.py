@@ -9,10 +9,10 @@ import numpy as np
 from cloister.constraints import presence_rules
 from cloister.errors import DataError
 from cloister.models.task import AnyTask, DatabaseTask
-from cloister.privacy.door.database import PrivateDatabase
 from cloister.privacy.door.journal import Journal
+from cloister.privacy.door.table import PrivateDatabase
 from cloister.privacy.events import Event
-from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import noise_source
 from cloister.schema.domain import Table
 from cloister.schema.relations.database import UNLINKED, Database, ForeignKey

@@ -10,9 +10,8 @@ import numpy as np
 from cloister.constraints import presence_rules
 from cloister.models.persons.parts import neighbours_of_tables, person_tables
 from cloister.models.task import AnyTask, Task
-from cloister.privacy.door.database import PrivateDatabase
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.door.table import PrivateTable
+from cloister.privacy.door.table import PrivateDatabase, PrivateTable
 from cloister.privacy.events import Event
 from cloister.privacy.mechanisms.randomness import NoiseSource, noise_source
 from cloister.schema.domain import Table

@@ -27,10 +27,10 @@ import numpy as np
 
 from cloister.arrays import Array
 from cloister.errors import CloisterError
+from cloister.hashing import keyed_rows
 from cloister.models.task import AnyTask
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import Event
-from cloister.privacy.keyed_texts import keyed_rows
 from cloister.privacy.ledger import Anchor
 from cloister.tasks.requests.public_context import PublicContext
 from cloister.tasks.requests.resolved import ResolvedRequest

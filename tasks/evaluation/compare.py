@@ -19,15 +19,16 @@ from cloister.constraints.counting import violation_reports
 from cloister.constraints.violation_report import ViolationReport
 from cloister.devices import CPU, Device
 from cloister.errors import InputError
-from cloister.evaluation.classifiers.targets import PredictionTarget, targets_of
-from cloister.evaluation.databases.report import (
+from cloister.evaluation import Level, Panel
+from cloister.evaluation.persons import PersonColumns
+from cloister.evaluation.report import (
     AnyEvaluation,
     DatabaseEvaluation,
+    Evaluation,
     evaluate_databases,
+    unmeasured_evaluation,
 )
-from cloister.evaluation.options import Level, Panel
-from cloister.evaluation.persons import PersonColumns
-from cloister.evaluation.report import Evaluation, unmeasured_evaluation
+from cloister.evaluation.targets import PredictionTarget, targets_of
 from cloister.models.task import DatabaseTask, Task
 from cloister.schema.domain import Table
 from cloister.schema.relations.database import Database
@@ -43,7 +44,7 @@ from cloister.tasks.runtime.files import write_json
 from cloister.tasks.runtime.home import Home, private_folder
 
 if TYPE_CHECKING:
-    from cloister.evaluation.classifiers.learning import Learning
+    from cloister.evaluation.learning import Learning
 
 
 @dataclass(frozen=True)
@@ -129,8 +130,7 @@ def write_evaluation(evaluation: AnyEvaluation, folder: Path) -> EvaluationRecor
     """Write an evaluation as JSON, tables and plots; of several tables in a folder for each."""
     write_json(folder / "evaluation.json", evaluation.to_dict())
     if evaluation.level != "none":
-        from cloister.evaluation.databases.plots import write_relations
-        from cloister.evaluation.plots import write_plots, write_tables
+        from cloister.evaluation.plots import write_plots, write_relations, write_tables
 
         plots = folder / "plots"
         tables = {"": evaluation} if isinstance(evaluation, Evaluation) else evaluation.tables
@@ -260,7 +260,7 @@ class ReferenceScores:
         device: Device = CPU,
     ) -> Learning:
         """The scores of `train_and_test`, stored or new."""
-        from cloister.evaluation.classifiers.learning import train_and_test
+        from cloister.evaluation.learning import train_and_test
 
         self.home.prepare()
         path = (
@@ -299,7 +299,7 @@ def _libraries() -> tuple[str, ...]:
 
 
 def _learning(fields: dict[str, Any]) -> Learning:
-    from cloister.evaluation.classifiers.learning import Learning, Score
+    from cloister.evaluation.learning import Learning, Score
 
     scores = tuple(Score(**score) for score in fields["scores"])
     return Learning(**fields | {"scores": scores, "one_class": tuple(fields["one_class"])})

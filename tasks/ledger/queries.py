@@ -6,12 +6,12 @@ from pathlib import Path
 
 from cloister.errors import InputError
 from cloister.privacy.accounting.accountants import Spend
-from cloister.privacy.certificate.records import record_guarantees
+from cloister.privacy.accounting.composition import is_deniable
 from cloister.privacy.certificate.schema import RecordGuarantees
+from cloister.privacy.certificate.spend import record_guarantees
 from cloister.privacy.events import event_from_json
 from cloister.privacy.ledger import Anchor, BudgetStatus, Ledger, Release
-from cloister.privacy.ledger.composition import together
-from cloister.privacy.stages import is_deniable
+from cloister.privacy.ledger.books import together
 from cloister.tasks.ledger.transitions import open_ledger, spend_id
 from cloister.tasks.requests.public_context import PublicContext
 from cloister.tasks.requests.resolved import ResolvedRequest

@@ -15,8 +15,7 @@ from cloister.privacy.certificate.manifest import (
     read_manifest,
     verify_folder,
 )
-from cloister.privacy.door.journal_format import JOURNAL_NAME
-from cloister.privacy.door.journal_reading import read_journal
+from cloister.privacy.door.journal_format import JOURNAL_NAME, read_journal
 from cloister.privacy.ledger import Anchor, Ledger, Release, State
 from cloister.tasks.release.retained import kept_findings
 from cloister.tasks.runtime.home import Home

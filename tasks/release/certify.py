@@ -14,7 +14,7 @@ from cloister.models.storage import model_digest
 from cloister.models.task import AnyTask, Task
 from cloister.privacy.certificate.certificate import PAGE_NAME, YAML_NAME, Facts, certify
 from cloister.privacy.certificate.page import page
-from cloister.privacy.certificate.software import software
+from cloister.privacy.certificate.provenance import software
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.ledger import Anchor, BudgetStatus
 from cloister.tasks.data.session import AnySpent

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from cloister.errors import CloisterError, JournalMismatch
 from cloister.models.plan import AnyPlan
+from cloister.privacy.accounting.composition import divides_rows
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.ledger import Ledger, Release, State
 from cloister.privacy.ledger.checks import other_version
-from cloister.privacy.stages import divides_rows
 from cloister.schema.sources.reading import require_declared_size
 from cloister.tasks.data.refusals import usable
 from cloister.tasks.data.session import DoorT, Opened, RawT, RowSource, Session, Spent

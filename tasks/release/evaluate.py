@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cloister.evaluation.databases.report import AnyEvaluation
-from cloister.evaluation.report import Evaluation
+from cloister.evaluation.report import AnyEvaluation, Evaluation
 from cloister.models.task import Task
 from cloister.schema.relations.database import Database
 from cloister.tasks.data.session import AnySpent

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from cloister.evaluation.options import Level
+from cloister.evaluation import Level
 from cloister.schema.declarations.release import Sampling
 from cloister.schema.sources.urls import is_url
 

@@ -29,7 +29,7 @@ from sqlalchemy import NullPool, String, column, create_engine, func, literal, t
 from sqlalchemy.exc import SQLAlchemyError
 
 from cloister.errors import StorageError
-from cloister.evaluation.databases.report import AnyEvaluation
+from cloister.evaluation.report import AnyEvaluation
 from cloister.files import write_whole
 from cloister.privacy.certificate.schema import StageSpend
 from cloister.tasks.runtime.locks import exclusive

@@ -14,7 +14,7 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from cloister.privacy.accounting.accountants import _spend, spend
-from cloister.privacy.accounting.loss_accountant import _grid_losses, _losses_of
+from cloister.privacy.accounting.divergences import _grid_losses, _losses_of
 from cloister.privacy.events import (
     Event,
     GaussianCounts,

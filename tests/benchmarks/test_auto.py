@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from cloister.errors import PlanError
-from cloister.evaluation.classifiers.detection import detect
-from cloister.evaluation.classifiers.learning import (
+from cloister.evaluation.classifiers import detect
+from cloister.evaluation.learning import (
     TrainTestSplit,
     synthetic_training_rows,
     train_and_test,
 )
-from cloister.evaluation.classifiers.targets import targets_of
 from cloister.evaluation.marginals import compare_marginals
+from cloister.evaluation.targets import targets_of
 from cloister.models.auto import choose_method
 from cloister.models.protocol import fit, make_plan
 from cloister.models.registry import create

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from cloister.models.task import Task
-from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical
 from cloister.schema.domain import Domain, Table

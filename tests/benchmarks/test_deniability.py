@@ -22,10 +22,10 @@ from cloister.models.task import Budget
 from cloister.models.task_from_spec import task_of
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
-from cloister.privacy.mechanisms.privacy_tests import RandomisedTest
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
+from cloister.privacy.mechanisms.selection import RandomisedTest
+from cloister.privacy.queries.query import TableRows
 from cloister.privacy.queries.seeded_records import Kept, SeededCandidates
-from cloister.privacy.queries.table_rows import TableRows
 from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY, DeniabilitySpec
 
 pytestmark = pytest.mark.benchmark

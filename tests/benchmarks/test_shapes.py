@@ -21,13 +21,13 @@ from stays import bounded_stays, several_stays, stays
 from tails import heavy_tails
 from trials import RELEASES, marginal_errors, releases, show
 
-from cloister.evaluation.classifiers.learning import (
+from cloister.evaluation.learning import (
     TrainTestSplit,
     synthetic_training_rows,
     train_and_test,
 )
-from cloister.evaluation.classifiers.targets import targets_of
 from cloister.evaluation.persons import PersonColumns, compare_persons
+from cloister.evaluation.targets import targets_of
 from cloister.models.discretization.histograms import HistogramCounts
 from cloister.models.discretization.two_levels import TwoLevels
 from cloister.models.planning.error_forecast import forecast_error
@@ -35,7 +35,7 @@ from cloister.models.protocol import make_plan
 from cloister.models.registry import create
 from cloister.models.task import Budget
 from cloister.models.task_from_spec import task_of
-from cloister.privacy.mechanisms.counts import DiscreteGaussian
+from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.schema.cells import Cells, declared_cells
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(14_400)]

@@ -17,7 +17,7 @@ from cloister.models.kamino.paper.networks.attention import ATTENTIONS
 from cloister.models.kamino.paper.networks.heads import LevelHead
 from cloister.models.kamino.paper.networks.submodels import SubModel
 from cloister.models.kamino.paper.training.side_by_side import Stack
-from cloister.privacy.mechanisms.clipping import clipped_sum
+from cloister.privacy.queries.clipped_gradients import clipped_sum
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(7_200)]
 

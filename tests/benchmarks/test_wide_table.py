@@ -11,7 +11,7 @@ import pytest
 
 from cloister.evaluation.marginals import compare_marginals
 from cloister.models.task import Task
-from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain, Table

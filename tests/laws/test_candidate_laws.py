@@ -11,15 +11,14 @@ import pytest
 from tiny_networks import STEPS, TinyModel, passes
 from tiny_tables import random_rows
 
-from cloister.privacy.accounting.deniability import (
+from cloister.privacy.accounting.composition import (
     candidate_bound,
     failure_epsilon,
     least_withheld,
     record_guarantee,
 )
 from cloister.privacy.events import Relation, SeededRecords
-from cloister.privacy.queries.counts.prefix_counts import PrefixCounts
-from cloister.privacy.queries.seeded_records import Kept, plausible_seeds
+from cloister.privacy.queries.seeded_records import Kept, PrefixCounts, plausible_seeds
 
 
 def test_theorem_1_has_the_values_of_its_formula():

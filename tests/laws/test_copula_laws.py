@@ -14,7 +14,7 @@ from cloister.models.registry import create
 from cloister.models.task import Budget, Task
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
-from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain, Table

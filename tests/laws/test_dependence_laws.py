@@ -7,12 +7,11 @@ import pytest
 from tiny_tables import domain_of, random_rows, table_of
 
 from cloister.errors import PrivacyError
-from cloister.privacy.mechanisms.counts import Neighbours
-from cloister.privacy.mechanisms.grid import GRID_STEPS
+from cloister.privacy.mechanisms.noise import GRID_STEPS, Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.distances import Distances, ExpectedTable
 from cloister.privacy.queries.entropies import Entropies, entropy_bound, paper_entropy_bound
-from cloister.privacy.queries.table_rows import TableRows
+from cloister.privacy.queries.query import TableRows
 from cloister.schema.cells import declared_cells
 
 

@@ -16,10 +16,9 @@ from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.discovery import DomainPlan, discover, plan_domains
 from cloister.privacy.door.table import PrivateColumns
 from cloister.privacy.events import Event, repeat
-from cloister.privacy.mechanisms.counts import DiscreteLaplace, Neighbours, SparseHistogram
+from cloister.privacy.mechanisms.noise import DiscreteLaplace, Neighbours, SparseHistogram
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries.counts.column_counts import BucketCounts, RowCount, TextCounts
-from cloister.privacy.queries.counts.partitions import Line, Presence
+from cloister.privacy.queries.raw_columns import BucketCounts, Line, Presence, RowCount, TextCounts
 from cloister.schema.attributes import Boolean, Categorical, Integer
 
 CHANCE = 1e-10

@@ -25,7 +25,7 @@ from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.events import Composed, LaplaceCounts, Relation
-from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Integer, Ordinal, TextKey
 from cloister.schema.declarations.release import DPViewSpec

@@ -17,7 +17,7 @@ from cloister.errors import SpecError
 from cloister.privacy.discovery import attribute_outline, discover
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateColumns
-from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.schema.attributes import Categorical, Datetime, Float, Integer, TextKey
 from cloister.schema.drafts.drafting import draft

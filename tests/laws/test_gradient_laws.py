@@ -17,21 +17,22 @@ from cloister.models.kamino.networks.network import TupleNetwork
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.events import SampledGaussian
-from cloister.privacy.mechanisms.clipping import (
-    FactoredGradient,
-    Outer,
-    block_size,
-    clipped_sum,
-    in_blocks,
-)
-from cloister.privacy.mechanisms.counts import (
+from cloister.privacy.mechanisms.noise import (
     ALLOWANCE,
     CHANGED_BLOCKS,
     GaussianGradient,
     Neighbours,
 )
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries.gradient_sum import GradientSum, SampledRows
+from cloister.privacy.queries.clipped_gradients import (
+    FactoredGradient,
+    GradientSum,
+    Outer,
+    SampledRows,
+    block_size,
+    clipped_sum,
+    in_blocks,
+)
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain, Table
 

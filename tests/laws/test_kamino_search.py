@@ -20,7 +20,7 @@ from cloister.models.protocol import make_plan
 from cloister.models.registry import create
 from cloister.models.task import Budget, Task
 from cloister.privacy.accounting.accountants import epsilon
-from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Boolean, Categorical, Integer
 from cloister.schema.domain import Domain
 

@@ -25,22 +25,25 @@ from cloister.errors import UnsupportedEvent
 from cloister.privacy import mechanisms
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.events import Bounded, Event, Sensitivity
-from cloister.privacy.mechanisms.clipping import Outer, clipped_sum
-from cloister.privacy.mechanisms.counts import (
+from cloister.privacy.mechanisms.noise import (
+    GRID_STEPS,
     DiscreteGaussian,
     DiscreteLaplace,
     GaussianGradient,
+    GridNoise,
+    OnGridSensitivity,
     SparseHistogram,
 )
-from cloister.privacy.mechanisms.grid import GRID_STEPS, GridNoise, OnGridSensitivity
-from cloister.privacy.mechanisms.privacy_tests import (
+from cloister.privacy.mechanisms.randomness import NoiseSource
+from cloister.privacy.mechanisms.selection import (
     CandidateSet,
     DeniableTest,
     DeterministicTest,
+    Exponential,
+    PermuteAndFlip,
     RandomisedTest,
 )
-from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.mechanisms.selection import Exponential, PermuteAndFlip
+from cloister.privacy.queries.clipped_gradients import Outer, clipped_sum
 
 CHANCE = 1e-11
 """That one bound is wrong: a run has at most 900 bounds for each of 16 mechanisms."""

@@ -26,7 +26,7 @@ from cloister.models.mixture.rounds.schedule import (
     schedule_for,
 )
 from cloister.models.task import Task
-from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.domain import Domain
 
 signals = st.floats(1e-3, 1e8)

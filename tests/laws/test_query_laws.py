@@ -25,35 +25,35 @@ from tiny_tables import domain_of, random_rows, table_of
 from cloister.constraints import parse_denial
 from cloister.constraints.counting import violations_per_row
 from cloister.privacy.events import Relation
-from cloister.privacy.mechanisms.clipping import Outer
-from cloister.privacy.mechanisms.counts import (
+from cloister.privacy.mechanisms.noise import (
     ALLOWANCE,
     CHANGED_BLOCKS,
     ClippedSum,
     GaussianGradient,
     Neighbours,
+    OnGridSensitivity,
 )
-from cloister.privacy.mechanisms.grid import OnGridSensitivity
-from cloister.privacy.queries.candidate_scores import Candidate, CandidateScores
-from cloister.privacy.queries.counts.column_counts import (
+from cloister.privacy.queries.clipped_gradients import GradientSum, Outer, SampledRows
+from cloister.privacy.queries.counts import ConjunctionCounts, DummyCoding, PartitionCounts
+from cloister.privacy.queries.distances import (
+    Candidate,
+    CandidateScores,
+    Distances,
+    ExpectedTable,
+    PairScores,
+)
+from cloister.privacy.queries.entropies import Entropies, entropy_bound
+from cloister.privacy.queries.query import Query, TableRows
+from cloister.privacy.queries.raw_columns import (
     BucketCounts,
+    Line,
     RawColumns,
     RowCount,
     TextCounts,
 )
-from cloister.privacy.queries.counts.conjunction_counts import ConjunctionCounts, DummyCoding
-from cloister.privacy.queries.counts.partition_counts import PartitionCounts
-from cloister.privacy.queries.counts.partitions import Line
-from cloister.privacy.queries.derived import OnDerived
-from cloister.privacy.queries.distances import Distances, ExpectedTable
-from cloister.privacy.queries.entropies import Entropies, entropy_bound
-from cloister.privacy.queries.gradient_sum import GradientSum, SampledRows
-from cloister.privacy.queries.pair_scores import PairScores
-from cloister.privacy.queries.query import Query
 from cloister.privacy.queries.seeded_records import SeededCandidates
-from cloister.privacy.queries.table_rows import TableRows
-from cloister.privacy.queries.violating_pairs import ViolatingPairs
-from cloister.privacy.queries.violation_matrix import ViolationMatrix
+from cloister.privacy.queries.transformations import OnDerived
+from cloister.privacy.queries.violations import ViolatingPairs, ViolationMatrix
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Table

@@ -10,17 +10,21 @@ import pytest
 from tiny_networks import TinyModel, passes, scanned
 from tiny_tables import random_rows, table_of
 
-from cloister.privacy.mechanisms.counts import Neighbours
-from cloister.privacy.mechanisms.privacy_tests import (
+from cloister.privacy.mechanisms.noise import Neighbours
+from cloister.privacy.mechanisms.randomness import NoiseSource
+from cloister.privacy.mechanisms.selection import (
     DeniableTest,
     DeterministicTest,
     RandomisedTest,
 )
-from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries import seeded_records
-from cloister.privacy.queries.counts.prefix_counts import PrefixCounts
-from cloister.privacy.queries.seeded_records import Kept, SeededCandidates, plausible_seeds
-from cloister.privacy.queries.table_rows import TableRows
+from cloister.privacy.queries.query import TableRows
+from cloister.privacy.queries.seeded_records import (
+    Kept,
+    PrefixCounts,
+    SeededCandidates,
+    plausible_seeds,
+)
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -16,6 +16,7 @@ from tiny_tables import domain_of, random_rows, table_of
 from cloister.errors import UnplannedQuery, UnsupportedEvent
 from cloister.models.plan import Stage
 from cloister.privacy.accounting.accountants import epsilon
+from cloister.privacy.accounting.composition import event_of_stages
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.events import (
@@ -28,11 +29,10 @@ from cloister.privacy.events import (
     Sensitivity,
     compose,
 )
-from cloister.privacy.mechanisms.counts import DiscreteGaussian, Neighbours
+from cloister.privacy.mechanisms.noise import DiscreteGaussian, Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries.counts.partition_counts import PartitionCounts
-from cloister.privacy.queries.split import Split
-from cloister.privacy.stages import event_of_stages
+from cloister.privacy.queries.counts import PartitionCounts
+from cloister.privacy.queries.transformations import Split
 from cloister.schema.cells import declared_cells
 
 HALVES = Split((Fraction(1, 5), Fraction(3, 10), Fraction(1, 2)))

@@ -17,7 +17,7 @@ from scipy import integrate, optimize
 from scipy.stats import binom, norm
 
 from cloister.privacy.accounting.accountants import ACCOUNTANTS, epsilon, spend
-from cloister.privacy.accounting.renyi import ORDERS, convert, renyi
+from cloister.privacy.accounting.divergences import ORDERS, convert, renyi
 from cloister.privacy.events import (
     Bounded,
     Event,

@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister.privacy.events import Relation, Sensitivity
-from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries.counts.conjunction_counts import (
+from cloister.privacy.queries.counts import (
     ConjunctionCounts,
     DummyCoding,
     _by_lookups,
     _by_products,
 )
-from cloister.privacy.queries.table_rows import TableRows
+from cloister.privacy.queries.query import TableRows
 from cloister.schema.attributes import Categorical
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain, Table

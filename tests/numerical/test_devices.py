@@ -32,10 +32,9 @@ from cloister.models.mixture.fitting.optimizer import Fit, MeanTarget, NoisyMarg
 from cloister.models.mixture.fitting.products import Factor, Mixture
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
-from cloister.privacy.mechanisms.clipping import Outer, clipped_sum
-from cloister.privacy.mechanisms.counts import GaussianGradient, Neighbours
+from cloister.privacy.mechanisms.noise import GaussianGradient, Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries.gradient_sum import SampledRows
+from cloister.privacy.queries.clipped_gradients import Outer, SampledRows, clipped_sum
 from cloister.schema.attributes import Categorical
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain, Table

@@ -22,7 +22,7 @@ from cloister.models.mixture.soft_constraints import fit_rates
 from cloister.models.sampling.supports.support_builder import CompiledConstraints
 from cloister.models.soft_constraints.rate_posterior import RatePosterior, posterior_rate
 from cloister.models.task import Task
-from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Integer
 from cloister.schema.cells import declared_cells

@@ -38,9 +38,9 @@ from cloister.models.mixture.rounds.candidates import (
 )
 from cloister.models.mixture.rounds.selection import AllPairs, TableChoice
 from cloister.models.sampling.sizes import PAIR_CELLS
-from cloister.privacy.mechanisms.counts import DiscreteGaussian, Neighbours
+from cloister.privacy.mechanisms.noise import DiscreteGaussian, Neighbours
 from cloister.privacy.mechanisms.selection import Exponential
-from cloister.privacy.queries.candidate_scores import CandidateScores
+from cloister.privacy.queries.distances import CandidateScores
 from cloister.schema.attributes import Categorical
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain

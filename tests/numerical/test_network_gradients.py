@@ -6,7 +6,7 @@ import torch
 from torch.func import grad, vmap
 
 from cloister.models.kamino.networks.network import TupleNetwork
-from cloister.privacy.mechanisms.clipping import LayeredOuter, Lookup, Outer, clipped_sum
+from cloister.privacy.queries.clipped_gradients import LayeredOuter, Lookup, Outer, clipped_sum
 
 SIZES = (3, 2, 5, 4)
 

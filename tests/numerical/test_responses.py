@@ -12,9 +12,14 @@ from scipy.optimize import brentq
 from scipy.stats import binom
 
 from cloister.privacy.accounting.accountants import _spend, epsilon
-from cloister.privacy.accounting.loss import Loss, epsilon_at
-from cloister.privacy.accounting.loss_accountant import _losses_of
-from cloister.privacy.accounting.responses import _delta_of, repeated_response, response_epsilon
+from cloister.privacy.accounting.divergences import _losses_of
+from cloister.privacy.accounting.loss import (
+    Loss,
+    _delta_of,
+    epsilon_at,
+    repeated_response,
+    response_epsilon,
+)
 from cloister.privacy.events import Bounded, GaussianCounts, Sensitivity, compose, repeat
 
 ROW = Sensitivity.partition("add_remove")
@@ -57,7 +62,7 @@ def test_beside_other_mechanisms_many_responses_are_no_less_than_composed_one_by
         repeat(Bounded(Fraction(1, 400)), 5_000), *[GaussianCounts(Fraction(10), ROW)] * 20
     )
     at_once = epsilon(event, 2e-6, "add_remove")
-    monkeypatch.setattr("cloister.privacy.accounting.loss_accountant._MANY_COPIES", 10**9)
+    monkeypatch.setattr("cloister.privacy.accounting.divergences._MANY_COPIES", 10**9)
     forget_losses()
     one_by_one = epsilon(event, 2e-6, "add_remove")
     forget_losses()

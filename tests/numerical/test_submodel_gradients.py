@@ -16,7 +16,7 @@ from cloister.models.kamino.paper.networks.tied import TiedSubModel
 from cloister.models.kamino.paper.training.printed import descend
 from cloister.models.kamino.paper.training.side_by_side import Stack
 from cloister.models.kamino.training import TrainingSchedule, fit_bias
-from cloister.privacy.mechanisms.clipping import clipped_sum
+from cloister.privacy.queries.clipped_gradients import clipped_sum
 
 UNITS = Units(((0, 1), (2,), (3,)), (2, 3, 4, 5))
 HEADS = {

@@ -18,10 +18,9 @@ from cloister.models.soft_constraints.reweighting import MEASURES, Reweighting
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.events import GaussianCounts
-from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries.violating_pairs import ViolatingPairs
-from cloister.privacy.queries.violation_matrix import ViolationMatrix
+from cloister.privacy.queries.violations import ViolatingPairs, ViolationMatrix
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain, Table
 

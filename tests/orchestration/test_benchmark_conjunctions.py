@@ -11,14 +11,13 @@ import yaml
 
 from cloister.benchmarks.config import load_benchmark
 from cloister.benchmarks.measures import references
-from cloister.benchmarks.measures.conjunctions import real_rows
+from cloister.benchmarks.measures.conjunctions import DummyColumns, real_rows
 from cloister.benchmarks.measures.references import noisy_answers
 from cloister.benchmarks.runs import home_of
 from cloister.benchmarks.tables.hospital import hospital_table
 from cloister.errors import SpecError
-from cloister.evaluation.conjunctions import DummyColumns
 from cloister.flows.cli.app import run
-from cloister.privacy.accounting.advanced_composition import epsilon_of_each
+from cloister.privacy.accounting.accountants import epsilon_of_each
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation.tables import validate_rows

@@ -16,8 +16,7 @@ from recorded import task_runs_of
 from cloister.constraints.counting import violation_reports
 from cloister.flows import release as flow_module
 from cloister.privacy.certificate.manifest import verify_folder
-from cloister.privacy.door.journal_format import ANSWER, JOURNAL_NAME
-from cloister.privacy.door.journal_reading import read_frames, read_journal
+from cloister.privacy.door.journal_format import ANSWER, JOURNAL_NAME, read_frames, read_journal
 from cloister.privacy.door.table import PlanBudget
 from cloister.privacy.events import compose, event_from_json
 from cloister.privacy.ledger import Ledger, State

@@ -17,10 +17,9 @@ from cloister.models.protocol import Synthesizer, sample_whole
 from cloister.models.registry import METHODS
 from cloister.models.task import Budget, Task
 from cloister.privacy.events import Sensitivity
-from cloister.privacy.mechanisms.counts import DiscreteLaplace, Neighbours
+from cloister.privacy.mechanisms.noise import DiscreteLaplace, Neighbours
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.privacy.queries.query import Query
-from cloister.privacy.queries.table_rows import TableRows
+from cloister.privacy.queries.query import Query, TableRows
 from cloister.schema.domain import Domain, Table
 from cloister.tasks.ledger.verify import verify_records
 

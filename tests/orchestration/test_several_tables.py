@@ -19,9 +19,9 @@ from cloister.models.protocol import DatabaseSynthesizer
 from cloister.models.registry import METHODS
 from cloister.models.task import Budget, DatabaseTask
 from cloister.privacy.ledger import State
-from cloister.privacy.mechanisms.counts import DiscreteLaplace
+from cloister.privacy.mechanisms.noise import DiscreteLaplace
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.privacy.queries.counts.partition_counts import PartitionCounts
+from cloister.privacy.queries.counts import PartitionCounts
 from cloister.schema.domain import Domain, Table
 from cloister.schema.relations.database import Database, ForeignKey, Schema
 from cloister.schema.relations.fan_out import rows_changed

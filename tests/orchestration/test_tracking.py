@@ -17,8 +17,7 @@ from mlflow.models import Model
 
 from cloister.errors import InputError, StorageError
 from cloister.evaluation.marginals import compare_marginals
-from cloister.evaluation.report import Evaluation
-from cloister.evaluation.violations import Violations
+from cloister.evaluation.report import Evaluation, Violations
 from cloister.models.storage import save_model
 from cloister.privacy.certificate.certificate import Certificate, Facts, certify
 from cloister.privacy.certificate.schema import StageSpend

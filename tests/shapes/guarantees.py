@@ -8,8 +8,8 @@ from typing import Any
 from cloister.models.plan import Plan
 from cloister.models.registry import create
 from cloister.models.task import Task
+from cloister.privacy.accounting.composition import accountable, event_of_stages
 from cloister.privacy.events import Event
-from cloister.privacy.stages import accountable, event_of_stages
 from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY
 from cloister.schema.spec import Spec
 

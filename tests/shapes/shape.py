@@ -22,10 +22,9 @@ from cloister.models.protocol import DatabaseModel, Model, fit, make_plan
 from cloister.models.registry import create
 from cloister.models.task import Budget, DatabaseTask, Task
 from cloister.models.task_from_spec import task_of
-from cloister.privacy.door.database import PrivateDatabase
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.door.table import PrivateTable
-from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.door.table import PrivateDatabase, PrivateTable
+from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.domain import Table
 from cloister.schema.relations.database import Database

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from cloister.privacy.events import Sensitivity
-from cloister.privacy.mechanisms.counts import (
+from cloister.privacy.mechanisms.noise import (
     DiscreteGaussian,
     DiscreteLaplace,
     GaussianGradient,

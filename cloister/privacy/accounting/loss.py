@@ -14,6 +14,12 @@ cases of tests/benchmarks/test_accounting.py). A grid ten times as coarse takes 
 second case (rare sampling), but is 0.4 % looser. dp_accounting also leaves the grid to the caller,
 has no constructor for selections of bounded range, and does not add the rounding of transforms to
 delta. It stays the reference of the tests.
+
+The loss of many randomised responses of one epsilon is written down at once.
+The worst pair of an epsilon-private mechanism is randomised response (Kairouz, Oh, Viswanath, arXiv
+1311.0776, theorem 3.3), whose loss is epsilon or -epsilon. The loss of n of them is (n - 2 i)
+epsilon, where i is binomial: it is written down, so that a million cost no more than one, and put
+on a grid once instead of n times.
 """
 
 from __future__ import annotations
@@ -21,11 +27,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
+from scipy.special import bdtr
 
 from cloister.arrays import TINY, Floats
+
+OUTWARD = 1e-9
+"""Relative margin added to what is computed in floating point, whose errors are below 1e-10, the
+edges of intervals of probability among them."""
+
+LARGEST_EXPONENT = 700.0
+"""Largest exponent whose exponential is a finite double: the largest double is exp(709.8)."""
+
 
 Profile = Callable[[Floats], Floats]
 
@@ -173,3 +189,54 @@ def _log_moment(parts: Sequence[tuple[Loss, int]], tilt: float) -> float:
 def _folded(loss: Loss, size: int) -> Floats:
     places = (loss.lowest + np.arange(loss.mass.size)) % size
     return np.bincount(places, weights=loss.mass, minlength=size).astype(np.float64)
+
+
+_HALVINGS = 100
+"""Bisections of an epsilon: more than the 53 bits of a double."""
+
+
+def repeated_response(epsilon: float, times: int, step: float, tail: float) -> Loss:
+    """The loss of so many randomised responses, each rounded up to a multiple of ``step``.
+
+    Of all mass, ``tail`` at most lies outside of what is listed, and is infinite loss. Rounding a
+    loss up never lowers a divergence, which is the mean of a function that rises with it.
+    """
+    chance = 1 / (1 + math.exp(epsilon))
+    # Hoeffding: further from the mean than this lies a mass below the tail
+    reach = math.sqrt(times * math.log(2 / tail) / 2)
+    centre = times * chance
+    first, last = max(math.floor(centre - reach), 0), min(math.ceil(centre + reach), times)
+    flipped = np.arange(first, last + 1, dtype=np.float64)
+    # each mass by its ratio to the one before, whose errors are some 1e-16 each
+    ratios = np.log((times - flipped[:-1]) / (flipped[:-1] + 1)) - epsilon
+    logs = np.concatenate([[0.0], np.cumsum(ratios)])
+    mass = np.exp(logs - logs.max())
+    losses = (times - 2 * flipped) * epsilon
+    places = np.ceil((losses + OUTWARD * np.abs(losses)) / step).astype(np.int64)
+    lowest = int(places.min())
+    on_grid = np.bincount(places - lowest, weights=mass * (1 + OUTWARD) / mass.sum())
+    return Loss(step, lowest, on_grid.astype(np.float64), tail)
+
+
+def response_epsilon(epsilon: Fraction, delta: float, times: int) -> float:
+    """About the largest epsilon of each of so many responses that together are (epsilon, delta).
+
+    For planning: the accountants have the last word.
+    """
+    low, high = float(epsilon) / times, float(epsilon)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        enough = _delta_of(middle, times, float(epsilon)) <= delta
+        low, high = (middle, high) if enough else (low, middle)
+    return low
+
+
+def _delta_of(each: float, times: int, whole: float) -> float:
+    """The delta of so many responses of an epsilon ``each`` at the epsilon ``whole``, exactly."""
+    if max(each, whole) > LARGEST_EXPONENT:
+        return 1.0
+    most = math.ceil((times - whole / each) / 2) - 1
+    if most < 0:
+        return 0.0
+    chance = 1 / (1 + math.exp(each))
+    return float(bdtr(most, times, chance) - math.exp(whole) * bdtr(most, times, 1 - chance))

@@ -21,6 +21,7 @@ from cloister.constraints.across import AcrossConstraint
 from cloister.constraints.violation_report import ViolationReport
 from cloister.errors import PrivacyError, StorageError, VerificationError
 from cloister.figures import listed
+from cloister.privacy.accounting.composition import PlannedStage, deniable_event, event_of_stages
 from cloister.privacy.certificate.provenance import (
     across_origins,
     attribute_origins,
@@ -29,12 +30,6 @@ from cloister.privacy.certificate.provenance import (
     ignored_columns,
     key_origins,
     unprotected_facts,
-)
-from cloister.privacy.certificate.records import (
-    DENIABLE_DEFINITION,
-    deniable_meaning,
-    record_guarantees,
-    record_words,
 )
 from cloister.privacy.certificate.schema import (
     AttributeOrigin,
@@ -51,8 +46,12 @@ from cloister.privacy.certificate.schema import (
     Subject,
 )
 from cloister.privacy.certificate.spend import (
+    DENIABLE_DEFINITION,
     accounted_cost,
+    deniable_meaning,
     mechanisms,
+    record_guarantees,
+    record_words,
     second_cost,
     stage_spends,
 )
@@ -71,7 +70,6 @@ from cloister.privacy.certificate.wording import (
 )
 from cloister.privacy.exact import decimal, decimal_below, exact, float_above
 from cloister.privacy.ledger import Anchor, BudgetStatus
-from cloister.privacy.stages import PlannedStage, deniable_event, event_of_stages
 from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY
 from cloister.schema.relations.database import ForeignKey
 from cloister.schema.spec import Spec

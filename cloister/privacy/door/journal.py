@@ -50,7 +50,7 @@ from cloister.privacy.door.journal_format import (
     encode_frame,
     parse_frame,
 )
-from cloister.privacy.ledger.marks import JournalState, Mark
+from cloister.privacy.ledger.records import JournalState, Mark
 
 _ARRAY_KINDS = "biuf"
 

@@ -4,6 +4,8 @@ A model has a door and never raw rows. ``answer`` takes a query and a mechanism,
 plan holds the event, computes the exact answer, makes it noisy, writes that to the journal, and
 only then returns it. What was planned was reserved in the ledger before the data was opened; what
 was not planned is refused.
+
+The doors to several tables have one plan, one journal and one source of noise.
 """
 
 from __future__ import annotations
@@ -19,9 +21,8 @@ from cloister.arrays import Array
 from cloister.errors import UnplannedQuery
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import Composed, Event, Parallel, SampledGaussian
-from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries.counts.column_counts import RawColumns
 from cloister.privacy.queries.query import (
     AnswerT,
     Divider,
@@ -29,9 +30,11 @@ from cloister.privacy.queries.query import (
     Query,
     RowsT,
     SensitivityT,
+    TableRows,
 )
-from cloister.privacy.queries.table_rows import TableRows
+from cloister.privacy.queries.raw_columns import RawColumns
 from cloister.schema.domain import Table
+from cloister.schema.relations.database import Database
 
 
 class PlanBudget:
@@ -199,3 +202,39 @@ class PrivateColumns(PrivateRows[RawColumns]):
         noise: NoiseSource,
     ) -> None:
         super().__init__(RawColumns(frame, key), neighbours, PlanBudget(planned), journal, noise)
+
+
+class PrivateDatabase:
+    """Sensitive tables behind mechanisms.
+
+    Args:
+        database: the rows, bounded to so many rows of each table a unit as ``neighbours`` says.
+        planned: everything that may be asked of all tables, as reserved in the ledger.
+
+    Privacy: the answers of one table compose with those of the others, since a unit may have rows
+        in each: all events are taken out of one plan.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        neighbours: Mapping[str, Neighbours],
+        planned: Event,
+        journal: Journal,
+        noise: NoiseSource,
+    ) -> None:
+        self.plan_budget = PlanBudget(planned)
+        self._secure = noise.secure
+        self._doors = {
+            name: PrivateRows(TableRows(table), neighbours[name], self.plan_budget, journal, noise)
+            for name, table in database.tables.items()
+        }
+
+    @property
+    def secure(self) -> bool:
+        """Whether the noise is secret; rows behind a seeded source are not private."""
+        return self._secure
+
+    def table(self, name: str) -> PrivateRows[TableRows]:
+        """The door to one table."""
+        return self._doors[name]

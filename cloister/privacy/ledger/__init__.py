@@ -1,11 +1,11 @@
 """The ledger: budgets and releases, append-only, hash-chained, on SQLite or PostgreSQL."""
 
 from cloister.privacy.exact import Amount, exact, ratio
-from cloister.privacy.ledger.budgets import BudgetStatus, Charge, Compose, basic_composition
+from cloister.privacy.ledger.books import BudgetStatus, Charge, Compose, basic_composition
+from cloister.privacy.ledger.checks import verify_chain, verify_export
 from cloister.privacy.ledger.entries import Anchor, Entry, Finding, canonical
-from cloister.privacy.ledger.leases import Lease
+from cloister.privacy.ledger.leases import Lease, Owner
 from cloister.privacy.ledger.ledger import Ledger
-from cloister.privacy.ledger.owners import Owner
 from cloister.privacy.ledger.records import (
     BudgetGrant,
     Period,
@@ -16,7 +16,6 @@ from cloister.privacy.ledger.records import (
     State,
     new_release_id,
 )
-from cloister.privacy.ledger.verification import verify_chain, verify_export
 
 __all__ = [
     "Amount",

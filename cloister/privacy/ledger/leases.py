@@ -7,23 +7,104 @@ owner's. So an owner who lost it, whatever the clocks show, uses no further answ
 that lacks an answer that was used is not accepted again.
 
 Times are those of the database's clock, in milliseconds.
+
+A lease whose owner is known to have ended, as its machine shows, need not expire first.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import secrets
+import socket
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Self
 
 from sqlalchemy import Connection, TextClause, text
 from sqlalchemy import inspect as inspect_database
 
 from cloister.errors import JournalMismatch, StorageError
-from cloister.privacy.ledger.marks import Mark
-from cloister.privacy.ledger.owners import Owner
-from cloister.privacy.ledger.storage.guards import LEASES, LEASES_STATEMENT
-from cloister.privacy.ledger.storage.store import Store
+from cloister.privacy.ledger.guards import LEASES, LEASES_STATEMENT
+from cloister.privacy.ledger.records import Mark
+from cloister.privacy.ledger.store import Store
+
+_ENDED = ("Z", "X")
+"""States of a process in /proc that ended and was not waited for yet."""
+
+_STATE, _STARTED = 0, 19
+"""Fields of /proc/PID/stat behind the program's name: state, start in clock ticks since boot."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A process and one run in it; ``token`` is random and identifies the run.
+
+    ``boot`` and ``namespace`` say which processes its ``pid`` and ``started`` can be compared
+    with; they are empty where the system has no /proc.
+    """
+
+    token: str
+    host: str
+    boot: str
+    namespace: str
+    pid: int
+    started: str
+
+    @classmethod
+    def current(cls) -> Self:
+        """A new run in this process."""
+        pid = os.getpid()
+        started = "".join(_stat(pid)[_STARTED : _STARTED + 1])
+        return cls(secrets.token_hex(16), socket.gethostname(), _boot(), _namespace(), pid, started)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The owner that :attr:`text` wrote."""
+        return cls(**json.loads(text))
+
+    @property
+    def text(self) -> str:
+        """The owner as JSON."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is known to have ended: it ran here since the last boot, and is gone."""
+        if not self.boot or (self.boot, self.namespace) != (_boot(), _namespace()):
+            return False
+        found = _stat(self.pid)
+        return not found or found[_STATE] in _ENDED or found[_STARTED] != self.started
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+
+def _boot() -> str:
+    return _text(Path("/proc/sys/kernel/random/boot_id")).strip()
+
+
+def _namespace() -> str:
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return ""
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of a process behind its name, which may hold anything; none if it is gone."""
+    return _text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
 
 LEASE_SECONDS = 120.0
 """How long a lease lasts unless renewed: for so long a machine that died blocks others."""

@@ -20,17 +20,15 @@ from cloister.privacy.ledger.books import (
     RUN,
     SEALED,
     Books,
+    BudgetStatus,
+    Compose,
+    admit_request,
+    basic_composition,
     delivery_slot,
     grant_slot,
     run_slot,
     seal_slot,
     state_slot,
-)
-from cloister.privacy.ledger.budgets import (
-    BudgetStatus,
-    Compose,
-    admit_request,
-    basic_composition,
     status,
 )
 from cloister.privacy.ledger.checks import (
@@ -43,21 +41,23 @@ from cloister.privacy.ledger.checks import (
     require_sound,
     require_whole_journal,
     stale_journal,
+    verify_lines,
 )
 from cloister.privacy.ledger.entries import Anchor, Entry, Finding, read_chain
 from cloister.privacy.ledger.leases import (
     LEASE_SECONDS,
     Lease,
+    Owner,
     end,
     held_lease,
     shorten,
     take,
 )
-from cloister.privacy.ledger.marks import JournalState, Mark
-from cloister.privacy.ledger.owners import Owner
 from cloister.privacy.ledger.records import (
     REPLANNED,
     BudgetGrant,
+    JournalState,
+    Mark,
     Release,
     Reservation,
     ReservationRequest,
@@ -65,9 +65,7 @@ from cloister.privacy.ledger.records import (
     identifier,
     require_text,
 )
-from cloister.privacy.ledger.storage.exporting import write_export
-from cloister.privacy.ledger.storage.store import Store
-from cloister.privacy.ledger.verification import verify_lines
+from cloister.privacy.ledger.store import Store, write_export
 
 
 def utc_now() -> datetime:

@@ -1,4 +1,7 @@
-"""What the ledger records: requests, releases and their states, budgets."""
+"""What the ledger records: requests, releases and their states, budgets, places in journals.
+
+By the places the ledger recognises older copies of a journal.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,29 @@ from typing import Any, Self
 from cloister.errors import InputError
 from cloister.privacy.exact import Amount, positive_epsilon, proper_delta, ratio
 from cloister.privacy.ledger.entries import canonical
-from cloister.privacy.ledger.marks import Mark
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A place in a journal: how many answers lie before it, and the digest of all bytes up to it.
+
+    ``nonce`` is drawn by the run that begins there, so that two runs never share a digest; a seal
+    has none.
+    """
+
+    position: int
+    digest: str
+    nonce: str = ""
+
+
+@dataclass(frozen=True)
+class JournalState:
+    """A journal as a run opened it: where the run begins, and the digests of all prefixes."""
+
+    mark: Mark
+    sealed: bool
+    digests: frozenset[str]
+
 
 MEASURE = "measure"
 """Method of the releases that measure a domain.

@@ -5,6 +5,11 @@ counter mode, it cannot be copied, pickled or shared with a forked process, and 
 run. `SamplingSource` draws synthetic rows, which is post-processing: it may be seeded, repeated and
 published. They share no base class and no method name, so that neither can be used in place of the
 other.
+
+An insecure `NoiseSource` is for tests, and nothing drawn from it is private. OpenDP's samplers take
+their randomness from the operating system and no seed: repeatable stand-ins draw the same
+distributions to floating-point accuracy from an insecure source, and refuse a secure one, so that
+no release can reach them.
 """
 
 from __future__ import annotations
@@ -176,3 +181,50 @@ def _box_muller(words: _Words) -> tuple[Floats, Floats]:
 def noise_source() -> NoiseSource:
     """The source of all noise of releases: fresh entropy of the operating system."""
     return NoiseSource()
+
+
+_WIDTH = 12
+"""Standard deviations that the table of a discrete Gaussian reaches on both sides."""
+
+_LARGEST_TABLE_SCALE = 10_000.0
+"""Largest scale, in rows, that is drawn from a table; beyond, normals are rounded."""
+
+
+def insecure_gaussian(scale: float, count: int, source: NoiseSource) -> Integers:
+    """Discrete Gaussian noise (count,) by inverting a table of its distribution.
+
+    Rounded normals for large scales.
+    """
+    refuse_secure(source)
+    if scale > _LARGEST_TABLE_SCALE:
+        return np.rint(scale * source.normals(count)).astype(np.int64)
+    edge = math.ceil(_WIDTH * scale) + 1
+    support = np.arange(-edge, edge + 1)
+    below = np.cumsum(np.exp(-(support**2) / (2 * scale**2)))
+    places = np.searchsorted(below, _uniforms(count, source) * below[-1])
+    return np.asarray(places - edge, dtype=np.int64)
+
+
+def insecure_laplace(scale: float, count: int, source: NoiseSource) -> Integers:
+    """Discrete Laplace noise (count,): the difference of two geometric draws."""
+    refuse_secure(source)
+    draws = np.floor(-scale * np.log(_uniforms(2 * count, source)))
+    return (draws[:count] - draws[count:]).astype(np.int64)
+
+
+def insecure_exponentials(count: int, source: NoiseSource) -> Floats:
+    """Standard exponential noise (count,)."""
+    refuse_secure(source)
+    return -np.log(_uniforms(count, source))
+
+
+def refuse_secure(source: NoiseSource) -> None:
+    """Raise PrivacyError for a secure source: its noise must come from the exact samplers."""
+    if source.secure:
+        raise PrivacyError(
+            "A secure noise source must not be used with the repeatable stand-ins for tests."
+        )
+
+
+def _uniforms(count: int, source: NoiseSource) -> Floats:
+    return (source.words(count).astype(np.float64) + 1.0) / WORD

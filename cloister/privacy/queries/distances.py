@@ -1,20 +1,25 @@
-"""How far joint tables are from what is expected of them, in rows: L1 distances."""
+"""How far joint tables are from what is expected of them, in rows: L1 distances.
+
+Measured, or the scores of a selection: of some tables, or of all tables of two attributes at once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cloister.arrays import Array, Floats, Integers
+from cloister.arrays import Array, Booleans, Floats, Integers
 from cloister.privacy.events import Sensitivity
-from cloister.privacy.mechanisms.counts import Neighbours
-from cloister.privacy.mechanisms.grid import FLOATING, GRID_STEPS, OnGridSensitivity
+from cloister.privacy.mechanisms.noise import FLOATING, GRID_STEPS, Neighbours, OnGridSensitivity
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries.query import Query
-from cloister.privacy.queries.table_rows import Partition, TableRows
+from cloister.privacy.queries.counts import DummyCoding, count_conjunctions
+from cloister.privacy.queries.query import Partition, Query, TableRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,3 +63,99 @@ def distance_sensitivity(distances: int, neighbours: Neighbours) -> OnGridSensit
     """How far one unit can change so many distances."""
     steps = Sensitivity.box(distances, GRID_STEPS * neighbours.partition.l1)
     return OnGridSensitivity(steps, neighbours.max_rows)
+
+
+FINENESS = 1024
+"""Steps of a score in one row; finer than any expected count is known."""
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A joint table that could be measured, and what is known of it without the data.
+
+    Shapes: ``expected`` has one axis a partition: the rows a model expects in each joint part.
+    ``handicap``, in rows, is subtracted from the candidate's score. Both are released or public.
+    """
+
+    partitions: tuple[Partition, ...]
+    expected: NDArray[np.floating]
+    handicap: float
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateScores(Query[TableRows, Fraction, int]):
+    """The score of each candidate: L1 distance of exact from expected counts, less the handicap.
+
+    Scores are in units of 1/1024 row. The answer is the number of one candidate, likelier the
+    higher its score.
+
+    Proof: one unit changes the exact counts of a partition by at most ``neighbours.partition.l1``
+    in L1 norm, and nothing else in a score, so by the triangle inequality it changes each score by
+    no more. Expected counts and handicaps are rounded to 1/1024 row first, so that scores are
+    whole numbers and the bound holds exactly.
+    """
+
+    name: ClassVar[str] = "select"
+    candidates: tuple[Candidate, ...]
+
+    def request(self) -> Mapping[str, Any]:
+        return {
+            "of": [[part.name for part in candidate.partitions] for candidate in self.candidates]
+        }
+
+    def sensitivity(self, neighbours: Neighbours) -> Fraction:
+        return Fraction(FINENESS * neighbours.partition.l1)
+
+    def exact(self, rows: TableRows, source: NoiseSource) -> Integers:  # noqa: ARG002
+        return np.array([_score(candidate, rows) for candidate in self.candidates], dtype=np.int64)
+
+    def outcome(self, rows: TableRows, noisy: Array) -> int:  # noqa: ARG002
+        return int(noisy[0])
+
+
+def _score(candidate: Candidate, rows: TableRows) -> int:
+    exact = rows.remembered_counts(candidate.partitions)
+    expected = np.rint(FINENESS * candidate.expected.astype(np.float64).ravel()).astype(np.int64)
+    return int(np.abs(FINENESS * exact - expected).sum()) - round(FINENESS * candidate.handicap)
+
+
+@dataclass(frozen=True, eq=False)
+class PairScores(Query[TableRows, Fraction, tuple[int, int]]):
+    """The score of each pair of partitions: as `CandidateScores`, for more pairs than it can list.
+
+    The answer is the places of two partitions, likelier the higher the score of their joint table.
+    Shapes, for k partitions of ``width`` parts in all: ``expected`` (width, width), the rows that a
+    model expects in two parts; ``handicaps`` (k, k), in rows; ``open`` (k, k), the pairs that can
+    be chosen, each once: above the diagonal. All of it is released or public.
+
+    Proof: that of `CandidateScores`, for each of the pairs.
+    """
+
+    name: ClassVar[str] = "select pair"
+    partitions: tuple[Partition, ...]
+    expected: NDArray[np.floating]
+    handicaps: Floats
+    open: Booleans
+
+    def request(self) -> Mapping[str, Any]:
+        return {"of": [part.name for part in self.partitions], "pairs": int(self.open.sum())}
+
+    def sensitivity(self, neighbours: Neighbours) -> Fraction:
+        return Fraction(FINENESS * neighbours.partition.l1)
+
+    def exact(self, rows: TableRows, source: NoiseSource) -> Integers:  # noqa: ARG002
+        coding = DummyCoding(tuple(p.size for p in self.partitions), (False,) * len(self.open))
+        count = partial(count_conjunctions, partitions=self.partitions, coding=coding)
+        counts = rows.remembered_pairs(self.partitions, count)
+        scores = -np.rint(FINENESS * self.handicaps).astype(np.int64)
+        for place in range(len(self.open) - 1):
+            own, later = coding.block(place), slice(int(coding.begins[place + 1]), None)
+            expected = np.rint(FINENESS * self.expected[own, later].astype(np.float64))
+            distances = np.abs(FINENESS * counts[own, later] - expected.astype(np.int64)).sum(0)
+            begins = coding.begins[place + 1 : -1] - coding.begins[place + 1]
+            scores[place, place + 1 :] += np.add.reduceat(distances, begins)
+        return np.asarray(scores[self.open])
+
+    def outcome(self, rows: TableRows, noisy: Array) -> tuple[int, int]:  # noqa: ARG002
+        first, second = np.argwhere(self.open)[int(noisy[0])]
+        return int(first), int(second)

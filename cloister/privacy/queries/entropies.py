@@ -12,11 +12,9 @@ import numpy as np
 from cloister.arrays import Array, Floats, Integers
 from cloister.errors import PrivacyError
 from cloister.privacy.events import Relation, Sensitivity
-from cloister.privacy.mechanisms.counts import Neighbours
-from cloister.privacy.mechanisms.grid import FLOATING, GRID_STEPS, OnGridSensitivity
+from cloister.privacy.mechanisms.noise import FLOATING, GRID_STEPS, Neighbours, OnGridSensitivity
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries.query import Query
-from cloister.privacy.queries.table_rows import Partition, TableRows
+from cloister.privacy.queries.query import Partition, Query, TableRows
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from itertools import combinations_with_replacement
 import numpy as np
 
 from cloister.arrays import TINY, Array, Floats, Integers
-from cloister.privacy.queries.counts.conjunction_counts import DummyCoding
+from cloister.privacy.queries.counts import DummyCoding
 
 _LEAST_CELLS = 12
 """Cells of a pair at least that have a threshold of their own; smaller ones share one."""

@@ -35,12 +35,10 @@ from cloister.models.sampling.sizes import POOL_ROWS
 from cloister.models.sampling.supports.expected_shares import JointTable
 from cloister.models.sampling.supports.support_builder import compile_constraints
 from cloister.models.task import Task
-from cloister.privacy.mechanisms.counts import DiscreteGaussian
-from cloister.privacy.mechanisms.grid import GridNoise
+from cloister.privacy.mechanisms.noise import DiscreteGaussian, GridNoise
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.distances import Distances, ExpectedTable, distance_sensitivity
-from cloister.privacy.queries.query import Door
-from cloister.privacy.queries.table_rows import Partition, TableRows
+from cloister.privacy.queries.query import Door, Partition, TableRows
 
 _SEED = 20_170_101
 """Public seed of everything random that follows the noise."""

@@ -21,11 +21,10 @@ from cloister.models.planning.constraint_marginals import (
 from cloister.models.planning.noise import counts_stage, require_delta, require_signal
 from cloister.models.soft_constraints.pair_counts import PairCounts
 from cloister.models.task import Budget, Task
-from cloister.privacy.accounting.calibration import calibrate, zcdp_rho
-from cloister.privacy.mechanisms.counts import DiscreteGaussian
-from cloister.privacy.mechanisms.grid import GridNoise
+from cloister.privacy.accounting.accountants import calibrate, zcdp_rho
+from cloister.privacy.accounting.composition import accountable, event_of_stages
+from cloister.privacy.mechanisms.noise import DiscreteGaussian, GridNoise
 from cloister.privacy.queries.distances import distance_sensitivity
-from cloister.privacy.stages import accountable, event_of_stages
 
 WEIGHER = PairCounts()
 

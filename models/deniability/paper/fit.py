@@ -27,11 +27,10 @@ from cloister.models.deniability.paper.plan import DeniabilityPaperParameters, m
 from cloister.models.discretization.bins import Bins
 from cloister.models.discretization.coarsening import Coarsening
 from cloister.models.task import Task
-from cloister.privacy.mechanisms.counts import DiscreteLaplace
-from cloister.privacy.mechanisms.grid import GridNoise
-from cloister.privacy.queries.counts.partition_counts import PartitionCounts
+from cloister.privacy.mechanisms.noise import DiscreteLaplace, GridNoise
+from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.entropies import Entropies, paper_entropy_bound
-from cloister.privacy.queries.table_rows import Partition
+from cloister.privacy.queries.query import Partition
 from cloister.schema.cells import Cells, declared_cells
 
 _SEED = 20_170_103

@@ -15,10 +15,9 @@ from cloister.models.deniability.bayes.plan import PartRows
 from cloister.models.plan import Parameters, Stage
 from cloister.models.planning.noise import require_laplace_signal
 from cloister.models.task import Budget, Task
-from cloister.privacy.accounting.advanced_composition import epsilon_of_each
+from cloister.privacy.accounting.accountants import epsilon_of_each
 from cloister.privacy.events import repeat
-from cloister.privacy.mechanisms.counts import DiscreteLaplace
-from cloister.privacy.mechanisms.grid import GridNoise
+from cloister.privacy.mechanisms.noise import DiscreteLaplace, GridNoise
 from cloister.privacy.queries.entropies import entropy_sensitivity, paper_entropy_bound
 from cloister.schema.cells import declared_cells
 

@@ -23,10 +23,9 @@ from cloister.models.plan import Plan
 from cloister.models.planning.noise import laplace_deviation
 from cloister.models.protocol import Progress
 from cloister.models.task import Task
-from cloister.privacy.mechanisms.counts import DiscreteLaplace
-from cloister.privacy.queries.counts.partition_counts import PartitionCounts
-from cloister.privacy.queries.query import Door
-from cloister.privacy.queries.table_rows import TableRows
+from cloister.privacy.mechanisms.noise import DiscreteLaplace
+from cloister.privacy.queries.counts import PartitionCounts
+from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.cells import Cells, equal_cells
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from cloister.arrays import Floats
 from cloister.models.kamino.sizes import EMBEDDING_WIDTH
-from cloister.privacy.mechanisms.clipping import FactoredGradient, LayeredOuter, Lookup, Outer
+from cloister.privacy.queries.clipped_gradients import FactoredGradient, LayeredOuter, Lookup, Outer
 
 EMBEDDING_GAIN = 3.0
 """Unit in which embeddings are learnt; see `Network.gains`."""

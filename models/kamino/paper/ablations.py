@@ -19,8 +19,7 @@ from cloister.models.plan import Stage
 from cloister.models.planning.sampling_choice import SUPPORTS
 from cloister.models.task import Task
 from cloister.privacy.events import Composed
-from cloister.privacy.queries.query import Door
-from cloister.privacy.queries.table_rows import TableRows
+from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.declarations.release import Sampling
 
 if TYPE_CHECKING:

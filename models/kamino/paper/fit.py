@@ -27,11 +27,10 @@ from cloister.models.plan import Plan
 from cloister.models.protocol import Progress
 from cloister.models.sampling.supports.support_builder import compile_constraints
 from cloister.models.task import Task
-from cloister.privacy.mechanisms.counts import DiscreteGaussian
-from cloister.privacy.queries.counts.partition_counts import PartitionCounts
-from cloister.privacy.queries.gradient_sum import SampledRows
-from cloister.privacy.queries.query import Door
-from cloister.privacy.queries.table_rows import TableRows
+from cloister.privacy.mechanisms.noise import DiscreteGaussian
+from cloister.privacy.queries.clipped_gradients import SampledRows
+from cloister.privacy.queries.counts import PartitionCounts
+from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.cells import Cells, equal_cells
 
 PRINTED_RECIPE = {"attention": "softmax", "heads": "normal", "tied": True}

@@ -24,7 +24,7 @@ from cloister.models.planning.noise import counts_stage, require_delta, require_
 from cloister.models.task import Budget, Task
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.events import Composed, SampledGaussian
-from cloister.privacy.mechanisms.counts import DiscreteGaussian
+from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.schema.cells import equal_cells
 
 QUANTIZED = 20

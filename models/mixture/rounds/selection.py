@@ -19,10 +19,8 @@ from cloister.models.discretization.coarsening import Coarsening
 from cloister.models.mixture.fitting.products import Mixture
 from cloister.models.mixture.rounds.candidates import Coarsenings, expected_shares
 from cloister.privacy.mechanisms.selection import Exponential
-from cloister.privacy.queries.candidate_scores import Candidate, CandidateScores
-from cloister.privacy.queries.pair_scores import PairScores
-from cloister.privacy.queries.query import Door
-from cloister.privacy.queries.table_rows import TableRows
+from cloister.privacy.queries.distances import Candidate, CandidateScores, PairScores
+from cloister.privacy.queries.query import Door, TableRows
 
 
 @dataclass(frozen=True)

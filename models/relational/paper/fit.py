@@ -19,8 +19,8 @@ from cloister.models.relational.schedule import MEASURE, SELECT
 from cloister.models.several_tables import LabelledDoor
 from cloister.models.task import DatabaseTask
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.privacy.queries.candidate_scores import Candidate, CandidateScores
-from cloister.privacy.queries.counts.partition_counts import PartitionCounts
+from cloister.privacy.queries.counts import PartitionCounts
+from cloister.privacy.queries.distances import Candidate, CandidateScores
 from cloister.schema.relations.joins import joined_table
 
 _SEED = 20_240_518

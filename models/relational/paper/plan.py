@@ -25,9 +25,9 @@ from cloister.models.relational.rows import plans_json, row_sequence, row_stages
 from cloister.models.relational.schedule import MEASURE, SELECT, exponent_of, neighbours_of_table
 from cloister.models.several_tables import json_texts
 from cloister.models.task import Budget, DatabaseTask, Task
-from cloister.privacy.accounting.calibration import noise_multiplier
+from cloister.privacy.accounting.accountants import noise_multiplier
 from cloister.privacy.events import repeat
-from cloister.privacy.mechanisms.counts import DiscreteGaussian
+from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.mechanisms.selection import Exponential
 from cloister.schema.relations.database import ForeignKey
 from cloister.schema.relations.joins import joined_table

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Booleans, Floats, Integers
-from cloister.splitmix import FIRST_FACTOR, GOLDEN, SECOND_FACTOR
+from cloister.hashing import FIRST_FACTOR, GOLDEN, SECOND_FACTOR
 
 NodeKeys = NDArray[np.uint64]
 

@@ -10,7 +10,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from cloister.evaluation.attacks import CAVEAT, closest_records, infer_membership, nearest
-from cloister.evaluation.classifiers.detection import detect, detectable, roc_auc
+from cloister.evaluation.classifiers import detect, detectable, roc_auc
 from cloister.schema.attributes import Categorical, Integer, Ordinal
 from cloister.schema.domain import Domain, Table
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cloister.evaluation.conjunctions import (
+from cloister.benchmarks.measures.conjunctions import (
     ConjunctionAnswers,
     DummyColumns,
     QueryErrors,
@@ -65,7 +65,9 @@ def test_answers_are_the_conjunctions_counted_one_by_one():
 
 def test_answers_do_not_depend_on_the_blocks(monkeypatch):
     whole = COLUMNS.answers(table(200, 1))
-    monkeypatch.setattr("cloister.evaluation.conjunctions._BLOCK_BYTES", 4 * COLUMNS.width * 7)
+    monkeypatch.setattr(
+        "cloister.benchmarks.measures.conjunctions._BLOCK_BYTES", 4 * COLUMNS.width * 7
+    )
     for mine, expected in zip(COLUMNS.answers(table(200, 1)).ways, whole.ways, strict=True):
         assert np.array_equal(mine, expected)
 
@@ -136,7 +138,7 @@ def test_of_many_triples_a_fixed_choice_is_asked_that_favours_no_column(monkeypa
         f"a{at}": Categorical(type="categorical", values=[f"v{value}" for value in range(size)])
         for at, size in enumerate(sizes)
     }
-    monkeypatch.setattr("cloister.evaluation.conjunctions._MOST_TRIPLES", 40_000)
+    monkeypatch.setattr("cloister.benchmarks.measures.conjunctions._MOST_TRIPLES", 40_000)
     wide = DummyColumns.of(Domain.of(attributes, Path()))
     assert wide.possible == (240, 120 * 60 + 120 * 60 + 60 * 60, 120 * 60 * 60)
     asked = [

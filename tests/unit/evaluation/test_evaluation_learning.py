@@ -10,15 +10,15 @@ import pandas as pd
 import pytest
 
 from cloister.errors import SpecError
-from cloister.evaluation.classifiers.features import Features
-from cloister.evaluation.classifiers.learning import (
+from cloister.evaluation.classifiers import Features
+from cloister.evaluation.learning import (
     CLASSIFIERS,
     TrainTestSplit,
     learnable,
     synthetic_training_rows,
     train_and_test,
 )
-from cloister.evaluation.classifiers.targets import (
+from cloister.evaluation.targets import (
     PositiveAbove,
     PositiveLabels,
     PredictionTarget,

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cloister.evaluation.classifiers.learning import CLASSIFIERS, PANELS, TWELVE, train_and_test
-from cloister.evaluation.classifiers.targets import default_targets
-from cloister.evaluation.queries import Range, answers, compare_queries, random_queries
+from cloister.evaluation.learning import CLASSIFIERS, PANELS, TWELVE, train_and_test
+from cloister.evaluation.marginals import Range, answers, compare_queries, random_queries
+from cloister.evaluation.targets import default_targets
 from cloister.schema.attributes import Boolean, Categorical, Integer, TextKey
 from cloister.schema.domain import Domain
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from cloister.constraints.declared import constraints_of
-from cloister.evaluation.classifiers.learning import TrainTestSplit, train_and_test
-from cloister.evaluation.classifiers.targets import targets_of
+from cloister.evaluation.learning import TrainTestSplit, train_and_test
 from cloister.evaluation.measures import evaluate_tables
+from cloister.evaluation.targets import targets_of
 from cloister.schema.domain import Domain, Table
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec import Spec

@@ -7,14 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cloister.evaluation.databases.joined_rows import joined_with_parents
-from cloister.evaluation.databases.plots import write_relations
-from cloister.evaluation.databases.relations import (
+from cloister.evaluation.plots import write_relations
+from cloister.evaluation.relations import (
     compare_relation,
     duplicate_links,
+    joined_with_parents,
 )
-from cloister.evaluation.databases.report import evaluate_databases
-from cloister.evaluation.report import Evaluation, unmeasured_evaluation
+from cloister.evaluation.report import Evaluation, evaluate_databases, unmeasured_evaluation
 from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.domain import Domain
 from cloister.schema.relations.database import Database, ForeignKey, Schema

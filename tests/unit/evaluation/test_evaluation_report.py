@@ -13,11 +13,10 @@ import pytest
 
 from cloister.constraints.denial import Cell, DenialConstraint, Op, Predicate
 from cloister.errors import DataError, StorageError
-from cloister.evaluation.classifiers.targets import default_targets
 from cloister.evaluation.measures import evaluate_tables
 from cloister.evaluation.plots import figure_label, write_plots, write_tables
-from cloister.evaluation.report import Evaluation
-from cloister.evaluation.violations import compare_violations
+from cloister.evaluation.report import Evaluation, compare_violations
+from cloister.evaluation.targets import default_targets
 from cloister.schema.attributes import Boolean, Categorical, Integer
 from cloister.schema.domain import Domain, Table
 

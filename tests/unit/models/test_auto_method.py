@@ -11,7 +11,7 @@ from cloister.models.protocol import make_plan
 from cloister.models.registry import create
 from cloister.models.task import Budget, Task
 from cloister.privacy.events import Relation
-from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Boolean, Categorical, Integer
 from cloister.schema.domain import Domain
 

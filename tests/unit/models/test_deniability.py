@@ -20,14 +20,14 @@ from cloister.models.protocol import fit, make_plan
 from cloister.models.registry import create
 from cloister.models.task import Budget, Persons, Task
 from cloister.privacy.accounting.accountants import epsilon
-from cloister.privacy.accounting.deniability import record_guarantee
+from cloister.privacy.accounting.composition import record_guarantee
 from cloister.privacy.certificate.certificate import certify
 from cloister.privacy.certificate.page import page
-from cloister.privacy.certificate.records import record_guarantees, record_words
+from cloister.privacy.certificate.spend import record_guarantees, record_words
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.events import PlausiblyDeniable, Relation, SeededRecords
-from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY, DeniabilitySpec

@@ -21,7 +21,7 @@ from cloister.models.discretization.bins import bin_cells
 from cloister.models.registry import create
 from cloister.models.task import Persons, Task
 from cloister.models.task_from_spec import task_of
-from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Table

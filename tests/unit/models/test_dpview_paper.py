@@ -22,7 +22,7 @@ from cloister.models.protocol import make_plan
 from cloister.models.registry import create
 from cloister.models.task import Budget, Task
 from cloister.models.task_from_spec import task_of
-from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.cells import equal_cells
 from cloister.schema.declarations.release import DPViewSpec

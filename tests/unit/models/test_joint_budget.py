@@ -8,7 +8,7 @@ import pytest
 from cloister.constraints import parse_denial
 from cloister.models.planning.joint_budget import joint_budget
 from cloister.models.task import Task
-from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Categorical
 from cloister.schema.domain import Domain
 

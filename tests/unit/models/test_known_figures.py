@@ -12,7 +12,7 @@ from cloister.models.planning.sampling_choice import choose_sampling
 from cloister.models.protocol import make_plan
 from cloister.models.registry import METHODS, create
 from cloister.models.task import Budget, RowSampling, Task
-from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain
 from cloister.schema.spec_files.loading import load_spec, spec_digest

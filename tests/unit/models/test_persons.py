@@ -21,9 +21,9 @@ from cloister.models.task import Budget
 from cloister.models.task_from_spec import task_of
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.mechanisms.counts import DiscreteLaplace
+from cloister.privacy.mechanisms.noise import DiscreteLaplace
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
-from cloister.privacy.queries.counts.partition_counts import PartitionCounts
+from cloister.privacy.queries.counts import PartitionCounts
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Table
 from cloister.schema.spec import Spec

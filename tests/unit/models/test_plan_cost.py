@@ -10,7 +10,7 @@ from cloister.errors import PrivacyError
 from cloister.models.protocol import make_plan
 from cloister.models.registry import create
 from cloister.models.task import Budget, Task
-from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain
 from cloister.tasks.requests.plan import require_within_budget

@@ -34,7 +34,7 @@ from cloister.models.relational.synthesizer import RelationalSynthesizer
 from cloister.models.task import Budget, DatabaseTask, Task
 from cloister.privacy.accounting.accountants import spend
 from cloister.privacy.events import Relation
-from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.domain import Domain, Table

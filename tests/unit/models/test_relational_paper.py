@@ -21,10 +21,10 @@ from cloister.models.relational.paper.pairs import project_capped
 from cloister.models.relational.paper.plan import printed_rho
 from cloister.models.task import Budget, DatabaseTask, Task
 from cloister.privacy.accounting.accountants import spend
-from cloister.privacy.door.database import PrivateDatabase
 from cloister.privacy.door.journal import Journal
+from cloister.privacy.door.table import PrivateDatabase
 from cloister.privacy.events import Relation
-from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, TextKey
 from cloister.schema.declarations.release import RelationalSpec

@@ -10,7 +10,7 @@ import pytest
 
 from cloister.models.relational.schedule import LinkNoise, link_noise, link_stages
 from cloister.models.task import DatabaseTask, Task
-from cloister.privacy.mechanisms.counts import Neighbours
+from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Categorical, TextKey
 from cloister.schema.declarations.release import RelationalSpec
 from cloister.schema.domain import Domain

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloister.errors import PlanError
-from cloister.privacy.accounting.advanced_composition import composed_epsilon, epsilon_of_each
+from cloister.privacy.accounting.accountants import composed_epsilon, epsilon_of_each
 
 DELTA = Fraction(1, 2**30)
 

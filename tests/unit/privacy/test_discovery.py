@@ -12,20 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloister.errors import PlanError, UnplannedQuery
+from cloister.hashing import keyed_numbers
 from cloister.privacy.discovery import discover, plan_domains, require_enough
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateColumns
 from cloister.privacy.events import repeat
-from cloister.privacy.keyed_texts import keyed_numbers
-from cloister.privacy.mechanisms.counts import DiscreteLaplace, Neighbours
+from cloister.privacy.mechanisms.noise import DiscreteLaplace, Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries.counts.column_counts import BucketCounts, RowCount
-from cloister.privacy.queries.counts.partitions import (
+from cloister.privacy.queries.raw_columns import (
     DECIMAL_GRIDS,
     LARGEST_PARTITION,
+    BucketCounts,
     Fineness,
     Line,
     Presence,
+    RowCount,
     value_of,
 )
 from cloister.schema.attributes import (

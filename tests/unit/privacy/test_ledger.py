@@ -12,8 +12,7 @@ from ledger_requests import ask
 
 from cloister.errors import BudgetExceeded, InputError, JournalMismatch, StorageError
 from cloister.privacy.ledger import Ledger, Owner, State
-from cloister.privacy.ledger.marks import JournalState, Mark
-from cloister.privacy.ledger.records import REFUSED
+from cloister.privacy.ledger.records import REFUSED, JournalState, Mark
 
 
 @pytest.fixture

@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cloister.privacy.queries.candidate_scores import Candidate, CandidateScores
-from cloister.privacy.queries.pair_scores import PairScores
-from cloister.privacy.queries.table_rows import TableRows
+from cloister.privacy.queries.distances import Candidate, CandidateScores, PairScores
+from cloister.privacy.queries.query import TableRows
 from cloister.schema.attributes import Categorical
 from cloister.schema.cells import declared_cells
 from cloister.schema.domain import Domain, Table

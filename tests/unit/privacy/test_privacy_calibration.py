@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloister.errors import PlanError, UnsupportedEvent
-from cloister.privacy.accounting.accountants import epsilon
-from cloister.privacy.accounting.calibration import (
+from cloister.privacy.accounting.accountants import (
     calibrate,
+    epsilon,
     noise_multiplier,
     shares,
     zcdp_rho,

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloister.errors import UnsupportedEvent
+from cloister.privacy.accounting.composition import divides_rows
 from cloister.privacy.events import (
     Bounded,
     Composed,
@@ -26,7 +27,6 @@ from cloister.privacy.events import (
     event_from_json,
     repeat,
 )
-from cloister.privacy.stages import divides_rows
 
 positive = st.fractions(min_value=Fraction(1, 10**6), max_value=10**6)
 below_one = st.fractions(min_value=Fraction(1, 10**9), max_value=1)

@@ -21,20 +21,20 @@ from cloister.privacy.events import (
     Sensitivity,
     Thresholded,
 )
-from cloister.privacy.mechanisms.clipping import Outer, clipped_sum
-from cloister.privacy.mechanisms.counts import (
+from cloister.privacy.mechanisms.noise import (
     DiscreteGaussian,
     DiscreteLaplace,
     GaussianGradient,
     Neighbours,
     SparseHistogram,
 )
-from cloister.privacy.mechanisms.insecure import (
+from cloister.privacy.mechanisms.randomness import (
+    NoiseSource,
     insecure_exponentials,
     insecure_gaussian,
     insecure_laplace,
 )
-from cloister.privacy.mechanisms.randomness import NoiseSource
+from cloister.privacy.queries.clipped_gradients import Outer, clipped_sum
 
 ROW = Neighbours().partition
 COUNTS = [DiscreteGaussian(Fraction(2)), DiscreteLaplace(Fraction(1, 2))]
@@ -121,8 +121,8 @@ def test_a_secure_source_never_reaches_the_repeatable_samplers(
     def forbidden(*arguments: object) -> NDArray[np.int64]:
         raise AssertionError("reached")
 
-    monkeypatch.setattr("cloister.privacy.mechanisms.counts.insecure_gaussian", forbidden)
-    monkeypatch.setattr("cloister.privacy.mechanisms.counts.insecure_laplace", forbidden)
+    monkeypatch.setattr("cloister.privacy.mechanisms.noise.insecure_gaussian", forbidden)
+    monkeypatch.setattr("cloister.privacy.mechanisms.noise.insecure_laplace", forbidden)
     for mechanism in COUNTS:
         mechanism.release(np.arange(10), ROW, NoiseSource())
         with pytest.raises(AssertionError, match="reached"):

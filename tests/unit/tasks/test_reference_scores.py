@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cloister.evaluation.classifiers.learning import train_and_test
-from cloister.evaluation.classifiers.targets import PositiveLabels, PredictionTarget
+from cloister.evaluation.learning import train_and_test
+from cloister.evaluation.targets import PositiveLabels, PredictionTarget
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain, Table
 from cloister.tasks.evaluation.compare import ReferenceScores
@@ -19,7 +19,7 @@ DOMAIN = Domain.of(
     },
     Path(),
 )
-LEARNING = "cloister.evaluation.classifiers.learning.train_and_test"
+LEARNING = "cloister.evaluation.learning.train_and_test"
 TARGETS = (PredictionTarget("zone", PositiveLabels(frozenset("n"))),)
 
 

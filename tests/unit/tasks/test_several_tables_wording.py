@@ -3,7 +3,7 @@
 from tiny_databases import domain
 
 from cloister.privacy.certificate.provenance import key_origins
-from cloister.privacy.certificate.several_tables import schema_limits
+from cloister.privacy.certificate.wording import schema_limits
 from cloister.schema.attributes import Integer, TextKey
 from cloister.schema.relations.database import ForeignKey, Schema
 

@@ -27,7 +27,7 @@ from cloister.models.kamino.paper.hyper_attributes import Units
 from cloister.models.kamino.paper.networks.attention import Attention
 from cloister.models.kamino.paper.networks.heads import Head
 from cloister.models.kamino.sizes import EMBEDDING_WIDTH
-from cloister.privacy.mechanisms.clipping import FactoredGradient, Lookup, Outer
+from cloister.privacy.queries.clipped_gradients import FactoredGradient, Lookup, Outer
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from cloister.models.kamino.blocks import Dense
 from cloister.models.kamino.networks.network import Tensors
 from cloister.models.kamino.paper.networks.heads import Head, NormalHead
 from cloister.models.kamino.paper.networks.submodels import SubModel, with_one
-from cloister.privacy.mechanisms.clipping import FactoredGradient, Lookup, Outer
+from cloister.privacy.queries.clipped_gradients import FactoredGradient, Lookup, Outer
 
 _START = 0.1
 """Deviation of a starting embedding, so that products of two are small beside a bias of one."""

@@ -20,11 +20,10 @@ from cloister.models.planning.sampling_choice import SEQUENTIAL, choose_sampling
 from cloister.models.sampling.sizes import POOL_ROWS
 from cloister.models.soft_constraints.pair_counts import describe_soft
 from cloister.models.task import Task
-from cloister.privacy.mechanisms.counts import DiscreteGaussian
+from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.privacy.queries.query import Door
-from cloister.privacy.queries.table_rows import TableRows
-from cloister.privacy.queries.violation_matrix import ViolationMatrix
+from cloister.privacy.queries.query import Door, TableRows
+from cloister.privacy.queries.violations import ViolationMatrix
 from cloister.schema.declarations.release import Sampling
 
 if TYPE_CHECKING:

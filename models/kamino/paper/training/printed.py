@@ -22,7 +22,7 @@ from cloister.models.kamino.training import Learner, TrainingSchedule
 from cloister.models.protocol import Progress
 
 if TYPE_CHECKING:
-    from cloister.privacy.mechanisms.clipping import FactoredGradient
+    from cloister.privacy.queries.clipped_gradients import FactoredGradient
 
 
 def train_as_printed(material: Material, recipe: Mapping[str, Any]) -> UnitChain:

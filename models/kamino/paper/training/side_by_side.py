@@ -22,7 +22,7 @@ from cloister.models.kamino.paper.training.in_turn import calibrate_chain
 from cloister.models.kamino.paper.unit_chain import UnitChain, submodels_of
 from cloister.models.kamino.trainers import Material
 from cloister.models.kamino.training import train_privately
-from cloister.privacy.mechanisms.clipping import FactoredGradient, Lookup, Outer
+from cloister.privacy.queries.clipped_gradients import FactoredGradient, Lookup, Outer
 
 
 @dataclass(frozen=True)

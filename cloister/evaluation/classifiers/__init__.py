@@ -1,1 +1,0 @@
-"""What classifiers learn from rows, and whether they tell real from synthetic ones."""

@@ -1,1 +1,0 @@
-"""Measures of several synthetic tables against the real ones."""

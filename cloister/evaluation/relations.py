@@ -1,0 +1,290 @@
+"""Measures of relationships between tables: references, degrees, joint tables across a key, joins.
+
+Privacy: computed from real rows without noise; internal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, product
+from math import comb
+from typing import Any
+
+import numpy as np
+
+from cloister.arrays import Floats, Integers
+from cloister.evaluation.marginals import (
+    Marginals,
+    RangeQueries,
+    compare_answers,
+    compare_sets,
+    queries_over,
+)
+from cloister.schema.columns import Column
+from cloister.schema.domain import Domain, Table
+from cloister.schema.relations.database import MISSING, Database, ForeignKey
+from cloister.schema.relations.joins import earlier_keys, parent_rows
+
+
+def joined_with_parents(database: Database, key: ForeignKey) -> tuple[Table, int]:
+    """The rows that refer to one that is there, with its attributes; how many are of the parent.
+
+    Beside their own, rows have the attributes of the parents that earlier references lead to.
+    """
+    parents = parent_rows(database, key)
+    rows = np.flatnonzero(parents >= 0)
+    above = _columns(database.tables[key.parent], f"{key.column}: ", parents[rows])
+    own = _columns(database.tables[key.table], "", rows)
+    for earlier in earlier_keys(database.schema, key):
+        others = np.maximum(parent_rows(database, earlier)[rows], 0)
+        own += _columns(database.tables[earlier.parent], f"{earlier.column}: ", others)
+    return _table([*above, *own]), len(above)
+
+
+def joined_with_all_above(
+    database: Database, key: ForeignKey, most: int, rng: np.random.Generator
+) -> Table:
+    """Rows with the attributes of the rows that they refer to, and of those these refer to.
+
+    At most ``most`` rows, a random part of more. Rows that name none by ``key`` are left out. Other
+    references that may be missing are not followed.
+    """
+    rows = np.flatnonzero(parent_rows(database, key) >= 0)
+    if len(rows) > most:
+        rows = rng.choice(rows, most, replace=False)
+    columns = _columns(database.tables[key.table], "", rows)
+    kept = np.ones(len(rows), dtype=bool)
+    waiting = [
+        (own, rows, f"{own.column}: ")
+        for own in database.schema.parents_of(key.table)
+        if own == key or database.schema.tables[own.table][own.column].null_code is None
+    ]
+    while waiting:
+        own, at, prefix = waiting.pop()
+        parents = parent_rows(database, own)[at]
+        kept &= parents >= 0
+        columns += _columns(database.tables[own.parent], prefix, np.maximum(parents, 0))
+        waiting += [
+            (above, np.maximum(parents, 0), f"{prefix[:-2]}.{above.column}: ")
+            for above in database.schema.parents_of(own.parent)
+            if database.schema.tables[above.table][above.column].null_code is None
+        ]
+    return _table(columns).take(kept) if columns else Table(Domain(()), {})
+
+
+def _columns(table: Table, prefix: str, rows: Integers) -> list[tuple[Column, Integers]]:
+    return [
+        (replace(table.domain[name], name=f"{prefix}{name}"), table.codes[name][rows])
+        for name in table.domain.modelled
+    ]
+
+
+def _table(columns: Sequence[tuple[Column, Integers]]) -> Table:
+    domain = Domain(tuple(column for column, _ in columns))
+    return Table(domain, {column.name: codes for column, codes in columns})
+
+
+_MOST_SETS = {2: 500, 3: 100}
+"""Sets of attributes of both sides at most that are measured, by the attributes of a set."""
+
+_QUERIES = 200
+"""Queries with joins for each foreign key."""
+
+_MOST_JOINED = 1_000_000
+"""Joined rows that queries are asked of: a random part of more, whose shares err by 0.0005."""
+
+_SEED = 20_261_122
+"""Seed of choices of sets, queries and rows, fixed so that all databases get the same."""
+
+
+def compare_across(real: Database, synthetic: Database, key: ForeignKey) -> tuple[Marginals, ...]:
+    """Distances of the 2- and 3-way joint tables with attributes of both tables."""
+    (one, above), (other, _) = (
+        joined_with_parents(database, key) for database in (real, synthetic)
+    )
+    if not (one.rows and other.rows):
+        return ()
+    names = one.domain.names
+    chosen = {
+        ways: _mixed(names[:above], names[above:], ways)
+        for ways in (2, 3)
+        if above and len(names) > max(above, ways - 1)
+    }
+    possible = {ways: _possible(above, len(names) - above, ways) for ways in chosen}
+    return tuple(
+        Marginals(ways, possible[ways], compare_sets(one, other, sets))
+        for ways, sets in chosen.items()
+    )
+
+
+def _possible(above: int, below: int, ways: int) -> int:
+    """How many sets have an attribute of each side at least."""
+    return comb(above + below, ways) - comb(above, ways) - comb(below, ways)
+
+
+def _mixed(above: Sequence[str], below: Sequence[str], ways: int) -> list[tuple[str, ...]]:
+    """Sets of attributes with one of each side at least: all, or a fixed random choice of many."""
+    if _possible(len(above), len(below), ways) <= _MOST_SETS[ways]:
+        return list(_all_mixed(above, below, ways))
+    rng = np.random.default_rng([_SEED, ways])
+    found: dict[tuple[str, ...], None] = {}
+    while len(found) < _MOST_SETS[ways]:
+        one, other = rng.choice(len(above)), rng.choice(len(below))
+        rest = [name for name in (*above, *below) if name not in (above[one], below[other])]
+        third = [rest[rng.choice(len(rest))]] if ways == 3 else []
+        found[tuple(sorted([above[one], below[other], *third]))] = None
+    return sorted(found)
+
+
+def _all_mixed(above: Sequence[str], below: Sequence[str], ways: int) -> Iterator[tuple[str, ...]]:
+    for upper in range(1, ways):
+        for one, other in product(combinations(above, upper), combinations(below, ways - upper)):
+            yield (*one, *other)
+
+
+def compare_joins(real: Database, synthetic: Database, key: ForeignKey) -> RangeQueries | None:
+    """Errors of random range queries over a table joined with all that it refers to.
+
+    Each query has an attribute of the parent of ``key``, one of the table, and a third of any.
+    """
+    one, other = (
+        joined_with_all_above(database, key, _MOST_JOINED, np.random.default_rng(_SEED))
+        for database in (real, synthetic)
+    )
+    if not (one.rows and other.rows):
+        return None
+    names = one.domain.names
+    above = [name for name in names if name.startswith(f"{key.column}: ")]
+    own = [name for name in real.tables[key.table].domain.modelled if name in names]
+    if not (above and own):
+        return None
+    rng = np.random.default_rng(_SEED)
+    pools = (above, own, names)
+    chosen = [dict.fromkeys(pool[rng.choice(len(pool))] for pool in pools) for _ in range(_QUERIES)]
+    queries = queries_over([[one.domain[name] for name in each] for each in chosen], rng)
+    return compare_answers(one, other, queries)
+
+
+Pair = tuple[float, float]
+"""A figure of the real and of the synthetic tables."""
+
+
+@dataclass(frozen=True)
+class ForeignKeyMeasures:
+    """Measures of one foreign key, pairs real and synthetic.
+
+    ``rows`` refer to one that is there; ``orphans`` to none, though they should; ``beyond`` are
+    rows with more than the ``bound`` that refer to them. ``degrees`` are the shares of rows with 0,
+    1, ... that refer to them.
+    """
+
+    table: str
+    column: str
+    parent: str
+    bound: int
+    rows: Pair
+    orphans: Pair
+    mean_degree: Pair
+    largest_degree: Pair
+    beyond: Pair
+    degrees: tuple[Floats, Floats]
+    marginals: tuple[Marginals, ...]
+    queries: RangeQueries | None
+
+    @property
+    def degrees_half_l1(self) -> float:
+        """Half the L1 distance of the distributions of degrees: total variation, 0 to 1."""
+        return float(np.abs(self.degrees[0] - self.degrees[1]).sum() / 2)
+
+    def metrics(self) -> dict[str, float]:
+        """One number for each measure."""
+        figures = {
+            "degrees.half_l1": self.degrees_half_l1,
+            "degrees.mean_difference": abs(self.mean_degree[0] - self.mean_degree[1]),
+            "orphans": self.orphans[1],
+            "beyond_bound": self.beyond[1],
+        }
+        figures |= {f"marginals.{way.ways}_way.half_l1": way.half_l1 for way in self.marginals}
+        return figures | ({"joins.mean_error": self.queries.mean_error} if self.queries else {})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything by name, fit for JSON."""
+        pairs = ("rows", "orphans", "mean_degree", "largest_degree", "beyond")
+        return {
+            "table": self.table,
+            "column": self.column,
+            "parent": self.parent,
+            "bound": self.bound,
+            **{
+                name: dict(zip(("real", "synthetic"), getattr(self, name), strict=True))
+                for name in pairs
+            },
+            "degrees_half_l1": self.degrees_half_l1,
+            "marginals": [way.to_dict() for way in self.marginals],
+            **({"joins": self.queries.to_dict()} if self.queries else {}),
+        }
+
+
+def compare_relation(real: Database, synthetic: Database, key: ForeignKey) -> ForeignKeyMeasures:
+    """The measures of a foreign key in two databases of one schema."""
+    one, other = (_References.of(database, key) for database in (real, synthetic))
+    most = max(one.largest_degree, other.largest_degree, key.max_rows)
+    return ForeignKeyMeasures(
+        key.table,
+        key.column,
+        key.parent,
+        key.max_rows,
+        rows=(one.rows, other.rows),
+        orphans=(one.orphans, other.orphans),
+        mean_degree=(one.mean_degree, other.mean_degree),
+        largest_degree=(one.largest_degree, other.largest_degree),
+        beyond=(one.beyond(key.max_rows), other.beyond(key.max_rows)),
+        degrees=(one.shares(most), other.shares(most)),
+        marginals=compare_across(real, synthetic, key),
+        queries=compare_joins(real, synthetic, key),
+    )
+
+
+def duplicate_links(database: Database, table: str) -> int:
+    """Rows of a table of two references or more that name the same rows as an earlier one."""
+    keys = database.schema.parents_of(table)
+    if len(keys) < 2 or not database.tables[table].rows:
+        return 0
+    named = np.stack([database.references(key) for key in keys], axis=1)
+    whole = named[(named >= 0).all(1)]
+    return len(whole) - len(np.unique(whole, axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class _References:
+    """A foreign key in one database: ``degrees`` (parents,) are rows that refer to each row."""
+
+    degrees: Integers
+    rows: int
+    orphans: int
+
+    @classmethod
+    def of(cls, database: Database, key: ForeignKey) -> _References:
+        parents = parent_rows(database, key)
+        linked = parents >= 0
+        degrees = np.bincount(parents[linked], minlength=database.tables[key.parent].rows)
+        wanted = database.references(key) != MISSING
+        return cls(degrees, int(linked.sum()), int((wanted & ~linked).sum()))
+
+    @property
+    def mean_degree(self) -> float:
+        return float(self.degrees.mean()) if len(self.degrees) else 0.0
+
+    @property
+    def largest_degree(self) -> int:
+        return int(self.degrees.max(initial=0))
+
+    def beyond(self, bound: int) -> int:
+        """Rows with more that refer to them than a bound."""
+        return int((self.degrees > bound).sum())
+
+    def shares(self, most: int) -> Floats:
+        """The shares (most + 1,) of rows by degree; greater degrees count as ``most``."""
+        counts = np.bincount(np.minimum(self.degrees, most), minlength=most + 1)
+        return np.asarray(counts / max(len(self.degrees), 1))

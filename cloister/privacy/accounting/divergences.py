@@ -1,0 +1,283 @@
+"""How accountants read events: Rényi divergences, in nats, and distributions of privacy loss.
+
+Rényi divergences are those of the worst pair of each event, at fixed orders, and those of composed
+events add up. Loss distributions are composed on a grid that is made finer until it is fine for the
+epsilon that it gives.
+
+Sources: Mironov (arXiv 1702.07476), proposition 1; Bun, Steinke (arXiv 1605.02065) for
+    zero-concentrated privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache, singledispatch
+
+import numpy as np
+from scipy.special import gammaln
+
+from cloister.arrays import Floats
+from cloister.errors import UnsupportedEvent
+from cloister.privacy.accounting.composition import Leaves
+from cloister.privacy.accounting.loss import (
+    OUTWARD,
+    Loss,
+    connect_the_dots,
+    convolve,
+    epsilon_at,
+    repeated_response,
+)
+from cloister.privacy.accounting.profiles import Direction, NormalMixture, samples_all, worst_pair
+from cloister.privacy.events import (
+    Bounded,
+    Event,
+    GaussianCounts,
+    LaplaceCounts,
+    Relation,
+    SampledGaussian,
+    Selection,
+)
+
+ORDERS = np.unique(
+    np.concatenate(
+        [1 + np.geomspace(0.02, 5, 30), np.arange(2.0, 64), np.geomspace(64, 16384, 40).round()]
+    )
+)
+"""Orders of divergences: closer together where most budgets have their best one."""
+
+_LARGEST_SAMPLED_ORDER = 512
+"""Largest whole order at which sampled Gaussians are summed; higher ones count as unknown."""
+
+_LARGEST_MIXTURE_ORDER = 128
+"""Largest order at which sampled Gaussians are integrated here; higher ones count as unknown."""
+
+_LEAST_CONVERTED_ORDER = 1.01
+"""Orders from here on are converted to an epsilon: nearer to 1 the formula loses its digits."""
+
+_SPACING = 0.05
+"""Distance of the points of integration, in standard deviations of the noise."""
+
+
+_FARTHEST = 40.0
+"""Standard deviations to which is integrated beyond the means: the mass outside is below the least
+double."""
+
+
+@singledispatch
+def renyi(event: Event, _relation: Relation) -> Floats:
+    """Rényi divergences (orders,) of a simple event at `ORDERS`; infinite where unknown.
+
+    Errors: UnsupportedEvent for an event that none is known of.
+    """
+    raise UnsupportedEvent(f"No Rényi divergence is known of {type(event).__name__} events.")
+
+
+@renyi.register
+def _(event: GaussianCounts, _relation: Relation) -> Floats:
+    """1 / (2 noise_multiplier^2)-zero-concentrated in any dimension.
+
+    Source: Canonne, Kamath, Steinke (arXiv 2004.00010), theorem 14.
+    """
+    divergences: Floats = ORDERS / (2 * float(event.noise_multiplier) ** 2)
+    return divergences
+
+
+@renyi.register(LaplaceCounts)
+@renyi.register(Bounded)
+def _(event: LaplaceCounts | Bounded, _relation: Relation) -> Floats:
+    if isinstance(event, Bounded) and event.delta:
+        raise UnsupportedEvent("The leak of a bounded event is to be taken off first.")
+    return _randomized_response(float(event.epsilon))
+
+
+@renyi.register
+def _(event: Selection, _relation: Relation) -> Floats:
+    """Cesar, Rogers (arXiv 2004.07223), lemma 3.2: range epsilon gives rho = epsilon^2 / 8."""
+    return np.minimum(
+        _randomized_response(float(event.epsilon)), ORDERS * float(event.epsilon) ** 2 / 8
+    )
+
+
+@renyi.register
+def _(event: SampledGaussian, relation: Relation) -> Floats:
+    """A sum for whole orders, an integral for others.
+
+    Source: Mironov, Talwar, Zhang (arXiv 1908.10530).
+    """
+    sides = 1 if relation is Relation.ADD_REMOVE else 2
+    if samples_all(event):
+        divergences: Floats = ORDERS * (sides * event.rows / float(event.noise_multiplier)) ** 2 / 2
+        return divergences
+    if relation is not Relation.ADD_REMOVE:
+        raise UnsupportedEvent(
+            "Rényi divergences of Poisson-sampled sums are known for adding or removing a unit."
+        )
+    whole = event.rows == 1 and ORDERS.round() == ORDERS
+    return np.where(
+        whole, _whole_orders(float(event.rate), float(event.noise_multiplier)), _integrated(event)
+    )
+
+
+@lru_cache(maxsize=64)
+def _whole_orders(rate: float, noise_multiplier: float) -> Floats:
+    """Source: Mironov, Talwar, Zhang (arXiv 1908.10530), section 3.3, for whole orders."""
+    divergences = np.full_like(ORDERS, np.inf)
+    for place in np.flatnonzero((ORDERS.round() == ORDERS) & (ORDERS <= _LARGEST_SAMPLED_ORDER)):
+        order, taken = ORDERS[place], np.arange(ORDERS[place] + 1)
+        ways = gammaln(order + 1) - gammaln(taken + 1) - gammaln(order - taken + 1)
+        chances = ways + taken * np.log(rate) + (order - taken) * np.log1p(-rate)
+        moments = (taken**2 - taken) / (2 * noise_multiplier**2)
+        divergences[place] = max(np.logaddexp.reduce(chances + moments), 0.0) / (order - 1)
+    return divergences
+
+
+def convert(divergences: Floats, delta: float) -> float:
+    """The least epsilon at ``delta`` of Rényi divergences (orders,) at `ORDERS`.
+
+    Source: Canonne, Kamath, Steinke (arXiv 2004.00010), proposition 12; and epsilon 0 where the
+    total variation is at most delta (Bretagnolle, Huber: at most sqrt(1 - exp(-divergence))).
+    """
+    if delta <= 0:
+        return 0.0 if not divergences.any() else float(np.inf)
+    if (delta**2 + np.expm1(-divergences) > 0).any():
+        return 0.0
+    usable = ORDERS > _LEAST_CONVERTED_ORDER
+    orders, at = ORDERS[usable], divergences[usable]
+    epsilons = at + np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1)
+    return max(float(epsilons.min()), 0.0)
+
+
+def _randomized_response(reach: float) -> Floats:
+    logs: Floats = np.logaddexp(ORDERS * reach, (1 - ORDERS) * reach) - np.logaddexp(0.0, reach)
+    divergences: Floats = np.minimum(logs / (ORDERS - 1), reach)
+    return divergences
+
+
+@lru_cache(maxsize=64)
+def _integrated(event: SampledGaussian) -> Floats:
+    pair = NormalMixture.of(event)
+    points = np.arange(-_FARTHEST, _FARTHEST + _LARGEST_MIXTURE_ORDER * pair.means[-1], _SPACING)
+    loss = pair.loss(points)
+    densities = -(points**2) / 2 - np.log(2 * np.pi) / 2 + np.log(_SPACING)
+    divergences = np.full_like(ORDERS, np.inf)
+    for place in np.flatnonzero(ORDERS <= _LARGEST_MIXTURE_ORDER):
+        order = ORDERS[place]
+        removed = np.logaddexp.reduce(densities + order * loss)
+        added = np.logaddexp.reduce(densities + (1 - order) * loss)
+        divergences[place] = max(removed, added, 0.0) / (order - 1)
+    return divergences
+
+
+_SMALLEST_DELTA = 1e-10
+"""Least delta at which loss distributions are used: below it the rounding of Fourier transforms, at
+least 1e-13, would count."""
+
+_TAIL_SHARE = 1e-6
+"""Shares of delta given to the tails cut off the losses of all events, and to the mass outside the
+window of their composition."""
+
+_COARSEST_STEP = 2.0**-6
+"""Step of the first grid, in nats."""
+
+_FINEST_STEP = 2.0**-20
+"""Finest step of any grid, in nats."""
+
+_POINTS_PER_EPSILON = 4096
+"""Grid steps in one epsilon, up to as many mechanisms; beyond, in proportion to the square root of
+their number."""
+
+_MANY_COPIES = 4096
+"""Copies of a bounded mechanism from which on the loss of all of them is written down at once:
+below it, a grid for one copy is tighter."""
+
+_MOST_GRID_POINTS = 2**18
+"""Most points of the grid of one event: finer ones take minutes where losses are rare and large."""
+
+_WIDEST = 2.0**12
+"""Nats of loss at most, on both sides of zero: larger losses count as infinite, smaller as this."""
+
+
+class LossDistribution:
+    """Composes privacy loss distributions on a grid that is fine for the epsilon that it gives.
+
+    Has no bound at delta below 1e-10, where the rounding of Fourier transforms would count.
+    """
+
+    def epsilon(self, leaves: Leaves, delta: float, relation: Relation, /) -> float:
+        """The epsilon at which the divergence of the composition falls to delta."""
+        if delta < _SMALLEST_DELTA or not leaves:
+            return math.inf
+        copies = sum(1 if _at_once(leaf, times) else times for leaf, times in leaves)
+        fineness = _POINTS_PER_EPSILON * max(1.0, math.sqrt(copies / _POINTS_PER_EPSILON))
+        finest = max(_FINEST_STEP, self._width(leaves, delta, relation) / _MOST_GRID_POINTS)
+        step = _COARSEST_STEP
+        while True:
+            answer = self._on_grid(leaves, delta, relation, step)
+            wanted = max(finest, min(answer, 1 / _COARSEST_STEP) / fineness)
+            if step <= 2 * wanted:
+                return answer * (1 + OUTWARD)
+            step = 2.0 ** math.floor(math.log2(max(wanted, step / 64)))
+
+    def _parts(
+        self, leaves: Leaves, delta: float, relation: Relation, step: float
+    ) -> list[tuple[_GridLosses, int]]:
+        tail = delta * _TAIL_SHARE / sum(times for _, times in leaves)
+        return [_losses_of(leaf, times, relation, step, tail) for leaf, times in leaves]
+
+    def _width(self, leaves: Leaves, delta: float, relation: Relation) -> float:
+        return max(
+            losses.width for losses, _ in self._parts(leaves, delta, relation, _COARSEST_STEP)
+        )
+
+    def _on_grid(self, leaves: Leaves, delta: float, relation: Relation, step: float) -> float:
+        slack, parts = delta * _TAIL_SHARE, self._parts(leaves, delta, relation, step)
+        removed = [(losses.removed, times * losses.copies) for losses, times in parts]
+        added = [(losses.added, times * losses.copies) for losses, times in parts]
+        orders = [removed] if all(losses.symmetric for losses, _ in parts) else [removed, added]
+        return max(epsilon_at(convolve(order, slack), delta) for order in orders)
+
+
+@dataclass(frozen=True)
+class _GridLosses:
+    removed: Loss
+    added: Loss
+    copies: int
+
+    @property
+    def width(self) -> float:
+        """Nats from the least to the greatest finite loss of one copy."""
+        return max(self.removed.mass.size, self.added.mass.size) * self.removed.step
+
+    @property
+    def symmetric(self) -> bool:
+        return self.removed is self.added
+
+
+def _at_once(leaf: Event, times: int) -> bool:
+    return isinstance(leaf, Bounded) and times >= _MANY_COPIES
+
+
+@lru_cache(maxsize=128)
+def _losses_of(
+    leaf: Event, times: int, relation: Relation, step: float, tail: float
+) -> tuple[_GridLosses, int]:
+    """The losses of a leaf, and how often they are still to be composed."""
+    if isinstance(leaf, Bounded) and _at_once(leaf, times):
+        together = repeated_response(float(leaf.epsilon), times, step, tail * times)
+        return _GridLosses(together, together, 1), 1
+    return _grid_losses(leaf, relation, step, tail), times
+
+
+@lru_cache(maxsize=128)
+def _grid_losses(leaf: Event, relation: Relation, step: float, tail: float) -> _GridLosses:
+    pair = worst_pair(leaf, relation, tail)
+    removed = _on_grid(pair.removed, step)
+    return _GridLosses(
+        removed, removed if pair.added is pair.removed else _on_grid(pair.added, step), pair.copies
+    )
+
+
+def _on_grid(way: Direction, step: float) -> Loss:
+    low, high = max(way.low, -_WIDEST), min(way.high, _WIDEST)
+    return connect_the_dots(way.profile, low, high, step)

@@ -1,0 +1,112 @@
+"""How often rows violate constraints: pairs drawn at random, or each row within a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cloister.arrays import Array, Booleans, Integers
+from cloister.constraints import BoundConstraint, DenialConstraint, bind
+from cloister.privacy.events import Sensitivity
+from cloister.privacy.mechanisms.noise import Neighbours
+from cloister.privacy.mechanisms.randomness import NoiseSource
+from cloister.privacy.queries.query import Query, TableRows
+from cloister.schema.domain import Table
+
+
+@dataclass(frozen=True)
+class ViolatingPairs(Query[TableRows, Sensitivity, Integers]):
+    """Violating pairs of each constraint, added up over some random matchings of the rows.
+
+    A matching has half as many pairs as rows. Of a constraint on single rows: violating rows among
+    the first of each pair.
+
+    Proof: two neighbouring tables can be coupled so that each of a unit's rows changes one pair of
+    a matching. A row that is added takes the place of a row that is then left over, or forms a pair
+    with the one that was; a row that is replaced is exchanged in its place. So each count changes
+    by at most ``max_rows`` a matching, under either relation. A divergence between mixtures that
+    are coupled is at most the worst between coupled parts.
+    """
+
+    name: ClassVar[str] = "violating pairs"
+    constraints: tuple[DenialConstraint, ...]
+    matchings: int = 1
+
+    def request(self) -> Mapping[str, Any]:
+        return {"of": [constraint.name for constraint in self.constraints]}
+
+    def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
+        return Sensitivity.box(len(self.constraints), neighbours.max_rows * self.matchings)
+
+    def exact(self, rows: TableRows, source: NoiseSource) -> Integers:
+        found = [self._of_a_matching(rows.table, source) for _ in range(self.matchings)]
+        return np.sum(found, axis=0, dtype=np.int64)
+
+    def outcome(self, rows: TableRows, noisy: Array) -> Integers:  # noqa: ARG002
+        return noisy
+
+    def _of_a_matching(self, table: Table, source: NoiseSource) -> Integers:
+        order = source.permutation(table.rows)
+        half = len(order) // 2
+        first, second = table.take(order[:half]), table.take(order[half : 2 * half])
+        bound = [bind(constraint, table.domain) for constraint in self.constraints]
+        return np.array([_violating(rule, first, second).sum() for rule in bound], dtype=np.int64)
+
+
+def _violating(rule: BoundConstraint, first: Table, second: Table) -> Booleans:
+    """Which pairs violate a rule, in either order; of a rule on single rows, which first rows."""
+    found = rule.violation_mask(first, second)
+    return found if rule.arity == 1 else found | rule.violation_mask(second, first)
+
+
+@dataclass(frozen=True)
+class ViolationMatrix(Query[TableRows, Sensitivity, Integers]):
+    """Violations (sample, constraints) of each constraint by each row of a Poisson sample.
+
+    Rows are sampled with probability ``rate`` each; beyond ``sample`` of them, random ones are
+    dropped. Each row gets a random line of the matrix, and lines without a row are zero.
+
+    Proof: two neighbouring tables can be coupled so that adding a row fills an empty line or takes
+    over another row's line; this needs the lines to be random. That line changes by at most
+    sample - 1 for each constraint on pairs and 1 for each on rows; each other line by at most 1 for
+    each constraint on pairs. A unit of m rows changes m times as much. Sampling is not counted as
+    an amplification.
+
+    Source: Kamino Algorithm 5, lines 3 to 6, and section 5.
+    """
+
+    name: ClassVar[str] = "violation matrix"
+    constraints: tuple[DenialConstraint, ...]
+    sample: int
+    rate: Fraction
+
+    def request(self) -> Mapping[str, Any]:
+        return {"of": [constraint.name for constraint in self.constraints]}
+
+    def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
+        pairs = sum(constraint.arity == 2 for constraint in self.constraints)
+        alone, m = len(self.constraints) - pairs, neighbours.max_rows
+        return Sensitivity(
+            cells=self.sample * len(self.constraints),
+            step=max(self.sample - 1, 1) * m,
+            l1=(2 * pairs * (self.sample - 1) + alone) * m,
+            l2_squared=(pairs * self.sample * (self.sample - 1) + alone) * m * m,
+        )
+
+    def exact(self, rows: TableRows, source: NoiseSource) -> Integers:
+        from cloister.constraints.counting import violations_per_row
+
+        table = rows.table
+        chosen = np.flatnonzero(source.bernoulli(self.rate, table.rows))
+        taken = table.take(chosen[source.permutation(len(chosen))][: self.sample])
+        matrix = np.zeros((self.sample, len(self.constraints)), dtype=np.int64)
+        lines = source.permutation(self.sample)[: taken.rows]
+        matrix[lines] = np.stack([violations_per_row(c, taken) for c in self.constraints], axis=1)
+        return matrix.ravel()
+
+    def outcome(self, rows: TableRows, noisy: Array) -> Integers:  # noqa: ARG002
+        return noisy.reshape(self.sample, len(self.constraints))
