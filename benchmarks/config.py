@@ -25,10 +25,11 @@ from cloister.errors import InputError, SpecError
 from cloister.evaluation import Level, Panel
 from cloister.privacy.exact import decimal
 from cloister.schema.attributes import Declared
-from cloister.schema.declarations.constraints import ConstraintDeclaration
-from cloister.schema.declarations.numbers import DeclaredDelta, DeclaredEpsilon
-from cloister.schema.declarations.release import (
+from cloister.schema.declarations import (
     AcceptRejectSpec,
+    ConstraintDeclaration,
+    DeclaredDelta,
+    DeclaredEpsilon,
     DeniabilitySpec,
     DPViewSpec,
     Guarantee,
@@ -37,7 +38,7 @@ from cloister.schema.declarations.release import (
 )
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.spec_files.marked_yaml import Key, SpecProblem, read_marked, spec_error
+from cloister.schema.spec_files.yaml_text import Key, SpecProblem, read_marked, spec_error
 from cloister.tasks.evaluation.compare import EvaluationOptions
 
 DECLARED = "declared"

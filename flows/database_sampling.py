@@ -10,7 +10,7 @@ from pathlib import Path
 from cloister.errors import InputError, StorageError
 from cloister.models.storage import SavedModel
 from cloister.schema.domain import Table
-from cloister.schema.sinks.loading import LoadTarget, load_tables, require_loadable
+from cloister.schema.sinks import LoadTarget, load_tables, require_loadable
 from cloister.tasks.release.certify import fresh
 from cloister.tasks.release.load import require_no_password, synthetic_tables
 from cloister.tasks.requests.public_context import PublicContext

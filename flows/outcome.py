@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cloister.constraints.violation_report import ViolationReport
+from cloister.constraints.denial import ViolationReport
 from cloister.evaluation.report import AnyEvaluation
 from cloister.privacy.exact import decimal_below
 from cloister.privacy.ledger import BudgetStatus

@@ -33,7 +33,7 @@ from cloister.flows.results import (
     SpendSummary,
 )
 from cloister.privacy.certificate.certificate import read_certificate
-from cloister.schema.sources.required_columns import require_columns
+from cloister.schema.sources.batches import require_columns
 from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.data.frames import kept_frame
 from cloister.tasks.evaluation.compare import EvaluationOptions, compare_files

@@ -12,7 +12,7 @@ from cloister.models.protocol import Where
 from cloister.models.task import Task
 from cloister.schema.columns import OUTSIDE, Column
 from cloister.schema.domain import Domain
-from cloister.schema.values.parsing import parse
+from cloister.schema.parsing import parse
 
 _WRITTEN: Mapping[str, str] = MappingProxyType(
     {

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloister.models.discretization.bins import Bins
-from cloister.schema.relations.database import MISSING, Database, ForeignKey
+from cloister.schema.relations import MISSING, Database, ForeignKey
 
 _LOST = 0.02
 """Share of the references that released counts let expect; below it none is missed."""

@@ -22,9 +22,9 @@ from cloister.models.plan import AnyPlan, ParametersT, Plan
 from cloister.models.task import AnyTask, Budget, DatabaseTask, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door, TableRows
-from cloister.schema.declarations.release import Sampling
+from cloister.schema.declarations import Sampling
 from cloister.schema.domain import Domain, Table
-from cloister.schema.relations.database import Database
+from cloister.schema.relations import Database
 
 Arrays = Mapping[str, NDArray[Any]]
 ModelState = tuple[dict[str, Any], dict[str, NDArray[np.generic]]]

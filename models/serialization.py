@@ -14,8 +14,7 @@ from cloister.models.sampling.sequential.row_by_row import Algorithm3, Penalty
 from cloister.models.sampling.supports.support_builder import CompiledConstraints
 from cloister.models.soft_constraints.reweighting import Reweighting
 from cloister.models.task import Task
-from cloister.schema.cells import Cells
-from cloister.schema.domain import Table
+from cloister.schema.domain import Cells, Table
 
 _Meta = dict[str, Any]
 _Stored = dict[str, NDArray[Any]]

@@ -39,9 +39,9 @@ from cloister.models.registry import create
 from cloister.models.task import AnyTask, Task
 from cloister.models.task_from_spec import task_of
 from cloister.schema.attributes import AnyAttribute, Categorical, Ordinal, ValuesFile
+from cloister.schema.codelists import resolve_values
 from cloister.schema.spec import Spec, TableSpec
 from cloister.schema.spec_files.loading import spec_digest
-from cloister.schema.values.codelists import resolve_values
 
 _FORMAT = 1
 """Version of the folder's format; a reader refuses greater ones."""

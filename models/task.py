@@ -10,7 +10,7 @@ from cloister.constraints import DenialConstraint
 from cloister.constraints.across import AcrossConstraint
 from cloister.devices import CPU, Device
 from cloister.privacy.mechanisms.noise import Neighbours
-from cloister.schema.declarations.release import (
+from cloister.schema.declarations import (
     DeniabilitySpec,
     DPViewSpec,
     Guarantee,
@@ -18,7 +18,7 @@ from cloister.schema.declarations.release import (
     Sampling,
 )
 from cloister.schema.domain import Domain
-from cloister.schema.relations.database import Schema
+from cloister.schema.relations import Schema
 
 BY_PUBLIC_FACTS = DeniabilitySpec()
 """Everything about records made from seeds is chosen by public facts."""

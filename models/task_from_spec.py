@@ -8,8 +8,8 @@ from functools import partial
 
 from cloister.constraints import DenialConstraint, constraints_of, functional_dependency
 from cloister.constraints.across import across_constraints
-from cloister.constraints.binding import bind
 from cloister.constraints.declared import declared_at
+from cloister.constraints.denial import bind
 from cloister.models.task import (
     VIEWS_BY_PUBLIC_FACTS,
     AnyTask,
@@ -20,9 +20,9 @@ from cloister.models.task import (
 )
 from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.noise import Neighbours
-from cloister.schema.declarations.release import DeniabilitySpec, RelationalSpec, ReleaseSpec
+from cloister.schema.declarations import DeniabilitySpec, RelationalSpec, ReleaseSpec
 from cloister.schema.domain import Domain
-from cloister.schema.relations.fan_out import rows_changed
+from cloister.schema.relations import rows_changed
 from cloister.schema.spec import PersonUnit, Spec
 from cloister.schema.spec_files.foreign_keys import schema_of
 

@@ -30,8 +30,7 @@ from cloister.models.protocol import HasBinaryColumns
 from cloister.models.storage import load_saved
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.cells import Cells, declared_cells
-from cloister.schema.domain import Domain, Table
+from cloister.schema.domain import Cells, Domain, Table, declared_cells
 from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.evaluation.compare import table_of
 from cloister.tasks.requests.public_context import PublicContext, declared_context

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from cloister.benchmarks.config import Given
 from cloister.evaluation.marginals import marginal_cells
-from cloister.schema.cells import Cells, declared_cells
 from cloister.schema.columns import Column, Grid
-from cloister.schema.domain import Domain, Table
+from cloister.schema.domain import Cells, Domain, Table, declared_cells
 from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.evaluation.compare import table_of
 from cloister.tasks.requests.public_context import declared_context

@@ -1,40 +1,46 @@
 """Denial constraints: their text forms, binding to a domain, and contradictions."""
 
-from cloister.constraints.binding import (
-    BoundConstraint,
-    BoundPredicate,
-    Operand,
-    bind,
-    holds,
-    presence_rules,
-)
 from cloister.constraints.consistency import (
     holds_for_equal_rows,
     key_capacity,
     require_consistent,
     smallest_conflict,
 )
-from cloister.constraints.declared import constraints_of, declaration_of
+from cloister.constraints.declared import (
+    constraints_of,
+    declaration_of,
+    format_holoclean,
+    parse_holoclean,
+    read_holoclean,
+)
 from cloister.constraints.denial import (
+    BoundConstraint,
+    BoundPredicate,
     Cell,
     Constant,
     DenialConstraint,
     KnownFigure,
     Op,
+    Operand,
     Predicate,
+    bind,
+    holds,
+    presence_rules,
 )
-from cloister.constraints.holoclean import format_holoclean, parse_holoclean, read_holoclean
-from cloister.constraints.shapes import OrderRule, functional_dependency, key_attributes, order_rule
 from cloister.constraints.text import (
+    OrderRule,
     dependency,
     format_denial,
     format_dependency,
+    functional_dependency,
     key,
+    key_attributes,
+    order_rule,
     parse_check,
     parse_denial,
     parse_dependency,
 )
-from cloister.schema.declarations.constraints import ConstraintDeclaration
+from cloister.schema.declarations import ConstraintDeclaration
 
 __all__ = [
     "BoundConstraint",

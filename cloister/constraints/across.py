@@ -16,17 +16,28 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cloister.constraints.binding import BoundConstraint, bind
 from cloister.constraints.declared import declared_at
-from cloister.constraints.denial import Cell, DenialConstraint, Predicate
+from cloister.constraints.denial import (
+    BoundConstraint,
+    Cell,
+    DenialConstraint,
+    Predicate,
+    ViolationReport,
+    bind,
+)
 from cloister.constraints.text import parse_denial, unquote
-from cloister.constraints.violation_report import ViolationReport
 from cloister.errors import ConstraintError
 from cloister.schema.columns import Column
-from cloister.schema.declarations.constraints import ConstraintDeclaration, quote
+from cloister.schema.declarations import ConstraintDeclaration, quote
 from cloister.schema.domain import Domain, Table
-from cloister.schema.relations.database import Database, ForeignKey, Schema
-from cloister.schema.relations.joins import own_column, parent_column, parent_rows
+from cloister.schema.relations import (
+    Database,
+    ForeignKey,
+    Schema,
+    own_column,
+    parent_column,
+    parent_rows,
+)
 
 _PART = r"(?:`(?:[^`]|``)+`|[^\W\d]\w*(?:-(?!>)\w+)*)"
 _PIECES = re.compile(rf"'(?:[^']|'')*'|{_PART}(?:\.{_PART})+")

@@ -17,9 +17,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from cloister.arrays import Booleans, Floats
-from cloister.constraints.binding import BoundConstraint, BoundPredicate, Operand, bind, holds
-from cloister.constraints.denial import DenialConstraint, Op, Predicate
-from cloister.constraints.shapes import key_attributes
+from cloister.constraints.denial import (
+    BoundConstraint,
+    BoundPredicate,
+    DenialConstraint,
+    Op,
+    Operand,
+    Predicate,
+    bind,
+    holds,
+)
+from cloister.constraints.text import key_attributes
 from cloister.errors import ConstraintError
 from cloister.figures import count_of
 from cloister.schema.columns import Column, Grid

@@ -1,32 +1,180 @@
-"""Constraints as a spec declares them, and the denial constraints that they mean.
+"""Constraints as a spec declares them or HoloClean writes them, and the denials that they mean.
 
 An entry without a name is named by its place, ``constraint_1``; those of a file by the file,
 ``adult_1``; those of a dependency with several attributes on the right, and of a check that stands
 for several denials, ``name_1``, ``name_2``.
+
+Files have the form of HoloClean, one constraint a line; blank lines and # lines are ignored.
+
+    t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)      no two rows agree on zip and differ on city
+    t1&LT(t1.age,'18')&EQ(t1.income,'>50K')          no row with both
+
+Constants are in single or double quotes (doubled inside), numbers too: their type is that of the
+column that they are compared with. Names have no quotes; those with a comma, an ampersand or a lone
+bracket are in backquotes, which HoloClean lacks.
+
+Source: HoloClean (Rekatsinas, Chu, Ilyas, Re; VLDB 2017), its denial constraint files.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import difflib
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from cloister.constraints.denial import DenialConstraint, KnownFigure
-from cloister.constraints.holoclean import read_holoclean
-from cloister.constraints.shapes import functional_dependency, key_attributes
+from cloister.constraints.denial import Cell, Constant, DenialConstraint, KnownFigure, Op, Predicate
 from cloister.constraints.text import (
+    compare,
     dependency,
     format_denial,
     format_dependency,
+    format_text,
+    functional_dependency,
     key,
+    key_attributes,
+    on_first_row,
     parse_check,
     parse_denial,
     parse_dependency,
+    read_number,
+    unquote,
 )
-from cloister.errors import ConstraintError
-from cloister.schema.declarations.constraints import ConstraintDeclaration, KnownSoftness
+from cloister.errors import ConstraintError, StorageError
+from cloister.schema.declarations import ConstraintDeclaration, KnownSoftness
+from cloister.schema.sources.files_and_urls import read_small_file, reason_of
+
+_MOST_BYTES = 1_000_000
+"""Bytes of a constraint file at most: a thousand times the longest that was published."""
+
+_OPS = {"EQ": Op.EQ, "IQ": Op.NE, "LTE": Op.LE, "GTE": Op.GE, "LT": Op.LT, "GT": Op.GT}
+_NAMES = {op: name for name, op in _OPS.items()}
+_ANY_OP = "|".join(_OPS)
+_BARE = r"(?!\s)(?:[^`,&()\r\n]|\([^`,&()\r\n]*\))+(?<!\s)"
+_CELL = rf"t[12]\.(?:`(?:[^`]|``)+`|{_BARE})"
+_CONSTANT = r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_OPERAND = rf"({_CELL}|{_CONSTANT})"
+_PREDICATE = re.compile(
+    rf"&\s*({_ANY_OP})\(\s*{_OPERAND}\s*,\s*{_OPERAND}\s*\)\s*(?=$|&\s*(?:{_ANY_OP})\()"
+)
+_ROWS = re.compile(r"\s*(t1\s*&\s*t2|t[12])\s*(?=&)")
+
+
+def read_holoclean(path: Path, name: str, hard: bool = True) -> tuple[DenialConstraint, ...]:
+    """The constraints of a file, called ``name_1``, ``name_2``, ... in order.
+
+    Raises:
+        ConstraintError: a line is not in the HoloClean form; names file and line number.
+        StorageError: the file cannot be read.
+    """
+    try:
+        lines = read_small_file(path, _MOST_BYTES).decode("utf-8-sig").split("\n")
+    except (OSError, ValueError) as error:
+        reason = reason_of(error) if isinstance(error, OSError) else "not UTF-8 text"
+        raise StorageError(
+            f"constraint file '{path}' cannot be read ({reason}); check the path"
+        ) from None
+    numbered = [
+        (number, line)
+        for number, line in enumerate(lines, 1)
+        if line.strip() and line.strip()[0] != "#"
+    ]
+    return tuple(
+        DenialConstraint(f"{name}_{place}", parse_holoclean(line, f"{path}, line {number}"), hard)
+        for place, (number, line) in enumerate(numbered, 1)
+    )
+
+
+def parse_holoclean(line: str, place: str) -> tuple[Predicate, ...]:
+    """The predicates of one line; ``place`` names file and line in errors.
+
+    Raises:
+        ConstraintError: the line is not in the HoloClean form.
+    """
+    line = line.strip()
+    rows = _ROWS.match(line)
+    if rows is None:
+        raise _unreadable(place, line)
+    predicates, start = [], rows.end()
+    while start < len(line):
+        match = _PREDICATE.match(line, start)
+        if match is None:
+            raise _unreadable(place, line[start:])
+        predicates.append(_predicate(match, place))
+        start = match.end()
+    _require_declared(predicates, rows[1], place)
+    return on_first_row(tuple(predicates))
+
+
+def format_holoclean(constraint: DenialConstraint) -> str:
+    """The line that ``parse_holoclean`` reads as these predicates; constants come back as text.
+
+    Raises:
+        ConstraintError: a name or constant holds a line break, which a line cannot, or a predicate
+            is ``is missing``, which the form lacks.
+    """
+    rows = "t1" if constraint.arity == 1 else "t1&t2"
+    compared = [(p.op, p.left, p.right) for p in constraint.predicates if p.right is not None]
+    if len(compared) < len(constraint.predicates):
+        raise ConstraintError(
+            f"constraint '{constraint.name}': 'is missing' has no HoloClean form; use deny"
+        )
+    predicates = (
+        f"{_NAMES[op]}({_operand(left)},{_operand(right)})" for op, left, right in compared
+    )
+    line = "&".join([rows, *predicates])
+    if "\n" in line or "\r" in line:
+        raise ConstraintError(
+            f"constraint '{constraint.name}': a line break does not fit the HoloClean form; "
+            "use deny"
+        )
+    return line
+
+
+def _predicate(match: re.Match[str], place: str) -> Predicate:
+    op, left, right = match.groups()
+    predicate = compare(_read(left), _OPS[op], _read(right))
+    if predicate is None:
+        raise ConstraintError(
+            f"{place}: {op} compares two constants; one side must be t1.name or t2.name"
+        )
+    return predicate
+
+
+def _read(operand: str) -> Cell | Constant:
+    if operand[0] == "t":
+        return Cell(int(operand[1]), unquote(operand[3:].strip()))
+    if operand[0] in "'\"":
+        return operand[1:-1].replace(operand[0] * 2, operand[0])
+    return read_number(operand)
+
+
+def _operand(operand: Cell | Constant) -> str:
+    if not isinstance(operand, Cell):
+        return format_text(operand if isinstance(operand, dt.date) else str(operand))
+    name = operand.attribute
+    return f"t{operand.row}." + (
+        name if re.fullmatch(_BARE, name) else "`" + name.replace("`", "``") + "`"
+    )
+
+
+def _require_declared(predicates: list[Predicate], rows: str, place: str) -> None:
+    unknown = {f"t{cell.row}" for p in predicates for cell in p.cells} - {
+        row.strip() for row in rows.split("&")
+    }
+    if unknown:
+        raise ConstraintError(
+            f"{place}: {min(unknown)} is compared but the line starts with {rows}; start with t1&t2"
+        )
+
+
+def _unreadable(place: str, text: str) -> ConstraintError:
+    return ConstraintError(
+        f"{place}: cannot read '{text}'; write t1&t2&EQ(t1.a,t2.a)&IQ(t1.b,t2.b), constants quoted"
+    )
 
 
 def constraints_of(

@@ -20,11 +20,11 @@ from cloister.schema.attributes import (
     TextKey,
     ValuesPattern,
 )
+from cloister.schema.codelists import NUMBERED_PATTERN
 from cloister.schema.columns import Column, Grid, Listed
-from cloister.schema.values.clocks import time_type
-from cloister.schema.values.codelists import NUMBERED_PATTERN
-from cloister.schema.values.number_formats import clock_unit
-from cloister.schema.values.ticks import float_decimals, is_month, ticks_per_unit
+from cloister.schema.number_formats import clock_unit
+from cloister.schema.series import time_type
+from cloister.schema.ticks import float_decimals, is_month, ticks_per_unit
 
 WIDTH = 100
 """Letters of a line at most."""

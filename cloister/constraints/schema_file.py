@@ -22,8 +22,7 @@ import pyarrow.parquet as pq
 from pandera.errors import SchemaError, SchemaErrors
 
 from cloister.constraints.across import AcrossConstraint
-from cloister.constraints.binding import BoundPredicate, Operand, bind
-from cloister.constraints.denial import DenialConstraint, Op
+from cloister.constraints.denial import BoundPredicate, DenialConstraint, Op, Operand, bind
 from cloister.constraints.schema_columns import (
     DAY,
     SECOND,
@@ -33,13 +32,18 @@ from cloister.constraints.schema_columns import (
     laid_out,
     listed_values,
 )
-from cloister.constraints.shapes import functional_dependency, key_attributes, order_rule
-from cloister.constraints.text import format_denial, format_dependency
+from cloister.constraints.text import (
+    format_denial,
+    format_dependency,
+    functional_dependency,
+    key_attributes,
+    order_rule,
+)
 from cloister.schema.attributes import Date, Datetime
 from cloister.schema.columns import Column, Grid, Listed
-from cloister.schema.declarations.constraints import quote
+from cloister.schema.declarations import quote
 from cloister.schema.domain import Domain
-from cloister.schema.relations.database import ForeignKey, Schema
+from cloister.schema.relations import ForeignKey, Schema
 
 SCHEMA_NAME = "schema.py"
 

@@ -26,9 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
-from cloister.schema.cells import Cells
 from cloister.schema.columns import Column, Grid
-from cloister.schema.domain import Domain, Table
+from cloister.schema.domain import Cells, Domain, Table
 
 
 def declared_range(column: Column) -> tuple[float, float]:

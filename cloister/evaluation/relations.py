@@ -23,8 +23,7 @@ from cloister.evaluation.marginals import (
 )
 from cloister.schema.columns import Column
 from cloister.schema.domain import Domain, Table
-from cloister.schema.relations.database import MISSING, Database, ForeignKey
-from cloister.schema.relations.joins import earlier_keys, parent_rows
+from cloister.schema.relations import MISSING, Database, ForeignKey, earlier_keys, parent_rows
 
 
 def joined_with_parents(database: Database, key: ForeignKey) -> tuple[Table, int]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cloister.constraints.across import AcrossConstraint
-from cloister.constraints.counting.violations import violation_reports
+from cloister.constraints.counting import violation_reports
 from cloister.constraints.denial import DenialConstraint
 from cloister.errors import DataError
 from cloister.evaluation import Level
@@ -28,7 +28,7 @@ from cloister.evaluation.relations import (
     duplicate_links,
 )
 from cloister.schema.domain import Table
-from cloister.schema.relations.database import Database
+from cloister.schema.relations import Database
 
 if TYPE_CHECKING:
     from cloister.evaluation.attacks import ClosestRecords, Membership

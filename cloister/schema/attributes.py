@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from cloister.schema.values.formats import (
+from cloister.schema.date_formats import (
     MICROS,
     SECONDS_OF_DAY,
     has_short_year,
@@ -22,7 +22,7 @@ from cloister.schema.values.formats import (
     utc_offset,
     written_micros,
 )
-from cloister.schema.values.number_formats import (
+from cloister.schema.number_formats import (
     clock_unit,
     is_twelve_hour,
     require_number_format,
@@ -81,7 +81,7 @@ class Attribute(Declared):
     ``dtype`` is the pandas dtype of the column, when it is not the usual one of the type.
     ``missing`` is the text of a missing value in CSV, when it is not the first of the source;
     ``format`` how CSV writes numbers, and reads and writes dates, see
-    `cloister.schema.values.formats`.
+    `cloister.schema.date_formats`.
     ``per: person`` says that all rows of a person share one value.
     """
 

@@ -19,7 +19,7 @@ from cloister.arrays import Floats, Integers
 from cloister.errors import ConstraintError
 from cloister.hashing import mix
 from cloister.schema.attributes import AnyAttribute, Boolean, Scalar, TextKey
-from cloister.schema.values.ticks import (
+from cloister.schema.ticks import (
     moment_dtype,
     number_of,
     numbers_of_ticks,
@@ -91,7 +91,7 @@ class Column(ABC):
 
     def encode(self, values: pd.Series) -> Codes:
         """Fine codes (n,) of raw or typed values; -1 where a value is outside the domain."""
-        from cloister.schema.values.parsing import parse
+        from cloister.schema.parsing import parse
 
         typed, invalid = parse(values, self.attribute)
         missing = typed.isna().to_numpy()
@@ -171,7 +171,7 @@ class Listed(Column):
 
     @cached_property
     def _index(self) -> pd.Index:
-        from cloister.schema.values.series import label_index
+        from cloister.schema.series import label_index
 
         return label_index(self.labels)
 
@@ -190,19 +190,19 @@ class Listed(Column):
         return float(self.labels.index(str(value)))
 
     def _in_dtype(self, values: pd.Series) -> pd.Series:
-        from cloister.schema.values.series import in_categories
+        from cloister.schema.series import in_categories
 
         if self.dtype != "category":
             return super()._in_dtype(values)
         return in_categories(values, self.listed, ordered=self.kind == "ordered")
 
     def _codes(self, typed: pd.Series) -> Codes:
-        from cloister.schema.values.series import positions_of
+        from cloister.schema.series import positions_of
 
         return positions_of(typed, self._index)
 
     def _series(self, codes: Codes) -> pd.Series:
-        from cloister.schema.values.series import listed_values
+        from cloister.schema.series import listed_values
 
         return listed_values(
             self.listed, _listed_dtype(self.listed, self.attribute.nullable), codes
@@ -283,8 +283,7 @@ class Grid(Column):
             ) from None
 
     def _in_dtype(self, values: pd.Series) -> pd.Series:
-        from cloister.schema.values.clocks import native_times, time_type
-        from cloister.schema.values.series import in_zone
+        from cloister.schema.series import in_zone, native_times, time_type
 
         kind = time_type(self.attribute.dtype)
         if kind is None and self.attribute.type in ("date", "datetime"):
@@ -297,7 +296,7 @@ class Grid(Column):
         return self.codes_of_ticks(ticks_of_series(self.attribute, typed))
 
     def _series(self, codes: Codes) -> pd.Series:
-        from cloister.schema.values.series import typed_values
+        from cloister.schema.series import typed_values
 
         return typed_values(*values_of_ticks(self.attribute, self.ticks(codes)))
 
@@ -358,7 +357,7 @@ class Serial(Column):
         return np.where(missing, self.values, rows)
 
     def _codes(self, typed: pd.Series) -> Codes:
-        from cloister.schema.values.series import hash_texts, numbers_in
+        from cloister.schema.series import hash_texts, numbers_in
 
         codes = numbers_in(typed, self.prefix, self.suffix, self.first - 1) - self.first
         same = self._series(np.clip(codes, 0, self.values - 1)).to_numpy() == typed.to_numpy()
@@ -367,7 +366,7 @@ class Serial(Column):
         return codes
 
     def _series(self, codes: Codes) -> pd.Series:
-        from cloister.schema.values.series import numbered_texts
+        from cloister.schema.series import numbered_texts
 
         return numbered_texts(self.prefix, codes + self.first, self.width, self.suffix)
 

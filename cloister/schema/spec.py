@@ -17,10 +17,13 @@ from pydantic import (
 )
 
 from cloister.schema.attributes import AnyAttribute, Declared, Scalar
-from cloister.schema.declarations.constraints import ConstraintDeclaration
-from cloister.schema.declarations.numbers import DeclaredDelta, DeclaredEpsilon
-from cloister.schema.declarations.release import ReleaseSpec
-from cloister.schema.sources.files.encodings import UTF_8, require_encoding
+from cloister.schema.declarations import (
+    ConstraintDeclaration,
+    DeclaredDelta,
+    DeclaredEpsilon,
+    ReleaseSpec,
+)
+from cloister.schema.sources.files_and_urls import UTF_8, require_encoding
 
 _LONGEST_NAME = 100
 """Letters of a dataset's name at most: it becomes part of file names of at most 255 bytes."""

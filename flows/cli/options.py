@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from cloister.schema.sources.urls import is_url
+from cloister.schema.sources.files_and_urls import is_url
 
 _DATASET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """The names that a spec may give its dataset."""

@@ -14,7 +14,7 @@ from cloister.models.planning.dependency_forecast import DependencyForecast
 from cloister.models.task import Budget
 from cloister.privacy.certificate.provenance import exact_text, ignored_columns
 from cloister.privacy.certificate.spend import record_guarantees
-from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY
+from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
 from cloister.tasks.requests.check import require_satisfiable
 from cloister.tasks.requests.plan import (
     dependencies_of,

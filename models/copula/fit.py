@@ -32,7 +32,7 @@ from cloister.models.sampling.supports.support_builder import compile_constraint
 from cloister.models.task import Task
 from cloister.privacy.queries.counts import ConjunctionCounts, DummyCoding, PartitionCounts
 from cloister.privacy.queries.query import Door, TableRows
-from cloister.schema.cells import declared_cells
+from cloister.schema.domain import declared_cells
 
 _SEED = 20_190_206
 """Public seed of everything random about the supports."""

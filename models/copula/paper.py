@@ -33,7 +33,7 @@ from cloister.models.sampling.supports.expected_shares import JointTable
 from cloister.models.task import Task
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.query import Door, Partition, TableRows
-from cloister.schema.cells import Cells, declared_cells
+from cloister.schema.domain import Cells, declared_cells
 
 _PRINTED = (
     CUT_OFF,

@@ -29,7 +29,7 @@ from cloister.privacy.accounting.accountants import calibrate, epsilon_of_each, 
 from cloister.privacy.events import Composed, Event, Sensitivity, repeat
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, DiscreteLaplace
 from cloister.privacy.queries.counts import DummyCoding, conjunction_sensitivity
-from cloister.schema.cells import declared_cells
+from cloister.schema.domain import declared_cells
 
 Mechanism = DiscreteGaussian | DiscreteLaplace
 

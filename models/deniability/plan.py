@@ -30,7 +30,7 @@ from cloister.models.planning.noise import require_delta
 from cloister.models.task import Budget, Task
 from cloister.privacy.events import Relation
 from cloister.privacy.queries.transformations import Split
-from cloister.schema.cells import declared_cells
+from cloister.schema.domain import declared_cells
 
 STRUCTURE, PARAMETERS, SEEDS = "structure", "parameters", "seeds"
 """The parts of the rows: D_T, D_P and D_S."""

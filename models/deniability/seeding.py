@@ -29,7 +29,7 @@ from cloister.privacy.mechanisms.selection import (
     DeterministicTest,
     RandomisedTest,
 )
-from cloister.schema.declarations.release import DeniabilitySpec
+from cloister.schema.declarations import DeniabilitySpec
 
 PAPER_K, PAPER_GAMMA, PAPER_EPSILON0 = 50, Fraction(4), Fraction(1)
 """The parameters of section 6.1: plausible seeds, ratio of probabilities, noise of k."""

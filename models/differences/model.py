@@ -23,9 +23,8 @@ from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.models.serialization import merge_states, state_of_bins
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.cells import Cells
 from cloister.schema.columns import OUTSIDE
-from cloister.schema.domain import Domain, Table
+from cloister.schema.domain import Cells, Domain, Table
 
 _TRIES = 20_000
 """Rows drawn for each row wanted, under a condition on a number that is made from a difference."""

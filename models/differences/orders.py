@@ -15,7 +15,7 @@ from cloister.models.task import Task
 from cloister.schema.attributes import Datetime
 from cloister.schema.columns import Grid
 from cloister.schema.domain import Domain
-from cloister.schema.values.ticks import float_decimals, is_month, values_of_ticks
+from cloister.schema.ticks import float_decimals, is_month, values_of_ticks
 
 
 def ordered(rule: DenialConstraint) -> tuple[str, str, int] | None:

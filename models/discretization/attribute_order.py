@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from cloister.constraints import DenialConstraint, functional_dependency
 from cloister.models.discretization.bins import NUMERIC_BINS
-from cloister.schema.cells import declared_cells
 from cloister.schema.columns import Grid
-from cloister.schema.domain import Domain
+from cloister.schema.domain import Domain, declared_cells
 
 NETWORKED_LEVELS = 256
 """Levels of an attribute at most, to be modelled jointly with others."""

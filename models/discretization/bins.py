@@ -14,8 +14,8 @@ import numpy as np
 from cloister.arrays import TINY, Booleans, Floats
 from cloister.constraints.supports import Levels
 from cloister.models.discretization.denoising import apart
-from cloister.schema.cells import Cells
 from cloister.schema.columns import Codes, Grid
+from cloister.schema.domain import Cells
 
 NUMERIC_BINS = 20
 """Bins of a numeric attribute at most, special and missing values apart."""

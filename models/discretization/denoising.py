@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.models.discretization.empirical_bayes import degrees_of_freedom, expected_counts
 from cloister.models.discretization.tails import Remainder, cells_before_tail, fit_tail, isolated
-from cloister.schema.cells import Cells
 from cloister.schema.columns import Grid
+from cloister.schema.domain import Cells
 
 _REACH = 3
 """Neighbouring cells on either side that a count is averaged with."""

@@ -21,9 +21,8 @@ from cloister.models.discretization.two_levels import TwoLevels
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.query import Door, TableRows
-from cloister.schema.cells import Cells, declared_cells
 from cloister.schema.columns import Codes, Grid
-from cloister.schema.domain import Domain
+from cloister.schema.domain import Cells, Domain, declared_cells
 
 _VALUES_PER_ROW = 4
 """Values of a domain for each row at most, for its single values to be counted."""

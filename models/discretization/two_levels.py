@@ -22,8 +22,8 @@ from cloister.models.discretization.denoising import (
     project_counts,
     stein_risk,
 )
-from cloister.schema.cells import Cells
 from cloister.schema.columns import Codes, Grid
+from cloister.schema.domain import Cells
 
 Counts = Integers | Floats
 

@@ -32,7 +32,7 @@ from cloister.models.task import Task
 from cloister.privacy.mechanisms.noise import DiscreteLaplace
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.query import Door, Partition, TableRows
-from cloister.schema.cells import declared_cells
+from cloister.schema.domain import declared_cells
 
 _SEED = 20_211_001
 """Public seed of everything random that follows the noise."""

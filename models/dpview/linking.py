@@ -23,7 +23,7 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 from cloister.arrays import Floats, Integers
 from cloister.models.dpview.tables.rounding import WholeView
 from cloister.models.dpview.views import Names, View, margin_over
-from cloister.schema.declarations.release import Linking
+from cloister.schema.declarations import Linking
 
 Pairing = Callable[[Integers, Integers, Integers, np.random.Generator], Integers]
 

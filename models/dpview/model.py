@@ -19,7 +19,7 @@ from cloister.models.protocol import Arrays, ModelState
 from cloister.models.sampling.supports.support_builder import CompiledConstraints
 from cloister.models.serialization import restore_bins, restore_rules
 from cloister.models.task import Task
-from cloister.schema.declarations.release import Linking
+from cloister.schema.declarations import Linking
 
 _ALONE = "each attribute is drawn on its own, from its histogram"
 _AGREED = "noisy views are made to agree with each other and with the histograms"

@@ -19,7 +19,7 @@ from cloister.models.dpview.views import View
 from cloister.models.protocol import Where
 from cloister.models.sampling.proposals import ProposingSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.declarations.release import Linking
+from cloister.schema.declarations import Linking
 from cloister.schema.domain import Table
 
 LINKED_CHUNK_ROWS = 262_144

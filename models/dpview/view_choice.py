@@ -33,7 +33,7 @@ from cloister.models.plan import Parameters
 from cloister.models.planning.constraint_marginals import wanted_tables
 from cloister.models.task import Task
 from cloister.privacy.accounting.accountants import shares
-from cloister.schema.cells import declared_cells
+from cloister.schema.domain import declared_cells
 
 MOST_TABLE_CELLS = 10_000_000
 """Cells of any table at most, for a plan to be made: bounds memory."""

@@ -14,7 +14,7 @@ from cloister.models.kamino.weighing import ByRates
 from cloister.models.plan import Stage
 from cloister.models.task import Task
 from cloister.privacy.queries.query import Door, TableRows
-from cloister.schema.declarations.release import Sampling
+from cloister.schema.declarations import Sampling
 
 if TYPE_CHECKING:
     from cloister.models.kamino.model import KaminoModel

@@ -15,7 +15,7 @@ from cloister.models.soft_constraints.pair_counts import PairCounts
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door, TableRows
-from cloister.schema.declarations.release import Sampling
+from cloister.schema.declarations import Sampling
 
 if TYPE_CHECKING:
     from cloister.models.kamino.model import KaminoModel

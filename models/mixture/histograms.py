@@ -18,7 +18,7 @@ from cloister.models.planning.stages import bins_of_histogram, bins_of_values
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.queries.query import Door, TableRows
-from cloister.schema.cells import declared_cells
+from cloister.schema.domain import declared_cells
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from cloister.models.several_tables import LabelledDoor
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.query import Door, TableRows
-from cloister.schema.cells import Cells, declared_cells
+from cloister.schema.domain import Cells, declared_cells
 
 _SEED = 20_261_122
 """Public seed of the persons by which the mean number of rows is computed."""

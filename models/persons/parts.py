@@ -30,7 +30,7 @@ from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Integer
 from cloister.schema.columns import Column, Serial
 from cloister.schema.domain import Domain, Table, column_of
-from cloister.schema.relations.database import Database, Schema
+from cloister.schema.relations import Database, Schema
 
 PERSONS, ROWS = "persons", "rows"
 """Names of the two tables, in labels of stages and behind the door."""

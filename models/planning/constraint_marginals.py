@@ -13,8 +13,8 @@ from cloister.constraints import (
 )
 from cloister.models.discretization.bins import MOST_VALUES
 from cloister.models.task import Task
-from cloister.schema.cells import declared_cells
 from cloister.schema.columns import Grid
+from cloister.schema.domain import declared_cells
 
 _JOINT_CELLS = 1_000_000
 """Cells of a joint table at most."""

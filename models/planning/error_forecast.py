@@ -37,8 +37,8 @@ from cloister.arrays import Floats
 from cloister.models.task import Budget, Task
 from cloister.privacy.accounting.accountants import zcdp_rho
 from cloister.privacy.events import Relation
-from cloister.schema.cells import declared_cells
 from cloister.schema.columns import Column
+from cloister.schema.domain import declared_cells
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import math
 
 from cloister.models.sampling.sizes import MOST_PAIRS
 from cloister.models.task import Task
-from cloister.schema.cells import declared_cells
+from cloister.schema.domain import declared_cells
 
 MIB = 1 << 20
 """Bytes of a mebibyte."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from cloister.errors import PlanError
 from cloister.figures import count_of
 from cloister.models.task import RowSampling, Task
-from cloister.schema.declarations.release import Sampling
+from cloister.schema.declarations import Sampling
 
 SEQUENTIAL: Sampling = "sequential"
 SUPPORTS: Sampling = "supports"

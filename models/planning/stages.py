@@ -14,7 +14,7 @@ from cloister.models.task import Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.query import Door, Partition, TableRows
-from cloister.schema.cells import declared_cells
+from cloister.schema.domain import declared_cells
 
 
 def measure_histogram(

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from cloister.schema.relations.database import ForeignKey, Schema
-from cloister.schema.relations.joins import joined_domain
+from cloister.schema.relations import ForeignKey, Schema, joined_domain
 
 MOST_CANDIDATES = 2_000
 """Joint tables among which selections are made; of more, those of two attributes alone."""

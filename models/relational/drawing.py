@@ -13,8 +13,10 @@ from cloister.models.relational.constraints.hierarchy import without_cycles
 from cloister.models.relational.constraints.key_rules import KeyRules, keep_rules
 from cloister.models.relational.link import Link, Side
 from cloister.schema.domain import Table
-from cloister.schema.relations.database import Database, ForeignKey, Schema
-from cloister.schema.relations.joins import (
+from cloister.schema.relations import (
+    Database,
+    ForeignKey,
+    Schema,
     earlier_keys,
     joined_table,
     of_parent,

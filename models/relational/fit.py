@@ -29,9 +29,9 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.distances import Candidate, CandidateScores
 from cloister.privacy.queries.query import Door, TableRows
-from cloister.schema.cells import Cells
-from cloister.schema.relations.database import ForeignKey
-from cloister.schema.relations.joins import (
+from cloister.schema.domain import Cells
+from cloister.schema.relations import (
+    ForeignKey,
     degree_column,
     degree_table,
     earlier_keys,

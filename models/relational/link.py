@@ -18,7 +18,7 @@ from cloister.models.relational.matching.profiles import (
 )
 from cloister.models.relational.matching.slices import match_in_slices
 from cloister.models.relational.parts import Parts
-from cloister.schema.relations.database import ForeignKey
+from cloister.schema.relations import ForeignKey
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,8 +26,7 @@ from cloister.models.relational.rows import (
 from cloister.models.several_tables import part_of_arrays
 from cloister.models.task import DatabaseTask, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.relations.database import Database, ForeignKey
-from cloister.schema.relations.joins import joined_domain, joined_table
+from cloister.schema.relations import Database, ForeignKey, joined_domain, joined_table
 
 _ROWS = "the rows of each table are drawn by a model of that table alone"
 _COUNTED = (

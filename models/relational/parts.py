@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Integers
-from cloister.schema.cells import Cells
 from cloister.schema.columns import Column, Grid
-from cloister.schema.relations.database import ForeignKey, Schema
-from cloister.schema.relations.joins import joined_domain
+from cloister.schema.domain import Cells
+from cloister.schema.relations import ForeignKey, Schema, joined_domain
 
 MOST_PARTS = 8
 """Parts of an attribute: two attributes then have 64 cells, and three 512."""

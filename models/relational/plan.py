@@ -46,7 +46,7 @@ from cloister.models.task import Budget, DatabaseTask, Task
 from cloister.privacy.accounting.accountants import noise_multiplier, zcdp_rho
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, DiscreteLaplace
 from cloister.schema.domain import Domain
-from cloister.schema.relations.joins import joined_domain, joined_table
+from cloister.schema.relations import joined_domain, joined_table
 
 _RELATIONSHIPS = Fraction(1, 3)
 """Part of the budget of all relationships together; the rows of tables have the rest."""

@@ -23,10 +23,9 @@ from cloister.models.relational.schedule import Noise
 from cloister.models.several_tables import LabelledDoor, label_stage, part_of_arrays
 from cloister.models.task import DatabaseTask, Task
 from cloister.privacy.queries.counts import PartitionCounts
-from cloister.schema.cells import Cells
 from cloister.schema.columns import Serial
-from cloister.schema.domain import Domain
-from cloister.schema.relations.joins import rows_domain
+from cloister.schema.domain import Cells, Domain
+from cloister.schema.relations import rows_domain
 
 COUNT = "number"
 """The label of the noisy number of rows of a table."""

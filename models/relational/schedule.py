@@ -22,9 +22,13 @@ from cloister.privacy.accounting.accountants import noise_multiplier
 from cloister.privacy.events import repeat
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Neighbours
 from cloister.privacy.mechanisms.selection import Exponential, PermuteAndFlip
-from cloister.schema.relations.database import ForeignKey
-from cloister.schema.relations.fan_out import rows_changed
-from cloister.schema.relations.joins import degree_table, joined_domain, joined_table
+from cloister.schema.relations import (
+    ForeignKey,
+    degree_table,
+    joined_domain,
+    joined_table,
+    rows_changed,
+)
 
 DEGREES = "degrees"
 """The label of the noisy degree distribution of a relationship."""

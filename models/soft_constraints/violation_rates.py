@@ -2,7 +2,7 @@
 
 Rows that agree on the attributes of a constraint count alike, so that each different tuple is
 counted once; constraints on the same attributes share the tuples. Exact, by
-:mod:`cloister.constraints.counting.violations`.
+:mod:`cloister.constraints.counting`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.constraints import DenialConstraint, bind
 from cloister.constraints.counting import Partners
-from cloister.constraints.counting.tuples import Tuples
+from cloister.constraints.matching import Tuples
 from cloister.schema.domain import Table
 
 _FINENESS = 1 << 20

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cloister.errors import InputError, StorageError
-from cloister.schema.drafts.databases.reflection import draft_database
 from cloister.schema.drafts.drafting import draft
-from cloister.schema.sources.urls import is_url
+from cloister.schema.drafts.reflection import draft_database
+from cloister.schema.sources.files_and_urls import is_url
 
 
 def write_draft(data: str, out: Path | None, tables: Sequence[str] = ()) -> str:

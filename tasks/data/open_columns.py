@@ -15,10 +15,10 @@ from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateColumns
 from cloister.privacy.events import Event
 from cloister.privacy.mechanisms.randomness import noise_source
+from cloister.schema.parsing import parse
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import PersonUnit, Spec
-from cloister.schema.values.parsing import parse
 from cloister.tasks.data.contribution_bound import person_numbers, rows_within_bound
 from cloister.tasks.data.session import RowSource, Session, keyed_digest
 from cloister.tasks.domains.plan import domain_context

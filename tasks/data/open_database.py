@@ -15,10 +15,18 @@ from cloister.privacy.events import Event
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import noise_source
 from cloister.schema.domain import Table
-from cloister.schema.relations.database import UNLINKED, Database, ForeignKey
-from cloister.schema.relations.fan_out import is_refused, is_truncated, rows_changed
-from cloister.schema.relations.joins import joined_tables, require_unique_keys, row_tables
-from cloister.schema.validation.tables import read_table
+from cloister.schema.relations import (
+    UNLINKED,
+    Database,
+    ForeignKey,
+    is_refused,
+    is_truncated,
+    joined_tables,
+    require_unique_keys,
+    row_tables,
+    rows_changed,
+)
+from cloister.schema.validation import read_table
 from cloister.tasks.data.contribution_bound import rows_first_in_line, rows_within_bound
 from cloister.tasks.data.refusals import write_validation
 from cloister.tasks.data.session import RowSource, keyed_digest
@@ -78,7 +86,7 @@ def bound(database: Database, key: bytes) -> Database:
     A reference that may be missing is unlinked instead of its row left out.
 
     Privacy: whether a row stays depends on the rows that refer to the same parent alone, and on
-        whether that stays; :func:`cloister.schema.relations.fan_out.is_truncated` says where.
+        whether that stays; :func:`cloister.schema.relations.is_truncated` says where.
 
     Raises:
         DataError: more rows refer to the same one than declared, and none may be left out.

@@ -17,8 +17,8 @@ from cloister.privacy.mechanisms.randomness import NoiseSource, noise_source
 from cloister.schema.domain import Table
 from cloister.schema.sources.reading import read_batches
 from cloister.schema.spec import PersonUnit
-from cloister.schema.validation.report import ValidationReport
-from cloister.schema.validation.tables import Validation, read_table
+from cloister.schema.validation import Validation, read_table
+from cloister.schema.validation_report import ValidationReport
 from cloister.tasks.data.contribution_bound import (
     bound_contribution,
     person_numbers,

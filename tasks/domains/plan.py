@@ -19,9 +19,8 @@ from cloister.privacy.discovery import DomainPlan, attribute_outline, plan_domai
 from cloister.privacy.ledger.records import MEASURE
 from cloister.schema.attributes import AnyAttribute, Ordinal
 from cloister.schema.domain import Domain
-from cloister.schema.drafts.unconfirmed import unconfirmed_facts
 from cloister.schema.spec import Spec
-from cloister.schema.spec_files.loading import load_spec, spec_digest
+from cloister.schema.spec_files.loading import load_spec, spec_digest, unconfirmed_facts
 from cloister.tasks.requests.options import budget_of
 from cloister.tasks.requests.public_context import PublicContext
 from cloister.tasks.requests.release_request import ReleaseRequest

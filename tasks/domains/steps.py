@@ -15,8 +15,7 @@ from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.discovery import Findings, discover
 from cloister.privacy.door.table import PrivateColumns
 from cloister.schema.attributes import DATA_DERIVED, MEASURED
-from cloister.schema.spec_files.marked_yaml import read_marked
-from cloister.schema.spec_files.writing import spec_text
+from cloister.schema.spec_files.yaml_text import read_marked, spec_text
 from cloister.tasks.data.session import Spent
 from cloister.tasks.domains.plan import SPEC_NAME, domain_plan
 from cloister.tasks.ledger.transitions import record_candidate, seal

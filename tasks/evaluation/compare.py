@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cloister.constraints.counting import violation_reports
-from cloister.constraints.violation_report import ViolationReport
+from cloister.constraints.denial import ViolationReport
 from cloister.devices import CPU, Device
 from cloister.errors import InputError
 from cloister.evaluation import Level, Panel
@@ -31,11 +31,11 @@ from cloister.evaluation.report import (
 from cloister.evaluation.targets import PredictionTarget, targets_of
 from cloister.models.task import DatabaseTask, Task
 from cloister.schema.domain import Table
-from cloister.schema.relations.database import Database
-from cloister.schema.sources.urls import is_url
+from cloister.schema.relations import Database
+from cloister.schema.sources.files_and_urls import is_url
 from cloister.schema.spec import SourceSpec
 from cloister.schema.spec_files.loading import load_spec, spec_digest
-from cloister.schema.validation.tables import read_table
+from cloister.schema.validation import read_table
 from cloister.tasks.requests.constraint_lines import constraints_in
 from cloister.tasks.requests.public_context import PublicContext, declared_context
 from cloister.tasks.requests.published import schema_warnings

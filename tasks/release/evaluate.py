@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from cloister.evaluation.report import AnyEvaluation, Evaluation
 from cloister.models.task import Task
-from cloister.schema.relations.database import Database
+from cloister.schema.relations import Database
 from cloister.tasks.data.session import AnySpent
 from cloister.tasks.evaluation.compare import (
     EvaluationOptions,

@@ -8,7 +8,7 @@ from typing import Any
 
 from cloister.errors import InputError, StorageError, VerificationError
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.declarations.release import LATEST
+from cloister.schema.declarations import LATEST
 from cloister.tasks.release.prior import find_prior
 from cloister.tasks.requests.public_context import PublicContext
 from cloister.tasks.requests.resolved import ResolvedRequest

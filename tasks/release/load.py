@@ -8,10 +8,9 @@ from pathlib import Path
 from cloister.constraints import key_attributes
 from cloister.errors import InputError
 from cloister.models.task import AnyTask, DatabaseTask, Task
-from cloister.schema.relations.database import ForeignKey
-from cloister.schema.sinks.definitions import SyntheticTable
-from cloister.schema.sinks.loading import LoadTarget, load_tables, require_loadable
-from cloister.schema.sources.urls import HIDE_IT, holds_password
+from cloister.schema.relations import ForeignKey
+from cloister.schema.sinks import LoadTarget, SyntheticTable, load_tables, require_loadable
+from cloister.schema.sources.files_and_urls import HIDE_IT, holds_password
 from cloister.tasks.requests.public_context import PublicContext, public_context_of
 from cloister.tasks.requests.resolved import ResolvedRequest
 

@@ -17,7 +17,7 @@ from cloister.privacy.events import Relation
 from cloister.privacy.ledger import BudgetStatus, Release, State
 from cloister.privacy.mechanisms.randomness import noise_source
 from cloister.schema.columns import Column
-from cloister.schema.declarations.release import LATEST
+from cloister.schema.declarations import LATEST
 from cloister.schema.domain import Domain
 from cloister.tasks.ledger.queries import release_of, releases
 from cloister.tasks.ledger.release_findings import recorded_certificate, released_manifest

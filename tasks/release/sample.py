@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import cast
 
-from cloister.constraints.violation_report import ViolationReport
+from cloister.constraints.denial import ViolationReport
 from cloister.models.collapse import find_collapses
 from cloister.models.discretization.bins import Bins
 from cloister.models.lost_references import find_lost_references
@@ -15,8 +15,7 @@ from cloister.models.protocol import AnyModel, DatabaseModel, Model
 from cloister.models.storage import load_model
 from cloister.models.task import Task
 from cloister.schema.domain import Table
-from cloister.schema.relations.database import Database, ForeignKey
-from cloister.schema.relations.joins import row_tables
+from cloister.schema.relations import Database, ForeignKey, row_tables
 from cloister.tasks.release.charge import ReservedRelease
 from cloister.tasks.release.kept_request import kept_seed
 from cloister.tasks.requests.public_context import PublicContext, public_context_of

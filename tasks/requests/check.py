@@ -12,7 +12,7 @@ from cloister.figures import count_of
 from cloister.models.task import DatabaseTask
 from cloister.privacy.certificate.provenance import ignored_columns
 from cloister.schema.columns import Serial
-from cloister.schema.spec_files.citations import citations_of, uncited_declarations
+from cloister.schema.spec_files.loading import citations_of, uncited_declarations
 from cloister.tasks.requests.plan import plan_of
 from cloister.tasks.requests.plan_report.warnings import budget_warnings
 from cloister.tasks.requests.public_context import PublicContext, public_context_of

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cloister.errors import ConstraintError
-from cloister.schema.spec_files.marked_yaml import read_marked
+from cloister.schema.spec_files.yaml_text import read_marked
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from cloister.errors import InputError, PlanError
 from cloister.models.task import Budget, RowSampling
 from cloister.models.task_from_spec import rows_by_default, sampling_of
 from cloister.privacy.exact import exact
-from cloister.schema.declarations.release import MOST_TRIES
+from cloister.schema.declarations import MOST_TRIES
 from cloister.schema.spec import Spec
 from cloister.tasks.requests.limits import MOST_ROWS, MOST_SEED
 from cloister.tasks.requests.release_request import ReleaseRequest

@@ -25,7 +25,7 @@ from cloister.models.task import AnyTask, Budget, Task
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.accounting.composition import accountable, deniable_event, event_of_stages
 from cloister.privacy.exact import float_above
-from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY
+from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
 from cloister.tasks.requests.public_context import public_context_of
 from cloister.tasks.requests.resolved import ResolvedRequest
 

@@ -15,8 +15,8 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from cloister.evaluation import Level
-from cloister.schema.declarations.release import Sampling
-from cloister.schema.sources.urls import is_url
+from cloister.schema.declarations import Sampling
+from cloister.schema.sources.files_and_urls import is_url
 
 _FORMER = MappingProxyType({"seed": "seed_sampling", "tries": "accept_reject"})
 """Present names of fields by those that versions before 0.3 stored."""

@@ -16,11 +16,16 @@ from cloister.models.auto import AUTO, Choice, choose_method
 from cloister.models.registry import create, present_name
 from cloister.models.task import Budget, RowSampling, Task
 from cloister.models.task_from_spec import task_of
-from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY, PRIOR_PATTERN
-from cloister.schema.drafts.unconfirmed import UnconfirmedFact, unconfirmed_facts, unmeasured_facts
+from cloister.schema.declarations import PLAUSIBLE_DENIABILITY, PRIOR_PATTERN
 from cloister.schema.spec import Spec
-from cloister.schema.spec_files.loading import load_spec, spec_digest
-from cloister.schema.spec_files.marked_yaml import read_marked, spec_error
+from cloister.schema.spec_files.loading import (
+    UnconfirmedFact,
+    load_spec,
+    spec_digest,
+    unconfirmed_facts,
+    unmeasured_facts,
+)
+from cloister.schema.spec_files.yaml_text import read_marked, spec_error
 from cloister.tasks.requests.constraint_lines import constraints_in
 from cloister.tasks.requests.options import (
     budget_of,

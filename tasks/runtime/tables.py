@@ -13,18 +13,18 @@ import pyarrow.parquet as pq
 
 from cloister.constraints import DenialConstraint
 from cloister.constraints.counting import violation_reports
-from cloister.constraints.violation_report import ViolationReport
+from cloister.constraints.denial import ViolationReport
 from cloister.errors import InputError, SampleError
 from cloister.figures import count_of, listed
 from cloister.models.protocol import AnyModel
 from cloister.models.task import AnyTask, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
-from cloister.schema.relations.database import Database, ForeignKey
-from cloister.schema.sources.files.parquet_files import frame_of_arrow, read_columns
-from cloister.schema.sources.writing import write_csv_rows
+from cloister.schema.relations import Database, ForeignKey
+from cloister.schema.sources.csv_files import write_csv_rows
+from cloister.schema.sources.reading import frame_of_arrow, read_columns
 from cloister.schema.spec import Spec
-from cloister.schema.validation.tables import Validation
+from cloister.schema.validation import Validation
 from cloister.tasks.runtime.files import replace_file
 
 _CELLS_WRITTEN = 1 << 22

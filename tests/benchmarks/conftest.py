@@ -25,10 +25,10 @@ from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.schema.declarations.constraints import ConstraintDeclaration
+from cloister.schema.declarations import ConstraintDeclaration
 from cloister.schema.domain import Domain, Table
 from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.validation.tables import read_table
+from cloister.schema.validation import read_table
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = (ROOT / os.environ.get("CLOISTER_DATA", "../shared/data")).resolve()

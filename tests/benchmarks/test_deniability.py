@@ -26,7 +26,7 @@ from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.privacy.mechanisms.selection import RandomisedTest
 from cloister.privacy.queries.query import TableRows
 from cloister.privacy.queries.seeded_records import Kept, SeededCandidates
-from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY, DeniabilitySpec
+from cloister.schema.declarations import PLAUSIBLE_DENIABILITY, DeniabilitySpec
 
 pytestmark = pytest.mark.benchmark
 

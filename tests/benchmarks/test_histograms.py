@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cloister.models.discretization import denoising
-from cloister.schema.cells import declared_cells
+from cloister.schema.domain import declared_cells
 
 pytestmark = pytest.mark.benchmark
 DRAWS = 40

@@ -98,7 +98,7 @@ import sys, time
 from pathlib import Path
 from cloister.schema.domain import Domain
 from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.validation.tables import read_table
+from cloister.schema.validation import read_table
 spec = load_spec(Path(sys.argv[1]))
 begun = time.process_time()
 table, report = read_table(spec, Domain.of(spec.attributes, spec.folder))

@@ -36,7 +36,7 @@ from cloister.models.registry import create
 from cloister.models.task import Budget
 from cloister.models.task_from_spec import task_of
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
-from cloister.schema.cells import Cells, declared_cells
+from cloister.schema.domain import Cells, declared_cells
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(14_400)]
 """Seconds: a release of flights takes ten minutes on a busy core."""

@@ -2,7 +2,7 @@
 
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.spec_files.writing import spec_text
+from cloister.schema.spec_files.yaml_text import spec_text
 
 WHOLE = {"type": "integer", "min": 0, "max": 9}
 TWO = {"a": WHOLE, "b": WHOLE}

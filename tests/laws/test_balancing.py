@@ -23,8 +23,7 @@ from cloister.models.sampling.balanced import (
 from cloister.models.sampling.sizes import MOST_PAIRS, OVERSAMPLING
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, TextKey
-from cloister.schema.cells import declared_cells
-from cloister.schema.domain import Domain, Table
+from cloister.schema.domain import Domain, Table, declared_cells
 
 SIZES = (3, 4, 5)
 DOMAIN = Domain.of(

@@ -28,7 +28,7 @@ from cloister.privacy.events import Composed, LaplaceCounts, Relation
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Integer, Ordinal, TextKey
-from cloister.schema.declarations.release import DPViewSpec
+from cloister.schema.declarations import DPViewSpec
 from cloister.schema.domain import Domain
 
 ROWS = 4_000

@@ -7,14 +7,14 @@ import numpy as np
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
+from cloister.schema.date_formats import SECONDS_OF_DAY, write_moments
 from cloister.schema.domain import Domain
 from cloister.schema.drafts.drafting import draft
 from cloister.schema.drafts.written_forms import FEWEST_NUMBERS
+from cloister.schema.number_formats import Unit, clock_unit, with_unit, write_numbers
+from cloister.schema.series import write_clocks
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.values.clocks import write_clocks
-from cloister.schema.values.formats import SECONDS_OF_DAY, write_moments
-from cloister.schema.values.number_formats import Unit, clock_unit, with_unit, write_numbers
 from cloister.tasks.runtime.tables import write_csv, write_table
 
 ROWS = 24

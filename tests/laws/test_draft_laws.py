@@ -22,8 +22,7 @@ from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.schema.attributes import Categorical, Datetime, Float, Integer, TextKey
 from cloister.schema.drafts.drafting import draft
 from cloister.schema.sources.reading import read_frame
-from cloister.schema.spec_files.marked_yaml import read_marked
-from cloister.schema.spec_files.writing import spec_text
+from cloister.schema.spec_files.yaml_text import read_marked, spec_text
 from cloister.tasks.domains.plan import domain_context, domain_plan, domain_request, to_measure
 from cloister.tasks.domains.steps import measured_content
 from cloister.tasks.requests.release_request import ReleaseRequest

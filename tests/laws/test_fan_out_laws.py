@@ -11,9 +11,7 @@ from tiny_databases import counted, domain, without
 from cloister.errors import DataError
 from cloister.schema.attributes import Integer, TextKey
 from cloister.schema.domain import Table
-from cloister.schema.relations.database import Database, ForeignKey, Schema
-from cloister.schema.relations.fan_out import rows_changed
-from cloister.schema.relations.joins import joined_tables
+from cloister.schema.relations import Database, ForeignKey, Schema, joined_tables, rows_changed
 from cloister.tasks.data.open_database import bound
 
 SCHEMAS = int(os.environ.get("CLOISTER_TEST_TABLES", "3000"))

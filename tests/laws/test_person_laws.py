@@ -15,7 +15,7 @@ from cloister.models.persons.parts import PERSONS, ROWS, neighbours_of_tables, p
 from cloister.models.task import Task
 from cloister.models.task_from_spec import task_of
 from cloister.schema.domain import Table
-from cloister.schema.relations.database import Database
+from cloister.schema.relations import Database
 from cloister.schema.spec import Spec
 from cloister.tasks.data.contribution_bound import bound_contribution, person_numbers
 

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from stored_cells import SOURCES, Source
 
 from cloister.schema.domain import Domain
-from cloister.schema.validation.tables import validate_rows
-from cloister.schema.values.parsing import parse
+from cloister.schema.parsing import parse
+from cloister.schema.validation import validate_rows
 
 # One-column tables of the slow test, over all sources and types.
 TABLES = int(os.environ.get("CLOISTER_TEST_TABLES", "100000"))

@@ -14,9 +14,17 @@ from tiny_databases import Bound, Build, counted, domain, without
 from cloister.errors import DataError
 from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.domain import Table
-from cloister.schema.relations.database import UNLINKED, Database, ForeignKey, Schema
-from cloister.schema.relations.fan_out import rows_changed
-from cloister.schema.relations.joins import DEGREE, degree_table, joined_table, joined_tables
+from cloister.schema.relations import (
+    DEGREE,
+    UNLINKED,
+    Database,
+    ForeignKey,
+    Schema,
+    degree_table,
+    joined_table,
+    joined_tables,
+    rows_changed,
+)
 from cloister.tasks.data.contribution_bound import rows_within_bound
 from cloister.tasks.data.open_database import bound
 

@@ -27,8 +27,7 @@ from cloister.schema.attributes import (
     Ordinal,
     TextKey,
 )
-from cloister.schema.cells import declared_cells
-from cloister.schema.domain import Domain
+from cloister.schema.domain import Domain, declared_cells
 
 LABELS = ["low", "mid", "high"]
 NULLABLE = st.booleans()

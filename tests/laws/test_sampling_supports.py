@@ -6,12 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloister.constraints.right_sides import likely_right
-from cloister.constraints.support_selection import monotone_coupling
 from cloister.models.discretization.bins import bin_cells
+from cloister.models.sampling.supports.support_selection import likely_right, monotone_coupling
 from cloister.schema.attributes import Integer
-from cloister.schema.cells import declared_cells
-from cloister.schema.domain import Domain
+from cloister.schema.domain import Domain, declared_cells
 
 masses = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=12).map(
     lambda some: np.array(some) + 1e-6

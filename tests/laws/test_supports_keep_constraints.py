@@ -16,8 +16,7 @@ from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.models.sampling.supports.support_builder import SupportBuilder
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Date, Float, Integer, Ordinal
-from cloister.schema.cells import declared_cells
-from cloister.schema.domain import Domain
+from cloister.schema.domain import Domain, declared_cells
 
 DOMAIN = Domain.of(
     {

@@ -8,8 +8,7 @@ import pytest
 from cloister.models.discretization.bins import bin_cells
 from cloister.models.discretization.coarsening import coarse, coarse_by_spread
 from cloister.schema.attributes import Integer
-from cloister.schema.cells import declared_cells
-from cloister.schema.domain import Domain
+from cloister.schema.domain import Domain, declared_cells
 
 NUMBER = Integer(type="integer", min=0, max=99, special=[0, 99], nullable=True)
 CELLS = declared_cells(Domain.of({"number": NUMBER}, Path())["number"])

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cloister.constraints.counting.violations import (
+from cloister.constraints.counting import (
     count_violations,
     violation_reports,
     violation_share,

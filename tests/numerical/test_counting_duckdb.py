@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from cloister.constraints import Cell, DenialConstraint, Op, Predicate, constraints_of
 from cloister.constraints.counting import violation_reports
 from cloister.schema.attributes import Boolean, Categorical, Date, Datetime, Float, Integer, Ordinal
-from cloister.schema.declarations.constraints import ConstraintDeclaration
+from cloister.schema.declarations import ConstraintDeclaration
 from cloister.schema.domain import Domain, Table
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.validation.tables import validate_rows
+from cloister.schema.validation import validate_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = (ROOT / os.environ.get("CLOISTER_DATA", "../shared/data")).resolve()

@@ -8,10 +8,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from cloister.constraints.counting.violations import violation_reports
+from cloister.constraints.counting import violation_reports
 from cloister.constraints.declared import constraints_of
 from cloister.schema.attributes import AnyAttribute, Categorical, Float, Integer
-from cloister.schema.declarations.constraints import ConstraintDeclaration
+from cloister.schema.declarations import ConstraintDeclaration
 from cloister.schema.domain import Domain
 
 ROOT = Path(__file__).resolve().parents[2]

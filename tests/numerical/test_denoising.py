@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from cloister.models.discretization.denoising import estimate_shares, to_shares
 from cloister.schema.attributes import Categorical, Integer
-from cloister.schema.cells import declared_cells
-from cloister.schema.domain import Domain
+from cloister.schema.domain import Domain, declared_cells
 
 ROWS, SIZE, REPEATS = 20_000, 60, 40
 DOMAIN = Domain.of(

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from cloister.models.discretization.denoising import estimate_shares, to_shares
 from cloister.models.discretization.empirical_bayes import degrees_of_freedom, expected_counts
 from cloister.schema.attributes import Categorical
-from cloister.schema.cells import declared_cells
-from cloister.schema.domain import Domain
+from cloister.schema.domain import Domain, declared_cells
 
 ROWS, SIZE, REPEATS, DEVIATION = 30_000, 60, 20, 100.0
 VALUES = [f"v{at}" for at in range(SIZE)]

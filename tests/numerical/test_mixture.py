@@ -42,8 +42,7 @@ from cloister.privacy.mechanisms.noise import DiscreteGaussian, Neighbours
 from cloister.privacy.mechanisms.selection import Exponential
 from cloister.privacy.queries.distances import CandidateScores
 from cloister.schema.attributes import Categorical
-from cloister.schema.cells import declared_cells
-from cloister.schema.domain import Domain
+from cloister.schema.domain import Domain, declared_cells
 
 SIZES = {"a": 3, "b": 12, "c": 2}
 COMPONENTS = 5

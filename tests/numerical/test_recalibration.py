@@ -11,8 +11,7 @@ from cloister.models.mixture.recalibration import MeasuredPair, recalibrate
 from cloister.models.sampling.balanced import BalancedSampler, PairChange, calibrate_weights
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Integer
-from cloister.schema.cells import declared_cells
-from cloister.schema.domain import Domain, Table
+from cloister.schema.domain import Domain, Table, declared_cells
 
 ROWS, SIZE, NOISE = 100_000, 24, 30.0
 NUMBER = Integer(type="integer", min=0, max=SIZE - 1)

@@ -24,8 +24,7 @@ from cloister.models.sampling.sequential.violation_index import (
 )
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Float, Integer, Ordinal
-from cloister.schema.cells import declared_cells
-from cloister.schema.domain import Domain, Table
+from cloister.schema.domain import Domain, Table, declared_cells
 
 NUMBERS, LISTED = ("number", "other number", "real"), ("tag", "other tag")
 DOMAIN = Domain.of(

@@ -7,8 +7,7 @@ import pytest
 
 from cloister.models.discretization.denoising import estimate_shares, to_shares
 from cloister.schema.attributes import Integer
-from cloister.schema.cells import Cells, declared_cells
-from cloister.schema.domain import Domain
+from cloister.schema.domain import Cells, Domain, declared_cells
 
 ROWS, LAST, NOISE, REPEATS = 6_000, 999_999, 25.0, 20
 TAILS = {

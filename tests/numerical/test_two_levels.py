@@ -11,8 +11,7 @@ from cloister.models.discretization.bins import Bins
 from cloister.models.discretization.denoising import estimate_shares
 from cloister.models.discretization.two_levels import MOST_ONCE, TwoLevels, bin_deviations
 from cloister.schema.attributes import Categorical, Integer
-from cloister.schema.cells import declared_cells
-from cloister.schema.domain import Domain
+from cloister.schema.domain import Domain, declared_cells
 
 ROWS, REPEATS = 20_000, 6
 DOMAIN = Domain.of(

@@ -16,8 +16,7 @@ from cloister.models.mixture.within_bins import relations_between
 from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Integer
-from cloister.schema.cells import declared_cells
-from cloister.schema.domain import Domain
+from cloister.schema.domain import Domain, declared_cells
 
 ROWS, BINS = 40_000, 16
 AMOUNT = Integer(type="integer", min=0, max=9_999, bins=500, nullable=True)

@@ -20,7 +20,7 @@ from cloister.flows.cli.app import run
 from cloister.privacy.accounting.accountants import epsilon_of_each
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.validation.tables import validate_rows
+from cloister.schema.validation import validate_rows
 from cloister.tasks.ledger.queries import releases
 from cloister.tasks.requests.public_context import declared_context
 from cloister.tasks.runtime.home import Home

@@ -16,7 +16,7 @@ from cloister.benchmarks.peer_runs.environments import environment, paragraphs
 from cloister.benchmarks.runs import home_of
 from cloister.errors import CloisterError
 from cloister.flows.cli.app import run
-from cloister.schema.cells import declared_cells
+from cloister.schema.domain import declared_cells
 from cloister.tasks.ledger.queries import releases
 from cloister.tasks.runtime.home import Home
 

@@ -23,8 +23,7 @@ from cloister.privacy.mechanisms.noise import DiscreteLaplace
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.schema.domain import Domain, Table
-from cloister.schema.relations.database import Database, ForeignKey, Schema
-from cloister.schema.relations.fan_out import rows_changed
+from cloister.schema.relations import Database, ForeignKey, Schema, rows_changed
 from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.data.open_database import bound
 from cloister.tasks.ledger.queries import existing_ledger

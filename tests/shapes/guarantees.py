@@ -10,7 +10,7 @@ from cloister.models.registry import create
 from cloister.models.task import Task
 from cloister.privacy.accounting.composition import accountable, event_of_stages
 from cloister.privacy.events import Event
-from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY
+from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
 from cloister.schema.spec import Spec
 
 

@@ -27,11 +27,9 @@ from cloister.privacy.door.table import PrivateDatabase, PrivateTable
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.domain import Table
-from cloister.schema.relations.database import Database
-from cloister.schema.relations.fan_out import rows_changed
-from cloister.schema.relations.joins import joined_tables, row_tables
+from cloister.schema.relations import Database, joined_tables, row_tables, rows_changed
 from cloister.schema.spec import PersonUnit, Spec
-from cloister.schema.validation.tables import validate_rows
+from cloister.schema.validation import validate_rows
 from cloister.tasks.data.contribution_bound import bound_contribution, person_numbers
 from cloister.tasks.data.open_database import bound
 from cloister.tasks.data.open_table import person_door

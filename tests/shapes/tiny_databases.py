@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from cloister.schema.domain import Domain, Table
-from cloister.schema.relations.database import Database
-from cloister.schema.relations.joins import row_tables
+from cloister.schema.relations import Database, row_tables
 
 KEY = b"key of a test"
 Build = Callable[[Database], Mapping[str, Table]]

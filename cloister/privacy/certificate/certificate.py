@@ -18,7 +18,7 @@ import yaml
 
 from cloister.constraints import DenialConstraint
 from cloister.constraints.across import AcrossConstraint
-from cloister.constraints.violation_report import ViolationReport
+from cloister.constraints.denial import ViolationReport
 from cloister.errors import PrivacyError, StorageError, VerificationError
 from cloister.figures import listed
 from cloister.privacy.accounting.composition import PlannedStage, deniable_event, event_of_stages
@@ -70,8 +70,8 @@ from cloister.privacy.certificate.wording import (
 )
 from cloister.privacy.exact import decimal, decimal_below, exact, float_above
 from cloister.privacy.ledger import Anchor, BudgetStatus
-from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY
-from cloister.schema.relations.database import ForeignKey
+from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
+from cloister.schema.relations import ForeignKey
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import spec_digest
 

@@ -31,12 +31,12 @@ from cloister.schema.attributes import (
     ValuesFile,
     ValuesPattern,
 )
-from cloister.schema.relations.database import ForeignKey
+from cloister.schema.relations import ForeignKey
 from cloister.schema.spec import PersonUnit, Spec
 from cloister.version import __version__
 
 if TYPE_CHECKING:
-    from cloister.constraints.violation_report import ViolationReport
+    from cloister.constraints.denial import ViolationReport
 
 
 _MOST_SHOWN = 8

@@ -22,8 +22,7 @@ from cloister.privacy.events import (
     Thresholded,
 )
 from cloister.schema.attributes import MEASURED
-from cloister.schema.relations.database import ForeignKey, Schema
-from cloister.schema.relations.fan_out import arithmetic, is_refused, is_truncated
+from cloister.schema.relations import ForeignKey, Schema, arithmetic, is_refused, is_truncated
 from cloister.schema.spec import PersonUnit, RowsSpec, Spec
 from cloister.schema.spec_files.foreign_keys import schema_of
 

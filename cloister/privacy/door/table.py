@@ -34,7 +34,7 @@ from cloister.privacy.queries.query import (
 )
 from cloister.privacy.queries.raw_columns import RawColumns
 from cloister.schema.domain import Table
-from cloister.schema.relations.database import Database
+from cloister.schema.relations import Database
 
 
 class PlanBudget:

@@ -1,6 +1,9 @@
-"""Columns that are no quantity though digits: keys of rows and persons, and codes.
+"""Columns that are no quantity: keys of rows and persons, codes, and texts from a list.
 
-Privacy: guessed from the data; one row may decide any of it.
+The name of a column says of its values what is public once a person has confirmed it: public
+ranges, codes, keys. Texts from a list are categories, in the order of the file if it gives one.
+
+Privacy: that values fit is read from the data; one row may decide any guess.
 """
 
 from __future__ import annotations
@@ -10,15 +13,143 @@ import re
 import pandas as pd
 from pandas.api import types as pt
 
-from cloister.schema.drafts.column_cells import FEWEST_KEYS, ColumnCells, Guess
-from cloister.schema.drafts.column_names import (
-    names_a_code,
-    names_a_key,
-    names_a_person,
-    public_range,
+from cloister.schema.codelists import MOST_PATTERN_DIGITS
+from cloister.schema.drafts.written_forms import (
+    CURRENCIES,
+    FEWEST_KEYS,
+    ColumnCells,
+    Guess,
+    is_compact_date,
 )
-from cloister.schema.drafts.written_forms import is_compact_date
-from cloister.schema.values.codelists import MOST_PATTERN_DIGITS
+
+Range = tuple[int, int]
+
+_WORD = re.compile(r"[A-ZÀ-Þ]?[a-zà-ÿ]+|[A-ZÀ-Þ]+(?![a-zà-ÿ])|%")
+
+_CALENDAR: dict[str, tuple[Range, ...]] = {
+    "day of week": ((0, 6), (1, 7)),
+    "dayofweek": ((0, 6), (1, 7)),
+    "weekday": ((0, 6), (1, 7)),
+    "day of year": ((1, 366),),
+    "dayofyear": ((1, 366),),
+    "day": ((1, 31),),
+    "day of month": ((1, 31),),
+    "month": ((1, 12),),
+    "quarter": ((1, 4),),
+    "week": ((1, 53),),
+    "hour": ((0, 23), (0, 24)),
+    "minute": ((0, 59),),
+    "second": ((0, 59),),
+}
+"""Ranges of what a name ends in, from calendars and clocks: of whole numbers."""
+
+_SCALES: dict[str, tuple[Range, ...]] = {
+    "age": ((0, 120),),
+    "percent": ((0, 1), (0, 100)),
+    "percentage": ((0, 1), (0, 100)),
+    "pct": ((0, 1), (0, 100)),
+    "%": ((0, 1), (0, 100)),
+    "latitude": ((-90, 90),),
+    "lat": ((-90, 90),),
+    "longitude": ((-180, 180),),
+    "lon": ((-180, 180),),
+    "lng": ((-180, 180),),
+    "rating": ((1, 5), (0, 5), (0, 10), (0, 100)),
+    "stars": ((1, 5), (0, 5)),
+    "score": ((1, 5), (0, 5), (1, 10), (0, 10), (0, 100)),
+    "share": ((0, 1), (0, 100)),
+    "rate": ((0, 1), (0, 100)),
+    "ratio": ((0, 1),),
+    "fraction": ((0, 1),),
+    "probability": ((0, 1),),
+}
+"""The same of usual scales, the narrowest first; of decimal numbers too."""
+
+_RATE = "per"
+"""The word of a name that makes its last word a unit: ``kWh per hour`` is no hour."""
+
+_CODES = frozenset(
+    (
+        *("zip", "zipcode", "postcode", "postal", "plz", "phone", "telephone", "tel", "mobile"),
+        *("fax", "code", "provider", "account", "ssn", "npi", "fips", "isbn", "ean", "sku", "icd"),
+    )
+)
+"""Words of names whose digits are no quantity."""
+
+_NUMBERS = frozenset(("number", "no", "nr", "num", "nbr"))
+"""The same at the end of a name; ``number of rooms`` is a quantity."""
+
+_KEYS = frozenset(("id", "ids", "identifier", "key", "uuid", "guid", "ref", "reference", "row"))
+"""Words of names of keys."""
+
+_PERSONS = frozenset(
+    (
+        *("person", "user", "patient", "customer", "client", "member", "subject", "participant"),
+        *("employee", "student", "pupil", "resident", "household", "citizen", "respondent"),
+        *("pat", "cust", "emp"),
+    )
+)
+"""Words of those who may own several rows."""
+
+_OTHER_ROWS = frozenset(
+    (
+        *("manager", "supervisor", "superior", "boss", "lead", "mentor", "parent", "mother"),
+        *("father", "spouse", "partner", "referrer", "predecessor", "successor", "head", "reports"),
+    )
+)
+"""Words of those whom a row of the same table may stand for."""
+
+_YEARS = range(1800, 2200)
+"""Years that a column may hold that is called by that name."""
+
+_DECADE = 10
+"""Years to whose multiples a range of years is widened."""
+
+
+def words_of(name: str) -> tuple[str, ...]:
+    """The words of a name, in lower case: ``userId``, ``USER ID`` and ``user_id`` have the same."""
+    return tuple(word.lower() for word in _WORD.findall(name))
+
+
+def public_range(name: str, low: float, high: float) -> Range | None:
+    """The range that the name of a column has by itself, if it holds its least and greatest."""
+    words = words_of(name)
+    if _RATE in words:
+        return None
+    ranges = _SCALES | (_CALENDAR if isinstance(low, int) else {})
+    for length in (3, 1):
+        for first, last in ranges.get(" ".join(words[-length:]), ()) if words else ():
+            if first <= low and high <= last:
+                return first, last
+    if words and words[-1] == "year" and low in _YEARS and high in _YEARS:
+        return int(low // _DECADE * _DECADE), int(-(-high // _DECADE) * _DECADE)
+    return None
+
+
+def names_a_code(name: str) -> bool:
+    """Whether digits under a name are no quantity: codes, numbers of accounts, keys."""
+    words = words_of(name)
+    return bool(_CODES.intersection(words)) or bool(words and words[-1] in _NUMBERS | _KEYS)
+
+
+def names_a_person(name: str) -> bool:
+    """Whether a name is that of a person, alone or with a word for keys: ``user``, ``userId``."""
+    words = words_of(name)
+    while words and words[-1] in _KEYS | _NUMBERS | _CODES:
+        words = words[:-1]
+    return bool(words) and words[-1] in _PERSONS
+
+
+def names_another_row(name: str) -> bool:
+    """Whether a name is that of whom a row of the same table may stand for: ``reports_to``."""
+    return bool(_OTHER_ROWS.intersection(words_of(name)))
+
+
+def names_a_key(name: str) -> bool:
+    """Whether a name is that of what tells rows, persons or things apart."""
+    words = words_of(name)
+    return bool(words) and (words[-1] in _KEYS | _NUMBERS or words[0] in _KEYS)
+
 
 _NEARLY_ALL = 0.9
 """The share of distinct values from which texts are taken for a key, or for free text."""
@@ -138,3 +269,65 @@ def guess_key(cells: ColumnCells) -> Guess | None:
         )
     )
     return Guess({"type": "text", "pattern": f"KEY{{{'0' * 8}1..{'9' * 9}}}"}, why)
+
+
+_LISTED_WITHOUT_REMARK = 50
+"""Values of a list that a person reads through easily."""
+
+_NUMBER_WITH_UNIT = re.compile(
+    r"(\D{0,12}?)\s?([+-]?\d+(?:[.,' \u00a0]\d{3})*(?:[.,]\d+)?)\s?([^\d\s]\D{0,9})?"
+)
+"""A number with what stands before it, and its unit."""
+
+_DECIMAL = re.compile(r"\s*[+-]?\d+(?:[.,]\d+)?\s*")
+"""A plain number, with either decimal mark."""
+
+_MOSTLY = 0.9
+"""The share of values that must be alike for a hint on all of them."""
+
+_MOST_MARKS = 3
+"""Texts beside numbers at most that are named: ``<0.5``, ``trace``."""
+
+
+def guess_ordered(cells: ColumnCells) -> Guess | None:
+    """The list of a column that its file stores as categories in an order."""
+    kind = cells.known.dtype
+    if not isinstance(kind, pd.CategoricalDtype) or not kind.ordered:
+        return None
+    why = "categories in the order of the file's own list: declare the public list"
+    return Guess({"type": "ordinal", "values": list(map(str, kind.categories))}, why)
+
+
+def guess_listed(cells: ColumnCells) -> Guess:
+    """All texts that occur, unordered."""
+    values = sorted(cells.known.astype("str").unique())
+    why = "texts; all that occur: declare the public list, and ordinal if they have an order"
+    if len(values) == 1:
+        why = "one text alone: declare what else it may be, or put it in ignore"
+    elif len(values) > _LISTED_WITHOUT_REMARK:
+        why = _many_words(values)
+    return Guess({"type": "categorical", "values": values}, why)
+
+
+def _many_words(values: list[str]) -> str:
+    """Why a long list of texts was guessed, and what it may be instead."""
+    words = f"{len(values)} texts"
+    parts = [found.groups() for value in values if (found := _NUMBER_WITH_UNIT.fullmatch(value))]
+    if len(parts) >= _MOSTLY * len(values) and len({before for before, _, _ in parts}) == 1:
+        units = sorted({after for _, _, after in parts if after})
+        before = parts[0][0]
+        if units or before.strip() in CURRENCIES:
+            unit = " and ".join(f"'{unit}'" for unit in units[:3]) or f"'{before}'"
+            return f"{words}, nearly all of them numbers with {unit}: write the numbers alone"
+        return (
+            f"{words}, all of them one word and a number: type text with a pattern if they name "
+            "persons or rows, else the public list as {pattern: ...} or {file: NAME}"
+        )
+    marks = [value for value in values if not _DECIMAL.fullmatch(value)]
+    if len(marks) <= _MOST_MARKS:
+        named = " and ".join(f"'{mark}'" for mark in marks)
+        return f"{words}, all but {named} numbers: write a number in its place, and make it special"
+    return (
+        f"{words}; give the public list as {{file: NAME}}, type text with a pattern if they name "
+        "persons or rows, or ignore free text"
+    )

@@ -1,5 +1,7 @@
 """A first spec for a file, guessed from its values: every guess is marked as one.
 
+The dialect of a CSV file is guessed from its bytes and cells: encoding, delimiter, marks, words.
+
 Privacy: a draft holds values of the data, and one row may decide any guess. It is as private as the
 data, until a person has replaced each guess by what is publicly known. Each attribute is marked
 ``data-derived``; ``unconfirmed`` names what even a measurement takes as declared: names,
@@ -10,39 +12,204 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 from pandas.api import types as pt
 from pydantic import TypeAdapter
 
 from cloister.errors import DataError
 from cloister.schema.attributes import AnyAttribute, Float, Integer
-from cloister.schema.drafts.column_cells import ColumnCells, Guess
-from cloister.schema.drafts.file_dialect import MOST_BYTES, DraftedFile, drafted_csv
 from cloister.schema.drafts.guessing import guess
-from cloister.schema.drafts.proposals.dependencies import dependency_proposals
-from cloister.schema.drafts.proposals.orders import order_proposals
-from cloister.schema.drafts.proposals.presence import presence_proposals
-from cloister.schema.drafts.proposals.references import reference_hints
-from cloister.schema.drafts.times import in_native_times
-from cloister.schema.sources.files.parquet_files import (
+from cloister.schema.drafts.numbers import (
+    distinct_cells,
+    has_foreign_marks,
+    in_native_times,
+    in_plain_marks,
+    likeliest_marks,
+)
+from cloister.schema.drafts.proposals import (
+    dependency_proposals,
+    order_proposals,
+    presence_proposals,
+    reference_hints,
+)
+from cloister.schema.drafts.written_forms import (
+    FEWEST_NUMBERS,
+    ColumnCells,
+    Guess,
+    guess_unit,
+    numbers_alone,
+)
+from cloister.schema.number_formats import NO_UNIT, Unit
+from cloister.schema.parsing import parse
+from cloister.schema.sources.batches import DELIMITERS, require_columns
+from cloister.schema.sources.csv_files import csv_header, read_text
+from cloister.schema.sources.files_and_urls import MARKS, UTF_8
+from cloister.schema.sources.reading import (
+    guarded_reading,
     is_larger_unpacked,
     nested_names,
     parquet_names,
     parquet_rows,
     read_native,
+    table_format,
     time_dtypes,
 )
-from cloister.schema.sources.reading import guarded_reading, table_format
-from cloister.schema.sources.required_columns import require_columns
 from cloister.schema.sources.storage_types import texts
-from cloister.schema.spec import DraftedFact
-from cloister.schema.spec_files.writing import entries, flow, scalar
-from cloister.schema.values.number_formats import NO_UNIT
-from cloister.schema.values.parsing import parse
+from cloister.schema.spec import DraftedFact, SourceSpec
+from cloister.schema.spec_files.yaml_text import entries, flow, scalar
+
+_MISSING = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "NaN", "nan", "?", " ?", "-", ".")
+"""Texts that usually stand for a missing value; the empty cell always does."""
+
+_MOST_WORDS = 3
+"""Words beside the numbers or dates of a column at most, for them to stand for missing values."""
+
+_FEWEST_ROWS = 3
+"""Rows of each such word at least: fewer may be slips, which are remarked."""
+
+MOST_BYTES = 1 << 30
+"""Bytes of a file at most, unpacked: drafts hold all cells, and Arrow's texts end at twice that."""
+
+_BLOCK_BYTES = 1 << 20
+"""Bytes of a file that are looked at together."""
+
+_CONTROLS = bytes(range(0x80, 0xA0))
+"""Bytes that are letters in cp1252, and nothing in Latin-1."""
+
+
+@dataclass(frozen=True)
+class DraftedFile:
+    """The cells of a file, and the keys of the source that read them so.
+
+    ``plain`` holds the cells with numbers as ``1234.5``, ``written`` as they are in the file; in
+    both the ``missing`` texts are missing, and only the latter has units: those of ``units``.
+    ``tokens`` is the usual missing text of each column. ``nested`` are columns without single
+    values, which are in none of them; ``times`` are the dtypes of columns of times of day, of
+    lengths of time and of moments in a zone.
+    """
+
+    source: dict[str, Any]
+    written: pd.DataFrame
+    plain: pd.DataFrame
+    tokens: dict[str, str]
+    units: dict[str, Unit] = field(default_factory=dict)
+    nested: tuple[str, ...] = ()
+    times: Mapping[str, str] = field(default_factory=dict)
+    foreign: tuple[str, ...] = ()
+
+
+def drafted_csv(path: Path) -> DraftedFile:
+    """The cells of a CSV file, in the dialect that fits them best.
+
+    Raises:
+        OSError: the file cannot be read.
+        DataError: no header, doubled columns, ragged rows.
+    """
+    _require_modest_text(path)
+    encoding = _encoding(path)
+    delimiter = max(DELIMITERS, key=lambda mark: len(csv_header(path, mark, encoding)))
+    names = csv_header(path, delimiter, encoding)
+    require_columns(names, list(dict.fromkeys(names)), str(path))
+    dialect = {"path": str(path), "delimiter": delimiter, "encoding": encoding}
+    cells = read_text(path, SourceSpec(**dialect, missing=()), names)
+    counts = {name: _missing_counts(cells[name]) for name in names}
+    missing = _by_frequency(counts.values())
+    written = cells.mask(cells.isin(missing))
+    units = {name: guess_unit(distinct_cells(written[name])) for name in names}
+    alone = {name: numbers_alone(written[name], unit) for name, unit in units.items()}
+    decimal, thousands = likeliest_marks(list(alone.values()), delimiter)
+    dialect |= {"decimal": decimal} | ({"thousands": thousands} if thousands else {})
+    source = SourceSpec(**dialect, missing=tuple(missing))
+    return DraftedFile(
+        dialect | {"missing": missing},
+        written,
+        pd.DataFrame({name: in_plain_marks(cells, source) for name, cells in alone.items()}),
+        {name: max(found, key=found.__getitem__) for name, found in counts.items() if found},
+        {name: unit for name, unit in units.items() if unit != NO_UNIT},
+        foreign=tuple(name for name in names if has_foreign_marks(alone[name], source)),
+    )
+
+
+def _require_modest_text(path: Path) -> None:
+    size = 0
+    with pa.input_stream(str(path), compression="detect") as raw:
+        while block := raw.read(_BLOCK_BYTES):
+            size += len(block)
+            if size <= MOST_BYTES:
+                continue
+            raise DataError(
+                f"{path} has more than {MOST_BYTES >> 20:,} MiB unpacked, and a draft reads all of "
+                "it; draft from a file of fewer rows"
+            )
+
+
+def _encoding(path: Path) -> str:
+    wide = _wide_encoding(next(_blocks(path)))
+    if wide:
+        return wide
+    try:
+        for block in _blocks(path):
+            block.decode()
+    except UnicodeDecodeError:
+        letters = any(block.translate(None, _CONTROLS) != block for block in _blocks(path))
+        return "cp1252" if letters else "latin-1"
+    return UTF_8
+
+
+def _wide_encoding(first: bytes) -> str | None:
+    """UTF-16 of a file's first bytes, by its mark or the empty half of an ASCII letter."""
+    marked = (name for name, mark in MARKS.items() if first.startswith(mark))
+    halves = {"utf-16-be": first[:1], "utf-16-le": first[1:2]}
+    empty = (name for name, half in halves.items() if half == b"\0")
+    return next(chain(marked, empty), None)
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    """The bytes of a file in blocks of whole lines."""
+    with pa.input_stream(str(path), compression="detect") as raw:
+        rest = b""
+        while block := raw.read(_BLOCK_BYTES):
+            whole, end, rest = (rest + block).rpartition(b"\n")
+            yield whole + end
+        yield rest
+
+
+def _missing_counts(cells: pd.Series) -> dict[str, int]:
+    found = cells[cells.isin(["", *_MISSING, *_words_among_numbers(cells)])].value_counts()
+    return {str(token): int(count) for token, count in found.items()}
+
+
+def _words_among_numbers(cells: pd.Series) -> list[str]:
+    """The words of a column of numbers or dates: ``unknown`` in any language.
+
+    Each in several rows, and few of them, so that they are no slips and no categories.
+    """
+    counts = cells[~cells.isin(["", *_MISSING])].value_counts()
+    texts = counts.index.to_series()
+    words = counts[~texts.str.contains("[0-9]", regex=True)]
+    numbers = texts.str.match(r"\s*\(?[+-]?(?:[$€£¥]\s?)?[.,]?[0-9]").sum()
+    few = len(words) <= _MOST_WORDS and len(words) + numbers == len(counts)
+    if not few or numbers < FEWEST_NUMBERS or (words < _FEWEST_ROWS).any():
+        return []
+    return [str(word) for word in words.index]
+
+
+def _by_frequency(counts: Iterable[dict[str, int]]) -> list[str]:
+    """The missing texts that occur, the most frequent first, and the empty cell at last."""
+    total = Counter({"": 0})
+    for found in counts:
+        total.update(found)
+    ordered = sorted(total, key=lambda token: -total[token])
+    return [token for token in ordered if total[token] or token == ""]
+
 
 _NATIVE_FACTS: tuple[DraftedFact, ...] = ("names", "ignore", "types")
 _TEXT_FACTS: tuple[DraftedFact, ...] = (
@@ -149,7 +316,7 @@ def _drafted_parquet(path: Path) -> DraftedFile:
     require_columns(names, names, str(path))
     nested = nested_names(path)
     plain = [name for name in names if name not in nested]
-    _require_draftable(path, plain)
+    _require_modest_parquet(path, plain)
     frame = read_native(path, plain)
     decimals = frame.columns[[pt.is_object_dtype(kind) for kind in frame.dtypes]]
     frame = frame.assign(**{name: texts(frame[name]) for name in decimals})
@@ -157,7 +324,7 @@ def _drafted_parquet(path: Path) -> DraftedFile:
     return replace(found, times=time_dtypes(path))
 
 
-def _require_draftable(path: Path, names: list[str]) -> None:
+def _require_modest_parquet(path: Path, names: list[str]) -> None:
     cells = parquet_rows(path) * len(names)
     if cells > _MOST_CELLS or is_larger_unpacked(path, names, MOST_BYTES):
         raise DataError(

@@ -28,10 +28,9 @@ from cloister.schema.attributes import (
     Float,
     Integer,
 )
-from cloister.schema.drafts.codes import guess_digits, guess_key
-from cloister.schema.drafts.column_cells import ColumnCells, Guess, Keys
-from cloister.schema.drafts.listed import guess_listed, guess_ordered
-from cloister.schema.drafts.number_bounds import (
+from cloister.schema.date_formats import MICROS, in_seconds, is_moved_to_utc, written_micros
+from cloister.schema.drafts.codes import guess_digits, guess_key, guess_listed, guess_ordered
+from cloister.schema.drafts.numbers import (
     BINS,
     MOST_DECIMALS,
     answers_of,
@@ -40,14 +39,17 @@ from cloister.schema.drafts.number_bounds import (
     decimals_of,
     few_numbers,
     fine_step_of,
+    guess_clock,
     point_mass,
     step_of,
 )
-from cloister.schema.drafts.times import guess_clock
 from cloister.schema.drafts.written_forms import (
     ANY_DATE,
     ANY_MOMENT,
     FEWEST_NUMBERS,
+    ColumnCells,
+    Guess,
+    Keys,
     date_format,
     is_ambiguous,
     is_compact_date,
@@ -56,11 +58,9 @@ from cloister.schema.drafts.written_forms import (
     number_format,
     partial_date_format,
 )
-from cloister.schema.values.formats import MICROS, in_seconds, is_moved_to_utc, written_micros
-from cloister.schema.values.number_formats import decimal_places
-from cloister.schema.values.parsing import parse
-from cloister.schema.values.representable import NANOSECOND_DAYS
-from cloister.schema.values.ticks import EPOCH
+from cloister.schema.number_formats import decimal_places
+from cloister.schema.parsing import parse
+from cloister.schema.ticks import EPOCH, NANOSECOND_DAYS
 
 _BOOLEAN_WORDS = (
     *(("True", "False"), ("true", "false"), ("TRUE", "FALSE"), ("T", "F"), ("t", "f")),

@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 from pandas.api import types as pt
 
 from cloister.arrays import Booleans
-from cloister.schema.values.clocks import seconds_of_durations
+from cloister.schema.series import seconds_of_durations
 
 _Kind = Literal["boolean", "whole", "number", "text"]
 _Reader = Callable[[pd.Series], pd.Series]

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from cloister.errors import SpecError
 from cloister.schema.attributes import TextKey
 from cloister.schema.domain import Domain
-from cloister.schema.relations.database import ForeignKey, Schema
+from cloister.schema.relations import ForeignKey, Schema
 from cloister.schema.spec import ForeignKeySpec, PersonUnit, Spec, TableUnit
-from cloister.schema.spec_files.marked_yaml import Key
 from cloister.schema.spec_files.problems import BrokenRules, closest
+from cloister.schema.spec_files.yaml_text import Key
 
 TAKEN = ("certificate", "input", "manifest", "synthetic")
 """Names of files in the folder of a release and of their pointers."""

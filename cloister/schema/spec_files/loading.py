@@ -1,22 +1,35 @@
-"""Spec files: read, checked as a whole, digested."""
+"""Spec files: read, checked as a whole, digested; and where their declarations come from.
+
+That a cited source is true cannot be checked here; that none is given can be asked about. What was
+read from the data, and neither confirmed by a person nor measured, may be decided by one row: a
+single ``?`` is a text for missing values, one word turns integers into a category.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from cloister.errors import SpecError, StorageError
-from cloister.schema.attributes import Categorical, Ordinal, ValuesFile
-from cloister.schema.sources.files.small_files import read_small_file, reason_of
+from cloister.schema.attributes import (
+    AnyAttribute,
+    Boolean,
+    Categorical,
+    Ordinal,
+    TextKey,
+    ValuesFile,
+)
+from cloister.schema.codelists import MOST_VALUES_BYTES
+from cloister.schema.sources.files_and_urls import read_small_file, reason_of
 from cloister.schema.spec import Spec
-from cloister.schema.spec_files.marked_yaml import Marked, read_marked, spec_error
 from cloister.schema.spec_files.problems import problems_of
 from cloister.schema.spec_files.rules import broken_rules
-from cloister.schema.values.codelists import MOST_VALUES_BYTES
+from cloister.schema.spec_files.yaml_text import Key, Marked, read_marked, spec_error
 
 
 def load_spec(path: Path) -> Spec:
@@ -89,3 +102,123 @@ def _file_digest(path: Path) -> str:
         raise StorageError(
             f"{path} cannot be read ({reason_of(error)}); correct its path in the spec"
         ) from None
+
+
+UnconfirmedFact = tuple[tuple[Key, ...], str]
+"""The keys that lead to a fact of a spec, and a sentence with the remedy."""
+
+_NAMES_SHOWN = 10
+"""Attributes that a message names, about two lines of it; the rest are counted."""
+
+_FACTS = {
+    "names": "names of columns",
+    "encoding": "source.encoding",
+    "delimiter": "source.delimiter",
+    "numbers": "source.decimal and source.thousands",
+    "missing": "source.missing and missing of attributes",
+    "ignore": "columns to ignore",
+    "types": "types of attributes with their dtypes, formats and words of booleans",
+}
+
+
+def unconfirmed_facts(spec: Spec) -> list[UnconfirmedFact]:
+    """What neither a release nor a measurement may take as declared."""
+    if not spec.unconfirmed:
+        return []
+    facts = ", ".join(_FACTS[fact] for fact in dict.fromkeys(spec.unconfirmed))
+    text = (
+        f"{facts} were read from the data, and one row may have decided them; read them through, "
+        "correct them to what is known without the data, then delete the word here, or the whole "
+        "line to confirm all"
+    )
+    return [(("unconfirmed",), text)]
+
+
+def unmeasured_facts(spec: Spec) -> list[UnconfirmedFact]:
+    """What a release may not take as declared; of one table, a measurement finds it out."""
+    return [*_unknown_rows(spec), *_unknown_domains(spec)]
+
+
+def _unknown_rows(spec: Spec) -> Iterator[UnconfirmedFact]:
+    measure = "" if spec.tables else ", or have it measured: cloister spec measure"
+    text = f"the number of rows is not known; declare it, {{public: NUMBER}}{measure}"
+    if spec.privacy.rows.measured:
+        yield ("privacy", "rows"), text
+    for name, table in spec.tables.items():
+        if table.rows is not None and table.rows.measured:
+            yield ("tables", name, "rows"), text
+
+
+def _unknown_domains(spec: Spec) -> Iterator[UnconfirmedFact]:
+    measure = "" if spec.tables else "; have the rest measured: cloister spec measure"
+    for name, part in spec.parts.items():
+        if marked := data_derived(part):
+            place = ("tables", name, "attributes") if spec.tables else ("attributes",)
+            text = (
+                f"{_named(marked)} are marked data-derived; declare public what is known without "
+                "the data: correct the line, and write in provenance where it is known from"
+            )
+            yield place, text + measure
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(f"'{name}'" for name in names[:_NAMES_SHOWN]) + more
+
+
+_FEWEST_WORDS = 2
+"""Words of a citation at least: a document and a place in it, such as ``form 12``."""
+
+_NO_SOURCE = frozenset(
+    (
+        *("a", "n", "all", "as", "bounds", "by", "column", "csv", "data", "dataset", "declared"),
+        *("derived", "draft", "drafted", "file", "from", "guess", "guessed", "in", "inferred"),
+        *("is", "it", "known", "max", "min", "my", "na", "no", "none", "not", "observed", "of"),
+        *("our", "own", "public", "range", "read", "real", "sample", "seen", "source", "table"),
+        *("taken", "tbd", "the", "these", "this", "to", "todo", "unknown", "value", "values"),
+        *("was", "we", "were"),
+    )
+)
+"""Words that name no source: a text of these alone is ``data-derived`` in other words."""
+
+
+def citations_of(spec: Spec) -> dict[str, list[str]]:
+    """The names of all attributes, and of numbers of rows, by the provenance they share."""
+    found: dict[str, list[str]] = {}
+    for name, provenance, _ in _declarations(spec):
+        found.setdefault(provenance.strip(), []).append(name)
+    return found
+
+
+def uncited_declarations(spec: Spec) -> list[str]:
+    """What declares bounds, a list or a number of rows, and names no source for it."""
+    return [
+        name
+        for name, provenance, needed in _declarations(spec)
+        if needed and not cites_a_source(provenance)
+    ]
+
+
+def cites_a_source(provenance: str) -> bool:
+    """Whether a text may name a document: two words or more, not all of them empty of one."""
+    words = re.findall(r"\w+", provenance.lower())
+    return len(words) >= _FEWEST_WORDS and not _NO_SOURCE.issuperset(words)
+
+
+def _has_domain(attribute: AnyAttribute) -> bool:
+    """Whether something is declared of the values, or of how many are missing."""
+    if isinstance(attribute, TextKey):
+        return attribute.missing_share is not None
+    return not isinstance(attribute, Boolean)
+
+
+def _declarations(spec: Spec) -> Iterator[tuple[str, str, bool]]:
+    """Names, their provenance, and whether there is a domain that needs one."""
+    for table, part in spec.parts.items():
+        before = f"{table}." if spec.tables else ""
+        for name, attribute in part.attributes.items():
+            yield before + name, attribute.provenance, _has_domain(attribute)
+    yield "privacy.rows", spec.privacy.rows.provenance, True
+    for table, declared in spec.tables.items():
+        if declared.rows:
+            yield f"{table}.rows", declared.rows.provenance, True

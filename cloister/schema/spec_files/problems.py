@@ -20,8 +20,12 @@ from cloister.schema.attributes import (
     Ordinal,
     TextKey,
 )
-from cloister.schema.declarations.constraints import ConstraintDeclaration
-from cloister.schema.declarations.release import AcceptRejectSpec, DPViewSpec, ReleaseSpec
+from cloister.schema.declarations import (
+    AcceptRejectSpec,
+    ConstraintDeclaration,
+    DPViewSpec,
+    ReleaseSpec,
+)
 from cloister.schema.spec import (
     BudgetSpec,
     EvaluationSpec,
@@ -31,7 +35,7 @@ from cloister.schema.spec import (
     Spec,
     ValidationSpec,
 )
-from cloister.schema.spec_files.marked_yaml import Key, Marked, SpecProblem
+from cloister.schema.spec_files.yaml_text import Key, Marked, SpecProblem
 
 BrokenRules = Iterator[tuple[tuple[Key, ...], str]]
 """The keys and the sentence of each rule that a spec breaks."""

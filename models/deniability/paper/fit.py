@@ -31,7 +31,7 @@ from cloister.privacy.mechanisms.noise import DiscreteLaplace, GridNoise
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.entropies import Entropies, paper_entropy_bound
 from cloister.privacy.queries.query import Partition
-from cloister.schema.cells import Cells, declared_cells
+from cloister.schema.domain import Cells, declared_cells
 
 _SEED = 20_170_103
 """Public seed of the multinomials that are drawn: what follows the noise is post-processing."""

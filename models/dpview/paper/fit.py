@@ -26,7 +26,7 @@ from cloister.models.task import Task
 from cloister.privacy.mechanisms.noise import DiscreteLaplace
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.query import Door, TableRows
-from cloister.schema.cells import Cells, equal_cells
+from cloister.schema.domain import Cells, equal_cells
 
 
 def fit_printed(

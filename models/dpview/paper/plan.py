@@ -16,7 +16,7 @@ from cloister.models.dpview.plan import DPViewRecipe
 from cloister.models.dpview.view_choice import Arrange, PlannedTable, Shape
 from cloister.models.dpview.views import ViewList, cells, with_upper
 from cloister.models.task import Task
-from cloister.schema.cells import equal_cells
+from cloister.schema.domain import equal_cells
 
 BUCKETS = 16
 """Equal buckets of a number, if the spec names none: the paper prints no number."""

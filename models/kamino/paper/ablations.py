@@ -20,7 +20,7 @@ from cloister.models.planning.sampling_choice import SUPPORTS
 from cloister.models.task import Task
 from cloister.privacy.events import Composed
 from cloister.privacy.queries.query import Door, TableRows
-from cloister.schema.declarations.release import Sampling
+from cloister.schema.declarations import Sampling
 
 if TYPE_CHECKING:
     from cloister.models.kamino.model import KaminoModel

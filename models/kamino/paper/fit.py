@@ -31,7 +31,7 @@ from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.queries.clipped_gradients import SampledRows
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.query import Door, TableRows
-from cloister.schema.cells import Cells, equal_cells
+from cloister.schema.domain import Cells, equal_cells
 
 PRINTED_RECIPE = {"attention": "softmax", "heads": "normal", "tied": True}
 """The parts of the sub-models, by name."""

@@ -27,8 +27,8 @@ from cloister.models.discretization.histograms import HistogramCounts
 from cloister.models.mixture.fitting.optimizer import NoisyMarginal
 from cloister.models.mixture.prior.released import ReleasedNumbers
 from cloister.models.sampling.supports.expected_shares import JointTable
-from cloister.schema.cells import Cells
 from cloister.schema.columns import Grid
+from cloister.schema.domain import Cells
 
 _SIGNIFICANT = 3.0
 """Standard deviations by which a sum of squares exceeds that of noise where a table has changed.

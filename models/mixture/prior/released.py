@@ -16,7 +16,7 @@ from cloister.models.discretization.histograms import HistogramCounts
 from cloister.models.mixture.fitting.optimizer import NoisyMarginal
 from cloister.models.protocol import Arrays, ModelState
 from cloister.models.task import Task
-from cloister.schema.cells import declared_cells
+from cloister.schema.domain import declared_cells
 
 
 @dataclass(frozen=True)

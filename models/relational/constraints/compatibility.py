@@ -12,7 +12,7 @@ from cloister.arrays import Booleans, Floats, Integers
 from cloister.constraints import Op, Operand, holds
 from cloister.constraints.across import AcrossConstraint
 from cloister.schema.domain import Table
-from cloister.schema.relations.database import Schema
+from cloister.schema.relations import Schema
 
 
 @dataclass(frozen=True, eq=False)

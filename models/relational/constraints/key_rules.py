@@ -16,8 +16,7 @@ from cloister.models.relational.constraints.pair_keys import distinct_pairs
 from cloister.models.relational.constraints.placement import Placement
 from cloister.models.task import DatabaseTask
 from cloister.schema.domain import Table
-from cloister.schema.relations.database import ForeignKey, Schema
-from cloister.schema.relations.joins import joined_table
+from cloister.schema.relations import ForeignKey, Schema, joined_table
 
 
 @dataclass(frozen=True)

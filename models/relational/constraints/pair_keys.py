@@ -8,7 +8,7 @@ from cloister.constraints import DenialConstraint, functional_dependency
 from cloister.constraints.declared import declaration_of
 from cloister.errors import PlanError
 from cloister.models.task import DatabaseTask
-from cloister.schema.relations.database import ForeignKey
+from cloister.schema.relations import ForeignKey
 
 
 def distinct_pairs(task: DatabaseTask) -> Mapping[str, tuple[str, str]]:

@@ -16,8 +16,7 @@ from cloister.models.relational.paper.plan import link_of, sides_of
 from cloister.models.relational.parts import Parts, parts_across
 from cloister.models.task import DatabaseTask
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.relations.database import Database, ForeignKey
-from cloister.schema.relations.joins import joined_table, of_parent, of_row
+from cloister.schema.relations import Database, ForeignKey, joined_table, of_parent, of_row
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from cloister.models.task import DatabaseTask
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.distances import Candidate, CandidateScores
-from cloister.schema.relations.joins import joined_table
+from cloister.schema.relations import joined_table
 
 _SEED = 20_240_518
 """Public seed of the rows on which the matrix is learned during the fit."""

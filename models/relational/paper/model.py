@@ -32,7 +32,7 @@ from cloister.models.relational.rows import (
 from cloister.models.several_tables import part_of_arrays
 from cloister.models.task import DatabaseTask, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.relations.database import Database
+from cloister.schema.relations import Database
 
 _ROWS = "the rows of both tables are drawn by a model of each alone"
 _MATRIX = (

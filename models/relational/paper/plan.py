@@ -29,8 +29,7 @@ from cloister.privacy.accounting.accountants import noise_multiplier
 from cloister.privacy.events import repeat
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.mechanisms.selection import Exponential
-from cloister.schema.relations.database import ForeignKey
-from cloister.schema.relations.joins import joined_table
+from cloister.schema.relations import ForeignKey, joined_table
 
 _ROUNDS, _WORKLOADS = 15, 3
 """T rounds, each of K joint tables: section 8, as are the four that follow."""

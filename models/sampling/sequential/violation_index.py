@@ -20,7 +20,7 @@ import numpy as np
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.constraints import BoundPredicate, DenialConstraint, Op, Operand, bind
 from cloister.constraints.counting import violations_per_row
-from cloister.constraints.counting.conjunctions import Conjunction, either_order
+from cloister.constraints.matching import Conjunction, either_order
 from cloister.hashing import FIRST_FACTOR, GOLDEN
 from cloister.models.sampling.sequential.fenwick import (
     START_SLOTS,
@@ -30,10 +30,9 @@ from cloister.models.sampling.sequential.fenwick import (
     choose_directly,
     insert_all,
 )
-from cloister.schema.cells import Cells
 from cloister.schema.columns import Column, Grid
-from cloister.schema.domain import Domain, Table
-from cloister.schema.values.ticks import float_decimals
+from cloister.schema.domain import Cells, Domain, Table
+from cloister.schema.ticks import float_decimals
 
 _RANK_BITS = 64
 """Nodes that one rank can have in one dimension of a Fenwick tree at most: its bits."""

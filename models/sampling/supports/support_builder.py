@@ -21,18 +21,6 @@ from cloister.constraints import (
     order_rule,
 )
 from cloister.constraints.denial import Cell, Op, Predicate
-from cloister.constraints.right_sides import (
-    balanced_right,
-    likely_right,
-    one_to_one_right,
-    ranked_right,
-)
-from cloister.constraints.support_selection import (
-    chain_support,
-    function_support,
-    greedy_support,
-    row_support,
-)
 from cloister.constraints.supports import Levels, Support
 from cloister.models.discretization.bins import Bins
 from cloister.models.sampling.chain import ConstrainedChain, TupleModel
@@ -49,6 +37,16 @@ from cloister.models.sampling.supports.rule_groups import (
     determined_alone,
     differing_attributes,
     shared_numerics,
+)
+from cloister.models.sampling.supports.support_selection import (
+    balanced_right,
+    chain_support,
+    function_support,
+    greedy_support,
+    likely_right,
+    one_to_one_right,
+    ranked_right,
+    row_support,
 )
 from cloister.models.task import Task
 from cloister.schema.domain import Domain

@@ -14,7 +14,7 @@ from cloister.models.task import AnyTask, DatabaseTask, Task
 from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.events import Composed, Event, GaussianCounts, LaplaceCounts
 from cloister.schema.columns import Serial
-from cloister.schema.declarations.constraints import quote
+from cloister.schema.declarations import quote
 from cloister.schema.domain import Domain
 from cloister.tasks.requests.plan_report.soft_constraints import unweighed_soft
 from cloister.tasks.requests.public_context import PublicContext

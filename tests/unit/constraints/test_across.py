@@ -12,10 +12,9 @@ from cloister.errors import ConstraintError
 from cloister.models.relational.constraints.compatibility import Compatibility
 from cloister.models.relational.constraints.placement import Placement
 from cloister.schema.attributes import Boolean, Categorical, Date, Integer, TextKey
-from cloister.schema.declarations.constraints import ConstraintDeclaration
+from cloister.schema.declarations import ConstraintDeclaration
 from cloister.schema.domain import Domain, Table
-from cloister.schema.relations.database import Database, ForeignKey, Schema
-from cloister.schema.relations.joins import parent_rows
+from cloister.schema.relations import Database, ForeignKey, Schema, parent_rows
 
 KEY = TextKey(type="text", pattern="{1..99999}")
 DAYS = {"type": "date", "min": "2000-01-01", "max": "2000-12-31"}

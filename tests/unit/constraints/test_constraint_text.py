@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from cloister.constraints.declared import format_holoclean, parse_holoclean
 from cloister.constraints.denial import Cell, Constant, DenialConstraint, Op, Predicate
-from cloister.constraints.holoclean import format_holoclean, parse_holoclean
 from cloister.constraints.text import (
     dependency,
     format_denial,

@@ -21,7 +21,7 @@ from cloister.errors import SampleError
 from cloister.models.task import Task
 from cloister.models.task_from_spec import task_of
 from cloister.schema.domain import Domain, Table
-from cloister.schema.relations.database import Database
+from cloister.schema.relations import Database
 from cloister.schema.spec import Spec
 from cloister.tasks.requests.public_context import PublicContext, declared_context
 from cloister.tasks.requests.published import published_schema, require_published_schema

@@ -16,7 +16,7 @@ from cloister.evaluation.relations import (
 from cloister.evaluation.report import Evaluation, evaluate_databases, unmeasured_evaluation
 from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.domain import Domain
-from cloister.schema.relations.database import Database, ForeignKey, Schema
+from cloister.schema.relations import Database, ForeignKey, Schema
 
 USER = TextKey(type="text", pattern="U{1..999}")
 FILM = TextKey(type="text", pattern="F{1..999}")

@@ -7,8 +7,7 @@ import numpy as np
 from cloister.models.collapse import find_collapses
 from cloister.models.discretization.bins import bin_cells
 from cloister.schema.attributes import Categorical, Integer
-from cloister.schema.cells import declared_cells
-from cloister.schema.domain import Domain, Table
+from cloister.schema.domain import Domain, Table, declared_cells
 
 DOMAIN = Domain.of(
     {

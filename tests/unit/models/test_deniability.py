@@ -30,7 +30,7 @@ from cloister.privacy.events import PlausiblyDeniable, Relation, SeededRecords
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Integer, TextKey
-from cloister.schema.declarations.release import PLAUSIBLE_DENIABILITY, DeniabilitySpec
+from cloister.schema.declarations import PLAUSIBLE_DENIABILITY, DeniabilitySpec
 from cloister.schema.domain import Domain
 from cloister.tasks.requests.plan import require_within_budget
 

@@ -24,9 +24,8 @@ from cloister.models.task import Budget, Task
 from cloister.models.task_from_spec import task_of
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Categorical, Integer
-from cloister.schema.cells import equal_cells
-from cloister.schema.declarations.release import DPViewSpec
-from cloister.schema.domain import Domain
+from cloister.schema.declarations import DPViewSpec
+from cloister.schema.domain import Domain, equal_cells
 from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.requests.public_context import public_context_of
 from cloister.tasks.requests.release_request import ReleaseRequest

@@ -13,8 +13,7 @@ from cloister.models.sampling.proposals import ProposingSampler
 from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Integer
-from cloister.schema.cells import declared_cells
-from cloister.schema.domain import Domain, Table
+from cloister.schema.domain import Domain, Table, declared_cells
 
 NUMBER = Integer(type="integer", min=0, max=99, bins=2)
 DOMAIN = Domain.of(

@@ -6,8 +6,7 @@ import numpy as np
 
 from cloister.models.discretization.histograms import counted_by_value, with_spikes
 from cloister.schema.attributes import Categorical, Integer
-from cloister.schema.cells import declared_cells
-from cloister.schema.domain import Domain
+from cloister.schema.domain import Domain, declared_cells
 
 DOMAIN = Domain.of(
     {

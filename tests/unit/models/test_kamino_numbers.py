@@ -15,8 +15,7 @@ from cloister.models.sampling.sequential.row_by_row import Algorithm3, Penalty
 from cloister.models.sampling.sequential.violation_index import DIRECT, PairIndex
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Integer
-from cloister.schema.cells import declared_cells
-from cloister.schema.domain import Domain, Table
+from cloister.schema.domain import Domain, Table, declared_cells
 
 EDUCATION = ["Bachelors", "HS-grad", "Some-college"]
 DOMAIN = Domain.of(

@@ -7,9 +7,8 @@ import numpy as np
 from cloister.models.discretization.bins import bin_cells
 from cloister.models.lost_references import find_lost_references
 from cloister.schema.attributes import Boolean, TextKey
-from cloister.schema.cells import declared_cells
-from cloister.schema.domain import Domain, Table, column_of
-from cloister.schema.relations.database import Database, ForeignKey, Schema
+from cloister.schema.domain import Domain, Table, column_of, declared_cells
+from cloister.schema.relations import Database, ForeignKey, Schema
 
 KEY = TextKey(type="text", pattern="{1..9999}")
 STAFF = Domain.of({"id": KEY, "boss": KEY.model_copy(update={"nullable": True})}, Path())

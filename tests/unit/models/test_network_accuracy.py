@@ -12,8 +12,7 @@ from cloister.models.deniability.bayes.network import BayesianNetwork, in_steps
 from cloister.models.discretization.bins import Bins
 from cloister.models.discretization.coarsening import Coarsening
 from cloister.schema.attributes import Categorical
-from cloister.schema.cells import declared_cells
-from cloister.schema.domain import Domain
+from cloister.schema.domain import Domain, declared_cells
 
 SIZES = {"a": 3, "b": 4, "c": 2, "d": 5}
 PARENTS = {"a": (), "b": ("a",), "c": ("a", "b"), "d": ("b",)}

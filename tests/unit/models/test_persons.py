@@ -24,8 +24,7 @@ from cloister.privacy.door.journal import Journal
 from cloister.privacy.mechanisms.noise import DiscreteLaplace
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.privacy.queries.counts import PartitionCounts
-from cloister.schema.cells import declared_cells
-from cloister.schema.domain import Table
+from cloister.schema.domain import Table, declared_cells
 from cloister.schema.spec import Spec
 from cloister.tasks.data.open_table import person_door
 

@@ -38,8 +38,14 @@ from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.domain import Domain, Table
-from cloister.schema.relations.database import Database, ForeignKey, Schema
-from cloister.schema.relations.joins import joined_table, joined_tables, require_unique_keys
+from cloister.schema.relations import (
+    Database,
+    ForeignKey,
+    Schema,
+    joined_table,
+    joined_tables,
+    require_unique_keys,
+)
 
 PATIENTS = Domain.of(
     {

@@ -16,7 +16,7 @@ from cloister.models.relational.link import Link, Measured
 from cloister.models.relational.parts import parts_of
 from cloister.schema.attributes import Categorical, TextKey
 from cloister.schema.domain import Domain, Table
-from cloister.schema.relations.database import ForeignKey, Schema
+from cloister.schema.relations import ForeignKey, Schema
 
 KINDS = Categorical(type="categorical", values=["a", "b", "c"])
 USER, MOVIE = (TextKey(type="text", pattern=f"{letter}{{1..99}}") for letter in "UM")

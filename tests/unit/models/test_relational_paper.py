@@ -27,11 +27,16 @@ from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, TextKey
-from cloister.schema.declarations.release import RelationalSpec
+from cloister.schema.declarations import RelationalSpec
 from cloister.schema.domain import Domain, Table
-from cloister.schema.relations.database import Database, ForeignKey, Schema
-from cloister.schema.relations.fan_out import rows_changed
-from cloister.schema.relations.joins import joined_tables, row_tables
+from cloister.schema.relations import (
+    Database,
+    ForeignKey,
+    Schema,
+    joined_tables,
+    row_tables,
+    rows_changed,
+)
 
 KIND = Categorical(type="categorical", values=["a", "b"])
 USER, MOVIE = (TextKey(type="text", pattern=f"{letter}{{1..999999}}") for letter in "UM")

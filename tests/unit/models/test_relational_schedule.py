@@ -12,9 +12,9 @@ from cloister.models.relational.schedule import LinkNoise, link_noise, link_stag
 from cloister.models.task import DatabaseTask, Task
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Categorical, TextKey
-from cloister.schema.declarations.release import RelationalSpec
+from cloister.schema.declarations import RelationalSpec
 from cloister.schema.domain import Domain
-from cloister.schema.relations.database import ForeignKey, Schema
+from cloister.schema.relations import ForeignKey, Schema
 
 KEY = ForeignKey("orders", "owner", "owners", "id", 2)
 OWNER = TextKey(type="text", pattern="O{1..9999999}")

@@ -14,8 +14,7 @@ from cloister.models.sampling.row_kinds import RowKinds
 from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Integer, TextKey
-from cloister.schema.cells import declared_cells
-from cloister.schema.domain import Domain, Table
+from cloister.schema.domain import Domain, Table, declared_cells
 
 MONTH = Integer(type="integer", min=0, max=99, bins=1, nullable=True)
 DOMAIN = Domain.of(

@@ -10,7 +10,7 @@ from fractions import Fraction
 import pytest
 import yaml
 
-from cloister.constraints.violation_report import ViolationReport
+from cloister.constraints.denial import ViolationReport
 from cloister.errors import PrivacyError, VerificationError
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.certificate.certificate import Certificate, Facts, certify

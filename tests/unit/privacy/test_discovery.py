@@ -41,8 +41,7 @@ from cloister.schema.attributes import (
 )
 from cloister.schema.domain import column_of
 from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.spec_files.marked_yaml import read_marked
-from cloister.schema.spec_files.writing import spec_text
+from cloister.schema.spec_files.yaml_text import read_marked, spec_text
 
 KEY = b"k" * 32
 WHOLE = Integer(type="integer", min=0, max=0)

@@ -9,8 +9,7 @@ import pytest
 from cloister.privacy.queries.distances import Candidate, CandidateScores, PairScores
 from cloister.privacy.queries.query import TableRows
 from cloister.schema.attributes import Categorical
-from cloister.schema.cells import declared_cells
-from cloister.schema.domain import Domain, Table
+from cloister.schema.domain import Domain, Table, declared_cells
 
 
 def rows_of(sizes, count, rng):

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from cloister.errors import DataError
 from cloister.schema.domain import Domain, code_type
-from cloister.schema.sources.files.parquet_files import read_columns
-from cloister.schema.sources.reading import read_frame
+from cloister.schema.sources.reading import read_columns, read_frame
 from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.validation.tables import read_table, validate_rows
+from cloister.schema.validation import read_table, validate_rows
 from cloister.tasks.data.open_table import open_data
 from cloister.tasks.data.session import keyed_digest
 from cloister.tasks.requests.public_context import public_context_of
@@ -134,7 +133,7 @@ def test_blocks_of_a_csv_file_of_any_size_give_one_table_and_one_report(
     (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     whole = outcome(spec)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("cloister.schema.sources.files.csv_files._BLOCK_BYTES", block)
+        patched.setattr("cloister.schema.sources.csv_files._BLOCK_BYTES", block)
         assert outcome(spec) == whole
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from cloister.schema.attributes import Float, Integer
-from cloister.schema.cells import declared_cells
-from cloister.schema.domain import Domain
+from cloister.schema.domain import Domain, declared_cells
 
 
 def cells_of(**keys):

@@ -3,8 +3,12 @@
 import pytest
 
 from cloister.flows.cli.app import run
-from cloister.schema.spec_files.citations import citations_of, cites_a_source, uncited_declarations
-from cloister.schema.spec_files.loading import load_spec
+from cloister.schema.spec_files.loading import (
+    citations_of,
+    cites_a_source,
+    load_spec,
+    uncited_declarations,
+)
 
 
 @pytest.mark.parametrize("text", ["form 12", "Civil Code art. 3", "dp: release r-1", "ISO 3166-1"])

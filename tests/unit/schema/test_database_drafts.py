@@ -8,7 +8,7 @@ from postgres_schemas import schema
 
 from cloister.errors import SpecError
 from cloister.schema.attributes import Float
-from cloister.schema.drafts.databases.reflection import draft_database
+from cloister.schema.drafts.reflection import draft_database
 from cloister.schema.sources.databases import connect
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import data_derived, load_spec

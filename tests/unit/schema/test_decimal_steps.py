@@ -9,12 +9,11 @@ import yaml
 
 from cloister.models.discretization.bins import bin_cells
 from cloister.schema.attributes import Float
-from cloister.schema.cells import declared_cells
-from cloister.schema.domain import Domain
+from cloister.schema.domain import Domain, declared_cells
 from cloister.schema.drafts.drafting import draft
 from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.validation.tables import read_table
-from cloister.schema.values.ticks import stride_of
+from cloister.schema.ticks import stride_of
+from cloister.schema.validation import read_table
 
 ROOMS = Float(type="float", min=1, max=15, decimals=1, step=0.5)
 

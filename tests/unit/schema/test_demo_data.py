@@ -7,13 +7,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from cloister.constraints.counting.violations import violation_reports
+from cloister.constraints.counting import violation_reports
 from cloister.constraints.declared import constraints_of
 from cloister.demo.registry import civic_registry
 from cloister.schema.domain import Domain
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import data_derived, load_spec
-from cloister.schema.validation.tables import validate_rows
+from cloister.schema.validation import validate_rows
 
 SPEC = Path(__file__).parents[3] / "data" / "specs" / "demo.yaml"
 

@@ -12,11 +12,11 @@ from shape import Shape, release_once
 
 from cloister.schema.domain import Domain
 from cloister.schema.drafts.drafting import draft
-from cloister.schema.drafts.number_bounds import bins_of, decimals_of
+from cloister.schema.drafts.numbers import bins_of, decimals_of
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.spec_files.marked_yaml import read_marked
-from cloister.schema.validation.tables import validate_rows
+from cloister.schema.spec_files.yaml_text import read_marked
+from cloister.schema.validation import validate_rows
 from cloister.tasks.runtime.tables import write_csv, write_table
 
 ROWS = 60

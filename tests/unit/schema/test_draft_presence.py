@@ -11,7 +11,7 @@ from cloister.constraints.counting import count_violations
 from cloister.models.task_from_spec import task_of
 from cloister.schema.drafts.drafting import draft
 from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.validation.tables import read_table
+from cloister.schema.validation import read_table
 
 ROWS = 400
 

@@ -14,7 +14,7 @@ from cloister.privacy.certificate.provenance import ignored_columns
 from cloister.schema.drafts.drafting import draft
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import data_derived, load_spec
-from cloister.schema.validation.tables import validate_rows
+from cloister.schema.validation import validate_rows
 
 ROWS = 40
 FRAME = pd.DataFrame(
@@ -222,6 +222,6 @@ def test_fractions_of_seconds_and_distances_from_utc_are_recognised(tmp_path, ce
 def test_a_packed_file_that_is_too_long_unpacked_is_refused(tmp_path, monkeypatch):
     with gzip.open(tmp_path / "long.csv.gz", "wb") as file:
         file.write(b"a,b\n" + b"1,2\n" * (1 << 20))
-    monkeypatch.setattr("cloister.schema.drafts.file_dialect.MOST_BYTES", 3 << 20)
+    monkeypatch.setattr("cloister.schema.drafts.drafting.MOST_BYTES", 3 << 20)
     with pytest.raises(DataError, match="more than 3 MiB unpacked"):
         draft(tmp_path / "long.csv.gz")

@@ -11,11 +11,11 @@ from cloister.schema.attributes import Datetime, Ordinal
 from cloister.schema.domain import Domain
 from cloister.schema.drafts.drafting import draft
 from cloister.schema.drafts.written_forms import ANY_MOMENT
+from cloister.schema.parsing import parse
+from cloister.schema.series import zoned_dtype
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.validation.tables import validate_rows
-from cloister.schema.values.parsing import parse
-from cloister.schema.values.series import zoned_dtype
+from cloister.schema.validation import validate_rows
 from cloister.tasks.runtime.tables import write_csv, write_table
 
 ROWS = 40

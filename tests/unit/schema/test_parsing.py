@@ -19,7 +19,7 @@ from cloister.schema.attributes import (
     Integer,
     TextKey,
 )
-from cloister.schema.values.parsing import parse
+from cloister.schema.parsing import parse
 
 INTEGER = Integer(type="integer", min=0, max=9)
 FLOAT = Float(type="float", min=0, max=9)

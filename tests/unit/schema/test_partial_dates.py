@@ -10,9 +10,9 @@ from cloister.models.task_from_spec import task_of
 from cloister.schema.attributes import Date, Datetime
 from cloister.schema.domain import column_of
 from cloister.schema.drafts.drafting import draft
+from cloister.schema.parsing import parse
 from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.validation.tables import read_table
-from cloister.schema.values.parsing import parse
+from cloister.schema.validation import read_table
 
 FORMS = {
     None: (["2021-03-15"], ["2021", "2021-03", "2021-03-00", "2021-00-00", "0000-00-00"]),

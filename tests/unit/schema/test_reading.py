@@ -10,10 +10,10 @@ import pytest
 import sqlalchemy as sa
 
 from cloister.errors import DataError, SpecError, StorageError
-from cloister.schema.sources.files.csv_files import _BLOCK_BYTES
+from cloister.schema.sources.csv_files import _BLOCK_BYTES
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec import Spec, ValidationSpec
-from cloister.schema.validation.tables import validate_rows
+from cloister.schema.validation import validate_rows
 
 NAMES = ["b", "a"]
 LARGE = pd.array([2**60 + 1, None], dtype="Int64")

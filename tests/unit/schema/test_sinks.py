@@ -26,12 +26,11 @@ from cloister.schema.attributes import (
     TextKey,
 )
 from cloister.schema.domain import Domain, Table
-from cloister.schema.relations.database import ForeignKey
-from cloister.schema.sinks.definitions import SyntheticTable
-from cloister.schema.sinks.loading import NOTES, LoadTarget, load_tables, require_loadable
+from cloister.schema.relations import ForeignKey
+from cloister.schema.sinks import NOTES, LoadTarget, SyntheticTable, load_tables, require_loadable
 from cloister.schema.sources.databases import connect
+from cloister.schema.sources.files_and_urls import holds_password
 from cloister.schema.sources.reading import read_frame
-from cloister.schema.sources.urls import holds_password
 from cloister.schema.spec import Spec
 
 PARENT = {
@@ -245,7 +244,7 @@ import sys
 sys.path[:0] = sys.argv[1].split(":")
 from pathlib import Path
 from test_sinks import tables_in
-from cloister.schema.sinks.loading import LoadTarget, load_tables
+from cloister.schema.sinks import LoadTarget, load_tables
 load_tables(LoadTarget(sys.argv[2], "r-1", "shop"), tables_in(Path(sys.argv[3]), 9_000, 9_000))
 """
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from cloister.constraints.declared import constraints_of
-from cloister.schema.declarations.constraints import ConstraintDeclaration
+from cloister.schema.declarations import ConstraintDeclaration
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import data_derived, load_spec
-from cloister.schema.validation.tables import validate_rows
+from cloister.schema.validation import validate_rows
 
 ROOT = Path(__file__).parents[3]
 DATA = ROOT / os.environ.get("CLOISTER_DATA", "../shared/data")

@@ -7,9 +7,9 @@ import pytest
 
 from cloister.errors import SpecError, StorageError
 from cloister.schema.attributes import Integer
+from cloister.schema.codelists import resolve_values
 from cloister.schema.spec import PersonUnit
 from cloister.schema.spec_files.loading import data_derived, load_spec, spec_digest
-from cloister.schema.values.codelists import resolve_values
 
 VALID = """\
 name: people

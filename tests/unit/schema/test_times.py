@@ -14,10 +14,10 @@ from cloister.models.task_from_spec import task_of
 from cloister.schema.attributes import Float, Integer
 from cloister.schema.domain import column_of
 from cloister.schema.drafts.drafting import draft
-from cloister.schema.sources.writing import write_csv_rows
+from cloister.schema.parsing import parse
+from cloister.schema.sources.csv_files import write_csv_rows
 from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.validation.tables import read_table
-from cloister.schema.values.parsing import parse
+from cloister.schema.validation import read_table
 
 ROWS = 200
 

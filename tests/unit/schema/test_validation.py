@@ -11,9 +11,9 @@ import pytest
 from cloister.errors import DataError
 from cloister.schema.domain import Domain
 from cloister.schema.sources.batches import SourceBatch
-from cloister.schema.sources.writing import write_csv_rows
+from cloister.schema.sources.csv_files import write_csv_rows
 from cloister.schema.spec import Spec
-from cloister.schema.validation.tables import Validation, validate_rows
+from cloister.schema.validation import Validation, validate_rows
 
 ATTRIBUTES = {
     "count": {"type": "integer", "min": 0, "max": 10, "special": [99], "nullable": True},

@@ -5,7 +5,7 @@ from tiny_databases import domain
 from cloister.privacy.certificate.provenance import key_origins
 from cloister.privacy.certificate.wording import schema_limits
 from cloister.schema.attributes import Integer, TextKey
-from cloister.schema.relations.database import ForeignKey, Schema
+from cloister.schema.relations import ForeignKey, Schema
 
 KEY = TextKey(type="text", pattern="A{0..9}")
 MAYBE = TextKey(type="text", pattern="A{0..9}", nullable=True)

@@ -24,7 +24,7 @@ from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.privacy.queries.violations import ViolationMatrix
-from cloister.schema.declarations.release import Sampling
+from cloister.schema.declarations import Sampling
 
 if TYPE_CHECKING:
     from cloister.models.kamino.model import KaminoModel

@@ -1,0 +1,114 @@
+"""Exact numbers of violations of any denial constraint on one or two rows, without making pairs.
+
+A pair violates in one direction if all predicates hold for (t1, t2). With V the pairs (i, j) of
+different rows that do, an unordered pair is counted once by |V| - |V and exchanged V| / 2, and the
+second set is a conjunction as well. :mod:`cloister.constraints.matching` counts the matches of a
+conjunction. Rows that agree on all attributes of a constraint are counted together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from cloister.arrays import Booleans, Integers
+from cloister.constraints.denial import DenialConstraint, ViolationReport, bind
+from cloister.constraints.matching import Conjunction, Matching, Tuples, either_order
+from cloister.schema.domain import Table
+
+
+def count_violations(constraint: DenialConstraint, table: Table) -> int:
+    """Number of rows (one-row rules) or unordered pairs of rows (two-row rules) in violation.
+
+    Raises:
+        ConstraintError: the constraint does not fit the domain of the table.
+    """
+    bound = bind(constraint, table.domain)
+    if bound.arity == 1:
+        return int(bound.violation_mask(table, table).sum())
+    tuples = Tuples.of(table, constraint.attributes)
+    rows, weights = tuples.table, tuples.sums()
+    alone = int(weights @ bound.violation_mask(rows, rows))
+    forward = Conjunction.of(bound.predicates)
+    directed = int(weights @ Matching.of(forward, rows, rows).count(weights)) - alone
+    both = forward.conjoin(forward.exchanged)
+    if both == forward:
+        return directed // 2
+    return directed - (int(weights @ Matching.of(both, rows, rows).count(weights)) - alone) // 2
+
+
+def violations_per_row(constraint: DenialConstraint, table: Table) -> Integers:
+    """Number of violating pairs that each row is in, int64 (n,); 0 or 1 for one-row rules.
+
+    Raises:
+        ConstraintError: the constraint does not fit the domain of the table.
+    """
+    bound = bind(constraint, table.domain)
+    if bound.arity == 1:
+        return bound.violation_mask(table, table).astype(np.int64)
+    tuples = Tuples.of(table, constraint.attributes)
+    rows = tuples.table
+    counts = Partners.of(constraint, rows, rows).count(tuples.sums()) - bound.violation_mask(
+        rows, rows
+    )
+    return counts[tuples.of_row]
+
+
+@dataclass(frozen=True)
+class Partners:
+    """The rows of a second table (m,) with which each row of a first (n,) violates a constraint.
+
+    In either order. Under a one-row rule, the only partner of a violating row is itself.
+    """
+
+    terms: tuple[tuple[int, Matching], ...]
+    alone: Booleans | None
+
+    @classmethod
+    def of(cls, constraint: DenialConstraint, first: Table, second: Table) -> Partners:
+        """The partners, prepared for counting under any weights of the second table's rows.
+
+        Raises:
+            ConstraintError: the constraint does not fit the domain of the tables.
+        """
+        bound = bind(constraint, first.domain)
+        if bound.arity == 1:
+            return cls((), bound.violation_mask(first, first))
+        signed = either_order(bound.predicates)
+        return cls(
+            tuple((sign, Matching.of(conjunction, first, second)) for sign, conjunction in signed),
+            None,
+        )
+
+    def count(self, weights: Integers) -> Integers:
+        """The sum (n,) of the weights (m,) of each row's partners."""
+        if self.alone is not None:
+            return self.alone.astype(np.int64)
+        return np.sum([sign * matching.count(weights) for sign, matching in self.terms], axis=0)
+
+
+def violation_share(constraint: DenialConstraint, table: Table) -> Fraction:
+    """Violations as a share of all n rows, or of all n (n - 1) / 2 unordered pairs.
+
+    0 if there are no rows or pairs.
+    """
+    return _share(constraint, count_violations(constraint, table), table.rows)
+
+
+def violation_reports(
+    constraints: Iterable[DenialConstraint], table: Table
+) -> tuple[ViolationReport, ...]:
+    """Violations of each constraint, in order."""
+    counted = ((constraint, count_violations(constraint, table)) for constraint in constraints)
+    return tuple(
+        ViolationReport(c.name, c.hard, violations, float(100 * _share(c, violations, table.rows)))
+        for c, violations in counted
+    )
+
+
+def _share(constraint: DenialConstraint, violations: int, rows: int) -> Fraction:
+    whole = rows if constraint.arity == 1 else rows * (rows - 1) // 2
+    return Fraction(violations, whole) if whole else Fraction(0)

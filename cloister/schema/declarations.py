@@ -1,0 +1,244 @@
+"""What a spec declares beside its attributes: exact numbers, constraints, releases.
+
+Numbers are kept exact: ``epsilon: 0.1`` is the fraction 1/10. A constraint is text here, not yet
+bound to columns.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import Decimal
+from fractions import Fraction
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
+
+from cloister.devices import PATTERN as DEVICE_PATTERN
+from cloister.schema.attributes import DATA_DERIVED, Declared
+
+_MOST_BITS = 4096
+"""Bits of the numerator and of the denominator of an epsilon or delta, as the ledger takes them."""
+
+
+def exact_fraction(value: object) -> Fraction:
+    """The fraction that a number was written as: 0.1 is 1/10; ``1/3`` may be written as text.
+
+    Raises:
+        ValueError: not a finite number.
+    """
+    text = str(value)
+    try:
+        number = Fraction(text) if "/" in text else _finite(Decimal(text))
+    except (ArithmeticError, ValueError):
+        raise ValueError("should be a finite number") from None
+    if max(number.numerator, number.denominator).bit_length() > _MOST_BITS:
+        raise ValueError("should have fewer digits")
+    return number
+
+
+def _finite(number: Decimal) -> Fraction:
+    if not number.is_finite() or abs(number.adjusted()) > _MOST_BITS:
+        raise ValueError("not finite, or far too many digits")
+    return Fraction(number)
+
+
+Exact = Annotated[Fraction, BeforeValidator(exact_fraction), PlainSerializer(str, return_type=str)]
+DeclaredEpsilon = Annotated[Exact, Field(gt=0)]
+DeclaredDelta = Annotated[Exact, Field(ge=0, lt=1)]
+
+
+_FORMS = ("fd", "deny", "check", "key", "file")
+
+
+BARE_NAME = r"\w(?:[\w.]|-(?!>))*"
+"""The pattern of a name that the text forms of constraints write as it is."""
+
+
+def quote(name: str) -> str:
+    """An attribute name as the text forms write it: bare, or in backquotes."""
+    return name if re.fullmatch(BARE_NAME, name) else "`" + name.replace("`", "``") + "`"
+
+
+def share_of(value: object) -> object:
+    """The share that a rate is written as: ``1 %`` is 0.01; anything else as it is."""
+    if isinstance(value, str) and value.rstrip().endswith("%"):
+        try:
+            return float(value.rstrip().removesuffix("%")) / 100
+        except ValueError:
+            return math.nan
+    return value
+
+
+class KnownSoftness(Declared):
+    """What is known of a soft constraint without the data: its ``weight``, or its ``rate``.
+
+    ``weight`` is the cost of one violation in nats: a table with v violations has the factor
+    exp(-weight v) (Kamino, equation 1). ``rate`` is the share of pairs of rows, or of rows, that
+    violate it; ``provenance`` says where it is known from.
+    """
+
+    weight: Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)] | None = None
+    rate: (
+        Annotated[float, BeforeValidator(share_of), Field(gt=0, le=1, allow_inf_nan=False)] | None
+    ) = None
+    provenance: str | None = Field(default=None, min_length=1)
+
+    @model_validator(mode="after")
+    def _one_figure(self) -> Self:
+        if (self.weight is None) == (self.rate is None):
+            raise ValueError("a soft constraint has a weight or a rate; keep one of them")
+        source = (self.provenance or "").strip().lower()
+        if self.rate is not None and (not source or source.startswith(DATA_DERIVED)):
+            raise ValueError("a rate needs a public provenance; without one it is measured")
+        return self
+
+
+class ConstraintDeclaration(Declared):
+    """One entry of ``constraints``: exactly one of ``fd``, ``deny``, ``check``, ``key``, ``file``.
+
+    ``fd`` reads ``a, b -> c``; ``deny`` reads ``t1.x > t2.x and t1.y < t2.y``; ``check`` reads
+    ``t.left is missing exactly if t.status = 'active'``; ``key`` lists attributes that no two rows
+    share; ``file`` is a HoloClean file beside the spec. Hard unless ``soft``, of which a weight or
+    a rate may be known.
+    """
+
+    name: str | None = Field(default=None, min_length=1)
+    fd: str | None = Field(default=None, min_length=1)
+    deny: str | None = Field(default=None, min_length=1)
+    check: str | None = Field(default=None, min_length=1)
+    key: list[str] | None = Field(default=None, min_length=1)
+    file: str | None = Field(default=None, min_length=1)
+    soft: bool | KnownSoftness = False
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if sum(getattr(self, form) is not None for form in _FORMS) != 1:
+            raise ValueError(
+                "a constraint has exactly one of fd, deny, check, key and file; keep one, "
+                "split the others"
+            )
+        return self
+
+
+MOST_VIEW_WIDTH = 20
+"""Attributes of a view at most: of two values each they have a million cells."""
+
+MOST_PARTS = 1_000
+"""Parts of an attribute at most: a view of two has a million cells."""
+
+MOST_TRIES = 10_000
+"""Tries of accept-reject for a cell at most: a row then needs 160 kB of random numbers."""
+
+Guarantee = Literal["differential-privacy", "plausible-deniability"]
+PLAUSIBLE_DENIABILITY: Guarantee = "plausible-deniability"
+
+
+class DeniabilitySpec(Declared):
+    """How method deniability makes records from seeds; what is left out is chosen by public facts.
+
+    A record is released if rows of at least ``k`` units could have made it with probabilities that
+    differ by a factor of at most ``gamma``. The threshold k gets Laplace noise of scale
+    1 / ``epsilon0``, unless the test is ``deterministic``. ``resampled`` attributes are drawn anew,
+    a number or the range that one is drawn from (omega). ``candidates`` records are made and
+    tested.
+    """
+
+    k: int | None = Field(default=None, ge=2)
+    gamma: Annotated[Exact, Field(gt=1)] | None = None
+    epsilon0: DeclaredEpsilon | None = None
+    resampled: Annotated[int, Field(ge=0)] | tuple[int, int] | None = None
+    test: Literal["randomised", "deterministic"] = "randomised"
+    candidates: int | None = Field(default=None, ge=1)
+
+
+Sampling = Literal["supports", "sequential"]
+
+
+def _is_none(value: object) -> bool:
+    """Whether a key that not every spec has is absent: it is left out of the spec's digest."""
+    return value is None
+
+
+Linking = Literal["priority", "matching"]
+
+
+class DPViewSpec(Declared):
+    """How methods dpview* count and link; what is left out is chosen by public facts.
+
+    Views join ``view_width`` attributes (the paper's d), each in ``parts`` parts at most: of about
+    equal mass, or the equal buckets of dpview-paper. Records are linked by ``priority`` of their
+    counts, or by a ``matching`` of maximum cardinality.
+    """
+
+    view_width: int | None = Field(default=None, ge=2, le=MOST_VIEW_WIDTH)
+    parts: int | None = Field(default=None, ge=2, le=MOST_PARTS)
+    linking: Linking = "priority"
+
+
+class AcceptRejectSpec(Declared):
+    """Candidates of a cell are drawn by probability, at most ``tries``, and accepted by penalty."""
+
+    tries: int = Field(default=300, ge=1, le=MOST_TRIES)
+
+
+class RelationalSpec(Declared):
+    """How method relational relates tables; what is left out is chosen by public facts.
+
+    ``table_method`` makes the rows of each table. ``epsilon`` is what all relationships may cost
+    alone, at the delta of the release; tables have the rest. In each of ``rounds`` (T) the method
+    selects ``workloads`` (K) joint tables of ``ways`` attributes, for a part ``alpha`` of the
+    round's budget. Of method relational-paper: ``fitted`` joint tables, those of greatest error,
+    are fitted at once, on ``slices`` random parts of ``slice`` rows of each side.
+    """
+
+    table_method: str | None = None
+    epsilon: DeclaredEpsilon | None = None
+    rounds: int | None = Field(default=None, ge=1)
+    workloads: int | None = Field(default=None, ge=1)
+    alpha: Annotated[Exact, Field(gt=0, lt=1)] | None = None
+    ways: Literal[2, 3] | None = None
+    fitted: int | None = Field(default=None, ge=1)
+    slice: int | None = Field(default=None, ge=2)
+    slices: int | None = Field(default=None, ge=1)
+
+
+LATEST = "latest"
+"""In place of a release: the latest one of the dataset that can be used."""
+
+PRIOR_PATTERN = r"^(latest|r-[0-9a-z]{1,32})$"
+"""What may be used again: a release, or the latest."""
+
+PriorRelease = Annotated[str, Field(pattern=PRIOR_PATTERN)]
+
+
+class ReleaseSpec(Declared):
+    """What one release spends, by which method.
+
+    ``rows`` is the size of the output, by default that of the table. Method ``auto`` is chosen by
+    public facts: sizes, domains, constraints and budget. ``guarantee`` is what records made from
+    seeds are released under, ``deniability`` how method deniability makes them,
+    ``dpview`` how methods dpview* count and link, ``relational`` how method relational relates
+    several tables. ``prior`` is an earlier release, or the ``latest``, whose noisy numbers are used
+    again.
+    ``sampling`` of soft constraints is inside ``supports``, where rows are independent, or
+    ``sequential``, row by row (Kamino, Algorithm 3): then a share ``resample`` of each attribute's
+    cells is drawn anew, and candidates may be drawn by ``accept_reject``.
+    ``device`` is where tensors are computed: auto, cpu, cuda or cuda:NUMBER.
+    """
+
+    method: str = "auto"
+    epsilon: DeclaredEpsilon
+    delta: DeclaredDelta
+    rows: int | None = Field(default=None, ge=1)
+    guarantee: Guarantee = Field(
+        default="differential-privacy", exclude_if=lambda value: value == "differential-privacy"
+    )
+    deniability: DeniabilitySpec | None = Field(default=None, exclude_if=_is_none)
+    dpview: DPViewSpec | None = Field(default=None, exclude_if=_is_none)
+    relational: RelationalSpec | None = Field(default=None, exclude_if=_is_none)
+    sampling: Sampling | None = Field(default=None, exclude_if=_is_none)
+    prior: PriorRelease | None = Field(default=None, exclude_if=_is_none)
+    resample: float | None = Field(default=None, ge=0, le=1, exclude_if=_is_none)
+    accept_reject: AcceptRejectSpec | None = Field(default=None, exclude_if=_is_none)
+    device: str | None = Field(default=None, pattern=DEVICE_PATTERN, exclude_if=_is_none)

@@ -1,1 +1,0 @@
-"""The parts of a spec: constraints, exact numbers, releases."""

@@ -1,1 +1,0 @@
-"""Drafts of databases, from their schema alone."""

@@ -1,0 +1,202 @@
+"""Tables of a database as its schema describes them, and which of their keys a spec can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import sqlalchemy as sa
+
+_MOST_LINKED = 2
+"""References of a hard key at most: a link between rows of two tables."""
+
+_CIRCLE = (
+    "references would go in a circle, in which no table is drawn first; to keep it, leave out "
+    "another reference of the circle"
+)
+
+
+@dataclass(frozen=True)
+class ReflectedKey:
+    """A foreign key of the schema: columns that name a row of ``table`` by its columns ``to``."""
+
+    columns: tuple[str, ...]
+    table: str
+    to: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"foreign key ({', '.join(self.columns)}) to {self.table} ({', '.join(self.to)})"
+
+
+@dataclass(frozen=True)
+class ReflectedTable:
+    """A table as its schema describes it, and what of it a spec can hold.
+
+    ``primary`` and ``unique`` are the sets of columns that no two rows agree on. ``references`` are
+    single columns with the table and the key that they name; ``left_out`` says in words which
+    foreign keys are none, why, and what to do.
+    """
+
+    name: str
+    columns: Sequence[Mapping[str, Any]]
+    primary: tuple[str, ...]
+    unique: tuple[tuple[str, ...], ...]
+    foreign: tuple[ReflectedKey, ...]
+    references: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str | None:
+        """The one column of the primary key, unless it refers to another table."""
+        alone = len(self.primary) == 1 and self.primary[0] not in self.references
+        return self.primary[0] if alone else None
+
+    @property
+    def keyed(self) -> set[str]:
+        """The columns that are drafted as keys: those that refer, and the key."""
+        return {*self.references, *([self.key] if self.key else [])}
+
+    @property
+    def identifiers(self) -> set[str]:
+        """Columns that tell rows apart each on its own, and refer to none."""
+        return {key[0] for key in self.unique if len(key) == 1} - self.keyed
+
+    def is_one_to_one(self, column: str) -> bool:
+        """Whether no two rows refer by ``column`` to the same row."""
+        return (column,) in (self.primary, *self.unique)
+
+    def hard_keys(self) -> Iterator[tuple[str, ...]]:
+        """The keys of several columns that hold as rules: of two references, or of none."""
+        return (key for key in self._wide() if self._kept(key))
+
+    def lost_keys(self) -> Iterator[str]:
+        """In words, the keys of several columns that are no rules, and what follows."""
+        for key in self._wide():
+            if not self._kept(key):
+                kind = "primary key" if key == self.primary else "unique key"
+                yield (
+                    f"{kind} ({', '.join(key)}) is not kept: a key with a reference is one of two "
+                    "references and nothing else; rows may repeat it, so number them anew if needed"
+                )
+
+    def _wide(self) -> list[tuple[str, ...]]:
+        """Keys of several columns, none of which tells rows apart alone."""
+        alone = {*self.identifiers, self.key}
+        keys = dict.fromkeys((self.primary, *self.unique))
+        return [key for key in keys if len(key) > 1 and not alone & set(key)]
+
+    def _kept(self, key: tuple[str, ...]) -> bool:
+        referring = len(set(key) & set(self.references))
+        return not referring or referring == len(key) == _MOST_LINKED
+
+
+def reflected_tables(schema: sa.Inspector, names: Sequence[str]) -> list[ReflectedTable]:
+    """Tables by name, each after those that it refers to; of a circle one reference is left out."""
+    found: dict[str, ReflectedTable] = {}
+    for table in _parents_first([_reflected(schema, name) for name in names]):
+        found[table.name] = _with_references(table, found, names)
+    return list(found.values())
+
+
+def _reflected(schema: sa.Inspector, name: str) -> ReflectedTable:
+    primary = _primary(schema, name)
+    columns = [
+        {**column, "nullable": column["nullable"] and column["name"] not in primary}
+        for column in schema.get_columns(name)
+    ]
+    unique = tuple(tuple(key["column_names"]) for key in schema.get_unique_constraints(name))
+    foreign = tuple(
+        ReflectedKey(
+            tuple(key["constrained_columns"]),
+            key["referred_table"],
+            tuple(key["referred_columns"]) or _primary(schema, key["referred_table"]),
+        )
+        for key in schema.get_foreign_keys(name)
+    )
+    return ReflectedTable(name, columns, primary, unique, foreign)
+
+
+def _primary(schema: sa.Inspector, name: str) -> tuple[str, ...]:
+    return tuple(schema.get_pk_constraint(name)["constrained_columns"])
+
+
+def _parents_first(tables: list[ReflectedTable]) -> list[ReflectedTable]:
+    found: list[ReflectedTable] = []
+    while waiting := [table for table in tables if table not in found]:
+        names = {table.name for table in waiting}
+        ready = [
+            table
+            for table in waiting
+            if not names & {key.table for key in table.foreign if key.table != table.name}
+        ]
+        found += ready or [min(_circle(waiting), key=_never_missing)]
+    return found
+
+
+def _circle(waiting: list[ReflectedTable]) -> list[ReflectedTable]:
+    """Tables that refer to each other in a circle, where each refers to one that waits."""
+    by_name = {table.name: table for table in waiting}
+    path = [waiting[0].name]
+    while True:
+        table = by_name[path[-1]]
+        to = next(k.table for k in table.foreign if k.table in by_name and k.table != table.name)
+        if to in path:
+            return [by_name[name] for name in path[path.index(to) :]]
+        path.append(to)
+
+
+def _never_missing(table: ReflectedTable) -> int:
+    """How many columns that refer to other tables are never missing."""
+    referring = {name for key in table.foreign if key.table != table.name for name in key.columns}
+    return sum(column["name"] in referring and not column["nullable"] for column in table.columns)
+
+
+def _with_references(
+    table: ReflectedTable, parents: dict[str, ReflectedTable], names: Sequence[str]
+) -> ReflectedTable:
+    """The table with those of its foreign keys that a spec can hold, and words on the others.
+
+    A key of several columns may hold a single one: stays are numbered within their patient, so what
+    names a stay by both names a patient too.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    left_out: list[str] = []
+    for key in sorted(table.foreign, key=lambda key: len(key.columns)):
+        if key.table not in names:
+            left_out.append(f"{key} is not kept: that table is not drafted")
+        elif key.table not in {*parents, table.name}:
+            left_out.append(f"{key} is not kept: {_CIRCLE}")
+        elif len(key.columns) > 1:
+            passed = _passed_on(key, parents) if key.table != table.name else {}
+            found = passed | found
+            left_out.append(_not_kept(key, passed))
+        elif key.columns[0] in found:
+            left_out.append(f"{key} is not kept: a column refers to one table; choose which")
+        elif above := _passed_on(key, parents):
+            found |= above
+            to = above[key.columns[0]][0]
+            left_out.append(f"{key} is kept as one to {to}, to which that column refers itself")
+        elif (own := (parents | {table.name: table})[key.table].key) not in (None, key.to[0]):
+            left_out.append(f"{key} is not kept: rows are named by the key of their table, {own}")
+        else:
+            found[key.columns[0]] = (key.table, key.to[0])
+    return replace(table, references=found, left_out=tuple(left_out))
+
+
+def _passed_on(
+    key: ReflectedKey, parents: Mapping[str, ReflectedTable]
+) -> dict[str, tuple[str, str]]:
+    """What single columns of a wide key refer to, since those that they name do."""
+    referring = parents[key.table].references if key.table in parents else {}
+    pairs = zip(key.columns, key.to, strict=True)
+    return {column: referring[named] for column, named in pairs if named in referring}
+
+
+def _not_kept(key: ReflectedKey, passed: Mapping[str, tuple[str, str]]) -> str:
+    kept = " and ".join(f"{column}, which refers to {to}" for column, (to, _) in passed.items())
+    what = f"only {kept}, is kept of it" if kept else "its rows are not protected with those"
+    return (
+        f"{key} is not kept: a reference is one column; {what}; to keep it, number the rows of "
+        f"{key.table} in one column, in a view of both tables"
+    )

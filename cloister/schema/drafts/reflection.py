@@ -1,0 +1,268 @@
+"""A first spec for a database, from its schema alone: tables, keys, types, NOT NULL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from cloister.errors import DataError, InputError
+from cloister.schema.attributes import DATA_DERIVED
+from cloister.schema.drafts.reflected_tables import ReflectedTable, reflected_tables
+from cloister.schema.drafts.written_forms import Guess, Keys
+from cloister.schema.sinks import NOTES
+from cloister.schema.sources.databases import connect
+from cloister.schema.sources.files_and_urls import HIDE_IT, holds_password
+from cloister.schema.spec_files.yaml_text import entries, flow, scalar
+
+_HEAD = """\
+# Drafted from the schema of a database; no row was read. What the schema does not say is marked
+# data-derived, or measured, and a release refuses it until a person has declared it from what is
+# known without looking at the data: bounds, lists of values, numbers of rows.
+name: {name}
+"""
+
+_PRIVACY = """\
+privacy:
+  unit: {unit}
+  relation: add_remove
+  rows: {{measured: true}} # write {{public: NUMBER}}
+  budget: {{epsilon: 10, delta: 1e-6, per: year}} # of all releases, and of a measurement
+"""
+
+_ONE_UNIT = "row # or {key: COLUMN, max_rows: NUMBER} when one person may own several rows"
+_ANY_ROW = (
+    "row # of any table: rows that may refer to none are part of no other unit; {table: NAME} if "
+    "these columns are never missing"
+)
+_WHOSE = "whose rows are protected, with all that refer to them"
+_FOOT = "release: {{method: {method}, epsilon: 1, delta: 1e-7}}\n"
+_SCHEMA = "schema of the database"
+_MAX_ROWS = 10
+"""Rows that may refer to the same one, until a person has written another number."""
+
+_LONGEST_KEY = 9
+"""Digits of the numbers of synthetic keys, where the column holds as many."""
+
+_DIGITS_OF_SMALL = 4
+"""Digits that a SMALLINT holds, whatever they are."""
+
+
+def draft_database(url: str, wanted: Sequence[str] = ()) -> str:
+    """The YAML text of a drafted spec for the tables of a database, or for those that are wanted.
+
+    Raises:
+        InputError: a password stands in the URL.
+        StorageError: the database cannot be reached.
+        DataError: it has no such table, or none.
+    """
+    if holds_password(url):
+        raise InputError(f"the URL {HIDE_IT}")
+    with connect(url, "the schema of the database cannot be read") as connection:
+        schema = sa.inspect(connection)
+        tables = reflected_tables(schema, _names(schema, wanted))
+        name = wanted[0] if len(wanted) == 1 else str(connection.engine.url.database or "")
+    if len(tables) == 1:
+        return _draft_of_one(url, tables[0])
+    return _draft_of_several(url, re.sub(r".*/|\.\w+$", "", name), tables)
+
+
+def _names(schema: sa.Inspector, wanted: Sequence[str]) -> list[str]:
+    found = [name for name in schema.get_table_names() if name != NOTES]
+    if unknown := [name for name in wanted if name not in found]:
+        raise DataError(f"the database has no table '{unknown[0]}'; correct --table")
+    names = list(wanted) or found
+    if not names:
+        raise DataError("the database has no table; correct the URL, or its search path")
+    return names
+
+
+def _draft_of_one(url: str, table: ReflectedTable) -> str:
+    lines = [
+        _HEAD.format(name=_dataset(table.name)),
+        f"source: {{{entries({'url': url, 'table': table.name})}}}\n",
+        _PRIVACY.format(unit=_ONE_UNIT),
+        *_ignored(table, ""),
+        "attributes:\n",
+        *_attributes(table, {table.name: table}, "  "),
+        *_left_out(table, ""),
+        f"constraints: {flow(_rules(table))} # such as {{fd: zip -> city}} or {{deny: ...}}\n",
+        _FOOT.format(method="auto"),
+    ]
+    return "".join(lines)
+
+
+def _draft_of_several(url: str, name: str, tables: Sequence[ReflectedTable]) -> str:
+    unit = _unit(tables)
+    lost = _is_lost(unit, tables)
+    said = _ANY_ROW if lost else f"{{table: {scalar(unit.name)}}} # {_WHOSE}"
+    counted = tables[0] if lost else unit
+    by_name = {table.name: table for table in tables}
+    parts = (line for table in tables for line in _part(url, table, table is counted, by_name))
+    head = _HEAD.format(name=_dataset(name)) + _PRIVACY.format(unit=said)
+    return head + "tables:\n" + "".join(parts) + _FOOT.format(method="relational")
+
+
+def _part(
+    url: str, table: ReflectedTable, is_unit: bool, tables: Mapping[str, ReflectedTable]
+) -> Iterator[str]:
+    referred = {
+        to[1] for each in tables.values() for to in each.references.values() if to[0] == table.name
+    }
+    yield f"  {scalar(table.name)}:\n"
+    yield f"    source: {{{entries({'url': url, 'table': table.name})}}}\n"
+    if not is_unit:
+        yield "    rows: {measured: true} # write {public: NUMBER}\n"
+    if key := table.key or next(iter(sorted(referred)), None):
+        yield f"    key: {scalar(key)}\n"
+    if table.references:
+        yield "    references:\n"
+    for column, (to, _) in table.references.items():
+        keys = entries({"table": to, "max_rows": 1 if table.is_one_to_one(column) else _MAX_ROWS})
+        yield f"      {scalar(column)}: {{{keys}}} # the most rows that may refer to the same\n"
+    yield from _left_out(table, "    ")
+    if rules := _rules(table):
+        yield f"    constraints: {flow(rules)}\n"
+    yield from _ignored(table, "    ")
+    yield "    attributes:\n"
+    yield from _attributes(table, tables, "      ")
+
+
+def _rules(table: ReflectedTable) -> list[dict[str, list[str]]]:
+    ignored = set(_without_values(table))
+    return [{"key": list(key)} for key in table.hard_keys() if not ignored & set(key)]
+
+
+def _left_out(table: ReflectedTable, indent: str) -> Iterator[str]:
+    """Comments on the keys of the schema that the draft does not hold."""
+    yield from (f"{indent}# {words}\n" for words in (*table.left_out, *table.lost_keys()))
+    ignored = set(_without_values(table))
+    for key in table.hard_keys():
+        if held := [column for column in key if column in ignored]:
+            yield f"{indent}# key ({', '.join(key)}) is not kept: {held[0]} is left out\n"
+
+
+def _unit(tables: Sequence[ReflectedTable]) -> ReflectedTable:
+    """The table that refers to no other and to which most others do, directly or not."""
+    below: dict[str, set[str]] = {table.name: set() for table in tables}
+    for table in reversed(tables):
+        for to, _ in table.references.values():
+            below[to] |= {table.name, *below[table.name]}
+    roots = [
+        table for table in tables if all(to == table.name for to, _ in table.references.values())
+    ]
+    return max(roots or tables, key=lambda table: len(below[table.name]))
+
+
+def _is_lost(unit: ReflectedTable, tables: Sequence[ReflectedTable]) -> bool:
+    """Whether rows may lack the one reference that makes them part of a unit."""
+    held, found = {unit.name}, -1
+    while found != len(held):
+        found = len(held)
+        held |= {table.name for table in tables if _refers(table, held, nullable=False)}
+    return any(_refers(table, held, nullable=True) for table in tables if table.name not in held)
+
+
+def _refers(table: ReflectedTable, to: set[str], nullable: bool) -> bool:
+    missing = {column["name"] for column in table.columns if column["nullable"]}
+    return any(
+        parent in to and (column in missing) == nullable
+        for column, (parent, _) in table.references.items()
+    )
+
+
+def _ignored(table: ReflectedTable, indent: str) -> Iterator[str]:
+    if names := _without_values(table):
+        yield f"{indent}ignore: {flow(names)} # of types that hold no single values\n"
+
+
+def _without_values(table: ReflectedTable) -> list[str]:
+    """The columns of types that hold no single values, which a spec ignores."""
+    names = (column["name"] for column in table.columns if _guess(column) is None)
+    return [name for name in names if name not in table.keyed]
+
+
+def _attributes(
+    table: ReflectedTable, tables: Mapping[str, ReflectedTable], indent: str
+) -> Iterator[str]:
+    for column in table.columns:
+        guess = _key_of(column, table, tables) or _guess(column)
+        if guess is not None:
+            nullable = {"nullable": True} if column["nullable"] and guess.keys else {}
+            keys = entries({**guess.keys, **nullable})
+            yield f"{indent}{scalar(column['name'])}: {{{keys}}} # {guess.why}\n"
+
+
+def _key_of(
+    column: Mapping[str, Any], table: ReflectedTable, tables: Mapping[str, ReflectedTable]
+) -> Guess | None:
+    """A key, or a reference, which is declared as the key that it refers to."""
+    if column["name"] in table.references:
+        to, name = table.references[column["name"]]
+        referred = next(each for each in tables[to].columns if each["name"] == name)
+        return Guess(_numbered(referred["type"]), f"refers to {scalar(to)}")
+    if column["name"] == table.key:
+        return Guess(_numbered(column["type"]), "key: output gets fresh numbers")
+    if column["name"] in table.identifiers and isinstance(column["type"], sa.Integer | sa.String):
+        return Guess(_numbered(column["type"]), "unique: output gets fresh numbers")
+    return None
+
+
+def _numbered(kind: Any) -> Keys:
+    """The keys of a text key that a column of this type can hold."""
+    if isinstance(kind, sa.Integer | sa.Numeric):
+        digits = _DIGITS_OF_SMALL if isinstance(kind, sa.SmallInteger) else _LONGEST_KEY
+        return _text_key(f"{{1..{'9' * digits}}}") | {"dtype": "Int64", "provenance": _SCHEMA}
+    length = getattr(kind, "length", None) or _LONGEST_KEY + 1
+    digits = min(length - 1, _LONGEST_KEY) or 1
+    prefix = "K" if length > 1 else ""
+    pattern = f"{prefix}{{{'0' * (digits - 1)}1..{'9' * digits}}}"
+    return _text_key(pattern) | {"provenance": _SCHEMA}
+
+
+def _text_key(pattern: str) -> Keys:
+    return {"type": "text", "pattern": pattern}
+
+
+def _guess(column: Mapping[str, Any]) -> Guess | None:
+    """What the type of a column says; None if it holds no single values."""
+    kind = column["type"]
+    if isinstance(kind, sa.Enum) and kind.enums:
+        keys = {"type": "categorical", "values": list(kind.enums), "provenance": _SCHEMA}
+        return Guess(keys, "an enumeration of the schema")
+    if isinstance(kind, sa.Boolean):
+        return Guess({"type": "boolean", "provenance": _SCHEMA}, "true or false")
+    if isinstance(kind, sa.Uuid):
+        return Guess(_numbered(sa.String()), "identifiers; output gets fresh numbers")
+    for types, keys, why in _BY_TYPE:
+        if isinstance(kind, types):
+            return Guess({**keys, **_places(kind), "provenance": DATA_DERIVED}, f"{kind}: {why}")
+    return None
+
+
+def _places(kind: Any) -> Keys:
+    scale = getattr(kind, "scale", None)
+    if not isinstance(kind, sa.Numeric) or scale is None or scale > 12:
+        return {}
+    return {"decimals": scale}
+
+
+_BOUNDS = "write its bounds"
+_BY_TYPE: tuple[tuple[Any, Keys, str], ...] = (
+    (sa.Integer, {"type": "integer", "min": 0, "max": 0}, _BOUNDS),
+    ((sa.Numeric, sa.Float), {"type": "float", "min": 0.0, "max": 0.0}, _BOUNDS),
+    (sa.DateTime, {"type": "datetime", "min": "2000-01-01", "max": "2000-01-01"}, _BOUNDS),
+    (sa.Date, {"type": "date", "min": "2000-01-01", "max": "2000-01-01"}, _BOUNDS),
+    (
+        (sa.String, sa.types.NullType),
+        {"type": "categorical", "values": ["?"]},
+        "write the public list of values, or ignore free text",
+    ),
+)
+"""Types whose bounds or values a schema does not say, the narrower before the wider."""
+
+
+def _dataset(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "-", name).lstrip("._-") or "dataset"

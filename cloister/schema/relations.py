@@ -1,0 +1,368 @@
+"""Tables whose rows refer to each other: schema, rows as codes, joins, and fan-outs.
+
+Each row of a join is a function of rows of one privacy unit, or of what one unit can change of it:
+:func:`rows_changed` counts how many rows of each table behind the door that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from cloister.arrays import Booleans, Integers
+from cloister.errors import DataError
+from cloister.schema.attributes import Boolean, Integer
+from cloister.schema.columns import Column
+from cloister.schema.domain import Domain, Table, column_of
+
+MISSING = -1
+"""In place of the key of a row: the reference is missing."""
+
+UNLINKED = -2
+"""The reference is there, but leads to no row, or to one that has as many as it may."""
+
+
+@dataclass(frozen=True)
+class ForeignKey:
+    """``column`` of ``table`` names a row of ``parent`` by its primary ``key``.
+
+    At most ``max_rows`` rows of ``table`` refer to the same row. A reference that is ``optional``
+    may be missing: without the row that it names its own row stays.
+    """
+
+    table: str
+    column: str
+    parent: str
+    key: str
+    max_rows: int
+    optional: bool = False
+
+    @property
+    def to_itself(self) -> bool:
+        """Whether rows of a table refer to rows of the same table."""
+        return self.table == self.parent
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The domains of tables and the foreign keys between them; public. Parents precede children.
+
+    A privacy unit is a row of one of ``units``, by default of the first table, with all rows that
+    refer to it, directly or through others, by references that are not optional.
+    """
+
+    tables: Mapping[str, Domain]
+    keys: tuple[ForeignKey, ...] = ()
+    units: tuple[str, ...] = ()
+
+    def parents_of(self, table: str) -> tuple[ForeignKey, ...]:
+        """The foreign keys of a table, those that are not optional first."""
+        own = (key for key in self.keys if key.table == table)
+        return tuple(sorted(own, key=lambda key: (key.optional, key.parent not in self.holding)))
+
+    @cached_property
+    def lead(self) -> str:
+        """The table whose number of rows is wanted: that of the units."""
+        return next(iter(self.units or self.tables))
+
+    @cached_property
+    def any_row(self) -> bool:
+        """Whether a row of any table is a unit."""
+        return len(self.units) == len(self.tables) > 1
+
+    @cached_property
+    def holding(self) -> frozenset[str]:
+        """The tables that hold rows of units."""
+        found = set(self.units or [self.lead])
+        for name in self.tables:
+            if any(k.parent in found for k in self.keys if k.table == name and not k.optional):
+                found.add(name)
+        return frozenset(found)
+
+
+@dataclass(frozen=True)
+class Database:
+    """The rows of several tables as codes."""
+
+    schema: Schema
+    tables: Mapping[str, Table]
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """Rows by table."""
+        return {name: table.rows for name, table in self.tables.items()}
+
+    def references(self, key: ForeignKey) -> Integers:
+        """The codes (n,) of the key that rows name, as the parent has them.
+
+        MISSING or UNLINKED where they name none.
+        """
+        codes = self.tables[key.table].codes[key.column].astype(np.int64)
+        null = self.schema.tables[key.table][key.column].null_code
+        if null is None:
+            return codes
+        return np.where(codes == null, MISSING, codes - (codes > null))
+
+    def referring(self, key: ForeignKey) -> Booleans:
+        """Which rows (n,) of the key's table name a row of its parent that is there."""
+        return np.isin(self.references(key), self.tables[key.parent].codes[key.key])
+
+    def dangling(self) -> Iterator[tuple[ForeignKey, int]]:
+        """Each foreign key, with the number of rows that name no row of its parent but should."""
+        for key in self.schema.keys:
+            named = self.references(key) != MISSING
+            yield key, int((named & ~self.referring(key)).sum())
+
+
+DEGREE = "degree"
+"""The column of a table of degrees."""
+
+
+def joined_table(key: ForeignKey) -> str:
+    """The name of the rows of a table with the attributes of those that they refer to."""
+    return f"{key.table} of {key.column}"
+
+
+def degree_table(key: ForeignKey) -> str:
+    """The name of the table of degrees: one row a row of the parent.
+
+    Names of tables hold no space, so neither is the name of another table.
+    """
+    return f"degrees of {key.table} of {key.column}"
+
+
+def own_column(table: str, column: Column) -> Column:
+    """An attribute of the table that refers, as a column of the joined one."""
+    return replace(column, name=f"{table}.{column.name}")
+
+
+def parent_column(key: ForeignKey, column: Column) -> Column:
+    """An attribute of the table that a key refers to, as a column of the joined one."""
+    return replace(column, name=f"{key.column}: {column.name}")
+
+
+def rows_domain(schema: Schema, table: str) -> Domain:
+    """The columns of a table's rows without those that refer to others.
+
+    Of a reference that may be missing there is whether it is.
+    """
+    references = {key.column: key for key in schema.parents_of(table)}
+    columns = []
+    for column in schema.tables[table]:
+        key = references.get(column.name)
+        if key is None:
+            columns.append(column)
+        elif key.optional:
+            columns.append(column_of(column.name, Boolean(type="boolean"), Path()))
+    return Domain(tuple(columns))
+
+
+def joined_domain(schema: Schema, key: ForeignKey) -> tuple[Domain, Domain]:
+    """The columns of both sides of a joined table: of the row that refers, and of its parent.
+
+    The row has those of its table, and of the parents that earlier references lead to.
+    """
+    own = rows_domain(schema, key.table)
+    columns = [own_column(key.table, own[name]) for name in own.modelled]
+    for earlier in earlier_keys(schema, key):
+        of_parent = rows_domain(schema, earlier.parent)
+        columns += [parent_column(earlier, of_parent[name]) for name in of_parent.modelled]
+    parents = rows_domain(schema, key.parent)
+    of_key = [parent_column(key, parents[name]) for name in parents.modelled]
+    return Domain(tuple(columns)), Domain(tuple(of_key))
+
+
+def earlier_keys(schema: Schema, key: ForeignKey) -> tuple[ForeignKey, ...]:
+    """The references of the same table that each row has, and that precede a key."""
+    own = schema.parents_of(key.table)
+    return tuple(other for other in own[: own.index(key)] if not other.optional)
+
+
+def require_unique_keys(database: Database) -> None:
+    """Check that a key names one row, in each table that others refer to.
+
+    Raises:
+        DataError: names the table and its key.
+    """
+    for key in database.schema.keys:
+        keys = np.sort(database.tables[key.parent].codes[key.key])
+        if (np.diff(keys) == 0).any():
+            raise DataError(
+                f"table '{key.parent}', column '{key.key}': rows have the same key, and rows of "
+                f"'{key.table}' refer to them; a key names one row, so correct the source"
+            )
+
+
+def row_tables(database: Database) -> Mapping[str, Table]:
+    """The rows of each table as a method of one table asks about them.
+
+    Privacy: each row is a function of one row alone.
+    """
+    found = {}
+    for name, table in database.tables.items():
+        domain = rows_domain(database.schema, name)
+        optional = {key.column: key for key in database.schema.parents_of(name) if key.optional}
+        codes = {
+            column.name: (database.references(optional[column.name]) != MISSING).astype(np.int64)
+            if column.name in optional
+            else table.codes[column.name]
+            for column in domain
+        }
+        found[name] = Table(domain, codes)
+    return found
+
+
+def joined_tables(database: Database) -> Mapping[str, Table]:
+    """The table of degrees and the joined table of each foreign key of bounded rows.
+
+    Privacy: :func:`cloister.schema.relations.rows_changed` has the proof. A degree above
+        the bound of a key, which only one of a table without rows of units may have, is
+        counted as the bound.
+    """
+    found: dict[str, Table] = {}
+    rows = row_tables(database)
+    for key in database.schema.keys:
+        parents = parent_rows(database, key)
+        linked = np.flatnonzero(parents >= 0)
+        places = parents[linked]
+        degrees = np.bincount(places, minlength=database.tables[key.parent].rows)
+        column = degree_column(key)
+        found[degree_table(key)] = Table(
+            Domain((column,)), {DEGREE: np.minimum(degrees, key.max_rows).astype(np.int64)}
+        )
+        codes = of_parent(key, rows[key.parent], places)
+        codes |= of_row(key.table, rows[key.table], linked)
+        for earlier in earlier_keys(database.schema, key):
+            owners = parent_rows(database, earlier)[linked]
+            codes |= of_parent(earlier, rows[earlier.parent], owners)
+        sides = joined_domain(database.schema, key)
+        domain = Domain(tuple(column for side in sides for column in side))
+        found[joined_table(key)] = Table(domain, codes)
+    return found
+
+
+def degree_column(key: ForeignKey) -> Column:
+    """The column of degrees, from none to the bound of the key."""
+    return column_of(DEGREE, Integer(type="integer", min=0, max=key.max_rows), Path())
+
+
+def of_row(table: str, rows: Table, chosen: Integers) -> dict[str, Integers]:
+    """The attributes of some rows of the table that refers, as columns of the joined one."""
+    return {
+        own_column(table, rows.domain[name]).name: rows.codes[name][chosen]
+        for name in rows.domain.modelled
+    }
+
+
+def of_parent(key: ForeignKey, parents: Table, places: Integers) -> dict[str, Integers]:
+    """The attributes of parents at some places, as columns of the joined table."""
+    return {
+        parent_column(key, parents.domain[name]).name: parents.codes[name][places]
+        for name in parents.domain.modelled
+    }
+
+
+def parent_rows(database: Database, key: ForeignKey) -> Integers:
+    """The row number (n,) of each row's parent; -1 where it names none that is there."""
+    keys, named = database.tables[key.parent].codes[key.key], database.references(key)
+    found = np.full(len(named), -1)
+    linked = database.referring(key)
+    order = np.argsort(keys, kind="stable")
+    found[linked] = order[np.searchsorted(keys[order], named[linked])]
+    return found
+
+
+def is_truncated(schema: Schema, key: ForeignKey) -> bool:
+    """Whether of too many rows that refer to the same one a random part is left out.
+
+    Elsewhere data with more is refused, or nothing there needs the bound. Privacy: what stays of a
+    parent's rows depends on that parent's rows alone. A row of two parents that both hold rows of
+    units could not be left out so: an added parent with any number of rows would take the place of
+    others at as many parents as it likes. A reference that is optional may be, since it leads to
+    one parent: the row itself stays.
+    """
+    if key.optional:
+        return key.parent in schema.holding
+    return not schema.any_row and [key] == _held(schema, key.table)
+
+
+def is_refused(schema: Schema, key: ForeignKey) -> bool:
+    """Whether data is refused in which more rows refer to the same one than declared."""
+    return key.parent in schema.holding and not is_truncated(schema, key)
+
+
+def rows_changed(schema: Schema) -> Mapping[str, int]:
+    """The most rows of each table behind the door that differ between neighbours by one unit.
+
+    Rows of the tables, of the joined ones, and of the tables of degrees. Also covered is one row
+    alone of a table that holds no rows of units, if no row refers to it.
+
+    Privacy: proof. Let a unit start at a row of table X, and r[T] be the rows of T that go with it:
+        r[X] = 1, and by each reference of T that is not optional r[P] d of its parent P, with d =
+        ``max_rows``, since bounded data has no more. Joined rows of a key T -> P: the own rows
+        r[T]; if it is optional, also the r[P] d rows that stay without a parent, and if links are
+        truncated there, r[T] that take the free places of own ones at parents that stay, one for
+        one, because a row has one link and what stays of a parent's rows is a function of that
+        parent's rows as they were read, whatever became of their other references. Where it is not
+        optional, truncation takes place at the only parent that holds rows of units, and own rows
+        go with it: no place becomes free. Degrees of a key: the r[P] rows of parents that go, and
+        two rows (one less, one more) for each parent that stays and loses one: at most as many as
+        own rows that did not come through this key. The greatest over all X holds for every unit
+        (``tests/laws/test_relational_laws.py``).
+    """
+    starts = [_of_unit(schema, start, alone=False) for start in schema.units or (schema.lead,)]
+    others = [name for name in schema.tables if name not in schema.holding]
+    starts += [_of_unit(schema, start, alone=True) for start in others]
+    return {name: max(each[name] for each in starts) for name in starts[0]}
+
+
+def _of_unit(schema: Schema, start: str, alone: bool) -> dict[str, int]:
+    """Rows by table of one row of ``start``; ``alone`` if no row refers to it."""
+
+    def through(key: ForeignKey) -> int:
+        return 0 if alone and key.parent == start else rows[key.parent] * key.max_rows
+
+    rows: dict[str, int] = {}
+    for name in schema.tables:
+        keys = (key for key in schema.parents_of(name) if not key.optional)
+        rows[name] = int(name == start) + sum(map(through, keys))
+    found = dict(rows)
+    for key in schema.keys:
+        own = rows[key.table]
+        unlinked = through(key) + is_truncated(schema, key) * own if key.optional else 0
+        kept = own if key.optional else own - through(key)
+        found[joined_table(key)] = own + unlinked
+        found[degree_table(key)] = rows[key.parent] + 2 * kept
+    return found
+
+
+def _held(schema: Schema, table: str) -> list[ForeignKey]:
+    """The references of a table that are not optional, to tables that hold rows of units."""
+    keys = schema.parents_of(table)
+    return [key for key in keys if not key.optional and key.parent in schema.holding]
+
+
+def arithmetic(schema: Schema) -> tuple[str, ...]:
+    """How many rows of each table a unit has, in words: a line for each table that refers."""
+    changed = rows_changed(schema)
+    return tuple(
+        f"{name}: at most {changed[name]} ({_terms(schema, name, changed)})"
+        for name in schema.tables
+        if name in schema.holding and any(not key.optional for key in schema.parents_of(name))
+    )
+
+
+def _terms(schema: Schema, name: str, changed: Mapping[str, int]) -> str:
+    terms = [
+        f"{changed[key.parent]} of {key.parent} x {key.max_rows} each"
+        for key in _held(schema, name)
+    ]
+    return (
+        f"the greatest of 1 and each of: {', '.join(terms)}"
+        if schema.any_row
+        else " + ".join(terms)
+    )

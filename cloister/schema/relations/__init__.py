@@ -1,1 +1,0 @@
-"""Tables that refer to each other."""

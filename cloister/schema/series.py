@@ -1,0 +1,170 @@
+"""Values of columns as pandas holds them: lists, moments, and times of day as numbers.
+
+:mod:`cloister.schema.columns` imports this module where it meets a series, so that public domains
+can be used without pandas and pyarrow.
+
+Times of day and lengths of time are numbers of minutes, or of seconds and their fractions: a form
+such as ``%H:%M`` writes minutes, ``%H:%M:%S`` seconds, ``%H:%M:%S.%3f`` their fractions too. Hours
+are as many as there are, so ``27:15`` is a length of time; those of twelve, as in ``%I:%M %p``, are
+of a day. Columns of Arrow types hold the same numbers natively: ``time32[s][pyarrow]``,
+``duration[us][pyarrow]``; without a form they are seconds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cloister.arrays import Array, Floats, Integers
+from cloister.schema.attributes import Scalar
+from cloister.schema.number_formats import clock_unit, is_twelve_hour
+
+
+def label_index(labels: Sequence[str]) -> pd.Index:
+    """An index that finds the positions of labels."""
+    return pd.Index(np.array(labels, dtype=object))
+
+
+def positions_of(typed: pd.Series, index: pd.Index) -> Integers:
+    """The positions (n,) of values, as text, in an index of labels; -1 where it has none."""
+    texts = pd.Index(typed.astype(str).astype(object))
+    return index.get_indexer(texts).astype(np.int64)
+
+
+def listed_values(listed: Sequence[Scalar], dtype: str, positions: Integers) -> pd.Series:
+    """The values (n,) at positions (n,) of a list."""
+    return pd.Series(list(listed), dtype=dtype).take(positions).reset_index(drop=True)
+
+
+def typed_values(values: np.ndarray, dtype: str) -> pd.Series:
+    """An array (n,) as a series."""
+    return pd.Series(values, dtype=dtype)
+
+
+def numbered_texts(prefix: str, numbers: Integers, width: int, suffix: str) -> pd.Series:
+    """Texts (n,) of a numbered pattern; numbers are padded with zeros to ``width`` digits."""
+    return prefix + pd.Series(numbers).astype(str).str.zfill(width) + suffix
+
+
+def numbers_in(texts: pd.Series, prefix: str, suffix: str, otherwise: int) -> Integers:
+    """The numbers (n,) between prefix and suffix, of at most 18 digits, as a code has."""
+    pattern = f"^{re.escape(prefix)}(?P<number>0*[0-9]{{1,18}}){re.escape(suffix)}$"
+    array: Any = pa.array(texts.astype("str"), type=pa.large_string())
+    digits = pc.struct_field(pc.extract_regex(array, pattern), "number")
+    numbers: Integers = pc.fill_null(pc.cast(digits, pa.int64()), otherwise).to_numpy(
+        zero_copy_only=False
+    )
+    return numbers
+
+
+def hash_texts(texts: pd.Series, bits: int) -> Integers:
+    """Hashes (n,) of so many bits that depend on each text alone."""
+    hashes = pd.util.hash_array(texts.to_numpy(dtype=object))
+    return (hashes >> np.uint64(64 - bits)).astype(np.int64)
+
+
+def zoned_dtype(name: str) -> str | None:
+    """The name of a pandas dtype of moments in a time zone; None of any other text."""
+    try:
+        kind = pd.api.types.pandas_dtype(name)
+    except TypeError:
+        return None
+    return str(kind) if isinstance(kind, pd.DatetimeTZDtype) else None
+
+
+def in_zone(moments: pd.Series, dtype: str) -> pd.Series:
+    """Moments (n,) in UTC as a column of a dtype that may name a time zone."""
+    if zoned_dtype(dtype) is None:
+        return moments.astype(dtype)  # type: ignore[call-overload]
+    return moments.dt.tz_localize("UTC").astype(dtype)
+
+
+def in_categories(values: pd.Series, listed: Sequence[Scalar], ordered: bool) -> pd.Series:
+    """Listed values (n,) as pandas categories: all of the list, in its order."""
+    return values.astype(pd.CategoricalDtype(list(listed), ordered=ordered))
+
+
+_NATIVE = re.compile(r"(?:time32\[m?s\]|time64\[[un]s\]|duration\[(?:s|ms|us|ns)\])\[pyarrow\]")
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_REST = r":(?P<minutes>[0-5][0-9])(?::(?P<seconds>[0-5][0-9])(?:[.,](?P<fraction>[0-9]{1,9}))?)?"
+_CLOCK = rf"^\s*(?P<hours>[0-9]{{1,6}}){_REST}(?P<half>)\s*$"
+_TWELVE = rf"^\s*(?P<hours>0?[1-9]|1[0-2]){_REST}\s*(?P<half>(?i:am|pm))\s*$"
+
+
+def numbers_of_clocks(text: pa.Array, form: str) -> pa.Array:
+    """The numbers (n,) that texts of times stand for, in the unit of a form; null for others."""
+    twelve = is_twelve_hour(form)
+    parts = pc.extract_regex(text, _TWELVE if twelve else _CLOCK)
+    known = [pc.if_else(pc.equal(part, ""), "0", part) for part in parts.flatten()[:3]]
+    hours, minutes, seconds = (pc.cast(part, pa.int64()) for part in known)
+    if twelve:
+        afternoon = pc.equal(pc.utf8_lower(parts.flatten()[4]), "pm")
+        early = pc.if_else(pc.equal(hours, 12), 0, hours)
+        hours = pc.if_else(afternoon, pc.add(early, 12), early)
+    fraction = pc.cast(pc.utf8_rpad(parts.flatten()[3], 9, "0"), pa.int64())
+    whole = pc.add(pc.multiply(pc.add(pc.multiply(hours, 60), minutes), 60), seconds)
+    numbers = pc.add(pc.cast(whole, pa.float64()), pc.divide(pc.cast(fraction, pa.float64()), 1e9))
+    return pc.divide(numbers, float(clock_unit(form)))
+
+
+def write_clocks(numbers: Array, form: str) -> Array:
+    """Texts (n,) of numbers (n,) in the unit of a form, none of them missing."""
+    digits = _fraction_digits(form)
+    ticks = np.rint(numbers.astype(np.float64) * clock_unit(form) * 10**digits).astype(np.int64)
+    distinct, places = np.unique(ticks, return_inverse=True)
+    return np.array([_written(int(tick), form, digits) for tick in distinct], dtype=object)[places]
+
+
+def native_times(numbers: pd.Series, kind: pa.DataType, form: str | None) -> pd.Series:
+    """Numbers (n,) as a column of an Arrow type of times of day or lengths of time."""
+    seconds = numbers.to_numpy(dtype=np.float64, na_value=np.nan) * clock_unit(form)
+    ticks = np.rint(seconds * _PER_SECOND[kind.unit])
+    missing = np.isnan(ticks)
+    whole: Any = pa.array(np.where(missing, 0, ticks).astype(np.int64), mask=missing)
+    if pa.types.is_time32(kind):
+        whole = whole.cast(pa.int32())
+    return pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([whole.cast(kind)])))
+
+
+def seconds_of_durations(column: pa.ChunkedArray) -> Floats:
+    """Seconds (n,) of a column of lengths of time; NaN for missing ones."""
+    ticks = column.cast(pa.int64()).cast(pa.float64(), safe=False)
+    return ticks.to_numpy() / _PER_SECOND[column.type.unit]
+
+
+def time_type(dtype: str | None) -> pa.DataType | None:
+    """The Arrow type of times of day, or of lengths of time, that a dtype names; else None."""
+    if dtype is None or _NATIVE.fullmatch(dtype) is None:
+        return None
+    return pd.api.types.pandas_dtype(dtype).pyarrow_dtype  # type: ignore[union-attr]
+
+
+def _fraction_digits(form: str) -> int:
+    found = re.search(r"%([1-6])f$", form)
+    return int(found[1]) if found else 0
+
+
+def _written(tick: int, form: str, digits: int) -> str:
+    whole, fraction = divmod(tick, 10**digits)
+    hours, rest = divmod(whole, 3600)
+    shown = (hours + 11) % 12 + 1 if is_twelve_hour(form) else hours
+    text = f"{shown:0{1 if form.startswith('%-') else 2}d}:{rest // 60:02d}"
+    if "%S" in form:
+        text += f":{rest % 60:02d}"
+    if digits:
+        text += f".{fraction:0{digits}d}"
+    return text + _half(form, hours)
+
+
+def _half(form: str, hours: int) -> str:
+    """AM or PM as a form ends, of hours of a day; empty without it."""
+    if not is_twelve_hour(form):
+        return ""
+    half = "AM" if hours < 12 else "PM"
+    return " " * (form[-3] == " ") + (half if form.endswith("p") else half.lower())

@@ -1,1 +1,0 @@
-"""Writing synthetic tables into databases, with their keys."""

@@ -1,1 +1,0 @@
-"""Files that cells come from."""

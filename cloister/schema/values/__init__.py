@@ -1,1 +1,0 @@
-"""How cells are written, and what they become: typed values of declared attributes."""
