@@ -39,7 +39,7 @@ from cloister.schema.declarations import (
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.spec_files.yaml_text import Key, SpecProblem, read_marked, spec_error
-from cloister.tasks.evaluation.compare import EvaluationOptions
+from cloister.tasks.release.comparison import EvaluationOptions
 
 DECLARED = "declared"
 Given = Literal["declared", "read"]

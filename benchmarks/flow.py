@@ -25,7 +25,7 @@ from cloister.benchmarks.measures import references
 from cloister.benchmarks.peer_runs import peer_steps
 from cloister.benchmarks.runs import Run, home_of
 from cloister.benchmarks.steps import Results
-from cloister.tasks.runtime.home import Home
+from cloister.tasks.home.home import Home
 from cloister.version import __version__
 
 

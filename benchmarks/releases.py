@@ -19,9 +19,9 @@ from cloister.errors import CloisterError
 from cloister.figures import count_of
 from cloister.privacy.ledger import Ledger
 from cloister.schema.spec_files.loading import load_spec
-from cloister.tasks.ledger.transitions import open_ledger
-from cloister.tasks.runtime.files import replace_file, write_json
-from cloister.tasks.runtime.home import Home, private_folder
+from cloister.tasks.home.files import replace_file, write_json
+from cloister.tasks.home.home import Home, private_folder
+from cloister.tasks.ledger import open_ledger
 
 
 def finished_run(combination: Combination, own: Home) -> Run | None:

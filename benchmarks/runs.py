@@ -13,8 +13,8 @@ from cloister.benchmarks.config import Benchmark, Combination
 from cloister.benchmarks.measures.conjunctions import conjunction_figures, measure_conjunctions
 from cloister.benchmarks.measures.networks import network_figures
 from cloister.schema.spec_files.loading import load_spec, spec_digest
-from cloister.tasks.runtime.code_version import code_version
-from cloister.tasks.runtime.home import Home
+from cloister.tasks.home.home import Home
+from cloister.tasks.home.process import code_version
 
 OWN = ("CLOISTER_LEDGER", "CLOISTER_REMOTE", "MLFLOW_TRACKING_URI", "PREFECT_HOME")
 

@@ -27,12 +27,11 @@ from cloister.benchmarks.pages.markdown import (
 from cloister.benchmarks.pages.plots import draw_experiment
 from cloister.benchmarks.peer_runs import peer_steps
 from cloister.benchmarks.runs import Run
-from cloister.tasks.runtime.files import replace_file, write_json
-from cloister.tasks.runtime.home import Home, private_folder
-from cloister.tasks.runtime.progress import reporter
-from cloister.tasks.runtime.step import step
-from cloister.tasks.stores.mlflow_names import mlflow_key
-from cloister.tasks.stores.mlflow_store import Tracker
+from cloister.tasks.home.files import replace_file, write_json
+from cloister.tasks.home.home import Home, private_folder
+from cloister.tasks.home.process import reporter
+from cloister.tasks.stores.mlflow_store import Tracker, mlflow_key
+from cloister.tasks.stores.prefect_runs import step
 
 EXPERIMENT = "benchmarks"
 NO_RELEASE = "not a Cloister release"

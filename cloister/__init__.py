@@ -31,7 +31,7 @@ def __getattr__(name: str) -> Any:
     """A public function of ``cloister.flows.python``, imported when first used."""
     if name not in __all__:
         raise AttributeError(f"module 'cloister' has no attribute '{name}'")
-    import_module("cloister.tasks.runtime.home").Home.current().configure()
+    import_module("cloister.tasks.home.home").Home.current().configure()
     with catch_warnings():  # the home, and Prefect's in it, are made by what first writes there
         filterwarnings("ignore", "Failed to create the Prefect home directory")
         return getattr(import_module("cloister.flows.python"), name)

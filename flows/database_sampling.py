@@ -11,20 +11,20 @@ from cloister.errors import InputError, StorageError
 from cloister.models.storage import SavedModel
 from cloister.schema.domain import Table
 from cloister.schema.sinks import LoadTarget, load_tables, require_loadable
-from cloister.tasks.release.certify import fresh
-from cloister.tasks.release.load import require_no_password, synthetic_tables
-from cloister.tasks.requests.public_context import PublicContext
-from cloister.tasks.requests.published import require_published_schema
-from cloister.tasks.runtime.home import Home
-from cloister.tasks.runtime.tables import (
+from cloister.tasks.data.tables import (
     count_all_violations,
     draw_tables,
     require_hard_constraints,
+    require_no_password,
+    require_published_schema,
     require_references,
+    synthetic_tables,
     write_csv,
     write_table,
 )
-from cloister.tasks.runtime.temporary import temporary_files
+from cloister.tasks.home.home import Home, temporary_files
+from cloister.tasks.release.synthesis import fresh
+from cloister.tasks.requests.resolved import PublicContext
 
 
 def draw_database(saved: SavedModel, rows: int, seed: int | None) -> dict[str, Table]:

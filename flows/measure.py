@@ -25,12 +25,10 @@ from cloister.models.plan import AnyPlan
 from cloister.privacy.discovery import Findings
 from cloister.privacy.exact import decimal_below
 from cloister.privacy.ledger import BudgetStatus
-from cloister.tasks.data.open_columns import ColumnsSession, ColumnsSource
 from cloister.tasks.data.session import Session
-from cloister.tasks.domains.plan import domain_context, domain_request, release_plan
-from cloister.tasks.domains.steps import Written, finish, measure_domains, write_spec
-from cloister.tasks.ledger.delivery import deliver, keep_outcome, write_finished
-from cloister.tasks.ledger.transitions import open_ledger
+from cloister.tasks.data.sources import ColumnsSession, ColumnsSource
+from cloister.tasks.home.home import Home, temporary_files
+from cloister.tasks.ledger import open_ledger
 from cloister.tasks.release.charge import (
     ReservedRelease,
     refund_on_failure,
@@ -38,13 +36,19 @@ from cloister.tasks.release.charge import (
     spend_budget,
     validate_data,
 )
-from cloister.tasks.release.preparation.measurement import require_ready
+from cloister.tasks.release.measure import (
+    Written,
+    finish,
+    measure_domains,
+    require_ready,
+    write_spec,
+)
+from cloister.tasks.release.publish import deliver, keep_outcome, write_finished
+from cloister.tasks.requests.measurement import domain_context, domain_request, release_plan
 from cloister.tasks.requests.plan import StageCost, stage_costs, total_cost
 from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import ResolvedRequest
-from cloister.tasks.runtime.home import Home
-from cloister.tasks.runtime.temporary import temporary_files
-from cloister.tasks.stores.prefect_run_page import decline_run
+from cloister.tasks.stores.prefect_runs import decline_run
 from cloister.version import __version__
 
 

@@ -35,17 +35,15 @@ from cloister.flows.results import (
 from cloister.privacy.certificate.certificate import read_certificate
 from cloister.schema.sources.batches import require_columns
 from cloister.schema.spec_files.loading import load_spec
-from cloister.tasks.data.frames import kept_frame
-from cloister.tasks.evaluation.compare import EvaluationOptions, compare_files
-from cloister.tasks.ledger.delivery import confirm_delivery
-from cloister.tasks.release.certify import TABLE_NAME
+from cloister.tasks.data.sources import kept_frame
+from cloister.tasks.home.home import Home
+from cloister.tasks.release.comparison import EvaluationOptions, compare_files
+from cloister.tasks.release.publish import confirm_delivery
+from cloister.tasks.release.synthesis import TABLE_NAME
 from cloister.tasks.requests.plan import StageCost, plan_of, stage_costs, total_cost
-from cloister.tasks.requests.plan_report.forecast import forecast_of
-from cloister.tasks.requests.plan_report.training_device import device_words
-from cloister.tasks.requests.public_context import public_context_of
+from cloister.tasks.requests.plan_report import device_words, forecast_of
 from cloister.tasks.requests.release_request import ReleaseRequest
-from cloister.tasks.requests.resolved import ResolvedRequest, resolve
-from cloister.tasks.runtime.home import Home
+from cloister.tasks.requests.resolved import ResolvedRequest, public_context_of, resolve
 
 if TYPE_CHECKING:
     from cloister.flows.outcome import Finished, Outcome
@@ -69,7 +67,7 @@ def draft(
     Raises:
         InputError: the table cannot be read, or ``out`` exists.
     """
-    from cloister.tasks.data.draft import write_draft
+    from cloister.schema.drafts.files import write_draft
 
     with _in_python():
         place = None if out is None else Path(out)
@@ -82,7 +80,7 @@ def check(spec: _Spec) -> CheckResult:
     Raises:
         InputError: a release would not.
     """
-    from cloister.tasks.requests.check import checked_spec
+    from cloister.tasks.requests.plan import checked_spec
 
     with _in_python():
         return CheckResult(checked_spec(Path(_path("spec", spec))))

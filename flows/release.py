@@ -25,34 +25,43 @@ from cloister.flows.outcome import Finished, Outcome
 from cloister.models.plan import AnyPlan
 from cloister.tasks.data.session import AnySession, Session
 from cloister.tasks.data.sources import source_of
-from cloister.tasks.evaluation.compare import EvaluationRecord
-from cloister.tasks.ledger.delivery import deliver, keep_outcome, publish_finished
-from cloister.tasks.ledger.transitions import open_ledger
-from cloister.tasks.release.certify import Certified, write_certificate
+from cloister.tasks.home.home import Home, temporary_files
+from cloister.tasks.ledger import open_ledger
 from cloister.tasks.release.charge import (
     ReservedRelease,
+    kept_prior,
+    prepare_stores,
     refund_on_failure,
     reserve_budget,
+    search_parameters,
+    sequence_attributes,
     spend_budget,
     validate_data,
 )
-from cloister.tasks.release.evaluate import evaluate_release
-from cloister.tasks.release.fit import train_model, weigh_constraints
-from cloister.tasks.release.kept_request import kept_prior
-from cloister.tasks.release.preparation.plan import search_parameters, sequence_attributes
-from cloister.tasks.release.preparation.preflight import require_usable
-from cloister.tasks.release.preparation.stores import prepare_stores
-from cloister.tasks.release.publish import Recorded, publish_release
-from cloister.tasks.release.register import register_release, version_release
-from cloister.tasks.release.sample import sample_rows
+from cloister.tasks.release.comparison import EvaluationRecord
+from cloister.tasks.release.preflight import require_usable
+from cloister.tasks.release.publish import (
+    Recorded,
+    deliver,
+    keep_outcome,
+    publish_finished,
+    publish_release,
+    register_release,
+    version_release,
+)
+from cloister.tasks.release.synthesis import (
+    Certified,
+    evaluate_release,
+    sample_rows,
+    train_model,
+    weigh_constraints,
+    write_certificate,
+)
 from cloister.tasks.requests.plan import stage_costs, total_cost
-from cloister.tasks.requests.plan_report.training_device import require_forecast_memory
-from cloister.tasks.requests.public_context import public_context_of
+from cloister.tasks.requests.plan_report import require_forecast_memory
 from cloister.tasks.requests.release_request import ReleaseRequest
-from cloister.tasks.requests.resolved import ResolvedRequest, resolve
-from cloister.tasks.runtime.home import Home
-from cloister.tasks.runtime.temporary import temporary_files
-from cloister.tasks.stores.prefect_run_page import attach_certificate, decline_run, note
+from cloister.tasks.requests.resolved import ResolvedRequest, public_context_of, resolve
+from cloister.tasks.stores.prefect_runs import attach_certificate, decline_run, note
 from cloister.version import __version__
 
 

@@ -17,8 +17,8 @@ from cloister.flows.database_sampling import draw_database
 from cloister.models.storage import SavedModel
 from cloister.privacy.certificate.certificate import Certificate
 from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.tasks.data.tables import require_capacity, require_hard_constraints
 from cloister.tasks.requests.plan import StageCost
-from cloister.tasks.runtime.tables import require_capacity, require_hard_constraints
 
 if TYPE_CHECKING:
     from cloister.evaluation.report import AnyEvaluation

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from cloister.errors import CloisterError, VerificationError
 from cloister.privacy.ledger import State
-from cloister.tasks.ledger.queries import release_of
-from cloister.tasks.ledger.transitions import open_ledger
-from cloister.tasks.ledger.verify import release_problems
-from cloister.tasks.runtime.home import Home
+from cloister.tasks.home.home import Home
+from cloister.tasks.ledger import open_ledger, release_of
+from cloister.tasks.release.verify import release_problems
 from cloister.tasks.stores.mlflow_registry import ModelRegistry
 
 _CHECKED = (State.APPROVED, State.PUBLISHED)

@@ -27,18 +27,18 @@ from cloister.models.storage import SavedModel, load_saved
 from cloister.models.task import Task
 from cloister.privacy.ledger import Release, State
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.tasks.ledger.queries import release_of
-from cloister.tasks.ledger.release_findings import released_manifest
-from cloister.tasks.requests.public_context import PublicContext
-from cloister.tasks.requests.published import require_published_schema
-from cloister.tasks.runtime.home import Home
-from cloister.tasks.runtime.locks import exclusive
-from cloister.tasks.runtime.tables import (
+from cloister.tasks.data.tables import (
     require_capacity,
     require_hard_constraints,
+    require_published_schema,
     violations_in,
     write_csv,
 )
+from cloister.tasks.home.files import exclusive
+from cloister.tasks.home.home import Home
+from cloister.tasks.ledger import release_of
+from cloister.tasks.release.integrity import released_manifest
+from cloister.tasks.requests.resolved import PublicContext
 
 _OPEN = (State.APPROVED, State.PUBLISHED)
 

@@ -21,11 +21,17 @@ from prefect.flow_engine import run_flow
 
 from cloister.errors import CloisterError, InputError
 from cloister.flows.cli.console import progress, warn
-from cloister.tasks.requests.recurring import Registration, registrations, settings_digest
-from cloister.tasks.runtime.home import Home
-from cloister.tasks.runtime.locks import exclusive
-from cloister.tasks.runtime.progress import reporting_to
-from cloister.tasks.stores.prefect_deployment import due_runs, has_run, refuse_run
+from cloister.tasks.home.files import exclusive
+from cloister.tasks.home.home import Home
+from cloister.tasks.home.process import reporting_to
+from cloister.tasks.stores.prefect_deployment import (
+    Registration,
+    due_runs,
+    has_run,
+    refuse_run,
+    registrations,
+    settings_digest,
+)
 from cloister.tasks.stores.prefect_server import answering, quiet_logs
 
 _INTERVAL = 10.0

@@ -33,7 +33,7 @@ from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.domain import Domain
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec, spec_digest
-from cloister.tasks.runtime.home import Home
+from cloister.tasks.home.home import Home
 
 # The same examples in each run, whatever the speed of the machine: only a change fails a test.
 # --hypothesis-profile=nightly draws others, those of --hypothesis-seed.
@@ -239,10 +239,10 @@ def results_of_prefect() -> set[Path]:
 def seeded_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Releases of this process draw the same noise each time, for tests of figures."""
     for place in (
-        "cloister.tasks.data.open_table.noise_source",
-        "cloister.tasks.data.open_database.noise_source",
-        "cloister.tasks.data.open_columns.noise_source",
-        "cloister.tasks.ledger.transitions.noise_source",
+        "cloister.tasks.data.sources.noise_source",
+        "cloister.tasks.data.sources.noise_source",
+        "cloister.tasks.data.sources.noise_source",
+        "cloister.tasks.ledger.noise_source",
     ):
         monkeypatch.setattr(place, lambda: NoiseSource.insecure(1))
 

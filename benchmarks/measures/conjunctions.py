@@ -32,8 +32,8 @@ from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Cells, Domain, Table, declared_cells
 from cloister.schema.spec_files.loading import load_spec
-from cloister.tasks.evaluation.compare import table_of
-from cloister.tasks.requests.public_context import PublicContext, declared_context
+from cloister.tasks.release.comparison import table_of
+from cloister.tasks.requests.resolved import PublicContext, declared_context
 
 BEST = (95, 99, 100)
 """Percent of queries, those of least error, of which average and largest error are reported."""

@@ -19,8 +19,8 @@ from cloister.models.deniability.accuracy import model_errors, network_of
 from cloister.models.storage import load_saved
 from cloister.schema.domain import Table
 from cloister.schema.spec_files.loading import load_spec
-from cloister.tasks.evaluation.compare import table_of
-from cloister.tasks.requests.public_context import declared_context
+from cloister.tasks.release.comparison import table_of
+from cloister.tasks.requests.resolved import declared_context
 
 _TESTED = 20_000
 """Real rows at most on which models are tested; the paper draws millions, with repetition."""

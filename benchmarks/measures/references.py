@@ -23,8 +23,8 @@ from cloister.errors import CloisterError
 from cloister.privacy.accounting.accountants import epsilon_of_each
 from cloister.privacy.mechanisms.noise import DiscreteLaplace
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.tasks.runtime.files import write_json
-from cloister.tasks.runtime.home import Home
+from cloister.tasks.home.files import write_json
+from cloister.tasks.home.home import Home
 
 
 def finished_run(combination: Combination, own: Home) -> Run | None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from cloister.benchmarks.config import Benchmark, Experiment, Peer
 from cloister.benchmarks.pages.figures import Table
 from cloister.errors import InputError, StorageError
-from cloister.tasks.runtime.code_version import code_version
+from cloister.tasks.home.process import code_version
 
 SECTION = re.compile(r"^(?=### )", re.MULTILINE)
 """Where the section of an experiment begins."""

@@ -20,7 +20,7 @@ from cloister.benchmarks.pages.network_plots import draw_networks
 from cloister.benchmarks.pages.plot_style import dress, line_colours
 from cloister.benchmarks.runs import Run
 from cloister.evaluation.plots import FAINT, REAL, SYNTHETIC, figure_label
-from cloister.tasks.runtime.files import replace_file
+from cloister.tasks.home.files import replace_file
 
 CURVES = (
     ("accuracy", "learning.synthetic.accuracy", "learning.real.accuracy"),

@@ -21,8 +21,8 @@ from cloister.evaluation.marginals import marginal_cells
 from cloister.schema.columns import Column, Grid
 from cloister.schema.domain import Cells, Domain, Table, declared_cells
 from cloister.schema.spec_files.loading import load_spec
-from cloister.tasks.evaluation.compare import table_of
-from cloister.tasks.requests.public_context import declared_context
+from cloister.tasks.release.comparison import table_of
+from cloister.tasks.requests.resolved import declared_context
 
 Matrix = NDArray[np.int64]
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cloister.errors import CloisterError, StorageError
-from cloister.tasks.runtime.home import Home, private_folder
-from cloister.tasks.runtime.locks import exclusive
+from cloister.tasks.home.files import exclusive
+from cloister.tasks.home.home import Home, private_folder
 
 PATIENCE = 3600.0
 """Seconds that one call of venv or pip may take."""

@@ -25,11 +25,10 @@ from cloister.benchmarks.peer_runs.programs import DRIVER, Outcome, read_cells, 
 from cloister.benchmarks.runs import Run, evaluate_table
 from cloister.errors import CloisterError
 from cloister.schema.spec_files.loading import load_spec, spec_digest
-from cloister.tasks.runtime.code_version import evaluating_digest
-from cloister.tasks.runtime.files import write_json
-from cloister.tasks.runtime.home import Home, private_folder
-from cloister.tasks.runtime.locks import exclusive
-from cloister.tasks.runtime.tables import write_parquet
+from cloister.tasks.data.tables import write_parquet
+from cloister.tasks.home.files import exclusive, write_json
+from cloister.tasks.home.home import Home, private_folder
+from cloister.tasks.home.process import evaluating_digest
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,8 @@ from cloister.flows.cli.ledger import add_ledger_commands
 from cloister.flows.cli.options import LogOption
 from cloister.flows.cli.release import add_release_commands
 from cloister.flows.cli.review import add_review_commands
-from cloister.tasks.runtime.garbage import SELDOM
-from cloister.tasks.runtime.home import Home
-from cloister.tasks.runtime.interruption import INTERRUPTED, is_interruption
+from cloister.tasks.home.home import Home
+from cloister.tasks.home.process import INTERRUPTED, SELDOM, is_interruption
 
 _WITHHELD = "its message is withheld, since it may quote the data: please report this"
 
@@ -42,7 +41,7 @@ app = typer.Typer(
 def show_version(asked: bool) -> None:
     """Print the version of the package and the digest of its sources, as the ledger records it."""
     if asked:
-        from cloister.tasks.runtime.code_version import code_version
+        from cloister.tasks.home.process import code_version
 
         typer.echo(code_version())
         raise typer.Exit

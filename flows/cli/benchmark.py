@@ -56,7 +56,7 @@ def benchmark(
     from cloister.benchmarks.config import load_benchmark, require_public
     from cloister.benchmarks.pages.markdown import require_markers
     from cloister.benchmarks.preflight import require_usable
-    from cloister.tasks.runtime.home import Home
+    from cloister.tasks.home.home import Home
 
     declared = load_benchmark(config).only(only or ())
     require_usable(declared)
@@ -73,8 +73,8 @@ def benchmark(
 def _run(config: Path, markdown: Path | None, only: list[str]) -> Benchmarked:
     from cloister.benchmarks.flow import benchmark as flow
     from cloister.flows.cli.console import progress
-    from cloister.tasks.runtime.home import Home
-    from cloister.tasks.runtime.progress import reporting_to
+    from cloister.tasks.home.home import Home
+    from cloister.tasks.home.process import reporting_to
     from cloister.tasks.stores.prefect_server import serving
 
     with progress() as watcher, reporting_to(watcher), serving(Home.current()):

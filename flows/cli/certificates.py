@@ -7,9 +7,9 @@ from cloister.figures import figure_above
 from cloister.flows.cli.console import say, show_facts, show_json, show_table
 from cloister.flows.cli.reports import NO_EPSILON
 from cloister.privacy.certificate.certificate import PAGE_NAME, YAML_NAME, Certificate
-from cloister.tasks.ledger.queries import release_of
-from cloister.tasks.ledger.release_findings import recorded_certificate
-from cloister.tasks.runtime.home import Home
+from cloister.tasks.home.home import Home
+from cloister.tasks.ledger import release_of
+from cloister.tasks.release.integrity import recorded_certificate
 
 
 def show_certificate(home: Home, release: str, as_json: bool) -> None:

@@ -100,8 +100,8 @@ def evaluate_table(
     from cloister.devices import AUTO, resolve_device
     from cloister.flows.cli.console import show_facts, show_json, warn
     from cloister.flows.cli.reports import INTERNAL_NOTE, show_metrics
-    from cloister.tasks.evaluation.compare import EvaluationOptions, compare_files, write_evaluation
-    from cloister.tasks.runtime.home import Home
+    from cloister.tasks.home.home import Home
+    from cloister.tasks.release.comparison import EvaluationOptions, compare_files, write_evaluation
 
     on = resolve_device(device or AUTO)
     asked = EvaluationOptions(level, panel.value, tuple(target or ()), held_out, on)
@@ -127,7 +127,7 @@ def check_constraints(spec: SpecFile, data: DataFile = None, as_json: Json = Fal
     """
     from cloister.figures import percent
     from cloister.flows.cli.console import show_json, show_table
-    from cloister.tasks.evaluation.compare import violations_of
+    from cloister.tasks.release.comparison import violations_of
 
     reports = violations_of(spec, data)
     if as_json:
@@ -167,7 +167,7 @@ def draft_spec(
     what may be missing are those of its schema.
     """
     from cloister.flows.cli.console import say, show_json
-    from cloister.tasks.data.draft import write_draft
+    from cloister.schema.drafts.files import write_draft
 
     text = write_draft(file, out, table or ())
     if as_json:
@@ -188,7 +188,7 @@ def check_spec(spec: SpecFile, as_json: Json = False) -> None:
     """
     from cloister.figures import count_of
     from cloister.flows.cli.console import show_facts, show_json, show_table, warn
-    from cloister.tasks.requests.check import checked_spec
+    from cloister.tasks.requests.plan import checked_spec
 
     found = checked_spec(spec)
     if as_json:

@@ -17,8 +17,8 @@ from cloister.flows.request_signature import command_of
 from cloister.tasks.requests.release_request import ReleaseRequest
 
 if TYPE_CHECKING:
-    from cloister.tasks.ledger.allowance import Allowance
-    from cloister.tasks.runtime.home import Home
+    from cloister.tasks.home.home import Home
+    from cloister.tasks.ledger import Allowance
     from cloister.tasks.stores.prefect_deployment import Recurring
 
 _SHOWN = 3
@@ -62,7 +62,7 @@ def deploy(
     does not admit. With --out, the tables of the run before are replaced in a database. Run again,
     the command replaces the schedule of the same dataset. cloister serve runs what is due.
     """
-    from cloister.tasks.runtime.home import Home
+    from cloister.tasks.home.home import Home
 
     _require_repeatable(request)
     done = _deployed(request, (cron, timezone), Home.current(), not allow_unauthenticated)
@@ -78,7 +78,7 @@ def serve_releases(allow_unauthenticated: Unauthenticated = False, as_json: Json
     from cloister.flows.cli.console import say, show_json
     from cloister.flows.release import release as flow
     from cloister.flows.serving import serve
-    from cloister.tasks.runtime.home import Home
+    from cloister.tasks.home.home import Home
     from cloister.tasks.stores.prefect_deployment import require_server
 
     server = require_server(authenticated=not allow_unauthenticated)
@@ -117,18 +117,18 @@ def _deployed(
     asked: ReleaseRequest, when: tuple[str, str], home: Home, authenticated: bool
 ) -> Deployed:
     """Check what needs no data, then register the release on the server and in the home."""
-    from cloister.tasks.ledger.allowance import allowance_of
-    from cloister.tasks.release.preparation.preflight import require_usable
+    from cloister.tasks.ledger import allowance_of
+    from cloister.tasks.release.preflight import require_usable
     from cloister.tasks.requests.plan import plan_of
-    from cloister.tasks.requests.public_context import public_context_of
-    from cloister.tasks.requests.recurring import Registration, settings_digest
-    from cloister.tasks.requests.resolved import resolve
+    from cloister.tasks.requests.resolved import public_context_of, resolve
     from cloister.tasks.stores.prefect_deployment import (
         Recurring,
+        Registration,
+        ReleaseSchedule,
         register_deployment,
         require_server,
+        settings_digest,
     )
-    from cloister.tasks.stores.prefect_schedule import ReleaseSchedule
 
     now = datetime.now(UTC)
     schedule = ReleaseSchedule.of(*when, now)

@@ -55,8 +55,8 @@ def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:
     that no epsilon bounds them.
     """
     from cloister.flows.cli.console import show_json, show_table
-    from cloister.tasks.ledger.queries import budgets, composed_spend, deniable_releases
-    from cloister.tasks.runtime.home import Home
+    from cloister.tasks.home.home import Home
+    from cloister.tasks.ledger import budgets, composed_spend, deniable_releases
 
     home = Home.current()
     found = [
@@ -99,8 +99,8 @@ def grant(
 ) -> None:
     """Grant a budget; it replaces the one before from now on, and frees nothing that was spent."""
     from cloister.flows.cli.console import show_facts, show_json
-    from cloister.tasks.ledger.transitions import open_ledger
-    from cloister.tasks.runtime.home import Home
+    from cloister.tasks.home.home import Home
+    from cloister.tasks.ledger import open_ledger
 
     status = _budget_json(
         open_ledger(Home.current()).grant(dataset, unit, epsilon, delta, per, by, reason), None
@@ -130,8 +130,8 @@ def list_releases(
     """
     from cloister.flows.cli.console import show_json, show_table
     from cloister.privacy.ledger import State
-    from cloister.tasks.ledger.queries import releases
-    from cloister.tasks.runtime.home import Home
+    from cloister.tasks.home.home import Home
+    from cloister.tasks.ledger import releases
 
     listed = releases(Home.current(), dataset)
     if unfinished:
@@ -161,7 +161,7 @@ def list_releases(
 
 def _show_unfinished(pending: list[Release], as_json: bool) -> None:
     from cloister.flows.cli.console import show_json, show_table
-    from cloister.tasks.runtime.code_version import code_version
+    from cloister.tasks.home.process import code_version
 
     found = [
         {
@@ -185,8 +185,8 @@ def show_release(release: ReleaseId, as_json: Json = False) -> None:
     """Show one release: its charge, its events, and who moved it, when and why."""
     from cloister.flows.cli.console import show_facts, show_json, show_table
     from cloister.flows.cli.reports import show_guarantees
-    from cloister.tasks.ledger.queries import guarantees_of, release_of
-    from cloister.tasks.runtime.home import Home
+    from cloister.tasks.home.home import Home
+    from cloister.tasks.ledger import guarantees_of, release_of
 
     held = release_of(Home.current(), release)
     steps = [
@@ -226,8 +226,8 @@ def export(
     still holds its end.
     """
     from cloister.flows.cli.console import show_facts, show_json
-    from cloister.tasks.ledger.queries import export_ledger
-    from cloister.tasks.runtime.home import Home
+    from cloister.tasks.home.home import Home
+    from cloister.tasks.ledger import export_ledger
 
     anchor = export_ledger(Home.current(), path)
     found = {"file": str(path), "anchor": f"{anchor.seq}:{anchor.hash}"}

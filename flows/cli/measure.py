@@ -13,8 +13,8 @@ from cloister.flows.cli.options import DataOption, Json, SpecFile, example, user
 if TYPE_CHECKING:
     from cloister.flows.measure import DomainMeasurement
     from cloister.flows.outcome import Finished
+    from cloister.tasks.home.home import Home
     from cloister.tasks.requests.release_request import ReleaseRequest
-    from cloister.tasks.runtime.home import Home
 
 
 def add_measure_command(group: typer.Typer) -> None:
@@ -45,9 +45,9 @@ def measure_spec(
     public as they are in SPEC: what a draft left unconfirmed is refused. Run again after a crash,
     the same command resumes and charges nothing twice.
     """
-    from cloister.tasks.ledger.delivery import confirm_delivery
+    from cloister.tasks.home.home import Home
+    from cloister.tasks.release.publish import confirm_delivery
     from cloister.tasks.requests.release_request import ReleaseRequest
-    from cloister.tasks.runtime.home import Home
 
     home, by = Home.current(), user()
     request = ReleaseRequest(
@@ -59,8 +59,8 @@ def measure_spec(
 
 def run_measurement(asked: ReleaseRequest, home: Home) -> DomainMeasurement | Finished:
     """Check what can be checked before an orchestrator is started, then run the flow."""
-    from cloister.tasks.domains.plan import domain_request, release_plan
-    from cloister.tasks.release.preparation.measurement import require_ready
+    from cloister.tasks.release.measure import require_ready
+    from cloister.tasks.requests.measurement import domain_request, release_plan
 
     request = domain_request(asked)
     require_ready(request, home)
@@ -71,8 +71,8 @@ def run_measurement(asked: ReleaseRequest, home: Home) -> DomainMeasurement | Fi
 
 def _run(asked: ReleaseRequest) -> DomainMeasurement | Finished:
     from cloister.flows.cli.console import progress
-    from cloister.tasks.runtime.home import Home
-    from cloister.tasks.runtime.progress import reporting_to
+    from cloister.tasks.home.home import Home
+    from cloister.tasks.home.process import reporting_to
     from cloister.tasks.stores.prefect_server import serving
 
     with progress() as watcher, reporting_to(watcher), serving(Home.current()):

@@ -9,12 +9,12 @@ import typer
 
 from cloister.flows.cli.options import Json, ReleaseId, Until, example, split_place, user
 from cloister.flows.request_signature import DELIVERY, command_of
-from cloister.tasks.requests.limits import MOST_ROWS
+from cloister.tasks.requests import MOST_ROWS
 from cloister.tasks.requests.release_request import ReleaseRequest
 
 if TYPE_CHECKING:
     from cloister.flows.outcome import Finished, Outcome
-    from cloister.tasks.runtime.home import Home
+    from cloister.tasks.home.home import Home
 
 
 def add_release_commands(app: typer.Typer) -> None:
@@ -43,8 +43,8 @@ def add_release_commands(app: typer.Typer) -> None:
 
 def demo(as_json: Json = False) -> None:
     """Release the built-in demo data, a fictional civic registry, end to end."""
-    from cloister.tasks.data.demo import demo_data, demo_spec
-    from cloister.tasks.runtime.home import Home
+    from cloister.tasks.data.tables import demo_data, demo_spec
+    from cloister.tasks.home.home import Home
 
     home = Home.current()
     request = ReleaseRequest(spec=demo_spec(), data=demo_data(home), by=user())
@@ -58,7 +58,7 @@ def release_table(request: ReleaseRequest, as_json: Json = False) -> None:
     Run again after a crash, the same command resumes where it stopped, or finds the finished
     release, and charges nothing twice.
     """
-    from cloister.tasks.runtime.home import Home
+    from cloister.tasks.home.home import Home
 
     _release(request, Home.current(), as_json)
 
@@ -127,7 +127,7 @@ def sample_model(
     Run again, the command resumes an interrupted draw of one table to a file.
     """
     from cloister.flows.sampling import Draw, sample_release
-    from cloister.tasks.runtime.home import Home
+    from cloister.tasks.home.home import Home
 
     folder, database = split_place(out)
     draw = Draw(release, rows, folder or Path(), tuple(where or ()), seed, binary, csv, database)
@@ -150,7 +150,7 @@ def methods(as_json: Json = False) -> None:
 
 def _release(request: ReleaseRequest, home: Home, as_json: bool) -> None:
     from cloister.flows.cli.reports import show_outcome
-    from cloister.tasks.ledger.delivery import confirm_delivery
+    from cloister.tasks.release.publish import confirm_delivery
 
     with confirm_delivery(home, request.by):
         show_outcome(run_release(request, home), as_json)
@@ -158,11 +158,10 @@ def _release(request: ReleaseRequest, home: Home, as_json: bool) -> None:
 
 def run_release(request: ReleaseRequest, home: Home) -> Outcome | Finished:
     """Check what can be checked before an orchestrator is started, then run the flow."""
-    from cloister.tasks.release.preparation.preflight import require_usable
+    from cloister.tasks.release.preflight import require_usable
     from cloister.tasks.requests.plan import plan_of
-    from cloister.tasks.requests.plan_report.training_device import require_forecast_memory
-    from cloister.tasks.requests.public_context import public_context_of
-    from cloister.tasks.requests.resolved import resolve
+    from cloister.tasks.requests.plan_report import require_forecast_memory
+    from cloister.tasks.requests.resolved import public_context_of, resolve
 
     resolved = resolve(request)
     require_usable(resolved, public_context_of(resolved), home)
@@ -173,8 +172,8 @@ def run_release(request: ReleaseRequest, home: Home) -> Outcome | Finished:
 
 def _run(request: ReleaseRequest) -> Outcome | Finished:
     from cloister.flows.cli.console import progress
-    from cloister.tasks.runtime.home import Home
-    from cloister.tasks.runtime.progress import reporting_to
+    from cloister.tasks.home.home import Home
+    from cloister.tasks.home.process import reporting_to
     from cloister.tasks.stores.prefect_server import serving
 
     with progress() as watcher, reporting_to(watcher), serving(Home.current()):

@@ -15,21 +15,25 @@ from cloister.models.task import Budget
 from cloister.privacy.certificate.provenance import exact_text, ignored_columns
 from cloister.privacy.certificate.spend import record_guarantees
 from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
-from cloister.tasks.requests.check import require_satisfiable
 from cloister.tasks.requests.plan import (
     dependencies_of,
     expected_error,
     plan_json,
     plan_of,
+    require_satisfiable,
     stage_costs,
     total_cost,
 )
-from cloister.tasks.requests.plan_report.forecast import NEW_HOME, forecast_of
-from cloister.tasks.requests.plan_report.soft_constraints import soft_facts, soft_json
-from cloister.tasks.requests.plan_report.training_device import device_json, device_words
-from cloister.tasks.requests.plan_report.warnings import plan_warnings
-from cloister.tasks.requests.public_context import PublicContext, public_context_of
-from cloister.tasks.requests.resolved import ResolvedRequest
+from cloister.tasks.requests.plan_report import (
+    NEW_HOME,
+    device_json,
+    device_words,
+    forecast_of,
+    plan_warnings,
+    soft_facts,
+    soft_json,
+)
+from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 
 if TYPE_CHECKING:
     from cloister.evaluation.report import AnyEvaluation

@@ -45,8 +45,8 @@ def add_review_commands(app: typer.Typer) -> None:
 def list_candidates(as_json: Json = False) -> None:
     """List the releases that wait for review."""
     from cloister.flows.cli.console import show_json, show_table
-    from cloister.tasks.ledger.queries import releases
-    from cloister.tasks.runtime.home import Home
+    from cloister.tasks.home.home import Home
+    from cloister.tasks.ledger import releases
 
     waiting = [
         release for release in releases(Home.current(), None) if release.state.value == "candidate"
@@ -84,8 +84,8 @@ def verify(
     Leaves with exit code 1 if anything is wrong.
     """
     from cloister.flows.cli.console import say, show_json
-    from cloister.tasks.ledger.verify import anchor_of, verify_records
-    from cloister.tasks.runtime.home import Home
+    from cloister.tasks.home.home import Home
+    from cloister.tasks.release.verify import anchor_of, verify_records
 
     anchors = [anchor_of(text) for text in anchor or ()]
     checked, findings = verify_records(Home.current(), what, anchors)
@@ -100,7 +100,7 @@ def verify(
 def report(release: ReleaseId, as_json: Json = False) -> None:
     """Show the certificate of a release, and where its page lies."""
     from cloister.flows.cli.certificates import show_certificate
-    from cloister.tasks.runtime.home import Home
+    from cloister.tasks.home.home import Home
 
     show_certificate(Home.current(), release, as_json)
 
@@ -111,7 +111,7 @@ def _mover(state: str) -> Callable[..., None]:
         from cloister.flows.cli.console import say, show_json
         from cloister.flows.review import move_release
         from cloister.privacy.ledger import State
-        from cloister.tasks.runtime.home import Home
+        from cloister.tasks.home.home import Home
 
         now = move_release(Home.current(), release, state, by, reason)
         if as_json:
@@ -132,8 +132,8 @@ def fetch(
 ) -> None:
     """Restore the public files of a release from the DVC remote, checked against the ledger."""
     from cloister.flows.cli.console import say, show_json
-    from cloister.tasks.runtime.home import Home
-    from cloister.tasks.stores.dvc_fetch import fetch_release
+    from cloister.tasks.home.home import Home
+    from cloister.tasks.release.verify import fetch_release
 
     folder = fetch_release(Home.current(), release, out)
     if as_json:

@@ -9,7 +9,7 @@ charge, and the steps that query the rows take ``Spent``: no query runs before i
 
 Privacy: an orchestrator gets sessions and tokens as parameters and results of steps. They are no
 collections, so it cannot walk into them; ``repr`` shows the id of the release alone; whoever copies
-or pickles one gets an error.
+or pickles one gets an error. Problems of data that cannot be used are written in the home alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -26,15 +26,15 @@ from typing import Any, Generic, Never, Self, SupportsIndex, TypeVar
 import numpy as np
 
 from cloister.arrays import Array
-from cloister.errors import CloisterError
+from cloister.errors import CloisterError, ColumnsError, DataError
 from cloister.hashing import keyed_rows
 from cloister.models.task import AnyTask
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import Event
 from cloister.privacy.ledger import Anchor
-from cloister.tasks.requests.public_context import PublicContext
-from cloister.tasks.requests.resolved import ResolvedRequest
-from cloister.tasks.runtime.home import Home
+from cloister.tasks.home.files import write_json
+from cloister.tasks.home.home import Home
+from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest
 
 RawT = TypeVar("RawT")
 DoorT = TypeVar("DoorT")
@@ -234,3 +234,38 @@ def keyed_digest(
     for table in tables:
         digest.update(np.sort(keyed_rows(named(table), secret)).data)
     return digest.hexdigest()
+
+
+_ResultT = TypeVar("_ResultT")
+
+CHARGED_NOTHING = "this run charged nothing"
+"""The end of each refusal of data; an earlier run of the same release may have charged it."""
+
+
+def usable(opened: Callable[[], _ResultT], release: str, home: Home) -> _ResultT:
+    """The result of ``opened()``.
+
+    Raises:
+        ColumnsError: the columns are not those declared; names them.
+        DataError: the data cannot be used; names the file with the details, and none of them.
+
+    Privacy: counts and row numbers are exact facts about the data, and what a step raises is sent
+    to the orchestrator. Names of columns depend on no row.
+    """
+    try:
+        return opened()
+    except ColumnsError as error:
+        write_validation(release, {"refused": True, "problems": [str(error)]}, home)
+        raise ColumnsError(f"{error}; {CHARGED_NOTHING}") from None
+    except DataError as error:
+        problems = str(error).splitlines()
+    path = write_validation(release, {"refused": True, "problems": problems}, home)
+    raise DataError(
+        f"the data is not as the spec declares it; {path} says what is wrong (internal only; do "
+        f"not share); {CHARGED_NOTHING}"
+    )
+
+
+def write_validation(release: str, content: dict[str, Any], home: Home) -> Path:
+    """Write the findings on the data of a release, readable by their owner alone; internal."""
+    return write_json(home.release(release) / "internal" / "validation.json", content)

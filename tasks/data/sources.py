@@ -1,15 +1,352 @@
-"""Which rows a request reads: those of one table, or of several."""
+"""The rows of a request, as its session opens them: of one table, of several, or raw columns.
+
+They are read, validated, encoded, and bounded for each person; several tables each as one table,
+then together. The raw columns of a measurement are read and bounded alone. A frame that a program
+passes is a private file while it is needed, since flows read files.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from cloister.models.task import Task
-from cloister.tasks.data.open_database import DatabaseSource
-from cloister.tasks.data.open_table import TableSource
-from cloister.tasks.data.session import RowSource
-from cloister.tasks.requests.public_context import public_context_of
-from cloister.tasks.requests.resolved import ResolvedRequest
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pandas.api import types as pt
+
+from cloister.constraints import presence_rules
+from cloister.errors import DataError
+from cloister.models.persons.parts import neighbours_of_tables, person_tables
+from cloister.models.task import AnyTask, DatabaseTask, Task
+from cloister.privacy.contribution_bound import (
+    bound_contribution,
+    person_numbers,
+    require_named_persons,
+    rows_first_in_line,
+    rows_within_bound,
+)
+from cloister.privacy.door.journal import Journal
+from cloister.privacy.door.table import PrivateColumns, PrivateDatabase, PrivateTable
+from cloister.privacy.events import Event
+from cloister.privacy.mechanisms.noise import Neighbours
+from cloister.privacy.mechanisms.randomness import NoiseSource, noise_source
+from cloister.schema.domain import Table
+from cloister.schema.parsing import parse
+from cloister.schema.relations import (
+    UNLINKED,
+    Database,
+    ForeignKey,
+    is_refused,
+    is_truncated,
+    joined_tables,
+    require_unique_keys,
+    row_tables,
+    rows_changed,
+)
+from cloister.schema.sources.reading import read_batches, read_frame
+from cloister.schema.sources.storage_types import texts
+from cloister.schema.spec import PersonUnit, Spec
+from cloister.schema.validation import Validation, read_table
+from cloister.schema.validation_report import ValidationReport
+from cloister.tasks.data.session import RowSource, Session, keyed_digest, write_validation
+from cloister.tasks.data.tables import write_parquet
+from cloister.tasks.home.home import Home, private_folder
+from cloister.tasks.requests.measurement import domain_context
+from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
+
+
+@contextmanager
+def kept_frame(frame: pd.DataFrame, home: Home) -> Iterator[Path]:
+    """A file of a frame in the private home, gone afterwards.
+
+    Its name is a keyed digest of what the frame holds: the same frame has the same name again, so
+    that a release that was killed is resumed.
+
+    Raises:
+        DataError: the names of the columns are not texts.
+        StorageError: the file cannot be written.
+    """
+    if not all(isinstance(name, str) for name in frame.columns):
+        raise DataError("the columns of the frame should be named by texts; rename them")
+    plain = frame.apply(_storable).reset_index(drop=True)
+    path = private_folder(home.folder / "frames") / f"{_frame_digest(plain, home.key())}.parquet"
+    write_parquet(plain, path)
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _storable(column: pd.Series) -> pd.Series:
+    """A column as Parquet holds it: objects as their texts, cell by cell."""
+    if not pt.is_object_dtype(column.dtype):
+        return column
+    return column.map(str, na_action="ignore").astype("string")
+
+
+def _frame_digest(frame: pd.DataFrame, key: bytes) -> str:
+    digest = hmac.new(key, b"frame", hashlib.sha256)
+    for name in frame.columns:
+        hashes = pd.util.hash_pandas_object(frame[name].astype("string"), index=False)
+        digest.update(f"{name}\0{frame[name].dtype}\0".encode() + hashes.to_numpy().tobytes())
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True, repr=False)
+class SensitiveRows:
+    """The rows of a release, and a keyed digest of all that were read."""
+
+    table: Table
+    digest: str
+
+
+class TableSource(RowSource[Table, PrivateTable | PrivateDatabase]):
+    """The rows of a release: validated, encoded in public domains, behind the door of a table."""
+
+    def context(self, request: ResolvedRequest) -> PublicContext:
+        """The declared context of a request."""
+        return public_context_of(request)
+
+    def read_rows(self, release: str, request: ResolvedRequest, home: Home) -> tuple[Table, str]:
+        """The rows and their digest; the findings of validation stay in the home."""
+        opened, report = open_data(release, request, self.context(request), home)
+        write_validation(release, report.to_dict(), home)
+        return opened.table, opened.digest
+
+    def door(
+        self,
+        rows: Table,
+        task: AnyTask,
+        planned: Event,
+        journal: Journal,
+        home: Home,  # noqa: ARG002 - a door to raw columns numbers texts under the home's key
+    ) -> PrivateTable | PrivateDatabase:
+        """The door of a table; of persons with several rows, the doors of both tables."""
+        if isinstance(task, Task) and task.persons:
+            return person_door(rows, task, planned, journal, noise_source())
+        return PrivateTable(rows, task.neighbours, planned, journal, noise_source())
+
+
+def person_door(
+    rows: Table, task: Task, planned: Event, journal: Journal, noise: NoiseSource
+) -> PrivateDatabase:
+    """The doors of the table of persons and of their bounded rows, under one plan."""
+    tables, most = person_tables(rows, task), neighbours_of_tables(task)
+    return PrivateDatabase(tables, most, planned, journal, noise)
+
+
+def open_data(
+    release: str, request: ResolvedRequest, context: PublicContext, home: Home
+) -> tuple[SensitiveRows, ValidationReport]:
+    """Read, validate, encode and bound the rows of a release.
+
+    Raises:
+        StorageError: the data cannot be read.
+        DataError: it is not as declared; names columns, rules and row numbers.
+    """
+    spec, domain, unit = context.spec, context.one.domain, context.spec.privacy.unit
+    rules = presence_rules(context.one.constraints, domain)
+    if not isinstance(unit, PersonUnit):
+        table, report = read_table(spec, domain, request.data, rules)
+        return SensitiveRows(table, _table_digest(table, release, home)), report
+    require_named_persons(domain, unit)
+    validation, people = Validation.of(spec, domain, rules), []
+
+    def tables() -> Iterator[Table]:
+        for batch in read_batches(spec, request.data):
+            rows = validation.check(batch)
+            people.append(person_numbers(rows.typed(unit.key), home.key()))
+            yield rows.table()
+
+    table = Table.concatenate(tables())
+    report, digest = validation.report(), _table_digest(table, release, home)
+    return SensitiveRows(
+        bound_contribution(table, np.concatenate(people), unit, home.key()), digest
+    ), report
+
+
+def _table_digest(table: Table, release: str, home: Home) -> str:
+    return keyed_digest(b"data", {"": table.stored.items()}, release, home.key())
+
+
+class DatabaseSource(RowSource[Database, PrivateDatabase]):
+    """The rows of several tables, behind doors that share one plan and one journal."""
+
+    def context(self, request: ResolvedRequest) -> PublicContext:
+        """The declared context of a request."""
+        return public_context_of(request)
+
+    def read_rows(self, release: str, request: ResolvedRequest, home: Home) -> tuple[Database, str]:
+        """The rows and a keyed digest of all that were read.
+
+        Rows that refer to none that is there are left out, and of many that refer to the same all
+        but a random part: what a row of the first table brings is bounded as declared. Keys that
+        others refer to name one row each.
+        """
+        context = self.context(request)
+        assert isinstance(context.task, DatabaseTask)
+        tables, reports = {}, {}
+        for name, part in context.tables.items():
+            rules = presence_rules(part.one.constraints, part.one.domain)
+            tables[name], report = read_table(part.spec, part.one.domain, rules=rules)
+            reports[name] = report.to_dict()
+        write_validation(release, {"tables": reports}, home)
+        stored = {name: table.stored.items() for name, table in tables.items()}
+        digest = keyed_digest(b"data", stored, release, home.key())
+        whole = Database(context.task.schema, tables)
+        require_unique_keys(whole)
+        return bound(whole, home.key()), digest
+
+    def door(
+        self,
+        rows: Database,
+        task: AnyTask,
+        planned: Event,
+        journal: Journal,
+        home: Home,  # noqa: ARG002 - of raw columns alone
+    ) -> PrivateDatabase:
+        """The doors of the tables, and of those that join them."""
+        changed = rows_changed(rows.schema)
+        tables = {**row_tables(rows), **joined_tables(rows)}
+        most = {name: Neighbours(task.neighbours.relation, changed[name]) for name in tables}
+        return PrivateDatabase(
+            Database(rows.schema, tables), most, planned, journal, noise_source()
+        )
+
+
+def bound(database: Database, key: bytes) -> Database:
+    """The rows that refer to one that is there, at most as many to the same as declared.
+
+    A reference that may be missing is unlinked instead of its row left out.
+
+    Privacy: whether a row stays depends on the rows that refer to the same parent alone, and on
+        whether that stays; :func:`cloister.schema.relations.is_truncated` says where.
+
+    Raises:
+        DataError: more rows refer to the same one than declared, and none may be left out.
+    """
+    schema, tables = database.schema, dict(database.tables)
+    for name in schema.tables:
+        required = [own for own in schema.parents_of(name) if not own.optional]
+        for reference in required:
+            tables[name] = tables[name].take(Database(schema, tables).referring(reference))
+        for reference in filter(partial(is_truncated, schema), required):
+            tables[name] = _bounded(tables[name], reference, key)
+    as_read = dict(tables)
+    for reference in schema.keys:
+        found = Database(schema, tables)
+        if reference.optional:
+            tables[reference.table] = _linked(found, reference, as_read[reference.table], key)
+        if is_refused(schema, reference):
+            _require_bound(found, reference)
+    return Database(schema, tables)
+
+
+def _linked(database: Database, reference: ForeignKey, as_read: Table, key: bytes) -> Table:
+    """The table with references unlinked that lead to no row, or beyond the bound of a parent.
+
+    Privacy: lots are of rows ``as_read``. What became of another reference may depend on other
+        units: by it, a row that goes would exchange links of rows that stay.
+    """
+    table, domain = database.tables[reference.table], database.schema.tables[reference.table]
+    codes = table.codes[reference.column].astype(np.int64)
+    stay = np.flatnonzero(database.referring(reference))
+    if is_truncated(database.schema, reference):
+        own = key + reference.table.encode() + reference.column.encode()
+        stay = stay[rows_first_in_line(codes[stay], as_read.take(stay), reference.max_rows, own)]
+    linked = codes == domain[reference.column].null_code
+    linked[stay] = True
+    return Table(table.domain, {**table.codes, reference.column: np.where(linked, codes, UNLINKED)})
+
+
+def _require_bound(database: Database, reference: ForeignKey) -> None:
+    codes = database.tables[reference.table].codes[reference.column]
+    if len(codes) and np.unique(codes, return_counts=True)[1].max() > reference.max_rows:
+        raise DataError(
+            f"table '{reference.table}', column '{reference.column}': more than "
+            f"{reference.max_rows} rows refer to the same row of '{reference.parent}'; raise "
+            "max_rows, or leave rows out at the source: to do it here would not be private, since "
+            "rows of both sides are protected"
+        )
+
+
+def _bounded(table: Table, reference: ForeignKey, key: bytes) -> Table:
+    parents, own = table.codes[reference.column], key + reference.table.encode()
+    stay = rows_within_bound(parents, table.stored.values(), reference.max_rows, own)
+    return table.take(np.sort(stay))
+
+
+ColumnsSession = Session[pd.DataFrame, PrivateColumns]
+
+
+class ColumnsSource(RowSource[pd.DataFrame, PrivateColumns]):
+    """The raw columns of a measurement, whose domains are not known yet, behind their own door."""
+
+    def context(self, request: ResolvedRequest) -> PublicContext:
+        """The declared context before any domain is known."""
+        return domain_context(request)
+
+    def read_rows(
+        self, release: str, request: ResolvedRequest, home: Home
+    ) -> tuple[pd.DataFrame, str]:
+        """The rows, bounded in number for each person, and the digest of all that were read.
+
+        Raises:
+            StorageError: the data cannot be read.
+            DataError: it has other columns than declared, or rows that belong to no person.
+        """
+        spec, key = self.context(request).spec, home.key()
+        frame, unit = read_frame(spec, request.data), spec.privacy.unit
+        rows = (
+            _bound_contribution(frame, unit, spec, key) if isinstance(unit, PersonUnit) else frame
+        )
+        return rows, keyed_digest(b"columns", {"": cell_hashes(frame)}, release, key)
+
+    def door(
+        self,
+        rows: pd.DataFrame,
+        task: AnyTask,
+        planned: Event,
+        journal: Journal,
+        home: Home,
+    ) -> PrivateColumns:
+        """The door of raw columns; the journal holds numbers in place of texts."""
+        return PrivateColumns(rows, home.key(), task.neighbours, planned, journal, noise_source())
+
+
+def _bound_contribution(
+    frame: pd.DataFrame, unit: PersonUnit, spec: Spec, key: bytes
+) -> pd.DataFrame:
+    """The rows of a frame with at most ``unit.max_rows`` of each person, person by person.
+
+    Rows without a readable person are left out, or refused where ``on_invalid`` is ``fail``.
+
+    Raises:
+        DataError: a row has no person, under ``fail``.
+    """
+    typed, _ = parse(frame[unit.key], spec.attributes[unit.key])
+    known = np.flatnonzero(typed.notna().to_numpy(dtype=bool))
+    if len(known) < len(typed) and spec.validation.on_invalid == "fail":
+        raise DataError(
+            f"column '{unit.key}' identifies persons but lacks values; give every row one, or set "
+            "validation.on_invalid to drop"
+        )
+    people, cells = person_numbers(typed.iloc[known], key), cell_hashes(frame.iloc[known])
+    kept = rows_within_bound(people, (values for _, values in cells), unit.max_rows, key)
+    return frame.iloc[known[kept]]
+
+
+def cell_hashes(frame: pd.DataFrame) -> Iterator[tuple[str, NDArray[Any]]]:
+    """A 64-bit hash (n,) of each cell of each column, by its name."""
+    for name in frame.columns:
+        yield str(name), pd.util.hash_pandas_object(texts(frame[name]), index=False).to_numpy()
 
 
 def source_of(request: ResolvedRequest) -> RowSource[Any, Any]:

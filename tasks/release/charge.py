@@ -1,38 +1,169 @@
-"""The steps of a charge: reserve before a row is read, spend before it is queried."""
+"""The steps up to a charge: plan, prepare the stores, reserve before a row is read, spend.
+
+The plan is public and costs nothing. The request is written into the folder of the release before
+the charge, and read by each later run. The price is spent before the data is queried.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from cloister.errors import CloisterError, JournalMismatch
+from cloister.errors import (
+    CloisterError,
+    InputError,
+    JournalMismatch,
+    StorageError,
+    VerificationError,
+)
 from cloister.models.plan import AnyPlan
 from cloister.privacy.accounting.composition import divides_rows
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.ledger import Ledger, Release, State
 from cloister.privacy.ledger.checks import other_version
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.schema.declarations import LATEST
 from cloister.schema.sources.reading import require_declared_size
-from cloister.tasks.data.refusals import usable
-from cloister.tasks.data.session import DoorT, Opened, RawT, RowSource, Session, Spent
-from cloister.tasks.ledger.transitions import (
+from cloister.tasks.data.session import DoorT, Opened, RawT, RowSource, Session, Spent, usable
+from cloister.tasks.home.files import write_json
+from cloister.tasks.home.home import Home
+from cloister.tasks.home.process import code_version, reporter
+from cloister.tasks.ledger import (
     commit_charge,
     give_back,
     grant_declared,
     open_ledger,
     release_request,
 )
-from cloister.tasks.release.kept_request import keep_request, kept_prior
-from cloister.tasks.release.preparation.stores import Stores
-from cloister.tasks.release.prior import prior_digest
-from cloister.tasks.requests.plan import plan_digest, plan_json, require_within_budget
-from cloister.tasks.requests.public_context import PublicContext
-from cloister.tasks.requests.resolved import ResolvedRequest
-from cloister.tasks.runtime.code_version import code_version
-from cloister.tasks.runtime.files import write_json
-from cloister.tasks.runtime.home import Home
-from cloister.tasks.runtime.progress import reporter
-from cloister.tasks.runtime.step import step
+from cloister.tasks.release.preflight import find_prior, prior_digest
+from cloister.tasks.requests.plan import (
+    plan_along,
+    plan_digest,
+    plan_json,
+    require_within_budget,
+    sequence_of,
+)
+from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest
+from cloister.tasks.stores.dvc_store import Versions
+from cloister.tasks.stores.mlflow_store import Tracker
+from cloister.tasks.stores.prefect_runs import step
+
+
+@step("sequence", "sequence attributes of {request.spec.stem}")
+def sequence_attributes(request: ResolvedRequest) -> tuple[str, ...]:
+    """The order in which attributes are modelled."""
+    return sequence_of(request)
+
+
+@step("search", "search parameters for epsilon {request.budget.epsilon}")
+def search_parameters(request: ResolvedRequest, attributes: tuple[str, ...]) -> AnyPlan:
+    """The parameters that fit the budget, for attributes in the order in which they are modelled.
+
+    Raises:
+        PlanError: none do.
+    """
+    return plan_along(request, attributes)
+
+
+@dataclass(frozen=True)
+class Stores:
+    """Where MLflow and DVC will record a release: found usable."""
+
+    tracking: str
+    versions: Path
+
+
+@step("stores", "prepare the stores of {request.spec.stem}")
+def prepare_stores(request: ResolvedRequest, home: Home) -> Stores:  # noqa: ARG001 - names the step
+    """Make the stores that a release will write to, or find that they can be used.
+
+    Raises:
+        StorageError: MLflow's store cannot be reached or made, or DVC's repository cannot.
+    """
+    Tracker.open(home.tracking, home.artifacts)
+    Versions(home.versions, home.remote).prepare()
+    return Stores(home.tracking, home.versions)
+
+
+_REQUEST = "order.json"
+
+
+def keep_request(
+    folder: Path, request: ResolvedRequest, context: PublicContext, home: Home
+) -> None:
+    """Write the request with its seed and its prior into the folder of its release.
+
+    Not if an earlier run did.
+
+    Raises:
+        InputError: the earlier run had others, or the prior cannot be used.
+    """
+    path = folder / _REQUEST
+    if not path.exists():
+        prior = find_prior(request, context, home)
+        seed = request.seed_sampling
+        kept = request.filled(
+            seed_sampling=SamplingSource().seed if seed is None else seed,
+            prior=prior.id if prior else None,
+        )
+        write_json(path, kept.model_dump(mode="json"))
+        return
+    if request.seed_sampling not in (None, kept_seed(folder)):
+        raise InputError(
+            "this release was begun with another --seed-sampling; give that one, or leave it out"
+        )
+    if request.prior not in (None, LATEST, kept_prior(folder)):
+        raise InputError("this release was begun with another --prior; give that one")
+
+
+def kept_seed(folder: Path) -> int:
+    """The seed for drawing rows that a release was begun with.
+
+    Raises:
+        VerificationError: the request in its folder was altered.
+    """
+    kept = _kept_request(folder)
+    seed = kept.get("seed_sampling", kept.get("seed"))  # as version 0.2 named it
+    if type(seed) is not int:
+        raise _altered(folder)
+    return seed
+
+
+def kept_prior(folder: Path) -> str | None:
+    """The release whose numbers a release was begun to use again; None if it uses none.
+
+    Raises:
+        VerificationError: the request in its folder was altered.
+    """
+    prior = _kept_request(folder).get("prior")
+    if not isinstance(prior, str | None):
+        raise _altered(folder)
+    return prior
+
+
+def _kept_request(folder: Path) -> dict[str, Any]:
+    path = folder / _REQUEST
+    try:
+        request = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise StorageError(
+            f"{path} cannot be read ({error.strerror}); restore it from a backup"
+        ) from None
+    except (ValueError, RecursionError):
+        raise _altered(folder) from None
+    if not isinstance(request, dict):
+        raise _altered(folder)
+    return request
+
+
+def _altered(folder: Path) -> VerificationError:
+    return VerificationError(
+        f"{folder / _REQUEST} was altered; restore it, or withdraw the release and start a new one"
+    )
 
 
 @dataclass(frozen=True)

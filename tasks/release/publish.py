@@ -1,25 +1,124 @@
-"""The last step: the manifest, the copy at ``--out``, and the candidate in the ledger."""
+"""The last steps: records in MLflow and DVC, the manifest, the copy, the outcome as delivered.
+
+MLflow holds the run and the model, DVC the data, the ledger that its outcome was reported. A run
+that is killed after the candidate entry leaves a finished release that was not reported. The same
+request then gets this release, at no charge; once it was reported, the same request is a new
+release.
+"""
 
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from prefect.runtime import flow_run
 
+from cloister.errors import InputError, VerificationError
+from cloister.figures import count_of
 from cloister.models.storage import model_digest
-from cloister.privacy.certificate.certificate import YAML_NAME
+from cloister.privacy.certificate.certificate import YAML_NAME, Certificate, read_certificate
 from cloister.privacy.certificate.manifest import MANIFEST_NAME, Lineage, Manifest, write_manifest
-from cloister.tasks.ledger.transitions import is_candidate, record_candidate
-from cloister.tasks.release.certify import Certified
-from cloister.tasks.release.load import load_release
-from cloister.tasks.release.retained import write_kept
-from cloister.tasks.requests.resolved import ResolvedRequest
-from cloister.tasks.runtime.code_version import code_version
-from cloister.tasks.runtime.home import Home
-from cloister.tasks.runtime.places import copy_whole
-from cloister.tasks.runtime.references import Reference, digest_of
-from cloister.tasks.runtime.step import recording_step
+from cloister.privacy.exact import decimal_below
+from cloister.tasks.data.tables import load_release, published_schema
+from cloister.tasks.home.files import Reference, copy_whole, digest_of, replace_file, write_json
+from cloister.tasks.home.home import Home
+from cloister.tasks.home.process import code_version
+from cloister.tasks.ledger import is_candidate, open_ledger, record_candidate
+from cloister.tasks.release.charge import ReservedRelease
+from cloister.tasks.release.comparison import EvaluationRecord
+from cloister.tasks.release.integrity import RUNS_NAME, write_kept
+from cloister.tasks.release.synthesis import Certified
+from cloister.tasks.release.verify import release_problems
+from cloister.tasks.requests.measurement import SPEC_NAME
+from cloister.tasks.requests.plan import plan_json
+from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
+from cloister.tasks.stores.dvc_store import Versions, pointer_of
+from cloister.tasks.stores.mlflow_registry import ModelRegistry
+from cloister.tasks.stores.mlflow_store import Tracker, clear_errors
+from cloister.tasks.stores.prefect_runs import recording_step, step
+
+
+@recording_step("register", "register {done.charge.release}")
+@clear_errors()
+def register_release(
+    request: ResolvedRequest,
+    done: Certified,
+    measured: EvaluationRecord,
+    folder: Reference,
+    home: Home,
+) -> str:
+    """Record a release and its model in the tracking store; the id of its run.
+
+    Each stage is a child run. A release that was recorded before keeps its run.
+
+    Raises:
+        StorageError: the store cannot be reached, read or written.
+    """
+    public = folder.open()
+    certificate = read_certificate(public)
+    tracker = Tracker.open(home.tracking, home.artifacts)
+    tags = {"spec.digest": request.digest, "ledger.entry": str(done.anchor.seq)}
+    run = tracker.begin(
+        done.charge.release, public_context_of(request).spec.name, request.method, tags
+    )
+    tracker.log_input(run, public_context_of(request).spec.name, done.spent.digest)
+    tracker.log_plan(run, plan_json(done.plan))
+    _record_spend(tracker, run, certificate)
+    _record_measures(tracker, run, measured)
+    tracker.log_certificate(run, public)
+    ModelRegistry(tracker.client).register(
+        run, done.model.open(), certificate, digest_of(public / YAML_NAME)
+    )
+    tracker.finish(run, succeeded=True)
+    kept = {"runs": tracker.runs(run), "models": tracker.models(run)}
+    write_json(home.release(done.charge.release) / RUNS_NAME, kept)
+    return run
+
+
+@recording_step("version", "version {done.charge.release}")
+def version_release(
+    request: ResolvedRequest, done: Certified, folder: Reference, home: Home
+) -> Path:
+    """Point DVC at the data, and give it the synthetic tables, their schema and the certificate.
+
+    The folder of the pointers.
+    """
+    public = folder.open()
+    context = public_context_of(request)
+    tables = {stem: public / f"{stem}.parquet" for stem in context.files.values()}
+    schemas = {pointer_of(name): public / name for name in published_schema(context).files}
+    published = tables | schemas | {"certificate": public / YAML_NAME}
+    source = _input_file(request, context)
+    return Versions(home.versions, home.remote).track(done.charge.release, source, published)
+
+
+def _record_spend(tracker: Tracker, run: str, certificate: Certificate) -> None:
+    guarantee = certificate.guarantee
+    tracker.log_spend(run, certificate.stages, guarantee.accounted.epsilon, guarantee.delta)
+    for stage in certificate.stages:
+        with tracker.stage(run, stage.name) as child:
+            tracker.log_spend(child, [stage], stage.epsilon, guarantee.delta)
+
+
+def _record_measures(tracker: Tracker, run: str, measured: EvaluationRecord) -> None:
+    """On the run, where releases are compared, and on a child, as every stage has one."""
+    if measured.evaluation.level == "none":
+        return
+    tracker.log_evaluation(run, measured.evaluation, measured.folder)
+    with tracker.stage(run, "evaluation") as child:
+        tracker.log_evaluation(child, measured.evaluation, measured.folder)
+
+
+def _input_file(request: ResolvedRequest, context: PublicContext) -> Path | None:
+    """The file of the data; several tables are followed by the digest in the ledger alone."""
+    declared = None if context.spec.tables else context.spec.source.path
+    return request.data or (Path(declared).absolute() if declared else None)
 
 
 @dataclass(frozen=True)
@@ -70,3 +169,122 @@ def publish_release(
 def _evidence(manifest: Manifest, public: Path, tracking_run: str) -> dict[str, str]:
     digests = {"manifest": manifest.digest, "certificate": digest_of(public / YAML_NAME)}
     return digests | ({"tracking_run": tracking_run} if tracking_run else {})
+
+
+_ended: ContextVar[list[str] | None] = ContextVar("ended", default=None)
+"""The releases that ended inside the enclosing block of ``confirm_delivery``, if there is one."""
+
+
+def keep_outcome(release: str, content: dict[str, Any], home: Home) -> None:
+    """Store the outcome of a release before it is a candidate; internal, mode 0600."""
+    write_json(_outcome_file(release, home), json.loads(json.dumps(content, default=str)))
+
+
+@step("publish", "publish {charge.release}, finished before")
+def publish_finished(
+    request: ResolvedRequest, charge: ReservedRelease, home: Home
+) -> dict[str, Any]:
+    """The outcome of a release that an earlier run finished, with its files at ``out``.
+
+    Raises:
+        VerificationError: its files are not what was recorded.
+        InputError: it was drawn with other options than those of this request.
+    """
+    content = finished_outcome(charge.release, home)
+    public = home.release(charge.release) / "public"
+    _require_same(request, content, public, charge.release)
+    out = request.out_path
+    if out and not (out.is_dir() and digest_of(out) == digest_of(public)):
+        copy_whole(public, out, charge.release)
+    if request.database:
+        load_release(request, request.database, charge.release, public)
+    status = open_ledger(home).budget(content["dataset"], public_context_of(request).unit)
+    internal = str(home.release(charge.release) / "internal")
+    files = {"public": str(out or public), "internal": internal}
+    files |= {"database": request.database} if request.database else {}
+    return content | {"files": files, "earlier": True, "budget_left": decimal_below(status.left)}
+
+
+@step("write", "write spec of {charge.release}, finished before")
+def write_finished(request: ResolvedRequest, charge: ReservedRelease, home: Home) -> dict[str, Any]:
+    """The outcome of a measurement that an earlier run finished, with its spec at ``out``.
+
+    Raises:
+        VerificationError: its files are not what was recorded.
+    """
+    content = finished_outcome(charge.release, home)
+    spec = home.release(charge.release) / "public" / SPEC_NAME
+    out = request.out_path or spec
+    if not out.exists():
+        replace_file(out, lambda part: part.write_bytes(spec.read_bytes()))
+    return content | {"spec": str(out), "earlier": True}
+
+
+def finished_outcome(release: str, home: Home) -> dict[str, Any]:
+    """The outcome of a finished release, after a check of its files.
+
+    Raises:
+        VerificationError: they are not, or it cannot be read.
+    """
+    remedy = (
+        f"release {release} is finished and was charged; see cloister verify {release}, or reject "
+        "it and start anew"
+    )
+    findings = release_problems(home, release)
+    if findings:
+        raise VerificationError(f"{findings[0]}; {remedy}")
+    try:
+        content: dict[str, Any] = json.loads(
+            _outcome_file(release, home).read_text(encoding="utf-8")
+        )
+    except (OSError, ValueError):
+        raise VerificationError(
+            f"{_outcome_file(release, home)} cannot be read; {remedy}"
+        ) from None
+    return content
+
+
+@contextmanager
+def confirm_delivery(home: Home, by: str) -> Iterator[None]:
+    """Record releases that end inside as delivered, once the block has ended well."""
+    ended: list[str] = []
+    token = _ended.set(ended)
+    try:
+        yield
+    finally:
+        _ended.reset(token)
+    sys.stdout.flush()
+    for release in ended:
+        open_ledger(home).deliver(release, by)
+
+
+def deliver(release: str, by: str, home: Home) -> None:
+    """Record that a finished release was reported: the last act of a flow.
+
+    Inside ``confirm_delivery`` this waits until the block has ended well.
+    """
+    if (waiting := _ended.get()) is None:
+        open_ledger(home).deliver(release, by)
+    else:
+        waiting.append(release)
+
+
+def _require_same(
+    request: ResolvedRequest, content: dict[str, Any], public: Path, release: str
+) -> None:
+    asked = {
+        "--rows": request.rows == content["rows"],
+        "--csv": not request.csv or any(public.glob("*.csv")),
+    }
+    differing = [option for option, same in asked.items() if not same]
+    if differing:
+        raise InputError(
+            f"release {release} of the same request is finished, with "
+            f"{count_of(content['rows'], 'row')}, and "
+            f"was not reported; give {' and '.join(differing)} as before to get it at no charge, "
+            f"or cloister review reject {release} first"
+        )
+
+
+def _outcome_file(release: str, home: Home) -> Path:
+    return home.release(release) / "internal" / "outcome.json"

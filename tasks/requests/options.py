@@ -10,7 +10,7 @@ from cloister.models.task_from_spec import rows_by_default, sampling_of
 from cloister.privacy.exact import exact
 from cloister.schema.declarations import MOST_TRIES
 from cloister.schema.spec import Spec
-from cloister.tasks.requests.limits import MOST_ROWS, MOST_SEED
+from cloister.tasks.requests import MOST_ROWS, MOST_SEED
 from cloister.tasks.requests.release_request import ReleaseRequest
 
 _LEAST_EPSILON = Fraction(1, 10**9)

@@ -30,9 +30,9 @@ import yaml
 
 from cloister.errors import InputError, StorageError
 from cloister.files import write_whole
-from cloister.tasks.runtime.garbage import SELDOM
-from cloister.tasks.runtime.home import close, private_folder
-from cloister.tasks.runtime.locks import exclusive
+from cloister.tasks.home.files import exclusive
+from cloister.tasks.home.home import close, private_folder
+from cloister.tasks.home.process import SELDOM
 
 _REMOTE = "storage"
 _PROGRAM = f"""

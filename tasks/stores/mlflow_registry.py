@@ -1,26 +1,103 @@
-"""Released models in MLflow's registry: a version for each release, an alias for its state."""
+"""Released models in MLflow's registry: a version for each release, an alias for its state.
+
+A model is a pyfunc, whose files and signature are made from public facts alone.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
+import tempfile
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Self
 
+import mlflow.pyfunc
+import pandas as pd
 from mlflow import MlflowClient
 from mlflow.entities import LoggedModel, LoggedModelOutput, LoggedModelStatus, Run
 from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
+from mlflow.models import Model, ModelSignature
+from mlflow.types.schema import ColSpec, ParamSchema, ParamSpec, Schema
 from mlflow.utils.mlflow_tags import MLFLOW_MODEL_VERSIONS
 
 from cloister.errors import InputError
+from cloister.models.storage import MODEL_DIGEST, load_saved
+from cloister.models.task import AnyTask, Task
 from cloister.privacy.certificate.certificate import Certificate
-from cloister.tasks.runtime.home import Home
-from cloister.tasks.stores.mlflow_models import save_pyfunc
-from cloister.tasks.stores.mlflow_names import RELEASE, quotable, release_filter
-from cloister.tasks.stores.mlflow_store import Tracker, logged_models, unreachable
+from cloister.schema.columns import Column
+from cloister.schema.domain import Domain
+from cloister.tasks.home.home import Home
+from cloister.tasks.stores.mlflow_store import (
+    RELEASE,
+    Tracker,
+    logged_models,
+    quotable,
+    release_filter,
+    unreachable,
+)
+from cloister.version import __version__
+
+_CODE = Path(__file__).with_name("mlflow_pyfunc.py")
+
+_TYPES = MappingProxyType(
+    {"b": "boolean", "i": "long", "u": "long", "f": "double", "M": "datetime"}
+)
+"""MLflow's types by the kind of a pandas dtype; text where there is none."""
+
+_EXAMPLE_ROWS = 10
+"""Rows of the example call: few enough for a screen."""
+
+
+def save_pyfunc(model: Path, folder: Path, page: LoggedModel) -> None:
+    """Write a saved model into a folder as a pyfunc of the page that a store has made for it.
+
+    Raises:
+        VerificationError, StorageError, InputError: the saved model cannot be read.
+    """
+    saved = load_saved(model)
+    with tempfile.TemporaryDirectory() as work, warnings.catch_warnings():
+        code = shutil.copyfile(_CODE, Path(work) / _CODE.name)  # closed: MLflow keeps the mode
+        warnings.simplefilter("ignore")  # of the example, whose integers have no missing values
+        mlflow.pyfunc.save_model(
+            path=str(folder),
+            python_model=str(code),
+            artifacts={"model": str(model)},
+            model_config={MODEL_DIGEST: saved.digest},
+            mlflow_model=Model(
+                model_id=page.model_id, run_id=page.source_run_id, model_uuid=page.model_id
+            ),
+            signature=signature_of(saved.task),
+            input_example=_example() if isinstance(saved.task, Task) else None,
+            pip_requirements=[f"cloister=={__version__}"],
+        )
+
+
+def _example() -> tuple[pd.DataFrame, dict[str, str]]:
+    return pd.DataFrame({"rows": [_EXAMPLE_ROWS], "seed": [1]}), {"where": ""}
+
+
+def signature_of(task: AnyTask) -> ModelSignature:
+    """The signature of a model: rows, seed and conditions in, the columns of the domain out.
+
+    Of several tables the columns are not listed: MLflow's schema is of one.
+    """
+    domain = task.domain if isinstance(task, Task) else Domain(())
+    return ModelSignature(
+        inputs=Schema([ColSpec("long", "rows"), ColSpec("long", "seed")]),
+        outputs=Schema([_drawn(column) for column in domain]) if domain.columns else None,
+        params=ParamSchema([ParamSpec("where", "string", "")]),
+    )
+
+
+def _drawn(column: Column) -> ColSpec:
+    kind = pd.Series([], dtype=column.dtype).dtype.kind
+    return ColSpec(_TYPES.get(kind, "string"), column.name, required=column.null_code is None)
+
 
 ALIASES = ("candidate", "approved", "published", "rejected", "withdrawn")
 

@@ -1,7 +1,7 @@
 """The Prefect server of a run: the configured one, or a temporary one of this process.
 
 The temporary server listens on the loopback interface alone, refuses requests without the password
-of this process (:meth:`cloister.tasks.runtime.home.Home.configure`), and reads a pipe from this
+of this process (:meth:`cloister.tasks.home.home.Home.configure`), and reads a pipe from this
 process: however this process ends, the pipe closes and the server ends too.
 """
 
@@ -24,9 +24,9 @@ from prefect.events.worker import EventsWorker
 from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
 
 from cloister.errors import InputError, StorageError
-from cloister.tasks.runtime.garbage import SELDOM
-from cloister.tasks.runtime.home import Home
-from cloister.tasks.runtime.locks import exclusive
+from cloister.tasks.home.files import exclusive
+from cloister.tasks.home.home import Home
+from cloister.tasks.home.process import SELDOM
 
 _PATIENCE = 5.0
 """Seconds that a server may take to accept a connection."""
@@ -150,7 +150,7 @@ def quiet_logs() -> Iterator[None]:
 
 
 def _password() -> str:
-    """The password that :meth:`~cloister.tasks.runtime.home.Home.configure` made for this process.
+    """The password that :meth:`~cloister.tasks.home.home.Home.configure` made for this process.
 
     Raises:
         InputError: there is none: without one, a server would answer anyone.

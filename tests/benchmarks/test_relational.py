@@ -37,7 +37,7 @@ from cloister.schema.relations import (
     rows_changed,
 )
 from cloister.schema.spec_files.loading import load_spec
-from cloister.tasks.data.open_database import bound
+from cloister.tasks.data.sources import bound
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3_600)]
 

@@ -14,7 +14,7 @@ from cloister.flows.cli.app import run
 from cloister.models.storage import load_saved
 from cloister.privacy.door.journal import Journal
 from cloister.schema.spec_files.loading import load_spec
-from cloister.tasks.runtime.code_version import code_version
+from cloister.tasks.home.process import code_version
 
 MADE = Path(__file__).parent / "home-0.1"
 APPROVED = {"r-yk8drfnpdr": "cloister", "r-mnyyy2v5sj": "dpview", "r-0x7b6j99qh": "kamino"}

@@ -25,9 +25,9 @@ from cloister.flows.review import move_release
 from cloister.privacy.certificate.certificate import certify
 from cloister.privacy.ledger import State
 from cloister.schema.spec_files.loading import load_spec
-from cloister.tasks.ledger.queries import existing_ledger
-from cloister.tasks.ledger.verify import verify_records
-from cloister.tasks.runtime.home import Home
+from cloister.tasks.home.home import Home
+from cloister.tasks.ledger import existing_ledger
+from cloister.tasks.release.verify import verify_records
 
 RARE = ("word-canary-quokka", "987654321", "1899-07-13", "KEY-CANARY-5", "0.1234567")
 
@@ -267,10 +267,10 @@ def test_a_spec_with_files_beside_it_stays_beside_them(draft, capsys):
 
 RUN = """
 import os, signal, sys
-import cloister.tasks.runtime.step
-cloister.tasks.runtime.step.task = lambda **about: (lambda function: function)  # no server
+import cloister.tasks.stores.prefect_runs
+cloister.tasks.stores.prefect_runs.task = lambda **about: (lambda function: function)  # no server
 from cloister.flows.measure import measure
-from cloister.tasks.runtime.progress import reporting_to
+from cloister.tasks.home.process import reporting_to
 
 class Killer:
     def start(self, step): self.at(step, "started")

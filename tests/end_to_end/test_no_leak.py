@@ -139,7 +139,7 @@ COMMANDS = f"""
 import json, sys
 from cloister.flows.cli.app import main
 from cloister.models.kamino import fit
-from cloister.tasks.runtime.home import Home
+from cloister.tasks.home.home import Home
 from cloister.tasks.stores.prefect_server import serving
 
 def broken(*given):

@@ -20,10 +20,10 @@ import cloister.flows.sampling
 import cloister.tasks.release.publish
 from cloister.errors import CloisterError, VerificationError
 from cloister.flows.cli.app import run
-from cloister.tasks.ledger.queries import existing_ledger
-from cloister.tasks.ledger.verify import verify_records
-from cloister.tasks.release.retained import kept_findings, write_kept
-from cloister.tasks.runtime.home import Home, open_to_others
+from cloister.tasks.home.home import Home, open_to_others
+from cloister.tasks.ledger import existing_ledger
+from cloister.tasks.release.integrity import kept_findings, write_kept
+from cloister.tasks.release.verify import verify_records
 
 SEEN_BY_SQLITE = ".db"
 """Ending of databases, whose flips have tests of their own: a byte of a free page is no change."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cloister.tasks.runtime.code_version import PACKAGE, sources
+from cloister.tasks.home.process import PACKAGE, sources
 
 ROOT = Path(__file__).parents[2]
 THEIRS = ("models.py", "tasks/__init__.py", "flows/__init__.py", "benchmarks/__init__.py")
@@ -35,7 +35,7 @@ def wheel(tmp_path_factory) -> Path:
 
 
 LISTING = """
-import cloister.tasks.runtime.code_version as version
+import cloister.tasks.home.process as version
 print(*[path.relative_to(version.PACKAGE).as_posix() for path in version.sources()])
 """
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cloister.tasks.ledger.queries import existing_ledger
-from cloister.tasks.runtime.home import Home
+from cloister.tasks.home.home import Home
+from cloister.tasks.ledger import existing_ledger
 
 METHODS = ("independent", "dpview", "copula", "mixture", "kamino")
 STEPS = {

@@ -8,7 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cloister.tasks.runtime.home import Home
+from cloister.tasks.home.home import Home
 
 LONGEST = 240.0  # seconds after which commands hang
 

@@ -27,14 +27,14 @@ USED = (
     "cloister.flows.measure",
     "cloister.flows.release",
     "cloister.flows.sampling",
-    "cloister.tasks.data.draft",
-    "cloister.tasks.evaluation.compare",
-    "cloister.tasks.ledger.allowance",
-    "cloister.tasks.ledger.verify",
-    "cloister.tasks.release.preparation.preflight",
+    "cloister.schema.drafts.files",
+    "cloister.tasks.release.comparison",
+    "cloister.tasks.ledger",
+    "cloister.tasks.release.verify",
+    "cloister.tasks.release.preflight",
     "cloister.tasks.requests.plan",
     "cloister.tasks.stores.prefect_deployment",
-    "cloister.tasks.stores.prefect_schedule",
+    "cloister.tasks.stores.prefect_deployment",
 )
 # Seconds of CPU time and bytes of memory that a refusal may take, beyond the start of the program.
 SECONDS = 5

@@ -34,7 +34,7 @@ USED = (
     "cloister.flows.sampling",
     "cloister.tasks.stores.mlflow_registry",
     "cloister.tasks.stores.mlflow_store",
-    "cloister.tasks.ledger.verify",
+    "cloister.tasks.release.verify",
 )
 
 

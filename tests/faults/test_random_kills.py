@@ -17,9 +17,9 @@ import pytest
 from killed_case import Case, Kill, orphans, run
 
 from cloister.privacy.ledger import State
-from cloister.tasks.ledger.queries import existing_ledger
-from cloister.tasks.ledger.verify import verify_records
-from cloister.tasks.runtime.home import Home
+from cloister.tasks.home.home import Home
+from cloister.tasks.ledger import existing_ledger
+from cloister.tasks.release.verify import verify_records
 
 pytestmark = pytest.mark.timeout(
     3600

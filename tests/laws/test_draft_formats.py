@@ -15,7 +15,7 @@ from cloister.schema.number_formats import Unit, clock_unit, with_unit, write_nu
 from cloister.schema.series import write_clocks
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
-from cloister.tasks.runtime.tables import write_csv, write_table
+from cloister.tasks.data.tables import write_csv, write_table
 
 ROWS = 24
 WITH_UNIT = 2  # the place of the column whose numbers have a unit

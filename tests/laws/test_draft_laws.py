@@ -23,8 +23,13 @@ from cloister.schema.attributes import Categorical, Datetime, Float, Integer, Te
 from cloister.schema.drafts.drafting import draft
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.yaml_text import read_marked, spec_text
-from cloister.tasks.domains.plan import domain_context, domain_plan, domain_request, to_measure
-from cloister.tasks.domains.steps import measured_content
+from cloister.tasks.release.measure import measured_content
+from cloister.tasks.requests.measurement import (
+    domain_context,
+    domain_plan,
+    domain_request,
+    to_measure,
+)
 from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import ResolvedRequest, resolve
 

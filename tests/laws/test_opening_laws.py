@@ -16,12 +16,10 @@ from hypothesis import strategies as st
 
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec import SourceSpec, Spec
-from cloister.tasks.data.open_columns import cell_hashes
-from cloister.tasks.data.open_table import open_data
-from cloister.tasks.requests.public_context import public_context_of
+from cloister.tasks.data.sources import cell_hashes, open_data
+from cloister.tasks.home.home import Home
 from cloister.tasks.requests.release_request import ReleaseRequest
-from cloister.tasks.requests.resolved import resolve
-from cloister.tasks.runtime.home import Home
+from cloister.tasks.requests.resolved import public_context_of, resolve
 
 MOST = 2
 KEYS: dict[str, dict[str, Any]] = {

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tiny_databases import Bound, Build, counted, domain, without
 
 from cloister.errors import DataError
+from cloister.privacy.contribution_bound import rows_within_bound
 from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.domain import Table
 from cloister.schema.relations import (
@@ -25,8 +26,7 @@ from cloister.schema.relations import (
     joined_tables,
     rows_changed,
 )
-from cloister.tasks.data.contribution_bound import rows_within_bound
-from cloister.tasks.data.open_database import bound
+from cloister.tasks.data.sources import bound
 
 ONE, TWO = (TextKey(type="text", pattern=f"{letter}{{0..99}}") for letter in "AB")
 MAYBE = TextKey(type="text", pattern="A{0..99}", nullable=True)

@@ -9,8 +9,8 @@ import pytest
 
 from cloister.flows.cli.app import run
 from cloister.schema.sources.databases import connect
-from cloister.tasks.ledger.queries import existing_ledger
-from cloister.tasks.runtime.home import Home
+from cloister.tasks.home.home import Home
+from cloister.tasks.ledger import existing_ledger
 
 SPEC = """
 name: shop

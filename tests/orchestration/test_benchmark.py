@@ -15,8 +15,8 @@ from cloister.benchmarks.runs import home_of
 from cloister.constraints import constraints_of
 from cloister.flows.cli.app import run
 from cloister.schema.spec_files.loading import load_spec
-from cloister.tasks.ledger.queries import releases
-from cloister.tasks.runtime.home import Home
+from cloister.tasks.home.home import Home
+from cloister.tasks.ledger import releases
 
 
 def declared(place, **changed):

@@ -21,9 +21,9 @@ from cloister.privacy.accounting.accountants import epsilon_of_each
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation import validate_rows
-from cloister.tasks.ledger.queries import releases
-from cloister.tasks.requests.public_context import declared_context
-from cloister.tasks.runtime.home import Home
+from cloister.tasks.home.home import Home
+from cloister.tasks.ledger import releases
+from cloister.tasks.requests.resolved import declared_context
 
 PAGE = "<!-- generated: pairs -->\n<!-- end: pairs -->\n"
 

@@ -17,8 +17,8 @@ from postgres_schemas import schema
 from cloister.flows.cli.app import run
 from cloister.schema.sources.databases import connect
 from cloister.schema.spec_files.loading import load_spec
-from cloister.tasks.ledger.verify import verify_records
-from cloister.tasks.runtime.home import Home
+from cloister.tasks.home.home import Home
+from cloister.tasks.release.verify import verify_records
 
 DDL = """
 CREATE TABLE customers (id integer PRIMARY KEY, segment varchar(9) NOT NULL, since date);

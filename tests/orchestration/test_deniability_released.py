@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from cloister.flows.cli.app import run
-from cloister.tasks.ledger.verify import verify_records
+from cloister.tasks.release.verify import verify_records
 
 DENIABLE = (
     "release: {method: deniability, epsilon: 1, delta: 1e-6, guarantee: plausible-deniability}"

@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from cloister.flows.cli.app import run
-from cloister.tasks.ledger.verify import verify_records
+from cloister.tasks.release.verify import verify_records
 from cloister.tasks.stores.dvc_store import Versions
 
 FILES = (

@@ -12,19 +12,19 @@ import pytest
 import yaml
 
 from cloister.privacy.ledger import State
-from cloister.tasks.ledger.queries import existing_ledger
-from cloister.tasks.ledger.verify import verify_records
-from cloister.tasks.runtime.code_version import PACKAGE, code_version
+from cloister.tasks.home.process import PACKAGE, code_version
+from cloister.tasks.ledger import existing_ledger
+from cloister.tasks.release.verify import verify_records
 
 RUN = """
 import os, signal, sys
-import cloister.tasks.runtime.step
-cloister.tasks.runtime.step.task = lambda **about: (lambda function: function)  # no server
-import cloister.tasks.release.register
-cloister.tasks.release.register.register_release = lambda *given: ""
-cloister.tasks.release.register.version_release = lambda *given: None
+import cloister.tasks.stores.prefect_runs
+cloister.tasks.stores.prefect_runs.task = lambda **about: (lambda function: function)  # no server
+import cloister.tasks.release.publish
+cloister.tasks.release.publish.register_release = lambda *given: ""
+cloister.tasks.release.publish.version_release = lambda *given: None
 from cloister.flows.release import release
-from cloister.tasks.runtime.progress import reporting_to
+from cloister.tasks.home.process import reporting_to
 from cloister.tasks.requests.release_request import ReleaseRequest
 
 SPEC, OUT, DEADLY = sys.argv[1], sys.argv[2], sys.argv[3]

@@ -9,7 +9,7 @@ from recorded import task_runs_of
 
 import cloister.flows.release
 from cloister.flows.cli.app import run
-from cloister.tasks.data.open_table import TableSource
+from cloister.tasks.data.sources import TableSource
 
 EDGES = {
     "sequence": set(),

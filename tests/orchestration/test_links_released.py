@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from cloister.flows.cli.app import run
-from cloister.tasks.ledger.verify import verify_records
-from cloister.tasks.runtime.home import Home
+from cloister.tasks.home.home import Home
+from cloister.tasks.release.verify import verify_records
 
 SPEC = """
 name: films

@@ -17,8 +17,8 @@ from cloister.benchmarks.runs import home_of
 from cloister.errors import CloisterError
 from cloister.flows.cli.app import run
 from cloister.schema.domain import declared_cells
-from cloister.tasks.ledger.queries import releases
-from cloister.tasks.runtime.home import Home
+from cloister.tasks.home.home import Home
+from cloister.tasks.ledger import releases
 
 SHUFFLES = """
 import numpy as np

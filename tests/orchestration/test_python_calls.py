@@ -11,8 +11,8 @@ from receiver import receive
 
 import cloister
 from cloister.errors import ColumnsError, InputError, PlanError, SpecError
-from cloister.tasks.ledger.queries import existing_ledger
-from cloister.tasks.runtime.home import Home
+from cloister.tasks.home.home import Home
+from cloister.tasks.ledger import existing_ledger
 
 CLINIC = """
 name: clinic

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from cloister.flows.review import move_release
-from cloister.tasks.ledger.queries import existing_ledger
-from cloister.tasks.runtime.home import Home
+from cloister.tasks.home.home import Home
+from cloister.tasks.ledger import existing_ledger
 
 DOCS = Path(__file__).parents[2] / "docs"
 APPROVE = "approve"

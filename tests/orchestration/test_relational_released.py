@@ -13,8 +13,8 @@ import yaml
 from cloister.flows.cli.app import run
 from cloister.flows.python import load
 from cloister.schema.sources.databases import connect
-from cloister.tasks.ledger.verify import verify_records
-from cloister.tasks.runtime.home import Home
+from cloister.tasks.home.home import Home
+from cloister.tasks.release.verify import verify_records
 
 SPEC = """
 name: clinic

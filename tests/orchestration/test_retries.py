@@ -13,12 +13,12 @@ import cloister.tasks.release.publish
 from cloister.errors import CloisterError, InputError, PrivacyError, StorageError, VerificationError
 from cloister.flows.cli.app import run
 from cloister.privacy.ledger import State
-from cloister.tasks.ledger.queries import existing_ledger
-from cloister.tasks.ledger.verify import verify_records
+from cloister.tasks.ledger import existing_ledger
 from cloister.tasks.release.publish import record_candidate
-from cloister.tasks.runtime.step import recording_step
+from cloister.tasks.release.verify import verify_records
 from cloister.tasks.stores.mlflow_registry import ModelRegistry
 from cloister.tasks.stores.mlflow_store import Tracker
+from cloister.tasks.stores.prefect_runs import recording_step
 
 
 @pytest.fixture

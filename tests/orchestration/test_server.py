@@ -24,7 +24,7 @@ from quick_release import quick_release
 
 from cloister.errors import InputError, StorageError
 from cloister.flows.cli.app import run
-from cloister.tasks.runtime.home import Home
+from cloister.tasks.home.home import Home
 from cloister.tasks.stores.prefect_server import answering, require_answer
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +36,7 @@ UP = 240
 SERVE = """
 import sys, time
 from pathlib import Path
-from cloister.tasks.runtime.home import Home
+from cloister.tasks.home.home import Home
 home = Home.current()
 home.configure()
 from cloister.tasks.stores.prefect_server import serving

@@ -17,10 +17,10 @@ from prefect.client.schemas.objects import State, StateType
 from cloister.errors import InputError
 from cloister.flows.release import release
 from cloister.flows.serving import serve, serve_due
-from cloister.tasks.ledger.queries import existing_ledger
-from cloister.tasks.requests.recurring import registrations
+from cloister.tasks.home.files import exclusive
+from cloister.tasks.ledger import existing_ledger
 from cloister.tasks.requests.release_request import ReleaseRequest
-from cloister.tasks.runtime.locks import exclusive
+from cloister.tasks.stores.prefect_deployment import registrations
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_a_time_off_the_schedule_is_refused(server, due, recorder, made):
 def test_other_settings_than_registered_are_refused(server, due, recorder, made, monkeypatch):
     ask(server, due)
     monkeypatch.setenv("CLOISTER_LEDGER", str(server.folder / "other.db"))
-    from cloister.tasks.runtime.home import Home
+    from cloister.tasks.home.home import Home
 
     assert "CLOISTER_LEDGER" in serve_due(recorder, Home.current())[0]
     assert made == []

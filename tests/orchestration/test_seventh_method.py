@@ -21,7 +21,7 @@ from cloister.privacy.mechanisms.noise import DiscreteLaplace, Neighbours
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Query, TableRows
 from cloister.schema.domain import Domain, Table
-from cloister.tasks.ledger.verify import verify_records
+from cloister.tasks.release.verify import verify_records
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,10 @@ from cloister.privacy.queries.counts import PartitionCounts
 from cloister.schema.domain import Domain, Table
 from cloister.schema.relations import Database, ForeignKey, Schema, rows_changed
 from cloister.schema.spec_files.loading import load_spec
-from cloister.tasks.data.open_database import bound
-from cloister.tasks.ledger.queries import existing_ledger
-from cloister.tasks.ledger.verify import verify_records
-from cloister.tasks.runtime.home import Home
+from cloister.tasks.data.sources import bound
+from cloister.tasks.home.home import Home
+from cloister.tasks.ledger import existing_ledger
+from cloister.tasks.release.verify import verify_records
 
 SPEC = """
 name: clinic

@@ -3,7 +3,7 @@
 import yaml
 
 from cloister.flows.cli.app import run
-from cloister.tasks.ledger.transitions import open_ledger
+from cloister.tasks.ledger import open_ledger
 
 
 def test_seeded_noise_stains_whatever_is_handed_on(prefect_server, place, seeded_noise):

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from cloister.errors import StorageError
-from cloister.tasks.runtime.home import open_to_others
+from cloister.tasks.home.home import open_to_others
 from cloister.tasks.stores.dvc_store import Versions
 
 

@@ -22,6 +22,7 @@ from cloister.models.protocol import DatabaseModel, Model, fit, make_plan
 from cloister.models.registry import create
 from cloister.models.task import Budget, DatabaseTask, Task
 from cloister.models.task_from_spec import task_of
+from cloister.privacy.contribution_bound import bound_contribution, person_numbers
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateDatabase, PrivateTable
 from cloister.privacy.mechanisms.noise import Neighbours
@@ -30,9 +31,7 @@ from cloister.schema.domain import Table
 from cloister.schema.relations import Database, joined_tables, row_tables, rows_changed
 from cloister.schema.spec import PersonUnit, Spec
 from cloister.schema.validation import validate_rows
-from cloister.tasks.data.contribution_bound import bound_contribution, person_numbers
-from cloister.tasks.data.open_database import bound
-from cloister.tasks.data.open_table import person_door
+from cloister.tasks.data.sources import bound, person_door
 
 
 @dataclass(frozen=True)

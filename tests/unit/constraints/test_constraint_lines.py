@@ -5,7 +5,7 @@ import re
 import pytest
 
 from cloister.errors import ConstraintError, SpecError
-from cloister.tasks.requests.check import checked_spec
+from cloister.tasks.requests.plan import checked_spec
 
 ONE = """\
 name: one

@@ -23,9 +23,13 @@ from cloister.models.task_from_spec import task_of
 from cloister.schema.domain import Domain, Table
 from cloister.schema.relations import Database
 from cloister.schema.spec import Spec
-from cloister.tasks.requests.public_context import PublicContext, declared_context
-from cloister.tasks.requests.published import published_schema, require_published_schema
-from cloister.tasks.runtime.tables import count_all_violations, write_table
+from cloister.tasks.data.tables import (
+    count_all_violations,
+    published_schema,
+    require_published_schema,
+    write_table,
+)
+from cloister.tasks.requests.resolved import PublicContext, declared_context
 
 DAY, MOMENT = dt.date, dt.datetime
 WORDS = ["it's", 'say "no"', "a\nb", '"""', "{x}", "\\", "é€"]

@@ -27,9 +27,8 @@ from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.declarations import DPViewSpec
 from cloister.schema.domain import Domain, equal_cells
 from cloister.schema.spec_files.loading import load_spec
-from cloister.tasks.requests.public_context import public_context_of
 from cloister.tasks.requests.release_request import ReleaseRequest
-from cloister.tasks.requests.resolved import resolve
+from cloister.tasks.requests.resolved import public_context_of, resolve
 
 ADULT = Path(__file__).parents[3] / "data" / "specs" / "adult.yaml"
 PURE = Budget(Fraction(1), Fraction(0))

@@ -13,10 +13,9 @@ from cloister.schema.attributes import TextKey
 from cloister.schema.columns import Serial
 from cloister.schema.domain import column_of
 from cloister.tasks.requests.plan import plan_of
-from cloister.tasks.requests.plan_report.warnings import plan_warnings
-from cloister.tasks.requests.public_context import public_context_of
+from cloister.tasks.requests.plan_report import plan_warnings
 from cloister.tasks.requests.release_request import ReleaseRequest
-from cloister.tasks.requests.resolved import resolve
+from cloister.tasks.requests.resolved import public_context_of, resolve
 
 ROWS = 2_000
 REMARK = {"type": "text", "pattern": "R{0001..9999}", "nullable": True}

@@ -26,7 +26,7 @@ from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.schema.domain import Table, declared_cells
 from cloister.schema.spec import Spec
-from cloister.tasks.data.open_table import person_door
+from cloister.tasks.data.sources import person_door
 
 PEOPLE, MOST = 60, 6
 CONTENT = {

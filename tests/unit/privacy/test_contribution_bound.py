@@ -7,15 +7,15 @@ import pandas as pd
 import pytest
 
 from cloister.errors import DataError
-from cloister.schema.attributes import TextKey
-from cloister.schema.domain import Domain
-from cloister.schema.spec import PersonUnit
-from cloister.tasks.data.contribution_bound import (
+from cloister.privacy.contribution_bound import (
     bound_contribution,
     person_numbers,
     require_named_persons,
     rows_within_bound,
 )
+from cloister.schema.attributes import TextKey
+from cloister.schema.domain import Domain
+from cloister.schema.spec import PersonUnit
 
 KEY = bytes(32)
 UNIT = PersonUnit(key="person", max_rows=2)

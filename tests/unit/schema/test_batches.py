@@ -16,12 +16,11 @@ from cloister.schema.domain import Domain, code_type
 from cloister.schema.sources.reading import read_columns, read_frame
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation import read_table, validate_rows
-from cloister.tasks.data.open_table import open_data
 from cloister.tasks.data.session import keyed_digest
-from cloister.tasks.requests.public_context import public_context_of
+from cloister.tasks.data.sources import open_data
+from cloister.tasks.home.home import Home
 from cloister.tasks.requests.release_request import ReleaseRequest
-from cloister.tasks.requests.resolved import resolve
-from cloister.tasks.runtime.home import Home
+from cloister.tasks.requests.resolved import public_context_of, resolve
 
 ATTRIBUTES = {
     "person": {"type": "text", "pattern": "P{1..9}"},

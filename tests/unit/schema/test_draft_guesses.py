@@ -17,7 +17,7 @@ from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.spec_files.yaml_text import read_marked
 from cloister.schema.validation import validate_rows
-from cloister.tasks.runtime.tables import write_csv, write_table
+from cloister.tasks.data.tables import write_csv, write_table
 
 ROWS = 60
 

@@ -12,7 +12,7 @@ from cloister.errors import DataError
 from cloister.schema.domain import Domain
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.validation import validate_rows
-from cloister.tasks.runtime.tables import write_csv, write_table
+from cloister.tasks.data.tables import write_csv, write_table
 
 WIDE = ["utf-16-le", "utf-16-be"]
 

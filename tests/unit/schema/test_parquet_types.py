@@ -16,7 +16,7 @@ from cloister.schema.series import zoned_dtype
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation import validate_rows
-from cloister.tasks.runtime.tables import write_csv, write_table
+from cloister.tasks.data.tables import write_csv, write_table
 
 ROWS = 40
 GRADES = ["none", "low", "middle", "high"]

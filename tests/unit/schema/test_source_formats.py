@@ -15,7 +15,7 @@ from cloister.schema.date_formats import MICROS, written_micros
 from cloister.schema.domain import Domain, Table
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.validation import validate_rows
-from cloister.tasks.runtime.tables import write_csv, write_table
+from cloister.tasks.data.tables import write_csv, write_table
 
 DAYS = ["%d/%m/%Y", "%-m/%-d/%y", "%Y%m%d", "%d. %B %Y", "%b-%d-%Y", "%Y-%m-%d", None]
 CLOCKS = ["T%H:%M:%S", " %H:%M:%S.%fZ", ", %-I:%M:%S %p", " %H:%M:%S.000+00:00"]

@@ -13,12 +13,11 @@ from cloister import devices
 from cloister.devices import CPU, Device, require_memory, resolve_device
 from cloister.errors import InputError, PlanError
 from cloister.flows.cli.app import run
-from cloister.tasks.ledger.transitions import spend_id
+from cloister.tasks.ledger import spend_id
 from cloister.tasks.requests.plan import plan_of
-from cloister.tasks.requests.plan_report.training_device import device_words, training_device
-from cloister.tasks.requests.public_context import public_context_of
+from cloister.tasks.requests.plan_report import device_words, training_device
 from cloister.tasks.requests.release_request import ReleaseRequest
-from cloister.tasks.requests.resolved import ResolvedRequest, resolve
+from cloister.tasks.requests.resolved import ResolvedRequest, public_context_of, resolve
 
 
 @pytest.fixture

@@ -13,10 +13,9 @@ from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain
 from cloister.tasks.requests.plan import plan_of
-from cloister.tasks.requests.plan_report.forecast import forecast_of
-from cloister.tasks.requests.public_context import public_context_of
+from cloister.tasks.requests.plan_report import forecast_of
 from cloister.tasks.requests.release_request import ReleaseRequest
-from cloister.tasks.requests.resolved import resolve
+from cloister.tasks.requests.resolved import public_context_of, resolve
 
 
 @pytest.fixture

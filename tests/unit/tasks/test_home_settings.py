@@ -6,7 +6,7 @@ import pytest
 
 from cloister.errors import StorageError
 from cloister.privacy.ledger import Anchor
-from cloister.tasks.runtime.home import Home, open_to_others
+from cloister.tasks.home.home import Home, open_to_others
 
 
 def test_compiled_code_is_kept_beside_the_code_where_that_can_be_written(tmp_path):

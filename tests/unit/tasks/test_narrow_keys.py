@@ -4,8 +4,8 @@ import pytest
 from hospital import hospital
 
 from cloister.flows.cli.app import run
-from cloister.tasks.ledger.queries import existing_ledger
-from cloister.tasks.runtime.home import Home
+from cloister.tasks.home.home import Home
+from cloister.tasks.ledger import existing_ledger
 
 
 @pytest.mark.parametrize("command", ["plan", "spec check", "release"])

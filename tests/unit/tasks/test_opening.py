@@ -6,11 +6,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from cloister.tasks.data.open_table import open_data
-from cloister.tasks.requests.public_context import public_context_of
+from cloister.tasks.data.sources import open_data
+from cloister.tasks.home.home import Home
 from cloister.tasks.requests.release_request import ReleaseRequest
-from cloister.tasks.requests.resolved import resolve
-from cloister.tasks.runtime.home import Home
+from cloister.tasks.requests.resolved import public_context_of, resolve
 
 MOST = 3
 

@@ -9,8 +9,8 @@ from cloister.evaluation.learning import train_and_test
 from cloister.evaluation.targets import PositiveLabels, PredictionTarget
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain, Table
-from cloister.tasks.evaluation.compare import ReferenceScores
-from cloister.tasks.runtime.home import Home
+from cloister.tasks.home.home import Home
+from cloister.tasks.release.comparison import ReferenceScores
 
 DOMAIN = Domain.of(
     {

@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cloister.tasks.release.preparation.preflight import require_usable
-from cloister.tasks.requests.public_context import public_context_of
+from cloister.tasks.home.home import Home, temporary_files
+from cloister.tasks.release.preflight import require_usable
 from cloister.tasks.requests.release_request import ReleaseRequest
-from cloister.tasks.requests.resolved import resolve
-from cloister.tasks.runtime.home import Home
-from cloister.tasks.runtime.temporary import temporary_files
+from cloister.tasks.requests.resolved import public_context_of, resolve
 
 
 @pytest.fixture

@@ -1,15 +1,123 @@
-"""Whether files and folders can be where they are wanted, and folders copied there whole."""
+"""Files and folders: written whole or not at all, found unchanged, placed where they can be.
+
+What steps pass to each other instead of tables is a path and the digest of what lies there.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import json
 import os
 import shutil
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Self
 
-from cloister.errors import StorageError
-from cloister.files import sync
-from cloister.tasks.runtime.home import Home
+from cloister.errors import InputError, StorageError, VerificationError
+from cloister.files import sync, write_whole
+from cloister.tasks.home.home import Home
+
+
+def replace_file(path: Path, write: Callable[[Path], object]) -> None:
+    """Have ``write`` make a file beside ``path``, and move it there once it is on the disk.
+
+    Folders that are missing are made. The file is readable by its owner alone.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(path, write)
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        raise StorageError(
+            f"{path} cannot be written ({reason}); make room or correct its rights"
+        ) from None
+
+
+def write_json(path: Path, content: dict[str, Any]) -> Path:
+    """Write JSON values to a file, whole or not at all; its path.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    replace_file(path, lambda part: part.write_text(text, encoding="utf-8"))
+    return path
+
+
+_BLOCK = 1 << 20
+"""Bytes that are read at once: a large file must not be held in memory."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A file or folder and the SHA-256 of its content, in hexadecimal."""
+
+    path: Path
+    digest: str
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        """The reference to the present content of a path.
+
+        Raises:
+            StorageError: it cannot be read.
+        """
+        return cls(path, digest_of(path))
+
+    def open(self) -> Path:
+        """The path, if it still holds what was referred to.
+
+        Raises:
+            StorageError: it cannot be read.
+            VerificationError: it was altered.
+        """
+        if digest_of(self.path) != self.digest:
+            raise VerificationError(
+                f"{self.path} was altered while the release ran; run the same command again"
+            )
+        return self.path
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file, or of the names and digests of all files of a folder.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    try:
+        return _folder_digest(path) if path.is_dir() else _file_digest(path)
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        raise StorageError(
+            f"{path} cannot be read ({reason}); check its path and permissions"
+        ) from None
+
+
+def _file_digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        for block in iter(lambda: file.read(_BLOCK), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _folder_digest(folder: Path) -> str:
+    lines = [
+        f"{_file_digest(path)} {path.relative_to(folder).as_posix()}" for path in _files_in(folder)
+    ]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _files_in(folder: Path) -> Iterator[Path]:
+    return (path for path in sorted(folder.rglob("*")) if path.is_file())
+
 
 _LONGEST_NAME = 255
 """Bytes of a file's name on every usual file system."""
@@ -154,3 +262,27 @@ def _copied(source: str, target: str) -> None:
     shutil.copyfile(source, target)
     Path(target).chmod(_PUBLIC_MODE)
     sync(Path(target))
+
+
+@contextmanager
+def exclusive(path: Path, otherwise: str = "") -> Iterator[None]:
+    """Hold a lock file that one process holds at a time.
+
+    It is released when the process ends, however it ends.
+
+    Raises:
+        InputError: another process holds it, and ``otherwise`` says what to do in place of waiting.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        _lock(descriptor, otherwise)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, otherwise: str) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (fcntl.LOCK_NB if otherwise else 0))
+    except BlockingIOError:
+        raise InputError(otherwise) from None

@@ -5,15 +5,19 @@ CLOISTER_LEDGER      the ledger, a path or a PostgreSQL URL; by default ``ledger
 MLFLOW_TRACKING_URI  the tracking store; by default SQLite in the folder
 PREFECT_API_URL      a Prefect server; by default none, flows run on an ephemeral one
 CLOISTER_REMOTE      the DVC remote; by default a folder beside the DVC repository
+
+Temporary files of a process and its libraries lie in the home too, and are removed after the work.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import stat
+import tempfile
 from collections.abc import Iterator, Mapping, MutableMapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,10 +25,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 
 from cloister.errors import StorageError
-from cloister.files import write_whole
+from cloister.files import is_running, write_whole
 
 if TYPE_CHECKING:
     from cloister.privacy.ledger import Anchor
+
 
 _KEY_BYTES = 32
 """Bytes of the home's key: the output of SHA-256, beyond which HMAC gains nothing."""
@@ -274,3 +279,29 @@ def _make_key(path: Path) -> None:
     key = secrets.token_bytes(_KEY_BYTES)
     with suppress(FileExistsError):
         write_whole(path, lambda part: part.write_bytes(key), replace=False)
+
+
+@contextmanager
+def temporary_files(home: Home) -> Iterator[None]:
+    """Have temporary files written to a folder of this process in the home.
+
+    Those of killed processes are removed.
+
+    Raises:
+        StorageError: the folder cannot be made.
+    """
+    folder = private_folder(home.folder / "tmp")
+    for left in folder.iterdir():
+        owner = left.name.partition(".")[0]
+        if owner.isdecimal() and not is_running(int(owner)):
+            shutil.rmtree(left, ignore_errors=True)
+    own = private_folder(folder / f"{os.getpid()}.{secrets.token_hex(8)}")
+    before, variable = tempfile.tempdir, os.environ.get("TMPDIR")
+    tempfile.tempdir = os.environ["TMPDIR"] = str(own)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
+        os.environ.pop("TMPDIR")
+        os.environ.update({"TMPDIR": variable} if variable else {})
+        shutil.rmtree(own, ignore_errors=True)

@@ -36,12 +36,11 @@ from cloister.schema.sources.files_and_urls import is_url
 from cloister.schema.spec import SourceSpec
 from cloister.schema.spec_files.loading import load_spec, spec_digest
 from cloister.schema.validation import read_table
-from cloister.tasks.requests.constraint_lines import constraints_in
-from cloister.tasks.requests.public_context import PublicContext, declared_context
-from cloister.tasks.requests.published import schema_warnings
-from cloister.tasks.runtime.code_version import evaluating_digest
-from cloister.tasks.runtime.files import write_json
-from cloister.tasks.runtime.home import Home, private_folder
+from cloister.tasks.data.tables import schema_warnings
+from cloister.tasks.home.files import write_json
+from cloister.tasks.home.home import Home, private_folder
+from cloister.tasks.home.process import evaluating_digest
+from cloister.tasks.requests.resolved import PublicContext, constraints_in, declared_context
 
 if TYPE_CHECKING:
     from cloister.evaluation.learning import Learning

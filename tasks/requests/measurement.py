@@ -22,9 +22,8 @@ from cloister.schema.domain import Domain
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec, spec_digest, unconfirmed_facts
 from cloister.tasks.requests.options import budget_of
-from cloister.tasks.requests.public_context import PublicContext
 from cloister.tasks.requests.release_request import ReleaseRequest
-from cloister.tasks.requests.resolved import ResolvedRequest, require_none
+from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, require_none
 
 SPEC_NAME = "spec.yaml"
 _SECONDS = 2.0

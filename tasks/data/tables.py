@@ -1,4 +1,9 @@
-"""Drawn rows: as many as requested, no hard constraint violated, written in the data's dialect."""
+"""Drawn rows: checked, written in the data's dialect, and loaded into a database.
+
+They are as many as requested and violate no hard constraint; what receivers check of them is
+checked before they get them. The tables of a database are made, with their keys, and filled in one
+transaction. The data of the built-in demo is made on first use.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +16,28 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cloister.constraints import DenialConstraint
+from cloister.constraints import DenialConstraint, key_attributes
 from cloister.constraints.counting import violation_reports
 from cloister.constraints.denial import ViolationReport
-from cloister.errors import InputError, SampleError
+from cloister.constraints.schema_file import PublishedSchema, PublishedTable, broken_rules
+from cloister.demo.registry import civic_registry
+from cloister.errors import InputError, SampleError, StorageError
 from cloister.figures import count_of, listed
 from cloister.models.protocol import AnyModel
-from cloister.models.task import AnyTask, Task
+from cloister.models.task import AnyTask, DatabaseTask, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 from cloister.schema.relations import Database, ForeignKey
+from cloister.schema.sinks import LoadTarget, SyntheticTable, load_tables, require_loadable
 from cloister.schema.sources.csv_files import write_csv_rows
+from cloister.schema.sources.files_and_urls import HIDE_IT, holds_password
 from cloister.schema.sources.reading import frame_of_arrow, read_columns
 from cloister.schema.spec import Spec
 from cloister.schema.validation import Validation
-from cloister.tasks.runtime.files import replace_file
+from cloister.tasks.home.files import replace_file
+from cloister.tasks.home.home import Home, private_folder
+from cloister.tasks.home.process import PACKAGE
+from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 
 _CELLS_WRITTEN = 1 << 22
 """Cells that are written at a time: few, so that their texts take little memory."""
@@ -213,3 +225,158 @@ def write_csv(parquet: Path, path: Path, spec: Spec) -> None:
                 write_csv_rows(frame, file, spec, header=number == 0)
 
     replace_file(path, write)
+
+
+def published_schema(context: PublicContext) -> PublishedSchema:
+    """What is declared of the synthetic tables, by the names of their files."""
+    task, spec = context.task, context.spec
+    keys, across = ((), ()) if isinstance(task, Task) else (task.schema.keys, task.across)
+    tables = {
+        context.files[name]: PublishedTable(
+            part.one.domain,
+            part.one.constraints,
+            spec.tables[name].key if spec.tables else None,
+        )
+        for name, part in context.tables.items()
+    }
+    return PublishedSchema(spec.name, tables, keys, across)
+
+
+def require_published_schema(context: PublicContext, files: Mapping[str, Path]) -> None:
+    """Check the Parquet files of synthetic tables, by table, as their receivers can.
+
+    Raises:
+        SampleError: names the columns and constraints that are broken.
+    """
+    if broken := _broken_rules(context, files):
+        raise SampleError(
+            f"the rows that were drawn break their published schema ({', '.join(broken)}); they "
+            "are not published: run the same command again, or report this"
+        )
+
+
+def schema_warnings(context: PublicContext, places: Mapping[str, str]) -> tuple[str, ...]:
+    """What to say of synthetic tables, by table, that their receivers will find broken.
+
+    Nothing of CSV files and databases, which do not keep the types.
+    """
+    files = {name: Path(place) for name, place in places.items() if place.endswith(".parquet")}
+    if len(files) < len(places) or not (broken := _broken_rules(context, files)):
+        return ()
+    return (f"the synthetic rows break their published schema: {', '.join(broken)}",)
+
+
+def _broken_rules(context: PublicContext, files: Mapping[str, Path]) -> tuple[str, ...]:
+    placed = {context.files[name]: file for name, file in files.items()}
+    return broken_rules(published_schema(context), placed)
+
+
+def require_database(
+    request: ResolvedRequest, url: str, context: PublicContext, release: str | None
+) -> None:
+    """Check that the tables of a release can be made in a database, before anything is charged.
+
+    Those of ``release``, an unfinished one of the same request, may be there.
+
+    Raises:
+        InputError: a password stands in the URL.
+        StorageError: they cannot be made.
+    """
+    require_no_password(url)
+    unwritten = dict.fromkeys(context.tables, Path())
+    require_loadable(
+        LoadTarget(url, release or "", context.spec.name, request.replace),
+        synthetic_tables(context.task, unwritten),
+    )
+
+
+def require_no_password(url: str) -> None:
+    """Check that no password stands in the URL of a database.
+
+    Raises:
+        InputError: one does.
+    """
+    if holds_password(url):
+        raise InputError(f"--out: the URL {HIDE_IT}")
+
+
+def load_release(request: ResolvedRequest, url: str, release: str, folder: Path) -> None:
+    """Load the synthetic tables in a folder into a database; done once for each release.
+
+    Raises:
+        StorageError: they cannot be written; none is.
+    """
+    context = public_context_of(request)
+    files = {name: folder / f"{stem}.parquet" for name, stem in context.files.items()}
+    target = LoadTarget(url, release, context.spec.name, request.replace)
+    load_tables(target, synthetic_tables(context.task, files))
+
+
+def synthetic_tables(task: AnyTask, files: Mapping[str, Path]) -> list[SyntheticTable]:
+    """The synthetic tables of a task as they are to be in a database, parents first.
+
+    ``files`` are their Parquet files by name.
+    """
+    if isinstance(task, Task):
+        ((name, file),) = files.items()
+        return [_synthetic(name, task, file, (), None)]
+    keys = {key.parent: key.key for key in task.schema.keys}
+    return [
+        _synthetic(name, own, files[name], _references(task, name), keys.get(name))
+        for name, own in task.tables.items()
+    ]
+
+
+def _references(task: DatabaseTask, name: str) -> tuple[ForeignKey, ...]:
+    return task.schema.parents_of(name)
+
+
+def _synthetic(
+    name: str, task: Task, file: Path, references: tuple[ForeignKey, ...], key: str | None
+) -> SyntheticTable:
+    primary = key or _only_key(task, {reference.column for reference in references})
+    unique = [
+        names for rule in task.hard if (names := key_attributes(rule)) and names != (primary,)
+    ]
+    return SyntheticTable(name, task.domain, file, primary, references, unique)
+
+
+def _only_key(task: Task, references: set[str]) -> str | None:
+    """The only column that numbers rows afresh; None if there are several, or none."""
+    of_persons = {task.persons.key} if task.persons else set()
+    found = [
+        column.name
+        for column in task.domain
+        if column.kind == "key"
+        and column.null_code is None
+        and column.name not in references | of_persons
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+_DEMO_SPEC = PACKAGE.parent / "data" / "specs" / "demo.yaml"
+
+
+def demo_spec() -> Path:
+    """The spec of the demo data.
+
+    Raises:
+        StorageError: it is not part of this installation.
+    """
+    if not _DEMO_SPEC.exists():
+        raise StorageError(
+            f"{_DEMO_SPEC} does not exist; run the demo from a checkout of the project"
+        )
+    return _DEMO_SPEC
+
+
+def demo_data(home: Home) -> Path:
+    """The demo data as CSV, in a home.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    path = private_folder(home.folder / "demo") / "demo.csv"
+    if not path.exists():
+        replace_file(path, lambda part: civic_registry().to_csv(part, index=False))
+    return path

@@ -1,27 +1,43 @@
-"""How a function becomes a step of a flow: named, versioned, not persisted, errors without data.
+"""Runs of Prefect: how a function becomes a step of a flow, and the page of the run.
 
-Steps that read the data are never retried. Those that only record what was done are, so that a
-tracking server that restarts does not fail a release that was paid for.
+A step is named, versioned and not persisted, and its errors hold no data. Steps that read the data
+are never retried. Those that only record what was done are, so that a tracking server that restarts
+does not fail a release that was paid for.
+
+Privacy: the page shows the content of the certificate, which is public.
 """
 
 from __future__ import annotations
 
 import errno
 import functools
+import logging
 import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+import httpx
 from prefect import Task, task
+from prefect.artifacts import create_link_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
+from prefect.exceptions import MissingContextError, PrefectException
+from prefect.logging import get_run_logger
+from prefect.runtime import flow_run
+from prefect.states import Cancelled
 
-from cloister.errors import CloisterError, InputError, PrivacyError, StorageError, VerificationError
-from cloister.tasks.runtime.code_version import PACKAGE
-from cloister.tasks.runtime.interruption import INTERRUPTED, is_interruption
-from cloister.tasks.runtime.progress import reporter
+from cloister.errors import (
+    BudgetExceeded,
+    CloisterError,
+    InputError,
+    PrivacyError,
+    StorageError,
+    VerificationError,
+)
+from cloister.privacy.certificate.certificate import PAGE_NAME, Certificate, read_certificate
+from cloister.tasks.home.process import INTERRUPTED, PACKAGE, is_interruption, reporter
 from cloister.version import __version__
 
 _P = ParamSpec("_P")
@@ -140,3 +156,105 @@ def place_of(error: BaseException) -> str:
     last = ours[-1]
     source = Path(last.filename).relative_to(PACKAGE.parent)
     return f"{type(error).__name__} at {source}:{last.lineno}"
+
+
+DECLINED = "Declined"
+"""Name of the state of a run whose price the budget does not hold."""
+
+
+def decline_run(error: BudgetExceeded) -> Any:
+    """The final state of a run that the ledger declined: a cancellation, at no charge."""
+    note("declined: %s", error)
+    return Cancelled(name=DECLINED, message=str(error), data=error)
+
+
+def note(message: str, *values: object) -> None:
+    """Write a line to the log of the run, or to that of this process outside of a run.
+
+    Public values alone.
+    """
+    _logger().info(message, *values)
+
+
+def note_warning(message: str, *values: object) -> None:
+    """Write a warning where :func:`note` writes; public values alone."""
+    _logger().warning(message, *values)
+
+
+def _logger() -> Any:
+    try:
+        return get_run_logger()
+    except MissingContextError:
+        return logging.getLogger(__name__)
+
+
+def attach_certificate(public: Path) -> None:
+    """Add spend, violations and a link to the certificate to the page of the run, if there is one.
+
+    A server that rejects them fails no release.
+
+    Privacy: all is read from the certificate, which is public.
+    """
+    if not flow_run.id:
+        return
+    certificate = read_certificate(public)
+    try:
+        _show(certificate, public / PAGE_NAME)
+    except (PrefectException, httpx.HTTPError) as error:
+        note(
+            "the page of this run shows no certificate: the server failed (%s)",
+            type(error).__name__,
+        )
+
+
+def _show(certificate: Certificate, page: Path) -> None:
+    release = certificate.subject.id
+    create_table_artifact(_spend(certificate), f"{release}-spend", _promise(certificate))
+    create_table_artifact(
+        _violations(certificate),
+        f"{release}-violations",
+        f"Constraints in the synthetic table of release {release}.",
+    )
+    create_link_artifact(
+        page.absolute().as_uri(),
+        "Certificate",
+        f"{release}-certificate",
+        f"The certificate of release {release}.",
+    )
+
+
+def _spend(certificate: Certificate) -> list[dict[str, Any]]:
+    stages = [(stage.name, stage.purpose, stage.epsilon) for stage in certificate.stages]
+    total = (
+        "all together",
+        "as accounted; what stages cost does not add up",
+        certificate.guarantee.accounted.epsilon,
+    )
+    return [
+        {"stage": name, "purpose": purpose, "epsilon": cost}
+        for name, purpose, cost in [*stages, total]
+    ]
+
+
+def _violations(certificate: Certificate) -> list[dict[str, Any]]:
+    return [
+        {
+            "constraint": found.name,
+            "kind": "hard" if found.hard else "soft",
+            "rule": found.rule,
+            "violations": found.violations,
+        }
+        for found in certificate.constraints
+    ]
+
+
+def _promise(certificate: Certificate) -> str:
+    subject, guarantee = certificate.subject, certificate.guarantee
+    stain = "" if guarantee.private else "**NOT PRIVATE** (seeded noise). "
+    stain += (
+        "**NOT differentially private**: plausible deniability. " if certificate.deniable else ""
+    )
+    return (
+        f"{stain}Release {subject.id} of {subject.dataset} by {subject.method}: epsilon "
+        f"{guarantee.epsilon}, delta {guarantee.delta}, for {guarantee.unit}."
+    )

@@ -1,1 +1,0 @@
-"""Measured domains: their plan, and the steps that measure them."""

@@ -1,1 +1,0 @@
-"""Comparisons of a synthetic table with its real one; they stay inside."""

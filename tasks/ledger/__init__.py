@@ -1,1 +1,0 @@
-"""The ledger's part in a release: charges, allowances, queries, and verification of a home."""

@@ -1,0 +1,351 @@
+"""Whether ledger, home and releases still are what was recorded.
+
+Recomputed from the files alone. Of a home as a whole its modes, its key and the stores of the tools
+in it are checked. Public files that are restored from the DVC remote are checked against the
+ledger.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing, nullcontext, suppress
+from itertools import islice
+from pathlib import Path
+
+from cloister.errors import InputError, StorageError, VerificationError
+from cloister.models.storage import load_saved
+from cloister.privacy.certificate.certificate import (
+    PAGE_NAME,
+    YAML_NAME,
+    Certificate,
+    read_certificate,
+)
+from cloister.privacy.certificate.manifest import MANIFEST_NAME, read_manifest
+from cloister.privacy.certificate.page import page
+from cloister.privacy.ledger import Anchor, Ledger, Release, State, verify_export
+from cloister.tasks.data.tables import write_csv
+from cloister.tasks.home.files import copy_whole, digest_of, exclusive, replace_file
+from cloister.tasks.home.home import Home, open_to_others, temporary_files
+from cloister.tasks.ledger import existing_ledger, release_of
+from cloister.tasks.release.integrity import FILE_NAME, folder_findings, release_findings
+from cloister.tasks.stores.dvc_store import PARTS, Versions, pointer_of
+
+_NAMED = 3
+"""Findings on modes at most: the first ones show where to look."""
+
+
+def mode_findings(home: Home) -> list[str]:
+    """Files and folders that others may use.
+
+    Call this before the home is used, which closes them. Objects that DVC is about to send are
+    waited for: it opens them, and they are closed at its end.
+    """
+    if not home.folder.is_dir():
+        return []
+    lock = home.versions / "lock"
+    with exclusive(lock) if lock.exists() else nullcontext():
+        found = list(islice(open_to_others(home.folder), _NAMED))
+    return [
+        f"{path}: others could use it (mode {path.lstat().st_mode & 0o777:o}); it is closed now"
+        for path in found
+    ]
+
+
+def home_findings(home: Home) -> Iterator[str]:
+    """Problems of the key, the databases of the three tools, and the objects of the DVC remote."""
+    if (home.folder / "key").exists() or (home.folder / "releases").exists():
+        yield from _key_findings(home)
+    for path in sorted(home.folder.glob("*/**/*.db")):
+        yield from _database_findings(path)
+    yield from _object_findings(Path(home.remote) / "files" / "md5")
+
+
+def _key_findings(home: Home) -> Iterator[str]:
+    if not (home.folder / "key").exists():
+        yield f"{home.folder / 'key'}: is missing; restore it from a backup"
+        return
+    try:
+        home.key()
+    except StorageError as error:
+        yield str(error)
+
+
+def _database_findings(path: Path) -> Iterator[str]:
+    """What SQLite itself finds."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            ((verdict,),) = database.execute("PRAGMA integrity_check(1)").fetchall()
+            schema = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except (sqlite3.Error, ValueError) as error:
+        verdict, schema = type(error).__name__, ()
+    if verdict != "ok" or not schema:
+        yield f"{path}: is damaged ({str(verdict).splitlines()[0]}); restore a copy"
+
+
+def _object_findings(folder: Path) -> Iterator[str]:
+    """Objects of a DVC remote that is a folder: each is named by its MD5."""
+    for path in sorted(set(folder.glob("??/*")) - set(folder.glob(f"??/{PARTS}"))):
+        name = path.parent.name + path.name
+        if (
+            path.is_file()
+            and hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
+            != name.partition(".")[0]
+        ):
+            yield f"{path}: was altered: its name is not its digest"
+
+
+_KEPT_STATES = (
+    State.SPENT,
+    State.CANDIDATE,
+    State.APPROVED,
+    State.PUBLISHED,
+    State.REJECTED,
+    State.WITHDRAWN,
+)
+
+
+def verify_records(
+    home: Home, what: str | None, anchors: Sequence[Anchor] = ()
+) -> tuple[list[str], list[str]]:
+    """What was checked, and all problems of it: the ledger and the whole home, or one release.
+
+    ``what`` may be a release, its folder, or an exported ledger. The ledger must hold the
+    ``anchors``, and the entries that the home and its certificates name: so a cut-off end is found.
+
+    Raises:
+        InputError: ``what`` is none of these.
+    """
+    if what is not None and Path(what).is_file():
+        return [what], [f"{what}, {finding}" for finding in verify_export(what, anchors)]
+    modes = mode_findings(home)
+    ledger = existing_ledger(home)
+    anchors = [*anchors, *_vouched(home)]
+    if what is not None and Path(what).is_dir():
+        return _verified_folder(home, ledger, Path(what), anchors)
+    if ledger is None:
+        raise InputError(
+            f"there is no ledger at {home.ledger}; give the folder of a release, or set "
+            "CLOISTER_HOME"
+        )
+    broken = [f"ledger, {finding}" for finding in ledger.verify(anchors)]
+    ended = list(_end_findings(home, ledger))
+    if what is not None:
+        return _verified_release(home, ledger, what, [*ended, *broken])
+    findings = [*modes, *ended, *broken, *home_findings(home)]
+    return _verified_home(home, ledger if not broken else None, findings)
+
+
+def release_problems(home: Home, release: str) -> list[str]:
+    """Everything that is wrong with one release in this home."""
+    ledger = existing_ledger(home)
+    if ledger is None:
+        raise InputError(f"there is no ledger at {home.ledger}; set CLOISTER_HOME")
+    return list(release_findings(home, ledger, ledger.release(release)))
+
+
+def anchor_of(text: str) -> Anchor:
+    """The entry that NUMBER:HASH names.
+
+    Raises:
+        InputError: it is not of that form.
+    """
+    number, _, digest = text.partition(":")
+    if not (number.isascii() and number.isdecimal()) or not digest:
+        raise InputError(
+            f"'{text}' is no anchor; give NUMBER:HASH, as cloister ledger export prints it"
+        )
+    return Anchor(int(number), digest)
+
+
+def _verified_release(
+    home: Home, ledger: Ledger, what: str, broken: list[str]
+) -> tuple[list[str], list[str]]:
+    if broken:
+        return ["the ledger"], broken
+    return ["the ledger", f"release {what}"], list(
+        release_findings(home, ledger, ledger.release(what))
+    )
+
+
+def _verified_home(
+    home: Home, ledger: Ledger | None, findings: list[str]
+) -> tuple[list[str], list[str]]:
+    """All releases of a home, against the ledger if that is sound.
+
+    Else its folders for themselves.
+    """
+    if ledger is None:
+        folders = sorted((home.folder / "releases").glob("*/public"))
+        found = [finding for folder in folders for finding in folder_findings(folder, None, None)]
+        return ["the ledger", *map(str, folders)], findings + found
+    present = _present(home)  # before the ledger is read: a release may begin meanwhile
+    known = ledger.releases()
+    chosen = [
+        release for release in known if release.state in _KEPT_STATES and _is_here(release, home)
+    ]
+    found = [finding for release in chosen for finding in release_findings(home, ledger, release)]
+    ids = {release.id for release in known}
+    unknown = [
+        f"{path}: the ledger holds no such release; entries were cut off or replaced"
+        for path in present
+        if path.name not in ids
+    ]
+    return [
+        "the ledger",
+        str(home.folder),
+        *(f"release {release.id}" for release in chosen),
+    ], findings + unknown + found
+
+
+def _is_here(release: Release, home: Home) -> bool:
+    """Whether a release belongs to this home: several machines may share a ledger elsewhere."""
+    own = "://" not in home.ledger and Path(home.ledger).absolute().is_relative_to(home.folder)
+    return own or home.release(release.id).exists() or home.journal(release.id).exists()
+
+
+def _present(home: Home) -> list[Path]:
+    """The folders of releases in a home."""
+    places = ("releases", "journals")
+    return [path for place in places for path in sorted((home.folder / place).glob("*"))]
+
+
+def _end_findings(home: Home, ledger: Ledger) -> Iterator[str]:
+    """What is wrong with a home's own note of the last entry, or with the ledger by it."""
+    try:
+        last = anchor_of(home.end.read_text(encoding="ascii").removesuffix("\n"))
+        if last not in [entry.anchor for entry in ledger.entries()]:
+            yield (
+                f"{home.end}: the ledger does not hold the entry it names: its end was cut off, or "
+                "one was altered"
+            )
+    except (InputError, UnicodeDecodeError):
+        yield f"{home.end}: was altered"
+    except VerificationError:
+        return  # reported by the check of the ledger
+    except OSError:
+        if [*(home.folder / "releases").glob(f"*/{FILE_NAME}")]:
+            yield f"{home.end}: is missing"
+
+
+def _vouched(home: Home) -> Iterator[Anchor]:
+    """The entries that the certificates of a home name."""
+    for folder in sorted((home.folder / "releases").glob("*/public")):
+        with suppress(StorageError, VerificationError):
+            named = read_certificate(folder).ledger
+            yield Anchor(named.seq, named.hash)
+
+
+def _verified_folder(
+    home: Home, ledger: Ledger | None, folder: Path, anchors: Sequence[Anchor]
+) -> tuple[list[str], list[str]]:
+    """A folder of public files; against the ledger too, if it is one of this home's releases."""
+    named, held = _named_in(folder), _release_in(folder, ledger)
+    own = held is not None or (named is not None and home.release(named).exists())
+    findings = (
+        [f"ledger, {finding}" for finding in ledger.verify(anchors)] if ledger and own else []
+    )
+    checked = [str(folder), *(["the ledger"] if own else [])]
+    return checked, [*findings, *folder_findings(folder, None if findings else ledger, held)]
+
+
+def _release_in(folder: Path, ledger: Ledger | None) -> Release | None:
+    """The release of this ledger that a folder says it is."""
+    named = _named_in(folder)
+    try:
+        return ledger.release(named) if ledger and named else None
+    except (InputError, VerificationError):
+        return None
+
+
+def _named_in(folder: Path) -> str | None:
+    try:
+        return read_manifest(folder).release
+    except (StorageError, VerificationError):
+        return None
+
+
+PARQUET, CSV = ".parquet", ".csv"
+
+
+def fetch_release(home: Home, release: str, out: Path | None) -> Path:
+    """Restore table, certificate and page of a release in the home or a new folder; that folder.
+
+    The manifest is in the home alone, since it seals internal files too; a new folder gets a copy
+    of it.
+
+    Raises:
+        InputError: there is no such release, it was not finished, or it has no pointers.
+        StorageError: the remote does not hold it, or the files cannot be written.
+        VerificationError: the remote holds something else than the ledger recorded; nothing is
+            written.
+    """
+    held, public = release_of(home, release), home.release(release) / "public"
+    with temporary_files(home), tempfile.TemporaryDirectory() as work:
+        folder = Path(work)
+        names = _fetched(home, held, folder)
+        if out:
+            _copy(public / MANIFEST_NAME, folder)
+            copy_whole(folder, out, release)
+            return out
+        for name in names:
+            _copy(folder / name, public)
+    return public
+
+
+def _fetched(home: Home, held: Release, folder: Path) -> list[str]:
+    """Write the files of a release into a folder; their names."""
+    recorded = held.evidence.get("certificate")
+    if recorded is None:
+        raise InputError(
+            f"release {held.id} is {held.state.words}, and has no certificate; there is nothing to "
+            "fetch"
+        )
+    versions = Versions(home.versions, home.remote)
+    wanted = {"certificate": folder / YAML_NAME}
+    versions.fetch(held.id, wanted)
+    _require(digest_of(folder / YAML_NAME) == recorded, YAML_NAME, held.id)
+    certificate = read_certificate(folder)
+    tables = [name for name in certificate.artefacts if name.endswith(PARQUET)]
+    versions.fetch(held.id, {name.removesuffix(PARQUET): folder / name for name in tables})
+    others = [name for name in certificate.artefacts if not name.endswith((PARQUET, CSV))]
+    versions.fetch(held.id, {pointer_of(name): folder / name for name in others})
+    (folder / PAGE_NAME).write_text(page(certificate), encoding="utf-8")
+    for name in certificate.artefacts:
+        if name.endswith(CSV):
+            _write_csv(home, held, folder / name)
+    _require_artefacts(certificate, folder)
+    return [YAML_NAME, PAGE_NAME, *certificate.artefacts]
+
+
+def _write_csv(home: Home, held: Release, path: Path) -> None:
+    """Write a table as CSV again, which the remote does not hold."""
+    spec = load_saved(home.release(held.id) / "model").spec
+    declared = spec.parts.get(path.stem, spec)
+    write_csv(path.with_suffix(PARQUET), path, declared)
+
+
+def _require_artefacts(certificate: Certificate, folder: Path) -> None:
+    for name, digest in certificate.artefacts.items():
+        _require(digest_of(folder / name) == digest, name, certificate.subject.id)
+
+
+def _require(same: bool, name: str, release: str) -> None:
+    if not same:
+        raise VerificationError(
+            f"the remote holds another {name} than the ledger recorded for release {release}; see "
+            "cloister verify"
+        )
+
+
+def _copy(file: Path, folder: Path) -> None:
+    """Put a file, if it exists, into a folder, whole or not at all.
+
+    The same content is not written again.
+    """
+    target = folder / file.name
+    if file.is_file() and not (target.is_file() and digest_of(target) == digest_of(file)):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_file(target, lambda part: part.write_bytes(file.read_bytes()))

@@ -1,0 +1,346 @@
+"""What a plan says beside its stages, for plans and certificates; all of it is public.
+
+Time and memory of the whole release, the device it trains on, what it does about soft constraints,
+and what it warns of before a charge.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from cloister.constraints import DenialConstraint
+from cloister.devices import CPU, Device, require_memory
+from cloister.figures import figure, figure_range
+from cloister.models.differences.pairs import differences_of, lacks_presence, orders_of
+from cloister.models.persons.parts import split_task
+from cloister.models.plan import AnyPlan, Forecast
+from cloister.models.planning.sampling_choice import choose_sampling
+from cloister.models.protocol import AnySynthesizer
+from cloister.models.registry import create
+from cloister.models.task import AnyTask, DatabaseTask, Task
+from cloister.privacy.certificate.provenance import exact_text
+from cloister.privacy.events import Composed, Event, GaussianCounts, LaplaceCounts
+from cloister.schema.columns import Serial
+from cloister.schema.declarations import quote
+from cloister.schema.domain import Domain, code_type
+from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
+
+_START = 14.0
+"""Seconds of a release of next to nothing: loading libraries, a Prefect server for its time,
+MLflow, DVC. Measured on 1,000 rows with ``--evaluate none``, without the fit."""
+
+NEW_HOME = 8.0
+"""Seconds more of the first release of a home, which makes the databases of Prefect and MLflow.
+Measured on the same rows: 6 for Prefect's, 2 for MLflow's."""
+
+_START_BYTES = 450 << 20
+"""Bytes that the libraries of a release take."""
+
+_CELL = 2.5e-7
+"""Seconds for each cell of table and output: read, checked, coded, written, and read again."""
+
+_BATCH_CELLS = 1 << 22
+"""Cells that are read or written at a time at most."""
+
+_BATCH_BYTES = 50
+"""Bytes for each cell of them. Measured: 38 for yes and no, 56 for texts, numbers and dates."""
+
+_QUICK = (3.0, 9e-7)
+"""Seconds of quick measures, of loading what they need, and those for each cell of table and
+output."""
+
+_TARGET = (0.3, 7.5e-5)
+"""Seconds for each target and attribute of training the models of a panel twice, and those for each
+row that they learn from."""
+
+_LEARNT_ROWS = 7_000
+"""Rows from which on training takes no longer: models learn from a part."""
+
+_MOST_TARGETS = 16
+"""Targets of a spec that names none."""
+
+
+def forecast_of(request: ResolvedRequest, context: PublicContext, plan: AnyPlan) -> Forecast:
+    """Seconds of processor time and bytes of memory of the whole command; public."""
+    tasks = [part.one for part in context.tables.values()]
+    cells = sum(max(task.data_rows, task.output_rows) * len(task.domain.names) for task in tasks)
+    seconds = _START + _CELL * cells + plan.forecast.seconds
+    if request.evaluate != "none":
+        seconds += _QUICK[0] + _QUICK[1] * cells
+    if request.evaluate == "full":
+        seconds += sum(map(_training, context.tables.values()))
+    memory = _START_BYTES + _memory(tasks, plan)
+    return Forecast(round(seconds, 1), memory, plan.forecast.device_memory)
+
+
+def _memory(tasks: list[Task], plan: AnyPlan) -> int:
+    """Bytes of the codes of table and output, and of the step that needs most beside them."""
+    real = sum(_held(task.domain, task.data_rows) for task in tasks)
+    drawn = sum(_held(task.domain, task.output_rows) for task in tasks)
+    cells = sum(max(task.data_rows, task.output_rows) * len(task.domain.names) for task in tasks)
+    batch = _BATCH_BYTES * min(cells, _BATCH_CELLS)
+    return real + max(plan.forecast.memory, drawn + batch)
+
+
+def _held(domain: Domain, rows: int) -> int:
+    return rows * sum(code_type(column).itemsize for column in domain)
+
+
+def _training(context: PublicContext) -> float:
+    """Seconds of training models to predict the targets of one table."""
+    rows = min(max(context.one.data_rows, context.one.output_rows), _LEARNT_ROWS)
+    attributes = len(context.one.domain.modelled)
+    return _targets(context) * attributes * (_TARGET[0] + _TARGET[1] * rows)
+
+
+def _targets(context: PublicContext) -> int:
+    named = len(context.spec.evaluation.targets)
+    return named or min(_MOST_TARGETS, len(context.one.domain.modelled))
+
+
+def training_device(request: ResolvedRequest, plan: AnyPlan) -> Device:
+    """The device of the request, or the processor if nothing of the plan is trained elsewhere."""
+    return request.computed_on if plan.forecast.device_memory else CPU
+
+
+def require_forecast_memory(request: ResolvedRequest, plan: AnyPlan) -> None:
+    """Check, by the forecast, that device and machine have the memory that a release needs.
+
+    Raises:
+        PlanError: one has not.
+    """
+    if (device := training_device(request, plan)) != CPU:
+        require_memory(device, plan.forecast.device_memory)
+    require_memory(CPU, forecast_of(request, public_context_of(request), plan).memory)
+
+
+def device_words(request: ResolvedRequest, plan: AnyPlan) -> str:
+    """The device, what of a release is computed there, and what that promises."""
+    device = training_device(request, plan)
+    if device == CPU != request.computed_on:
+        return (
+            f"cpu: method {request.method} trains nothing; {request.computed_on} for the evaluation"
+        )
+    if device == CPU:
+        return f"cpu: {device.determinism}"
+    needed = f"about {plan.forecast.device_memory / 2**30:.1f} GiB"
+    return f"{device}, {needed}, with noise that the processor makes: {device.determinism}"
+
+
+def device_json(request: ResolvedRequest, plan: AnyPlan) -> dict[str, Any]:
+    """The same for programs."""
+    device = training_device(request, plan)
+    return {"device": str(device), "determinism": device.determinism}
+
+
+_UNWEIGHED = (
+    "{names}: method {method} does nothing about soft constraints; rows break them as often as "
+    "they happen to"
+)
+
+
+def unweighed_soft(request: ResolvedRequest, context: PublicContext) -> tuple[str, ...]:
+    """A sentence for those soft constraints of each table that the method leaves alone."""
+    if _weighs(request):
+        return ()
+    tasks = [part.one for part in context.tables.values()]
+    return tuple(
+        _UNWEIGHED.format(names=_names(task.soft), method=request.method)
+        for task in tasks
+        if task.soft
+    )
+
+
+def soft_facts(request: ResolvedRequest, context: PublicContext, plan: AnyPlan) -> dict[str, str]:
+    """How rates of soft constraints are known, and how rows are drawn under them."""
+    if not any(part.one.soft for part in context.tables.values()):
+        return {}
+    if not _weighs(request):
+        return {"soft rates": f"not kept by {request.method}"}
+    tasks = [part.one for part in context.tables.values()]
+    found = {"soft rates": "; ".join(_sources([rule for t in tasks for rule in t.soft], plan))}
+    if not context.spec.tables:
+        found["sampling"] = str(choose_sampling(context.one, _method(request).samplings))
+    return found
+
+
+def soft_json(request: ResolvedRequest, context: PublicContext) -> dict[str, Any]:
+    """The same for programs: the way of drawing and why, and what is known."""
+    found: dict[str, Any] = {}
+    if not context.spec.tables and context.one.soft:
+        choice = choose_sampling(context.one, _method(request).samplings)
+        found["sampling"] = {"way": choice.way, "reason": choice.reason}
+    rules = [rule for part in context.tables.values() for rule in part.one.soft]
+    found["soft_known"] = [rule.name for rule in rules if rule.known is not None]
+    return found
+
+
+def _sources(rules: Sequence[DenialConstraint], plan: AnyPlan) -> Iterator[str]:
+    measured = [rule for rule in rules if rule.known is None]
+    if measured and plan.rate_deviation is not None:
+        points = figure(100 * plan.rate_deviation)
+        yield f"measured to about {points} percentage points"
+    elif measured:
+        yield f"{_names(measured)} from noisy answers"
+    if known := [rule for rule in rules if rule.known is not None]:
+        yield f"{_names(known)} as declared, for which nothing is asked of the data"
+
+
+def _weighs(request: ResolvedRequest) -> bool:
+    """Whether the method does anything about soft constraints: all that do need a delta."""
+    return _method(request).weighs_soft and request.budget.delta > 0
+
+
+def _method(request: ResolvedRequest) -> AnySynthesizer:
+    return create(request.method)
+
+
+def _names(rules: Sequence[DenialConstraint]) -> str:
+    return ", ".join(f"'{rule.name}'" for rule in rules)
+
+
+_DROPPED = (
+    "'{name}' is across {table}.{column}, of a table to itself: a drawn row that violates it loses "
+    "its reference; the release says how many rows refer"
+)
+_DROWNED = (
+    "{table}counts of the values of a column have a noise of {noise} rows beside {rows:,} rows: "
+    "what fewer rows share is lost in it; a larger epsilon, fewer columns (ignore) or fewer rows "
+    "of a person (max_rows) keep more"
+)
+
+_UNMODELLED = (
+    "'{name}' orders {first} and {second}, whose difference is not modelled: {reason}; it may come "
+    "out much wider than in the data"
+)
+_BOUND = "other constraints hold for the number that would be made from it"
+_ALONE = (
+    'each may be missing where the other is not; if not so, declare it, as {{check: "t.{second} is '
+    'missing if t.{first} is missing"}}'
+)
+_NEVER_MISSING = (
+    "{table}'{name}' may be missing, and is a text key, which no method models: all rows will have "
+    "one; declare missing_share, how many have none, or have it measured: cloister spec measure"
+)
+_OVER_BUDGET = (
+    "epsilon {epsilon} at delta {delta} is above the declared budget, epsilon {most} at delta "
+    "{most_delta} per {period}: a release will be refused; ask for less, or have more granted with "
+    "cloister budget grant"
+)
+_OTHER_METHOD = "only method mixture does that"
+
+_CLEAR = 0.05
+"""The share of all rows that the least noise of a column's counts may be: at 0.07 a value of 77
+rows of 4,000 came out in 433."""
+
+_HISTOGRAMS = ("histograms", "attributes")
+"""Names of stages of one-way counts, behind the name of a table."""
+
+_ROWS = "rows"
+"""The table of all rows, where persons have several and another has one row a person."""
+
+
+def plan_warnings(
+    request: ResolvedRequest, context: PublicContext, plan: AnyPlan
+) -> tuple[str, ...]:
+    """A sentence for what the release will not keep of the data, and one if it costs too much."""
+    return (
+        *budget_warnings(request, context),
+        *unweighed_soft(request, context),
+        *_dropped_references(context),
+        *_drowned_counts(context.task, plan),
+        *_unmodelled_differences(request, context.task),
+        *_never_missing(context.task),
+    )
+
+
+def budget_warnings(request: ResolvedRequest, context: PublicContext) -> Iterator[str]:
+    """A sentence if one release costs more than the whole budget that the spec declares."""
+    price, declared = request.budget, context.spec.privacy.budget
+    if price.epsilon > declared.epsilon or price.delta > declared.delta:
+        yield _OVER_BUDGET.format(
+            epsilon=exact_text(price.epsilon),
+            delta=exact_text(price.delta),
+            most=exact_text(declared.epsilon),
+            most_delta=exact_text(declared.delta),
+            period=declared.per,
+        )
+
+
+def _never_missing(task: AnyTask) -> Iterator[str]:
+    if not isinstance(task, DatabaseTask):
+        for name in _filled_keys(task.domain):
+            yield _NEVER_MISSING.format(table="", name=name)
+        return
+    references = {(key.table, key.column) for key in task.schema.keys}
+    for table, domain in task.schema.tables.items():
+        for name in _filled_keys(domain):
+            if (table, name) not in references:
+                yield _NEVER_MISSING.format(table=f"table '{table}': ", name=name)
+
+
+def _filled_keys(domain: Domain) -> list[str]:
+    """The keys that rows of the data may lack, and no synthetic row does."""
+    return [column.name for column in domain if isinstance(column, Serial) and column.fills_gaps]
+
+
+def _drowned_counts(task: AnyTask, plan: AnyPlan) -> Iterator[str]:
+    for stage in plan.stages:
+        table, _, name = stage.name.rpartition(": ")
+        rows = _rows_of(task, table)
+        scales = list(_scales(stage.event)) if name in _HISTOGRAMS and rows else []
+        if rows and scales and min(scales) > _CLEAR * rows:
+            named = f"table '{table}': " if isinstance(task, DatabaseTask) else ""
+            yield _DROWNED.format(table=named, noise=figure_range(scales), rows=rows)
+
+
+def _unmodelled_differences(request: ResolvedRequest, task: AnyTask) -> Iterator[str]:
+    if isinstance(task, DatabaseTask):
+        return
+    by_mixture = request.method == "mixture"
+    parts = [split_task(task).persons, split_task(task).rows] if task.persons else [task]
+    differences = [own for part in parts for own in differences_of(part)]
+    modelled = {own.rule.name for own in differences} if by_mixture else set()
+    for rule in orders_of(task):
+        if rule.name in modelled:
+            continue
+        first, second = rule.attributes
+        reason = _why_unmodelled(rule, task) if by_mixture else _OTHER_METHOD
+        yield _UNMODELLED.format(name=rule.name, first=first, second=second, reason=reason)
+
+
+def _why_unmodelled(rule: DenialConstraint, task: Task) -> str:
+    """Why method mixture does not model the difference of two numbers that a rule orders."""
+    if lacks_presence(rule, task):
+        first, second = map(quote, rule.attributes)
+        return _ALONE.format(first=first, second=second)
+    return _BOUND
+
+
+def _rows_of(task: AnyTask, table: str) -> int | None:
+    """The declared rows that a stage counts; None if they are not declared."""
+    if isinstance(task, DatabaseTask):
+        return task.tables[table].data_rows if table in task.tables else None
+    return task.data_rows if table in ("", _ROWS) else None
+
+
+def _scales(event: Event) -> Iterator[float]:
+    """The scales of the noise of counts, in rows."""
+    match event:
+        case Composed():
+            for part, _ in event.parts:
+                yield from _scales(part)
+        case GaussianCounts():
+            yield float(event.noise_multiplier) * math.sqrt(event.sensitivity.l2_squared)
+        case LaplaceCounts():
+            yield float(event.sensitivity.l1 / event.epsilon)
+
+
+def _dropped_references(context: PublicContext) -> Iterator[str]:
+    if not isinstance(context.task, DatabaseTask):
+        return
+    for rule in context.task.across:
+        if rule.key.to_itself:
+            yield _DROPPED.format(name=rule.name, table=rule.key.table, column=rule.key.column)

@@ -1,1 +1,0 @@
-"""What every step uses: the home, locks, atomic files, progress, versions of the code."""
