@@ -1,1 +1,1 @@
-"""The only modules that open real data, and what they do with it before the door."""
+"""The only modules that open real data, and the rows that are drawn in its place."""

@@ -1,1 +1,1 @@
-"""The steps of a release, one file each."""
+"""The steps of a release and of a measurement, and whether what they left is unchanged."""

@@ -34,7 +34,6 @@ USED = (
     "cloister.tasks.release.preflight",
     "cloister.tasks.requests.plan",
     "cloister.tasks.stores.prefect_deployment",
-    "cloister.tasks.stores.prefect_deployment",
 )
 # Seconds of CPU time and bytes of memory that a refusal may take, beyond the start of the program.
 SECONDS = 5
