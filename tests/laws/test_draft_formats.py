@@ -4,6 +4,7 @@ import datetime as dt
 import string
 
 import numpy as np
+from examples import examples
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
@@ -115,7 +116,7 @@ def text_of(rows, delimiter):
     return "".join(delimiter.join(map(cell, row)) + "\n" for row in rows)
 
 
-@settings(max_examples=15, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=examples(15), phases=[Phase.explicit, Phase.generate])
 @given(tables())
 @example(([["um", "wert"], *[("07:30", "-441'150"), ("12:00", "2'000")] * 12], ",", "utf-8"))
 def test_a_file_comes_back_as_it_was(tmp_path, table):

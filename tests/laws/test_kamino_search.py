@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -50,7 +51,7 @@ def noises(made):
 
 
 @pytest.mark.parametrize("method", VARIANTS)
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(
     eps=st.fractions(Fraction(1, 10), 10, max_denominator=100),
     more=st.fractions(Fraction(1, 50), 3, max_denominator=50),

@@ -17,6 +17,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from cells import NULLABLE, TEXTS, TYPES, Cells, spec_of
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stored_cells import SOURCES, Source
@@ -169,7 +170,7 @@ def test_rows_read_together_are_what_their_cells_are_alone_at_length(
 
 
 @pytest.mark.parametrize("name", TYPES)
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(cells=st.lists(st.text() | st.sampled_from(TEXTS), min_size=1, max_size=6))
 def test_any_texts_are_parsed_each_on_its_own_and_stay_what_they_become(
     name: str, cells: list[str]

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from arbitrary_rows import ArbitraryRows
+from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -167,7 +168,7 @@ def violations(table, rules):
     return [count_violations(rule, table) for rule in rules]
 
 
-EASY = settings(max_examples=30, suppress_health_check=list(HealthCheck))
+EASY = settings(max_examples=examples(30), suppress_health_check=list(HealthCheck))
 LEAST_DRAWN = 1 / 5
 """Share of cases with rows at least, for the law to mean something; about three in four have."""
 

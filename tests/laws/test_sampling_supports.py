@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,7 +32,7 @@ def levels_of(values):
     return bin_cells(cells, np.full(values, 1 / values), 0.0, keep=True).levels
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.integers(0, 10**6))
 def test_right_sides_without_evidence_have_their_shares(seed):
     rng = np.random.default_rng(seed)

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from arbitrary_rows import ArbitraryRows
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -86,7 +87,7 @@ def test_numbers_that_a_text_determines_differ_as_much_as_texts_do():
     assert rates > 0.9 * zips
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     rules=st.lists(st.sampled_from(RULES), min_size=2, max_size=3, unique=True),
     seed=st.integers(0, 10**6),
