@@ -55,6 +55,7 @@ def document(place):
     return path
 
 
+@pytest.mark.slow
 def test_a_benchmark_releases_measures_and_is_done_once(prefect_server, place, config, capsys):
     page = document(place)
     command = ["benchmark", str(config), "--markdown", str(page), "--json"]
@@ -207,6 +208,7 @@ def test_sections_are_replaced_by_their_headings_and_new_ones_come_last(place):
     ]
 
 
+@pytest.mark.slow
 def test_one_experiment_alone_keeps_the_tables_of_others(prefect_server, place, config, capsys):
     (experiment,) = yaml.safe_load(config.read_text())["experiments"]
     other = experiment | {"name": "other", "title": "Another", "epsilons": [1]}

@@ -50,6 +50,7 @@ def config(place, methods, public="made up", **changed):
     return path
 
 
+@pytest.mark.slow
 def test_a_release_and_reference_answers_are_shown_together(prefect_server, place, capsys):
     page = place.folder / "page.md"
     page.write_text(PAGE)
@@ -74,6 +75,7 @@ def test_a_release_and_reference_answers_are_shown_together(prefect_server, plac
     assert (again["done before"], again["results"]) == (3, said["results"])
 
 
+@pytest.mark.slow
 def test_a_model_of_the_paper_gives_binary_columns_that_are_measured_apart(prefect_server, place):
     path = config(place, ["copula-paper"], epsilons=[20])
     place.edit("epsilon: 4", "epsilon: 40")

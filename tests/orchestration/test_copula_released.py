@@ -51,7 +51,11 @@ def survey(tmp_path: Path, prefect_server, monkeypatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("method", "columns"), [("copula", 4 + 1 + 3 + 6), ("copula-paper", 4 + 2 + 3 + 6)]
+    ("method", "columns"),
+    [
+        ("copula", 4 + 1 + 3 + 6),
+        pytest.param("copula-paper", 4 + 2 + 3 + 6, marks=pytest.mark.slow),
+    ],
 )
 def test_a_copula_is_released_and_gives_its_binary_columns(survey, capsys, method, columns):
     out = survey / "out"
