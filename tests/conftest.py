@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import wraps
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +21,7 @@ from hypothesis import HealthCheck, settings
 
 from cloister.constraints import constraints_of
 from cloister.constraints.counting import violation_reports
+from cloister.files import write_whole
 from cloister.models.plan import Plan
 from cloister.models.protocol import Model, fit, make_plan
 from cloister.models.registry import create
@@ -36,7 +39,7 @@ from cloister.schema.spec_files.loading import load_spec, spec_digest
 from cloister.tasks.home.home import Home
 
 # The same examples in each run, whatever the speed of the machine: only a change fails a test.
-# --hypothesis-profile=nightly draws others, those of --hypothesis-seed.
+# --hypothesis-profile=nightly draws others, those of --hypothesis-seed, and of costly laws more.
 settings.register_profile(
     "default",
     derandomize=True,
@@ -116,7 +119,34 @@ def real_rows() -> pd.DataFrame:
 
 
 @pytest.fixture(scope="session")
-def prefect_server() -> Iterator[None]:
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Stores of releases that cost little, and are what the tools make.
+
+    New tracking stores are copies of one that MLflow made, and DVC is loaded once.
+    """
+    from dvc_forks import Forks
+
+    from cloister.tasks.stores import dvc_store, mlflow_store
+
+    make, first = mlflow_store._make, tmp_path_factory.mktemp("store") / "mlflow.db"
+
+    @wraps(make)
+    def copied(path: Path, artifacts: str) -> None:
+        if not first.exists():
+            make(first, artifacts)
+        write_whole(path, lambda part: shutil.copyfile(first, part))
+        mlflow_store._relocate(f"sqlite:///{path}", artifacts)
+
+    forks = Forks()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mlflow_store, "_make", copied)
+        patch.setattr(dvc_store, "subprocess", forks)
+        yield
+    forks.close()
+
+
+@pytest.fixture(scope="session")
+def prefect_server(stores: None) -> Iterator[None]:
     """A temporary Prefect server for all flows of the session."""
     from prefect.testing.utilities import prefect_test_harness
 

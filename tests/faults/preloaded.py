@@ -9,13 +9,12 @@ of its own, and leaves as the real command does.
 import importlib
 import json
 import os
-import signal
-import subprocess
 import sys
 import tempfile
 from types import SimpleNamespace
 
-import dvc.cli
+import dvc.cli  # noqa: F401 - before the first fork
+from dvc_forks import forked
 
 import cloister.tasks.stores.dvc_store
 from cloister.flows.cli.app import main
@@ -36,33 +35,6 @@ USED = (
     "cloister.tasks.stores.mlflow_store",
     "cloister.tasks.release.verify",
 )
-
-
-def forked(
-    command: list[str],
-    cwd: str,
-    env: dict[str, str],
-    input: str,  # noqa: A002 - its name in subprocess
-    **_: object,
-) -> subprocess.CompletedProcess[str]:
-    """``subprocess.run`` of DVC's commands, without another start of Python."""
-    with tempfile.TemporaryFile() as said:
-        pid = os.fork()
-        if pid == 0:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, signal.SIG_DFL)
-            os.dup2(said.fileno(), 2)
-            os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-            os.chdir(cwd)
-            os.environ.clear()
-            os.environ.update(env)
-            for number, words in enumerate(json.loads(input), 1):
-                if dvc.cli.main(words):
-                    os._exit(number)
-            os._exit(0)
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        said.seek(0)
-        return subprocess.CompletedProcess(command, code, "", said.read().decode())
 
 
 def carried_out(folder: str, number: int, words: list[str]) -> int:

@@ -14,7 +14,16 @@ import yaml
 
 from cloister.errors import StorageError
 from cloister.tasks.home.home import open_to_others
+from cloister.tasks.stores import dvc_store
 from cloister.tasks.stores.dvc_store import Versions
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _programs():
+    """DVC as it runs for users: each time a program of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dvc_store, "subprocess", subprocess)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,94 @@
+"""DVC's commands in forks of a process that has loaded DVC, which takes longer than they do.
+
+Started as a program it is that process: it reads one JSON line for each run and answers with one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Lock
+
+
+def forked(
+    command: list[str],
+    cwd: Path | str,
+    env: Mapping[str, str],
+    input: str,  # noqa: A002 - its name in subprocess
+    **_: object,
+) -> subprocess.CompletedProcess[str]:
+    """``subprocess.run`` of DVC's commands, without another start of Python."""
+    import dvc.cli
+
+    with tempfile.TemporaryFile() as said:
+        pid = os.fork()
+        if pid == 0:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
+            os.dup2(said.fileno(), 2)
+            os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+            os.chdir(cwd)
+            os.environ.clear()
+            os.environ.update(env)
+            for number, words in enumerate(json.loads(input), 1):
+                if dvc.cli.main(words):
+                    os._exit(number)
+            os._exit(0)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        said.seek(0)
+        return subprocess.CompletedProcess(command, code, "", said.read().decode())
+
+
+class Forks:
+    """The process that has loaded DVC, and the way to ask it."""
+
+    def __init__(self) -> None:
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen([sys.executable, __file__], stdin=pipe, stdout=pipe)
+        self._lock = Lock()
+
+    def run(
+        self,
+        command: list[str],
+        *,
+        cwd: Path | str,
+        env: Mapping[str, str],
+        input: str,  # noqa: A002 - its name in subprocess
+        **_: object,
+    ) -> subprocess.CompletedProcess[str]:
+        """In place of ``subprocess.run``."""
+        asked = {"command": command, "cwd": str(cwd), "env": dict(env), "input": input}
+        assert self._process.stdin and self._process.stdout
+        with self._lock:
+            self._process.stdin.write(json.dumps(asked).encode() + b"\n")
+            self._process.stdin.flush()
+            code, said = json.loads(self._process.stdout.readline())
+        return subprocess.CompletedProcess(command, code, "", said)
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin
+        self._process.stdin.close()
+        self._process.wait(timeout=60)
+
+
+def serve() -> None:
+    """Answer until there are no more lines."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        done = forked(**json.loads(line))
+        answers.write(json.dumps([done.returncode, done.stderr]) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    import dvc.cli  # noqa: F401 - before the first fork
+
+    serve()
