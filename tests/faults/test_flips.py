@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(
     3600
 )  # seconds; on a busy machine the first test waits long for its home
 
-FEW = 8
+FEW, MORE = 4, 8  # of the default suite, and of the slow one
 BATCH = 25
 BATCHES = 60  # of the slow suite: 1,500 changes
 
@@ -253,7 +253,10 @@ def small(preloaded, released, tmp_path_factory) -> Live:
     return ready(preloaded, live)
 
 
-@pytest.mark.parametrize("seed", range(FEW))
+@pytest.mark.parametrize(
+    "seed",
+    [pytest.param(seed, marks=[pytest.mark.slow] * (seed >= FEW)) for seed in range(MORE)],
+)
 def test_a_change_is_found_or_refused_or_read_by_nothing(
     preloaded, small: Live, seed: int, table, record_property
 ) -> None:
