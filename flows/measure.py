@@ -20,7 +20,7 @@ from typing import Any
 from prefect import flow
 
 from cloister.errors import BudgetExceeded
-from cloister.flows.outcome import Finished
+from cloister.flows.release import Finished
 from cloister.models.plan import AnyPlan
 from cloister.privacy.discovery import Findings
 from cloister.privacy.exact import decimal_below

@@ -19,8 +19,7 @@ from pydantic import ValidationError
 from cloister.devices import AUTO, resolve_device
 from cloister.errors import CloisterError, InputError
 from cloister.evaluation import Level
-from cloister.flows.cli.options import user
-from cloister.flows.request_signature import DELIVERY, keywords_of
+from cloister.flows.cli.options import DELIVERY, keywords_of, user
 from cloister.flows.results import (
     CheckResult,
     DraftResult,
@@ -46,7 +45,7 @@ from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import ResolvedRequest, public_context_of, resolve
 
 if TYPE_CHECKING:
-    from cloister.flows.outcome import Finished, Outcome
+    from cloister.flows.release import Finished, Outcome
 
 __all__ = ["approve", "check", "draft", "evaluate", "load", "measure", "plan", "release"]
 
@@ -67,7 +66,7 @@ def draft(
     Raises:
         InputError: the table cannot be read, or ``out`` exists.
     """
-    from cloister.schema.drafts.files import write_draft
+    from cloister.schema.drafts.reflection import write_draft
 
     with _in_python():
         place = None if out is None else Path(out)
@@ -101,7 +100,7 @@ def measure(
     Raises:
         CloisterError: nothing was charged if it is an InputError.
     """
-    from cloister.flows.cli.measure import run_measurement
+    from cloister.flows.cli.data import run_measurement
 
     home, path = Home.current(), Path(_path("spec", spec))
     with _in_python(), _file_of("data", data, home, path) as file:

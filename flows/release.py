@@ -1,28 +1,21 @@
-"""The release flow: from a sensitive table to a candidate for review.
-
-    sequence, search     make the plan from public inputs
-    stores               finds or makes the stores that will be written to
-    reserve              charges the ledger, before a row is read
-    validate             reads the data; if it cannot be used, the reservation is given back
-    spend                makes the charge final, before the data is queried
-    train, weights       query the data, through the door and its journal
-    sample, evaluate     post-processing; measures that stay internal
-    certify, register, version, publish
-
-Killed at any point, the same request resumes: the ledger finds its charge, the journal its answers.
-Killed after its end but before it was reported, the same request finds the release.
-"""
+"""The release flow, and what it returns: public values, an internal evaluation, places of files."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from prefect import flow
 from prefect.runtime import flow_run
 
+from cloister.constraints.denial import ViolationReport
 from cloister.errors import BudgetExceeded
-from cloister.flows.outcome import Finished, Outcome
+from cloister.evaluation.report import AnyEvaluation
 from cloister.models.plan import AnyPlan
+from cloister.privacy.exact import decimal_below
+from cloister.privacy.ledger import BudgetStatus
 from cloister.tasks.data.session import AnySession, Session
 from cloister.tasks.data.sources import source_of
 from cloister.tasks.home.home import Home, temporary_files
@@ -57,12 +50,72 @@ from cloister.tasks.release.synthesis import (
     weigh_constraints,
     write_certificate,
 )
-from cloister.tasks.requests.plan import stage_costs, total_cost
+from cloister.tasks.requests.plan import StageCost, stage_costs, total_cost
 from cloister.tasks.requests.plan_report import require_forecast_memory
 from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import ResolvedRequest, public_context_of, resolve
 from cloister.tasks.stores.prefect_runs import attach_certificate, decline_run, note
 from cloister.version import __version__
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A release that is ready for review.
+
+    ``spent`` is the epsilon of all stages together as accounted, at most what was asked.
+    ``rows`` are those of each synthetic table; ``evaluation`` is internal.
+    """
+
+    release: str
+    dataset: str
+    request: ResolvedRequest
+    stages: tuple[StageCost, ...]
+    spent: float
+    rows: Mapping[str, int]
+    violations: tuple[ViolationReport, ...]
+    evaluation: AnyEvaluation
+    budget: BudgetStatus
+    public: Path
+    internal: Path
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The outcome as JSON values; ``internal`` must not be shared."""
+        return {
+            "release": self.release,
+            "dataset": self.dataset,
+            "method": self.request.method,
+            "reason": self.request.reason,
+            "rows": self.request.rows,
+            "tables": dict(self.rows),
+            "epsilon": str(self.request.budget.epsilon),
+            "delta": str(self.request.budget.delta),
+            "accounted_epsilon": self.spent,
+            "stages": [stage.to_json() for stage in self.stages],
+            "budget_left": decimal_below(self.budget.left),
+            "budget_granted": decimal_below(self.budget.budget.epsilon),
+            "budget_window": self.budget.window,
+            "violations": [
+                {"name": v.name, "hard": v.hard, "violations": v.violations, "percent": v.percent}
+                for v in self.violations
+            ],
+            "warnings": list(self.warnings),
+            "internal": self.evaluation.to_dict(),
+            "files": {"public": str(self.public), "internal": str(self.internal)}
+            | ({"database": self.request.database} if self.request.database else {}),
+        }
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A release that an earlier run finished but did not report: its outcome, as JSON values."""
+
+    release: str
+    content: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """The outcome as JSON values, with ``earlier`` set."""
+        return self.content
 
 
 def run_name() -> str:

@@ -1,10 +1,15 @@
-"""What Cloister gives in Python: small frozen values, one line as text, a table in a notebook."""
+"""What Cloister gives in Python: small frozen values, one line as text, a table in a notebook.
+
+Every text in HTML is escaped.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +17,81 @@ import pandas as pd
 
 from cloister.constraints.counting import violation_reports
 from cloister.errors import InputError
-from cloister.flows import html
+from cloister.figures import figure, percent
 from cloister.flows.database_sampling import draw_database
 from cloister.models.storage import SavedModel
 from cloister.privacy.certificate.certificate import Certificate
+from cloister.privacy.certificate.schema import ConstraintOrigin
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.tasks.data.tables import require_capacity, require_hard_constraints
 from cloister.tasks.requests.plan import StageCost
 
 if TYPE_CHECKING:
     from cloister.evaluation.report import AnyEvaluation
+
+
+_SHOWN = 5
+"""Rows of a frame that are shown: enough to see its columns."""
+
+
+def facts_table(title: str, content: Mapping[str, object]) -> str:
+    """Names and values, a line each."""
+    return _table(title, (), [(name, text(value)) for name, value in content.items()])
+
+
+def spend_table(stages: Sequence[StageCost], epsilon: float, delta: Fraction) -> str:
+    """What each stage spends alone, and all together."""
+    rows = [
+        (stage.name, "not DP" if stage.epsilon is None else text(stage.epsilon), stage.explanation)
+        for stage in stages
+    ]
+    rows += [
+        ("sampling", "0", "drawing rows is post-processing"),
+        ("all together", text(epsilon), ""),
+    ]
+    return _table(
+        f"Privacy spend at delta {text(float(delta))}", ("stage", "epsilon alone", "what for"), rows
+    )
+
+
+def constraints_table(origins: Sequence[ConstraintOrigin]) -> str:
+    """Constraints with their violations in the synthetic table; nothing if there are none."""
+    if not origins:
+        return ""
+    rows = [
+        (
+            origin.name,
+            "hard" if origin.hard else "soft",
+            text(origin.violations),
+            percent(origin.percent),
+        )
+        for origin in origins
+    ]
+    return _table(
+        "Constraints in the synthetic table", ("constraint", "kind", "violations", "of all"), rows
+    )
+
+
+def first_rows(frame: pd.DataFrame) -> str:
+    """The first rows of a frame."""
+    return str(frame.head(_SHOWN).to_html(border=0, index=False))
+
+
+def text(value: object) -> str:
+    """A number to four digits, anything else as it is."""
+    return figure(value, 4) if isinstance(value, float) and math.isfinite(value) else str(value)
+
+
+def _table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
+    body = "".join(
+        "<tr>"
+        + "".join(f"<td style='text-align:left'>{escape(cell)}</td>" for cell in row)
+        + "</tr>"
+        for row in rows
+    )
+    caption = f"<caption><b>{escape(title)}</b></caption>"
+    return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,7 +109,7 @@ class SpendSummary:
         return _line(self, stages=len(self.stages), epsilon=self.epsilon, delta=float(self.delta))
 
     def _repr_html_(self) -> str:
-        return html.spend_table(self.stages, self.epsilon, self.delta)
+        return spend_table(self.stages, self.epsilon, self.delta)
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,7 +144,7 @@ class PlanSummary:
             "memory": f"about {self.memory / 2**30:.1f} GiB",
             "device": self.device,
         }
-        return html.facts_table("Plan", facts) + self.spend._repr_html_()
+        return facts_table("Plan", facts) + self.spend._repr_html_()
 
 
 @dataclass(frozen=True, repr=False)
@@ -118,14 +188,14 @@ class ReleaseResult:
             "folder": self.folder,
         }
         parts = (
-            html.facts_table(f"Release {self.id} is a candidate", facts),
+            facts_table(f"Release {self.id} is a candidate", facts),
             self.spend._repr_html_(),
         )
         return "".join(
             (
                 *parts,
-                html.constraints_table(self.certificate.constraints),
-                *map(html.first_rows, self.frames.values()),
+                constraints_table(self.certificate.constraints),
+                *map(first_rows, self.frames.values()),
             )
         )
 
@@ -145,7 +215,7 @@ class EvaluationResult:
         return _line(self, level=self.evaluation.level, measures=len(self.metrics))
 
     def _repr_html_(self) -> str:
-        return html.facts_table("Internal: measured on the real rows without noise", self.metrics)
+        return facts_table("Internal: measured on the real rows without noise", self.metrics)
 
 
 @dataclass(frozen=True)
@@ -207,7 +277,7 @@ class CheckResult:
         return tuple(self.facts["without a source"])
 
     def _repr_html_(self) -> str:
-        return html.facts_table("This spec can be released", self.facts)
+        return facts_table("This spec can be released", self.facts)
 
 
 @dataclass(frozen=True, repr=False)
@@ -232,7 +302,7 @@ class MeasureResult:
 
     def _repr_html_(self) -> str:
         facts = {"new spec": self.spec, "epsilon left": self.budget_left}
-        return html.facts_table(f"Release {self.id} measured", facts) + self.spend._repr_html_()
+        return facts_table(f"Release {self.id} measured", facts) + self.spend._repr_html_()
 
 
 @dataclass(frozen=True)
@@ -246,7 +316,7 @@ class ReviewResult:
 def _line(result: object, **facts: object) -> str:
     """A result on one line."""
     said = ", ".join(
-        f"{name}={html.text(fact) if isinstance(fact, float) else repr(fact)}"
+        f"{name}={text(fact) if isinstance(fact, float) else repr(fact)}"
         for name, fact in facts.items()
     )
     return f"{type(result).__name__}({said})"

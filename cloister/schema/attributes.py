@@ -22,11 +22,7 @@ from cloister.schema.date_formats import (
     utc_offset,
     written_micros,
 )
-from cloister.schema.number_formats import (
-    clock_unit,
-    is_twelve_hour,
-    require_number_format,
-)
+from cloister.schema.number_formats import clock_unit, is_twelve_hour, require_number_format
 
 Scalar = str | bool | int | float
 _T = TypeVar("_T")

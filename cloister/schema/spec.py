@@ -9,12 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    PrivateAttr,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from cloister.schema.attributes import AnyAttribute, Declared, Scalar
 from cloister.schema.declarations import (

@@ -12,8 +12,7 @@ import typer
 
 from cloister.errors import InputError
 from cloister.figures import count_of
-from cloister.flows.cli.options import Json, example
-from cloister.flows.request_signature import command_of
+from cloister.flows.cli.options import Json, command_of, example
 from cloister.tasks.requests.release_request import ReleaseRequest
 
 if TYPE_CHECKING:

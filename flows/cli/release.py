@@ -7,13 +7,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cloister.flows.cli.options import Json, ReleaseId, Until, example, split_place, user
-from cloister.flows.request_signature import DELIVERY, command_of
+from cloister.flows.cli.options import (
+    DELIVERY,
+    Json,
+    ReleaseId,
+    Until,
+    command_of,
+    example,
+    split_place,
+    user,
+)
 from cloister.tasks.requests import MOST_ROWS
 from cloister.tasks.requests.release_request import ReleaseRequest
 
 if TYPE_CHECKING:
-    from cloister.flows.outcome import Finished, Outcome
+    from cloister.flows.release import Finished, Outcome
     from cloister.tasks.home.home import Home
 
 

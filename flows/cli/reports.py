@@ -37,7 +37,7 @@ from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, pub
 
 if TYPE_CHECKING:
     from cloister.evaluation.report import AnyEvaluation
-    from cloister.flows.outcome import Finished, Outcome
+    from cloister.flows.release import Finished, Outcome
     from cloister.privacy.certificate.schema import RecordGuarantees
 
 _STAGE_HEADINGS = ("stage", "epsilon alone", "what for")

@@ -19,12 +19,7 @@ from cloister.models.copula.copula import copula_of, pairwise_correlations
 from cloister.models.copula.decoding import thresholds
 from cloister.models.copula.fit import constrained_model
 from cloister.models.copula.model import CopulaModel, PrintedModel
-from cloister.models.copula.plan import (
-    CONJUNCTIONS,
-    HISTOGRAMS,
-    CopulaParameters,
-    paper_coding,
-)
+from cloister.models.copula.plan import CONJUNCTIONS, HISTOGRAMS, CopulaParameters, paper_coding
 from cloister.models.discretization.bins import Bins
 from cloister.models.discretization.denoising import to_shares
 from cloister.models.plan import Plan

@@ -5,12 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from cloister.constraints import (
-    DenialConstraint,
-    functional_dependency,
-    key_attributes,
-    order_rule,
-)
+from cloister.constraints import DenialConstraint, functional_dependency, key_attributes, order_rule
 from cloister.models.discretization.bins import MOST_VALUES
 from cloister.models.task import Task
 from cloister.schema.columns import Grid

@@ -25,15 +25,17 @@ from cloister.constraints import presence_rules
 from cloister.errors import DataError
 from cloister.models.persons.parts import neighbours_of_tables, person_tables
 from cloister.models.task import AnyTask, DatabaseTask, Task
-from cloister.privacy.contribution_bound import (
+from cloister.privacy.door.journal import Journal
+from cloister.privacy.door.table import (
+    PrivateColumns,
+    PrivateDatabase,
+    PrivateTable,
     bound_contribution,
     person_numbers,
     require_named_persons,
     rows_first_in_line,
     rows_within_bound,
 )
-from cloister.privacy.door.journal import Journal
-from cloister.privacy.door.table import PrivateColumns, PrivateDatabase, PrivateTable
 from cloister.privacy.events import Event
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, noise_source

@@ -20,7 +20,7 @@ from cloister.constraints import DenialConstraint, key_attributes
 from cloister.constraints.counting import violation_reports
 from cloister.constraints.denial import ViolationReport
 from cloister.constraints.schema_file import PublishedSchema, PublishedTable, broken_rules
-from cloister.demo.registry import civic_registry
+from cloister.demo import civic_registry
 from cloister.errors import InputError, SampleError, StorageError
 from cloister.figures import count_of, listed
 from cloister.models.protocol import AnyModel

@@ -13,11 +13,7 @@ import pytest
 
 from cloister.errors import PlanError
 from cloister.evaluation.classifiers import detect
-from cloister.evaluation.learning import (
-    TrainTestSplit,
-    synthetic_training_rows,
-    train_and_test,
-)
+from cloister.evaluation.learning import TrainTestSplit, synthetic_training_rows, train_and_test
 from cloister.evaluation.marginals import compare_marginals
 from cloister.evaluation.targets import targets_of
 from cloister.models.auto import choose_method

@@ -21,11 +21,7 @@ from stays import bounded_stays, several_stays, stays
 from tails import heavy_tails
 from trials import RELEASES, marginal_errors, releases, show
 
-from cloister.evaluation.learning import (
-    TrainTestSplit,
-    synthetic_training_rows,
-    train_and_test,
-)
+from cloister.evaluation.learning import TrainTestSplit, synthetic_training_rows, train_and_test
 from cloister.evaluation.persons import PersonColumns, compare_persons
 from cloister.evaluation.targets import targets_of
 from cloister.models.discretization.histograms import HistogramCounts

@@ -10,7 +10,7 @@ import yaml
 
 import cloister
 from cloister.flows.cli.app import app
-from cloister.flows.request_signature import DELIVERY
+from cloister.flows.cli.options import DELIVERY
 from cloister.tasks.requests.release_request import ReleaseRequest
 
 ROOT = Path(__file__).parents[2]

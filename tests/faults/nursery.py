@@ -21,13 +21,13 @@ from pathlib import Path
 # What commands import when they run.
 USED = (
     "cloister.flows.cli.app",
-    "cloister.flows.cli.certificates",
+    "cloister.flows.cli.review",
     "cloister.flows.cli.console",
     "cloister.flows.cli.reports",
     "cloister.flows.measure",
     "cloister.flows.release",
     "cloister.flows.sampling",
-    "cloister.schema.drafts.files",
+    "cloister.schema.drafts.reflection",
     "cloister.tasks.release.comparison",
     "cloister.tasks.ledger",
     "cloister.tasks.release.verify",

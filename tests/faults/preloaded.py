@@ -25,7 +25,7 @@ USED = (
     "pandera.backends.pandas",
     "pandera.strategies.pandas_strategies",
     "prefect.engine",
-    "cloister.flows.cli.certificates",
+    "cloister.flows.cli.review",
     "cloister.flows.measure",
     "cloister.flows.release",
     "cloister.flows.cli.reports",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tiny_databases import Bound, Build, counted, domain, without
 
 from cloister.errors import DataError
-from cloister.privacy.contribution_bound import rows_within_bound
+from cloister.privacy.door.table import rows_within_bound
 from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.domain import Table
 from cloister.schema.relations import (

@@ -12,11 +12,7 @@ from tiny_tables import random_rows, table_of
 
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.mechanisms.selection import (
-    DeniableTest,
-    DeterministicTest,
-    RandomisedTest,
-)
+from cloister.privacy.mechanisms.selection import DeniableTest, DeterministicTest, RandomisedTest
 from cloister.privacy.queries import seeded_records
 from cloister.privacy.queries.query import TableRows
 from cloister.privacy.queries.seeded_records import (

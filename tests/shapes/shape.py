@@ -22,9 +22,13 @@ from cloister.models.protocol import DatabaseModel, Model, fit, make_plan
 from cloister.models.registry import create
 from cloister.models.task import Budget, DatabaseTask, Task
 from cloister.models.task_from_spec import task_of
-from cloister.privacy.contribution_bound import bound_contribution, person_numbers
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.door.table import PrivateDatabase, PrivateTable
+from cloister.privacy.door.table import (
+    PrivateDatabase,
+    PrivateTable,
+    bound_contribution,
+    person_numbers,
+)
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.domain import Table

@@ -1,17 +1,26 @@
 """Names of earlier versions lead to present modules, where nobody else has them."""
 
+import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
+import cloister
 from cloister import former_names
 
 
 def said_beside(folder, code):
+    """What a program says in a folder of a user, from where only ``cloister`` can be imported."""
+    site = folder / "site"
+    site.mkdir(exist_ok=True)
+    if not (site / "cloister").exists():
+        (site / "cloister").symlink_to(Path(cloister.__file__).parent)
     words = [sys.executable, "-c", textwrap.dedent(code)]
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
+    settings = os.environ | {"PYTHONPATH": f"{folder}:{site}"}
+    done = subprocess.run(words, cwd=folder, env=settings, capture_output=True, text=True)
     return done.stdout.strip() or done.stderr.strip().splitlines()[-1]
 
 

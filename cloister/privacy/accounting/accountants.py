@@ -35,14 +35,7 @@ from cloister.errors import PlanError, UnsupportedEvent
 from cloister.privacy.accounting.composition import Leaves, merge_leaves, paths_of
 from cloister.privacy.accounting.divergences import ORDERS, LossDistribution, convert, renyi
 from cloister.privacy.accounting.loss import OUTWARD
-from cloister.privacy.events import (
-    Bounded,
-    Event,
-    LaplaceCounts,
-    Relation,
-    Selection,
-    Thresholded,
-)
+from cloister.privacy.events import Bounded, Event, LaplaceCounts, Relation, Selection, Thresholded
 from cloister.privacy.exact import float_above
 
 

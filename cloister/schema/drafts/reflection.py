@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
-from cloister.errors import DataError, InputError
+from cloister.errors import DataError, InputError, StorageError
 from cloister.schema.attributes import DATA_DERIVED
+from cloister.schema.drafts.drafting import draft
 from cloister.schema.drafts.reflected_tables import ReflectedTable, reflected_tables
 from cloister.schema.drafts.written_forms import Guess, Keys
 from cloister.schema.sinks import NOTES
 from cloister.schema.sources.databases import connect
-from cloister.schema.sources.files_and_urls import HIDE_IT, holds_password
+from cloister.schema.sources.files_and_urls import HIDE_IT, holds_password, is_url
 from cloister.schema.spec_files.yaml_text import entries, flow, scalar
 
 _HEAD = """\
@@ -266,3 +268,29 @@ _BY_TYPE: tuple[tuple[Any, Keys, str], ...] = (
 
 def _dataset(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "-", name).lstrip("._-") or "dataset"
+
+
+def write_draft(data: str, out: Path | None, tables: Sequence[str] = ()) -> str:
+    """The text of a draft, written to ``out`` if that is given and new.
+
+    ``data`` is a file, whose values are read, or the URL of a database, of which the schema is; of
+    a database some ``tables`` may be named.
+
+    Raises:
+        InputError: tables are named, and ``data`` is a file.
+        StorageError: the table cannot be read, or ``out`` exists or cannot be written.
+        DataError: the table has no columns or rows to draft from.
+    """
+    if out is not None and out.exists():
+        raise StorageError(f"{out} exists; give another file with --out, or move it away")
+    if tables and not is_url(data):
+        raise InputError("--table is of databases, and a file holds one table; leave it out")
+    text = draft_database(data, tables) if is_url(data) else draft(Path(data))
+    if out is not None:
+        try:
+            out.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise StorageError(
+                f"{out} cannot be written ({error.strerror}); correct the path"
+            ) from None
+    return text

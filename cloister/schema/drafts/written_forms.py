@@ -18,11 +18,7 @@ from pandas.api import types as pt
 
 from cloister.arrays import Booleans
 from cloister.schema.attributes import AnyAttribute, Date, Datetime, Float, Integer
-from cloister.schema.date_formats import (
-    moment_pattern,
-    partial_pattern,
-    require_moment_format,
-)
+from cloister.schema.date_formats import moment_pattern, partial_pattern, require_moment_format
 from cloister.schema.number_formats import NO_UNIT, SPACES, Unit, with_unit
 from cloister.schema.parsing import lacks_parts, parse, without_unit
 

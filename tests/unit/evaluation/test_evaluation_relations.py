@@ -8,11 +8,7 @@ import pandas as pd
 import pytest
 
 from cloister.evaluation.plots import write_relations
-from cloister.evaluation.relations import (
-    compare_relation,
-    duplicate_links,
-    joined_with_parents,
-)
+from cloister.evaluation.relations import compare_relation, duplicate_links, joined_with_parents
 from cloister.evaluation.report import Evaluation, evaluate_databases, unmeasured_evaluation
 from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.domain import Domain

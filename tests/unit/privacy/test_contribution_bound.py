@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from cloister.errors import DataError
-from cloister.privacy.contribution_bound import (
+from cloister.privacy.door.table import (
     bound_contribution,
     person_numbers,
     require_named_persons,

@@ -9,7 +9,7 @@ import pytest
 
 from cloister.constraints.counting import violation_reports
 from cloister.constraints.declared import constraints_of
-from cloister.demo.registry import civic_registry
+from cloister.demo import civic_registry
 from cloister.schema.domain import Domain
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import data_derived, load_spec

@@ -16,15 +16,7 @@ import sqlalchemy as sa
 from postgres_schemas import schema
 
 from cloister.errors import StorageError
-from cloister.schema.attributes import (
-    Boolean,
-    Categorical,
-    Date,
-    Datetime,
-    Float,
-    Integer,
-    TextKey,
-)
+from cloister.schema.attributes import Boolean, Categorical, Date, Datetime, Float, Integer, TextKey
 from cloister.schema.domain import Domain, Table
 from cloister.schema.relations import ForeignKey
 from cloister.schema.sinks import NOTES, LoadTarget, SyntheticTable, load_tables, require_loadable

@@ -10,7 +10,9 @@ The country is fictional, public and fixed: 12 states, 80 cities, 300 zip codes.
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -234,3 +236,23 @@ def _registrations(
     )
     moment[rng.random(len(birth)) < 0.03] = np.datetime64("NaT")
     return moment
+
+
+def write_demo_table() -> None:
+    """Write the civic registry as CSV, as the command line says."""
+    parser = argparse.ArgumentParser(
+        prog="python -m cloister.demo", description="Write the fictional civic registry."
+    )
+    parser.add_argument("out", type=Path, help="the CSV file to write")
+    parser.add_argument(
+        "--rows", type=int, default=DEMO_ROWS, help="number of residents (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=DEMO_SEED, help="seed of the generator (default: %(default)s)"
+    )
+    options = parser.parse_args()
+    civic_registry(options.rows, options.seed).to_csv(options.out, index=False)
+
+
+if __name__ == "__main__":
+    write_demo_table()

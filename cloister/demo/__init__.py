@@ -1,1 +1,0 @@
-"""A fictional civic registry to try Cloister on."""
