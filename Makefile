@@ -28,7 +28,7 @@ demo: $(READY)  ## the main job on the built-in demo data, end to end
 	$(BIN)/cloister demo
 
 # one process a core; a file's tests share what is costly to make
-test: $(READY)  ## the default suite, under 15 minutes on 2 cores
+test: $(READY)  ## the default suite, under 10 minutes on 2 cores
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 test-slow: $(READY)  ## statistical, fault and full-size suites

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 import pytest
@@ -255,6 +256,15 @@ TRIED |= {PermuteAndFlip, Exponential, RandomisedTest}
 DENIABLE = {DeterministicTest, DeniableTest}
 
 
+SLOW = ("permute and flip", "sharpened selection")
+"""Selections draw one at a time; those of the exponential mechanism stand for them by default."""
+
+
+def slower(names: Iterable[str]) -> list[Any]:
+    """The names, of which some are of the slow suite alone."""
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in names]
+
+
 def test_every_mechanism_is_tried() -> None:
     """With a trial above, and a broken twin below."""
     modules = [
@@ -278,7 +288,7 @@ def test_no_accountant_reads_plausible_deniability_alone() -> None:
 
 
 @pytest.mark.parametrize("trials", [FEW, MANY])
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", slower(MECHANISMS))
 def test_what_is_measured_stays_under_the_claim_and_comes_near(name: str, trials: int) -> None:
     trial = MECHANISMS[name]
     measured = trial.measured(trials)
@@ -391,7 +401,7 @@ BROKEN: Mapping[str, Trial] = {
 
 
 @pytest.mark.parametrize("trials", [FEW, MANY])
-@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize("name", slower(BROKEN))
 def test_a_broken_mechanism_is_caught(name: str, trials: int) -> None:
     trial = BROKEN[name]
     assert trial.measured(trials) > trial.claim
