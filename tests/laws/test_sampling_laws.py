@@ -169,14 +169,16 @@ def violations(table, rules):
 
 
 EASY = settings(max_examples=examples(30), suppress_health_check=list(HealthCheck))
+MOST = pytest.mark.parametrize("most", [10, pytest.param(30, marks=pytest.mark.slow)])
 LEAST_DRAWN = 1 / 5
 """Share of cases with rows at least, for the law to mean something; about three in four have."""
 
 
-def test_rows_drawn_in_supports_keep_every_hard_constraint():
+@MOST
+def test_rows_drawn_in_supports_keep_every_hard_constraint(most):
     tables = []
 
-    @EASY
+    @settings(EASY, max_examples=most)
     @given(cases())
     def law(case):
         domain, rules, seed = case
@@ -189,10 +191,11 @@ def test_rows_drawn_in_supports_keep_every_hard_constraint():
     assert sum(table is not None for table in tables) >= LEAST_DRAWN * len(tables)
 
 
-def test_rows_drawn_one_after_the_other_keep_every_hard_constraint():
+@MOST
+def test_rows_drawn_one_after_the_other_keep_every_hard_constraint(most):
     tables = []
 
-    @EASY
+    @settings(EASY, max_examples=most)
     @given(cases(), st.sampled_from([None, 300]))
     def law(case, tries):
         domain, rules, seed = case
