@@ -41,11 +41,11 @@ METHODS: dict[str, Callable[[Progress], AnySynthesizer]] = {
             "kamino",
             "kamino-sequential",
             "kamino-parallel",
-            "kamino-paper",
             "kamino-unsequenced",
             "kamino-unweighed",
         )
     ),
+    **dict(_deferred("cloister.models.kamino.paper.synthesizer", "kamino-paper")),
     **dict(
         _deferred(
             "cloister.models.dpview.synthesizer",

@@ -8,77 +8,10 @@ from typing import Annotated
 
 import typer
 
-from cloister.errors import InputError
-from cloister.figures import count_of, figure_above
-from cloister.flows.cli.console import say, show_facts, show_json, show_table
+from cloister.figures import count_of
+from cloister.flows.cli.console import say, show_json, show_table
 from cloister.flows.cli.options import By, Json, Reason, ReleaseId, example
-from cloister.flows.cli.reports import NO_EPSILON
-from cloister.privacy.certificate.certificate import PAGE_NAME, YAML_NAME, Certificate
 from cloister.tasks.home.home import Home
-from cloister.tasks.ledger import release_of
-from cloister.tasks.release.integrity import recorded_certificate
-
-
-def show_certificate(home: Home, release: str, as_json: bool) -> None:
-    """What a release promises and spent, its state, and the place of its page.
-
-    Raises:
-        InputError: there is no such release, or it has no certificate yet.
-        VerificationError: the certificate was altered, or is another one than the ledger recorded.
-    """
-    held = release_of(home, release)
-    state = held.state.value
-    folder = home.release(release) / "public"
-    if not (folder / YAML_NAME).exists():
-        raise InputError(
-            f"release {release} is {held.state.words} and has no certificate; run its command "
-            "again to finish it"
-        )
-    certificate = recorded_certificate(folder, held)
-    if as_json:
-        show_json(
-            certificate.model_dump(mode="json") | {"state": state, "page": str(folder / PAGE_NAME)}
-        )
-        return
-    _show(certificate, held.state.words)
-    say(f"Page: {folder / PAGE_NAME}")
-
-
-def _show(certificate: Certificate, state: str) -> None:
-    accounted = figure_above(certificate.guarantee.accounted.epsilon, 6)
-    subject, guarantee, total = certificate.subject, certificate.guarantee, certificate.cumulative
-    show_facts(
-        f"Release {subject.id}",
-        {
-            "dataset": subject.dataset,
-            "method": subject.method,
-            "state": state,
-            "rows": subject.rows,
-            "private": guarantee.private,
-            "epsilon": f"{guarantee.epsilon} (accounted {accounted})",
-            "delta": guarantee.delta,
-            "protects": f"{guarantee.unit}; {guarantee.relation_words}",
-            "spent so far": f"{total.spent} of {total.cap} in {total.window}",
-        },
-    )
-    for line in guarantee.meaning:
-        say(f"  {line}")
-    stages = [
-        (stage.name, NO_EPSILON if stage.epsilon is None else stage.epsilon, stage.purpose)
-        for stage in certificate.stages
-    ]
-    show_table("Stages", ("stage", "epsilon alone", "what for"), stages)
-    rules = [
-        (rule.name, "hard" if rule.hard else "soft", rule.violations, rule.rule)
-        for rule in certificate.constraints
-    ]
-    if rules:
-        show_table(
-            "Constraints in the synthetic table",
-            ("constraint", "kind", "violations", "rule"),
-            rules,
-        )
-
 
 _MOVES = {
     "approve": ("approved", "Approve a candidate: its folder is verified first."),
@@ -113,7 +46,6 @@ def add_review_commands(app: typer.Typer) -> None:
 
 def list_candidates(as_json: Json = False) -> None:
     """List the releases that wait for review."""
-    from cloister.flows.cli.console import show_json, show_table
     from cloister.tasks.home.home import Home
     from cloister.tasks.ledger import releases
 
@@ -152,7 +84,6 @@ def verify(
 
     Leaves with exit code 1 if anything is wrong.
     """
-    from cloister.flows.cli.console import say, show_json
     from cloister.tasks.home.home import Home
     from cloister.tasks.release.verify import anchor_of, verify_records
 
@@ -168,8 +99,7 @@ def verify(
 
 def report(release: ReleaseId, as_json: Json = False) -> None:
     """Show the certificate of a release, and where its page lies."""
-    from cloister.flows.cli.review import show_certificate
-    from cloister.tasks.home.home import Home
+    from cloister.flows.cli.reports import show_certificate
 
     show_certificate(Home.current(), release, as_json)
 
@@ -177,7 +107,6 @@ def report(release: ReleaseId, as_json: Json = False) -> None:
 def _mover(state: str) -> Callable[..., None]:
     def move(release: ReleaseId, reason: Reason, by: By, as_json: Json = False) -> None:
         """Move a release to the state, in the ledger, and print its new state; free of charge."""
-        from cloister.flows.cli.console import say, show_json
         from cloister.flows.review import move_release
         from cloister.privacy.ledger import State
         from cloister.tasks.home.home import Home
@@ -200,7 +129,6 @@ def fetch(
     as_json: Json = False,
 ) -> None:
     """Restore the public files of a release from the DVC remote, checked against the ledger."""
-    from cloister.flows.cli.console import say, show_json
     from cloister.tasks.home.home import Home
     from cloister.tasks.release.verify import fetch_release
 

@@ -11,12 +11,13 @@ from fractions import Fraction
 
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure
-from cloister.models.deniability.bayes.forecast import forecast_network_fit, forecast_printed
 from cloister.models.deniability.bayes.plan import (
     NetworkParameters,
     Outline,
     PartRows,
     calibrate_level,
+    forecast_network_fit,
+    forecast_printed,
 )
 from cloister.models.deniability.forecast import forecast_records
 from cloister.models.deniability.paper.plan import (

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cloister.models.discretization.attribute_order import public_sizes
-from cloister.models.kamino.paper.recipes import PAPER_RECIPES, PRINTED
+from cloister.models.kamino.paper.recipes import PAPER_RECIPES
 from cloister.models.kamino.plan import KaminoParameters, plan_kamino
 from cloister.models.kamino.recipe import KAMINO, KaminoRecipe
 from cloister.models.plan import Plan
@@ -72,8 +72,4 @@ class Kamino(Synthesizer[KaminoParameters, "KaminoModel"]):
 
 def synthesizer_of(name: str, progress: Progress) -> Kamino:
     """The method of a name."""
-    if name == PRINTED:
-        from cloister.models.kamino.paper.synthesizer import PrintedKamino
-
-        return PrintedKamino(progress, RECIPES[name])
     return Kamino(progress, RECIPES[name])

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from cloister.models.kamino.paper.search import quantized_sizes, search_as_printed
 from cloister.models.kamino.plan import KaminoParameters
 from cloister.models.kamino.sizes import EMBEDDING_WIDTH
-from cloister.models.kamino.synthesizer import Kamino, KaminoPlan
+from cloister.models.kamino.synthesizer import RECIPES, Kamino, KaminoPlan
 from cloister.models.plan import Plan
-from cloister.models.protocol import Arrays
+from cloister.models.protocol import Arrays, Progress
 from cloister.models.task import Budget, Task
 from cloister.privacy.queries.query import Door, TableRows
 
@@ -42,3 +42,8 @@ class PrintedKamino(Kamino):
         from cloister.models.kamino.paper.model import restore_printed
 
         return restore_printed(task, meta, arrays, self._recipe.trainer)
+
+
+def synthesizer_of(name: str, progress: Progress) -> PrintedKamino:
+    """The method of the paper's name."""
+    return PrintedKamino(progress, RECIPES[name])
