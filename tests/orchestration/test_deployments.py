@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 from deployed import MONTHLY, charged, registered
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.settings import (
     PREFECT_API_AUTH_STRING,
     PREFECT_API_URL,
@@ -84,6 +86,18 @@ def test_a_deployment_holds_the_schedule_and_the_parameters_and_no_command(
     }
     assert release.validate_parameters(held.parameters)["request"].rows == 500
     assert (held.work_pool_name, held.job_variables, held.pull_steps) == (None, {}, [])
+
+
+def test_a_deployment_of_an_earlier_version_is_written_anew(server, deploy):
+    """It named the flow where it lay before ``cloister`` was the one import name."""
+    deploy("--cron", MONTHLY)
+    (held,) = registered()
+    with get_client(sync_client=True) as client:
+        client.update_deployment(held.id, DeploymentUpdate(entrypoint="flows.release.release"))
+    assert registered()[0].entrypoint == "flows.release.release"
+    deploy("--cron", MONTHLY)
+    (again,) = registered()
+    assert (again.id, again.entrypoint) == (held.id, "cloister.flows.release.release")
 
 
 def test_the_home_holds_what_is_run(server, deploy, monkeypatch):
