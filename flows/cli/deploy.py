@@ -94,7 +94,7 @@ def _require_repeatable(request: ReleaseRequest) -> None:
     Raises:
         InputError: it has none.
     """
-    if request.out and not (request.database and request.replace):
+    if request.out is not None and not (request.database and request.replace):
         raise InputError(
             "--out: a second run would find its place taken; give the URL of a database, with "
             "--replace, or leave it out"

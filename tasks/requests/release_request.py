@@ -7,7 +7,7 @@ deployment stores are all made from its fields.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fractions import Fraction
+from numbers import Number
 from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import Any, Self
@@ -91,18 +91,18 @@ class ReleaseRequest(BaseModel):
     @classmethod
     def _as_text(cls, given: object) -> object:
         """Numbers and paths as text, a float as the decimal that it is written as."""
-        other = isinstance(given, int | float | Fraction | PurePath) and not isinstance(given, bool)
+        other = isinstance(given, Number | PurePath) and not isinstance(given, bool)
         return str(given) if other else given
 
     @property
     def database(self) -> str | None:
         """The URL of the database that the tables go to."""
-        return self.out if self.out and is_url(self.out) else None
+        return self.out if self.out is not None and is_url(self.out) else None
 
     @property
     def out_path(self) -> Path | None:
         """The absolute path of what is written; None where tables go to a database."""
-        return Path(self.out).absolute() if self.out and not is_url(self.out) else None
+        return None if self.out is None or is_url(self.out) else Path(self.out).absolute()
 
     def recurring(self) -> Self:
         """The request with absolute paths, without places that a second run would find taken."""

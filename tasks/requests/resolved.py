@@ -112,7 +112,7 @@ def resolve(request: ReleaseRequest) -> ResolvedRequest:
     require_public(path, declared)
     if declared.tables and request.data:
         raise InputError("--data names one file, and the dataset has several tables; leave it out")
-    if request.prior and not re.fullmatch(PRIOR_PATTERN, request.prior):
+    if request.prior is not None and not re.fullmatch(PRIOR_PATTERN, request.prior):
         raise InputError("--prior names a release, such as r-0123456789, or latest; give one")
     require_seed(request)
     budget, sampling = budget_of(declared, request), sampling_wanted(declared, request)

@@ -2,8 +2,11 @@
 
 import inspect
 import subprocess
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 import yaml
@@ -63,3 +66,8 @@ def test_arguments_in_python_are_the_fields_of_a_request(function, left_out):
     described = {name: ReleaseRequest.model_fields[name].description for name in fields}
     del described["spec"], described[{"release": "data", "plan": "method"}[function]]
     assert all(f"{name}: {words}" in shown.__doc__ for name, words in described.items())
+
+
+@pytest.mark.parametrize("amount", [1, 0.5, Decimal("0.1"), Fraction(1, 3), np.int64(2), "1/3"])
+def test_an_amount_is_read_as_it_is_written(amount):
+    assert ReleaseRequest(spec="clinic.yaml", epsilon=amount).epsilon == str(amount)

@@ -10,7 +10,7 @@ import pytest
 from receiver import receive
 
 import cloister
-from cloister.errors import ColumnsError, InputError, PlanError, SpecError
+from cloister.errors import CloisterError, ColumnsError, InputError, PlanError, SpecError
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger import existing_ledger
 
@@ -57,6 +57,10 @@ WRONG = {
                              InputError, "evaluate: input should be 'none', 'quick' or 'full'"),
     "a sampling": (lambda rows: cloister.plan("clinic.yaml", sampling="some"), InputError,
                    "sampling: input should be 'supports' or 'sequential'"),
+    "an empty place": (lambda rows: cloister.release("clinic.yaml", rows, out=""), CloisterError,
+                       "give another folder with out"),
+    "no earlier release": (lambda rows: cloister.release("clinic.yaml", rows, prior=""),
+                           InputError, "prior names a release"),
     "a missing column": (lambda rows: cloister.release("clinic.yaml", rows.drop(columns="age")),
                          ColumnsError, "the frame data: the declared column(s) 'age' are missing"),
     "a column too many": (lambda rows: cloister.evaluate("clinic.yaml", rows, rows.assign(x=1)),
