@@ -36,11 +36,10 @@ class FormerNames(MetaPathFinder, Loader):
     ) -> ModuleSpec | None:
         """The module of a former name, unless somebody else has the package that holds it."""
         package = fullname.rpartition(".")[0]
-        if fullname not in PRESENT or not (
-            package in ("", "cloister.privacy") or _is_ours(package)
-        ):
+        if fullname not in PRESENT or (package in PRESENT and not _is_ours(package)):
             return None
-        return ModuleSpec(fullname, self, is_package=f"{fullname}." in " ".join(PRESENT))
+        holds_others = any(name.startswith(f"{fullname}.") for name in PRESENT)
+        return ModuleSpec(fullname, self, is_package=holds_others)
 
     def exec_module(self, module: ModuleType) -> None:
         """Give the module the names of the present one."""
