@@ -15,7 +15,6 @@ import typer
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from cloister.schema.sources.files_and_urls import is_url
 from cloister.tasks.requests.release_request import ReleaseRequest
 
 _DATASET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -98,13 +97,6 @@ class PanelOption(StrEnum):
 
     nine = "nine"
     twelve = "twelve"
-
-
-def split_place(out: str | Path | None) -> tuple[Path | None, str | None]:
-    """Where a release goes: a folder, or a database by its URL."""
-    if out is None:
-        return None, None
-    return (None, str(out)) if is_url(str(out)) else (Path(out), None)
 
 
 def example(*lines: str) -> str:

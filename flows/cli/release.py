@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cloister.flows.cli.options import (
-    DELIVERY,
-    Json,
-    ReleaseId,
-    Until,
-    command_of,
-    example,
-    split_place,
-    user,
-)
+from cloister.flows.cli.options import DELIVERY, Json, ReleaseId, Until, command_of, example, user
+from cloister.schema.sources.files_and_urls import is_url
 from cloister.tasks.requests import MOST_ROWS
 from cloister.tasks.requests.release_request import ReleaseRequest
 
@@ -137,8 +129,8 @@ def sample_model(
     from cloister.flows.sampling import Draw, sample_release
     from cloister.tasks.home.home import Home
 
-    folder, database = split_place(out)
-    draw = Draw(release, rows, folder or Path(), tuple(where or ()), seed, binary, csv, database)
+    folder, database = (Path(), out) if is_url(out) else (Path(out), None)
+    draw = Draw(release, rows, folder, tuple(where or ()), seed, binary, csv, database)
     sample_release(Home.current(), draw, as_json)
 
 
