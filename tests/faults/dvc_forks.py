@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
 
+ENDING = (signal.SIGINT, signal.SIGTERM)
+
 
 def forked(
     command: list[str],
@@ -23,14 +25,22 @@ def forked(
     input: str,  # noqa: A002 - its name in subprocess
     **_: object,
 ) -> subprocess.CompletedProcess[str]:
-    """``subprocess.run`` of DVC's commands, without another start of Python."""
+    """``subprocess.run`` of DVC's commands, without another start of Python.
+
+    Signals wait for the fork: an exception that Prefect's handler raises in what runs after one
+    is ignored, and there `logging` gives back the lock that all loggers need. ``subprocess.run``
+    runs nothing of the kind.
+    """
     import dvc.cli
 
     with tempfile.TemporaryFile() as said:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         pid = os.fork()
         if pid == 0:
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in ENDING:
                 signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if pid == 0:
             os.dup2(said.fileno(), 2)
             os.closerange(3, os.sysconf("SC_OPEN_MAX"))
             os.chdir(cwd)
