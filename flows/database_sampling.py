@@ -22,8 +22,8 @@ from cloister.tasks.data.tables import (
     write_csv,
     write_table,
 )
+from cloister.tasks.home.files import emptied
 from cloister.tasks.home.home import Home, temporary_files
-from cloister.tasks.release.synthesis import fresh
 from cloister.tasks.requests.resolved import PublicContext
 
 
@@ -46,7 +46,7 @@ def write_database(saved: SavedModel, tables: Mapping[str, Table], out: Path, cs
         StorageError: it exists, or cannot be written.
     """
     context = PublicContext(saved.spec, saved.task)
-    folder = fresh(out.with_name(f".{out.name}.part"))
+    folder = emptied(out.with_name(f".{out.name}.part"))
     try:
         files = {name: folder / f"{name}.parquet" for name in tables}
         for name, file in files.items():

@@ -38,11 +38,10 @@ from cloister.tasks.data.sources import kept_frame
 from cloister.tasks.home.home import Home
 from cloister.tasks.release.comparison import EvaluationOptions, compare_files
 from cloister.tasks.release.publish import confirm_delivery
-from cloister.tasks.release.synthesis import TABLE_NAME
 from cloister.tasks.requests.plan import StageCost, plan_of, stage_costs, total_cost
 from cloister.tasks.requests.plan_report import device_words, forecast_of
 from cloister.tasks.requests.release_request import ReleaseRequest
-from cloister.tasks.requests.resolved import ResolvedRequest, public_context_of, resolve
+from cloister.tasks.requests.resolved import ONLY_TABLE, ResolvedRequest, public_context_of, resolve
 
 if TYPE_CHECKING:
     from cloister.flows.release import Finished, Outcome
@@ -287,7 +286,7 @@ def _released(outcome: Outcome | Finished) -> ReleaseResult:
     return ReleaseResult(
         outcome.release,
         {
-            said["dataset"] if file.name == TABLE_NAME else file.stem: pd.read_parquet(file)
+            said["dataset"] if file.stem == ONLY_TABLE else file.stem: pd.read_parquet(file)
             for file in sorted(folder.glob("*.parquet"))
         },
         read_certificate(folder),

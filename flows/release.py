@@ -20,6 +20,7 @@ from cloister.tasks.data.session import AnySession, Session
 from cloister.tasks.data.sources import source_of
 from cloister.tasks.home.home import Home, temporary_files
 from cloister.tasks.ledger import open_ledger
+from cloister.tasks.release.certify import Certified, write_certificate
 from cloister.tasks.release.charge import (
     ReservedRelease,
     kept_prior,
@@ -43,12 +44,10 @@ from cloister.tasks.release.publish import (
     version_release,
 )
 from cloister.tasks.release.synthesis import (
-    Certified,
     evaluate_release,
     sample_rows,
     train_model,
     weigh_constraints,
-    write_certificate,
 )
 from cloister.tasks.requests.plan import StageCost, stage_costs, total_cost
 from cloister.tasks.requests.plan_report import require_forecast_memory

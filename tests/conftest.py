@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import wraps
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -26,7 +27,6 @@ from cloister.models.plan import Plan
 from cloister.models.protocol import Model, fit, make_plan
 from cloister.models.registry import create
 from cloister.models.task import Budget, Task
-from cloister.privacy.certificate.certificate import Facts
 from cloister.privacy.certificate.provenance import software
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
@@ -37,6 +37,9 @@ from cloister.schema.domain import Domain
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec, spec_digest
 from cloister.tasks.home.home import Home
+
+if TYPE_CHECKING:
+    from cloister.tasks.release.certify import Basis
 
 # The same examples in each run, whatever the speed of the machine: only a change fails a test.
 # --hypothesis-profile=nightly draws others, those of --hypothesis-seed, and of costly laws more.
@@ -328,11 +331,15 @@ def _shortened(chosen: Plan) -> Plan:
 
 
 @pytest.fixture(scope="session")
-def facts(fitted: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Facts:
+def basis(fitted: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Basis:
     """What the certificate of a release of the small world is made from."""
+    from cloister.tasks.release.certify import Basis
+    from cloister.tasks.release.synthesis import DrawnRows
+    from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest
+
     spec, ledger = fitted.spec, Ledger.open(tmp_path_factory.mktemp("ledger") / "ledger.db")
     ledger.grant(spec.name, "row", 10, "1e-4", "year", "officer", "yearly budget")
-    request = ReservationRequest(
+    reservation = ReservationRequest(
         spec.name,
         "row",
         "add_remove",
@@ -345,29 +352,36 @@ def facts(fitted: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Facts:
         "run-1",
         release="r-0123456789",
     )
-    ledger.reserve(request, "tester")
-    ledger.spend("r-0123456789", "tester", "journal-1", "data-1")
+    ledger.reserve(reservation, "tester")
+    ledger.spend("r-0123456789", "tester", "journal-1", "cd" * 32)
     anchor = ledger.anchor()
     assert anchor is not None
-    return Facts(
-        spec=spec,
-        constraints=fitted.task.constraints,
-        release="r-0123456789",
-        method="kamino",
-        method_summary=create("kamino").summary,
-        rows=500,
-        epsilon=Fraction(2),
-        delta=Fraction(1, 10**5),
-        stages=fitted.plan.stages,
-        violations=violation_reports(
-            fitted.task.constraints, fitted.model.sample(500, SamplingSource(1))
+    rows = fitted.model.sample(500, SamplingSource(1))
+    return Basis(
+        request=ResolvedRequest(
+            spec=spec.folder / "small.yaml",
+            method="kamino",
+            epsilon="2",
+            delta="1e-5",
+            rows=500,
+            device="cpu",
+            digest=spec_digest(spec),
+            reason="named by the spec",
         ),
-        post_processing=fitted.model.post_processing(),
-        budget=ledger.budget(spec.name, "row"),
-        composition="the sum of epsilons and deltas",
+        context=PublicContext(spec, fitted.task),
+        plan=fitted.plan,
+        entry=ledger.release("r-0123456789"),
         anchor=anchor,
+        budget=ledger.budget(spec.name, "row"),
+        drawn=DrawnRows(
+            {},
+            {spec.name: 500},
+            tuple(violation_reports(fitted.task.constraints, rows)),
+            fitted.model.post_processing(),
+            capacity=None,
+        ),
         software=software("0123456789abcdef"),
         artefacts={"synthetic.parquet": "ab" * 32},
         written=dt.date(2026, 11, 21),
-        input_digest="cd" * 32,
+        secure=True,
     )

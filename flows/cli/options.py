@@ -17,6 +17,9 @@ from pydantic.fields import FieldInfo
 
 from cloister.tasks.requests.release_request import ReleaseRequest
 
+GivenT = ParamSpec("GivenT")
+ResultT = TypeVar("ResultT")
+
 _DATASET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """The names that a spec may give its dataset."""
 
@@ -103,9 +106,6 @@ def example(*lines: str) -> str:
     """The end of a command's help: examples to copy."""
     return "\n\n".join(("Example:", *lines))
 
-
-GivenT = ParamSpec("GivenT")
-ResultT = TypeVar("ResultT")
 
 _ASKED = ("spec", "by")
 """Fields that are no options: the argument of a command, and who runs it."""

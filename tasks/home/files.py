@@ -21,6 +21,19 @@ from cloister.errors import InputError, StorageError, VerificationError
 from cloister.files import sync, write_whole
 from cloister.tasks.home.home import Home
 
+_LONGEST_NAME = 255
+"""Bytes of a file's name on every usual file system."""
+
+_UNFIT = "?%\"'"
+"""What no home may have in its path: ? and % mean something else in a database's URL, quotes end a
+quoted text."""
+
+_PUBLIC_MODE = 0o644
+"""Mode of the public files at ``--out``: everybody may read them."""
+
+_LONGEST_IN_HOME = "x" * 200
+"""The longest path that a home holds, the name of a dataset and the tools' own parts together."""
+
 
 def replace_file(path: Path, write: Callable[[Path], object]) -> None:
     """Have ``write`` make a file beside ``path``, and move it there once it is on the disk.
@@ -49,10 +62,6 @@ def write_json(path: Path, content: dict[str, Any]) -> Path:
     text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     replace_file(path, lambda part: part.write_text(text, encoding="utf-8"))
     return path
-
-
-_BLOCK = 1 << 20
-"""Bytes that are read at once: a large file must not be held in memory."""
 
 
 @dataclass(frozen=True)
@@ -101,11 +110,8 @@ def digest_of(path: Path) -> str:
 
 
 def _file_digest(path: Path) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        for block in iter(lambda: file.read(_BLOCK), b""):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _folder_digest(folder: Path) -> str:
@@ -117,20 +123,6 @@ def _folder_digest(folder: Path) -> str:
 
 def _files_in(folder: Path) -> Iterator[Path]:
     return (path for path in sorted(folder.rglob("*")) if path.is_file())
-
-
-_LONGEST_NAME = 255
-"""Bytes of a file's name on every usual file system."""
-
-_UNFIT = "?%\"'"
-"""What no home may have in its path: ? and % mean something else in a database's URL, quotes end a
-quoted text."""
-
-_PUBLIC_MODE = 0o644
-"""Mode of the public files at ``--out``: everybody may read them."""
-
-_LONGEST_IN_HOME = "x" * 200
-"""The longest path that a home holds, the name of a dataset and the tools' own parts together."""
 
 
 def require_home(home: Home) -> None:
@@ -232,6 +224,13 @@ def require_room(folder: Path, needed: int) -> None:
             f"{folder}: the disk has {free >> 20} MiB free and the release needs about "
             f"{needed >> 20}; make room"
         )
+
+
+def emptied(folder: Path) -> Path:
+    """The folder, made anew with nothing in it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, mode=0o700)
+    return folder
 
 
 def copy_whole(folder: Path, out: Path, release: str) -> None:

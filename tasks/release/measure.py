@@ -24,6 +24,7 @@ from cloister.schema.spec_files.yaml_text import read_marked, spec_text
 from cloister.tasks.data.session import Spent
 from cloister.tasks.home.files import (
     digest_of,
+    emptied,
     replace_file,
     require_home,
     require_nameable,
@@ -34,7 +35,6 @@ from cloister.tasks.home.process import code_version, reporter
 from cloister.tasks.ledger import pending_release, record_candidate, seal
 from cloister.tasks.release.integrity import write_kept
 from cloister.tasks.release.preflight import require_readable
-from cloister.tasks.release.synthesis import fresh
 from cloister.tasks.requests.measurement import SPEC_NAME, domain_context, domain_plan
 from cloister.tasks.requests.options import require_small_delta
 from cloister.tasks.requests.plan import checked_spec
@@ -161,7 +161,7 @@ def write_spec(
     release = spent.release
     content = measured_content(read_marked(request.spec).content, request, release, found)
     text = _HEAD.format(release=release) + spec_text(content)
-    folder = fresh(home.release(release) / "public")
+    folder = emptied(home.release(release) / "public")
     (folder / SPEC_NAME).write_text(text, encoding="utf-8")
     out = request.out_path or folder / SPEC_NAME
     replace_file(out, lambda part: part.write_text(text, encoding="utf-8"))

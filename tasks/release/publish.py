@@ -30,10 +30,10 @@ from cloister.tasks.home.files import Reference, copy_whole, digest_of, replace_
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_version
 from cloister.tasks.ledger import is_candidate, open_ledger, record_candidate
+from cloister.tasks.release.certify import Certified
 from cloister.tasks.release.charge import ReservedRelease
 from cloister.tasks.release.comparison import EvaluationRecord
 from cloister.tasks.release.integrity import RUNS_NAME, write_kept
-from cloister.tasks.release.synthesis import Certified
 from cloister.tasks.release.verify import release_problems
 from cloister.tasks.requests.measurement import SPEC_NAME
 from cloister.tasks.requests.plan import plan_json

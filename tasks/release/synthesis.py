@@ -1,17 +1,13 @@
-"""The steps from a charge to public files: fit, sample, evaluate, certify.
+"""The steps from a charge to synthetic rows: fit, sample, evaluate.
 
 Training and weighing are the only steps that query the data, and only through the door. Drawing
-rows is free, repeatable post-processing. The evaluation against the real rows is internal. Public
-files are the synthetic tables, their schema and the certificate.
+rows is free, repeatable post-processing. The evaluation against the real rows is internal.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -25,31 +21,24 @@ from cloister.models.lost_references import find_lost_references
 from cloister.models.plan import AnyPlan
 from cloister.models.protocol import AnyModel, DatabaseModel, Model
 from cloister.models.registry import create
-from cloister.models.storage import load_model, model_digest, save_model
-from cloister.models.task import AnyTask, Task
-from cloister.privacy.certificate.certificate import PAGE_NAME, YAML_NAME, Facts, certify
-from cloister.privacy.certificate.page import page
-from cloister.privacy.certificate.provenance import software
-from cloister.privacy.door.journal import Journal
-from cloister.privacy.ledger import Anchor, BudgetStatus
+from cloister.models.storage import load_model, save_model
+from cloister.models.task import Task
 from cloister.schema.domain import Table
 from cloister.schema.relations import Database, ForeignKey, row_tables
 from cloister.tasks.data.session import AnySpent
 from cloister.tasks.data.tables import (
     count_all_violations,
     draw_tables,
-    published_schema,
     read_synthetic,
     require_hard_constraints,
     require_published_schema,
     require_references,
-    write_csv,
     write_table,
 )
-from cloister.tasks.home.files import Reference, digest_of
+from cloister.tasks.home.files import Reference
 from cloister.tasks.home.home import Home
-from cloister.tasks.home.process import code_digest, code_version, reporter
-from cloister.tasks.ledger import COMPOSITION, deniable_releases, open_ledger, seal
+from cloister.tasks.home.process import reporter
+from cloister.tasks.ledger import seal
 from cloister.tasks.release.charge import ReservedRelease, kept_prior, kept_seed
 from cloister.tasks.release.comparison import (
     EvaluationOptions,
@@ -58,8 +47,7 @@ from cloister.tasks.release.comparison import (
     compare_tables,
     write_evaluation,
 )
-from cloister.tasks.release.preflight import reused_releases, reusing
-from cloister.tasks.requests.plan_report import training_device, unweighed_soft
+from cloister.tasks.release.preflight import reusing
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 from cloister.tasks.stores.prefect_runs import note_warning, step
 
@@ -215,118 +203,3 @@ def _measured(
         return compare_tables(spent.rows, synthetic, context, asked, home)
     synthetic_database = Database(context.task.schema, tables)
     return compare_databases(spent.rows, synthetic_database, context, asked, home)
-
-
-TABLE_NAME, CSV_NAME = "synthetic.parquet", "synthetic.csv"
-
-
-@dataclass(frozen=True)
-class Certified:
-    """What a certificate covers: the charge, the plan, the model and the drawn rows."""
-
-    charge: ReservedRelease
-    spent: AnySpent
-    plan: AnyPlan
-    model: Reference
-    drawn: DrawnRows
-
-    @property
-    def anchor(self) -> Anchor:
-        """The ledger's entry that made the charge final."""
-        return self.spent.anchor
-
-
-@step("certify", "certify {done.charge.release}")
-def write_certificate(request: ResolvedRequest, done: Certified, home: Home) -> Reference:
-    """The folder of public files, without the manifest.
-
-    Raises:
-        PrivacyError: the events cost more than was charged, or a hard constraint is violated.
-    """
-    context = public_context_of(request)
-    folder = fresh(home.release(done.charge.release) / "public")
-    artefacts = _place_tables(done.drawn, request, context, folder)
-    artefacts |= {file.name: digest_of(file) for file in published_schema(context).write(folder)}
-    status = open_ledger(home).budget(context.spec.name, context.unit)
-    certificate = certify(_facts(request, done, artefacts, status, home))
-    (folder / YAML_NAME).write_text(certificate.to_yaml(), encoding="utf-8")
-    (folder / PAGE_NAME).write_text(page(certificate), encoding="utf-8")
-    return Reference.of(folder)
-
-
-def fresh(folder: Path) -> Path:
-    """The folder, empty."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True, mode=0o700)
-    return folder
-
-
-def _place_tables(
-    drawn: DrawnRows, request: ResolvedRequest, context: PublicContext, folder: Path
-) -> dict[str, str]:
-    """The synthetic tables, as Parquet and CSV if that was asked; SHA-256 by file name."""
-    digests = {}
-    for name, part in context.tables.items():
-        table, text = (f"{context.files[name]}.{ending}" for ending in ("parquet", "csv"))
-        os.link(drawn.files[name].open(), folder / table)
-        digests[table] = drawn.files[name].digest
-        if request.csv:
-            write_csv(folder / table, folder / text, part.spec)
-            digests[text] = digest_of(folder / text)
-    return digests
-
-
-def _facts(
-    request: ResolvedRequest,
-    done: Certified,
-    artefacts: dict[str, str],
-    status: BudgetStatus,
-    home: Home,
-) -> Facts:
-    context = public_context_of(request)
-    prior = kept_prior(home.release(done.charge.release))
-    return Facts(
-        spec=context.spec,
-        constraints=context.task.constraints,
-        across=() if isinstance(context.task, Task) else context.task.across,
-        release=done.charge.release,
-        method=request.method,
-        method_summary=create(request.method).summary,
-        rows=request.rows,
-        epsilon=request.budget.epsilon,
-        delta=request.budget.delta,
-        stages=done.plan.stages,
-        violations=done.drawn.violations,
-        post_processing=done.drawn.post_processing,
-        capacity=done.drawn.capacity,
-        budget=status,
-        composition=COMPOSITION,
-        anchor=done.anchor,
-        software=software(code_digest()).model_copy(
-            update={
-                "device": str(training_device(request, done.plan)),
-                "earlier": _drawn_by_others(done.spent.journal),
-            }
-        ),
-        artefacts=artefacts,
-        written=datetime.now(UTC).date(),
-        secure=done.spent.private.secure,
-        input_digest=done.spent.digest,
-        model=model_digest(done.model.open()),
-        dangling=done.drawn.dangling,
-        warnings=(*done.drawn.warnings, *unweighed_soft(request, context)),
-        of_persons=_of_persons(context.task),
-        deniable_releases=deniable_releases(home, context.spec.name),
-        reused=reused_releases(prior, status, home) if prior else (),
-    )
-
-
-def _drawn_by_others(journal: Journal) -> dict[str, int]:
-    """How many answers of a journal each other version of the code drew."""
-    return {code: drawn for code, drawn in journal.drawn_by.items() if code != code_version()}
-
-
-def _of_persons(task: AnyTask) -> tuple[str, ...]:
-    """The key of persons with several rows and their attributes; empty if there are none."""
-    persons = task.persons if isinstance(task, Task) else None
-    return (persons.key, *persons.attributes) if persons else ()

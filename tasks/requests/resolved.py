@@ -38,6 +38,14 @@ from cloister.tasks.requests.options import (
 )
 from cloister.tasks.requests.release_request import ReleaseRequest
 
+ONLY_TABLE = "synthetic"
+"""Name of the synthetic file where there is one table, without its ending."""
+
+_OF_TABLES = "relational"
+"""What auto means where there are several tables."""
+
+_OF_TABLES_REASON = "of several tables, the rows of each by the usual method"
+
 
 @contextmanager
 def constraints_in(path: Path) -> Iterator[None]:
@@ -53,12 +61,6 @@ def constraints_in(path: Path) -> Iterator[None]:
             raise
         line = read_marked(path).line(error.keys)
         raise ConstraintError(f"{path.name}, line {line}, {error}", error.keys) from None
-
-
-_OF_TABLES = "relational"
-"""What auto means where there are several tables."""
-
-_OF_TABLES_REASON = "of several tables, the rows of each by the usual method"
 
 
 class ResolvedRequest(ReleaseRequest):
@@ -255,7 +257,7 @@ class PublicContext:
     def files(self) -> dict[str, str]:
         """The name of each table's synthetic file, without its ending."""
         single = isinstance(self.task, Task)
-        return {name: "synthetic" if single else name for name in self.tables}
+        return {name: ONLY_TABLE if single else name for name in self.tables}
 
     @property
     def unit(self) -> str:

@@ -9,9 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from bases import declaring
 
-from cloister.privacy.certificate.certificate import Facts, certify
 from cloister.privacy.certificate.page import page
+from cloister.tasks.release.certify import Basis, certify
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 
@@ -66,15 +67,15 @@ def probed(text: str) -> str:
 
 
 @pytest.mark.parametrize("width", [1200, 600])
-def test_the_page_fits_the_window_and_loads_nothing(facts: Facts, tmp_path: Path, width: int):
+def test_the_page_fits_the_window_and_loads_nothing(basis: Basis, tmp_path: Path, width: int):
     seen = browse(
-        tmp_path, probed(page(certify(facts))), f"--window-size={width},900", "--dump-dom"
+        tmp_path, probed(page(certify(basis))), f"--window-size={width},900", "--dump-dom"
     )
     assert 'data-probe="0 0 99px"' in seen
 
 
-def test_the_page_shows_what_an_officer_looks_for(facts: Facts, tmp_path: Path):
-    seen = browse(tmp_path, page(certify(facts)), "--dump-dom")
+def test_the_page_shows_what_an_officer_looks_for(basis: Basis, tmp_path: Path):
+    seen = browse(tmp_path, page(certify(basis)), "--dump-dom")
     for text in (
         "ε = 2",
         "δ = 1e-5",
@@ -86,21 +87,20 @@ def test_the_page_shows_what_an_officer_looks_for(facts: Facts, tmp_path: Path):
         assert text in seen
 
 
-def test_long_names_do_not_break_the_page(facts: Facts, tmp_path: Path):
+def test_long_names_do_not_break_the_page(basis: Basis, tmp_path: Path):
     name = "a" * 200
-    attributes = {name: facts.spec.attributes["since"], **facts.spec.attributes}
-    spec = facts.spec.model_copy(update={"attributes": attributes})
+    attributes = {name: basis.spec.attributes["since"], **basis.spec.attributes}
     seen = browse(
         tmp_path,
-        probed(page(certify(replace(facts, spec=spec)))),
+        probed(page(certify(declaring(basis, attributes=attributes)))),
         "--window-size=1200,900",
         "--dump-dom",
     )
     assert 'data-probe="0 0 99px"' in seen
 
 
-def test_the_page_prints(facts: Facts, tmp_path: Path):
+def test_the_page_prints(basis: Basis, tmp_path: Path):
     paper = tmp_path / "page.pdf"
-    browse(tmp_path, page(certify(replace(facts, secure=False))), f"--print-to-pdf={paper}")
+    browse(tmp_path, page(certify(replace(basis, secure=False))), f"--print-to-pdf={paper}")
     assert paper.read_bytes().startswith(b"%PDF")
     assert paper.stat().st_size > 20_000

@@ -11,22 +11,22 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from bases import declaring
 
 import cloister.flows.measure
 from cloister.flows.cli.app import run
 from cloister.flows.review import move_release
-from cloister.privacy.certificate.certificate import certify
 from cloister.privacy.ledger import State
 from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger import existing_ledger
+from cloister.tasks.release.certify import certify
 from cloister.tasks.release.verify import verify_records
 
 RARE = ("word-canary-quokka", "987654321", "1899-07-13", "KEY-CANARY-5", "0.1234567")
@@ -83,7 +83,7 @@ def test_help_has_an_example(capsys):
 
 
 def test_a_draft_becomes_a_spec_that_a_release_takes(
-    draft, prefect_server, seeded_noise, capsys, facts
+    draft, prefect_server, seeded_noise, capsys, basis
 ):
     capsys.readouterr()
     assert run(command(draft, "--json")) == 0
@@ -113,9 +113,7 @@ def test_a_draft_becomes_a_spec_that_a_release_takes(
     assert verify_records(home, None)[1] == []
     assert move_release(home, held.id, "approved", "officer", "read it") == "approved"
 
-    certificate = certify(
-        replace(facts, spec=facts.spec.model_copy(update={"attributes": spec.attributes}))
-    )
+    certificate = certify(declaring(basis, attributes=spec.attributes))
     assert {origin.provenance for origin in certificate.attributes} == {source}
     assert "measured with noise" in " ".join(certificate.unprotected)
     assert_silent(draft, said.out + said.err)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from bases import drawing
 from guarantees import suited, suited_spec
 
 from cloister.constraints.counting import violation_reports
@@ -13,20 +14,22 @@ from cloister.models.plan import Plan
 from cloister.models.protocol import fit, make_plan
 from cloister.models.registry import METHODS, create
 from cloister.models.task import Budget
-from cloister.privacy.certificate.certificate import Certificate, certify
+from cloister.privacy.certificate.certificate import Certificate
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.events import Composed, SampledGaussian
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
+from cloister.tasks.release.certify import certify
+from cloister.tasks.requests.resolved import PublicContext
 
 ONE_TABLE = [name for name in sorted(METHODS) if not create(name).of_database]
 
 
 @pytest.fixture(scope="module", params=ONE_TABLE)
-def certified(request, facts, fitted, tmp_path_factory):
+def certified(request, basis, fitted, tmp_path_factory):
     """The plan, the model and the certificate of one method on the small world."""
     task, synthesizer = suited(request.param, fitted.task), create(request.param)
-    chosen = make_plan(synthesizer, task, Budget(facts.epsilon, facts.delta))
+    chosen = make_plan(synthesizer, task, Budget(basis.epsilon, basis.delta))
     table = fitted.model.sample(400, SamplingSource(3))
     with Journal.open(tmp_path_factory.mktemp("journal"), {"run": request.param}) as journal:
         private = PrivateTable(
@@ -34,14 +37,16 @@ def certified(request, facts, fitted, tmp_path_factory):
         )
         model = fit(synthesizer, private, task, shortened(chosen))
     own = replace(
-        facts,
-        spec=suited_spec(request.param, facts.spec),
-        method=request.param,
-        method_summary=synthesizer.summary,
-        stages=chosen.stages,
-        post_processing=model.post_processing(),
-        capacity=model.capacity,
-        violations=violation_reports(task.constraints, model.sample(500, SamplingSource(1))),
+        basis,
+        context=PublicContext(suited_spec(request.param, basis.spec), task),
+        request=basis.request.filled(method=request.param),
+        plan=chosen,
+        drawn=replace(
+            basis.drawn,
+            post_processing=model.post_processing(),
+            capacity=model.capacity,
+            violations=violation_reports(task.constraints, model.sample(500, SamplingSource(1))),
+        ),
     )
     return chosen, model, certify(own)
 
@@ -100,8 +105,8 @@ def test_more_rows_are_promised_only_by_models_that_give_any_number(certified):
     assert ("Further rows drawn from the model cost nothing" in said) == (model.capacity is None)
 
 
-def test_a_finite_model_says_how_many_rows_it_gives(facts):
-    certificate = certify(replace(facts, capacity=123))
+def test_a_finite_model_says_how_many_rows_it_gives(basis):
+    certificate = certify(drawing(basis, capacity=123))
     said = sentences(certificate)
     assert "at most 123 rows" in said
     assert "any number" not in certificate.stages[-1].purpose

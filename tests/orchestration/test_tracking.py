@@ -13,15 +13,17 @@ import mlflow
 import mlflow.pyfunc
 import pandas as pd
 import pytest
+from bases import charging
 from mlflow.models import Model
 
 from cloister.errors import InputError, StorageError
 from cloister.evaluation.marginals import compare_marginals
 from cloister.evaluation.report import Evaluation, Violations
 from cloister.models.storage import save_model
-from cloister.privacy.certificate.certificate import Certificate, Facts, certify
+from cloister.privacy.certificate.certificate import Certificate
 from cloister.privacy.certificate.schema import StageSpend
 from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.tasks.release.certify import Basis, certify
 from cloister.tasks.stores.mlflow_registry import ModelRegistry, model_name
 from cloister.tasks.stores.mlflow_store import Tracker
 
@@ -29,8 +31,8 @@ RELEASE = "r-0123456789"
 
 
 @pytest.fixture(scope="module")
-def certificate(facts: Facts) -> Certificate:
-    return certify(facts)
+def certificate(basis: Basis) -> Certificate:
+    return certify(basis)
 
 
 @pytest.fixture(scope="module")
@@ -317,9 +319,12 @@ def test_registering_again_makes_no_second_version(
     assert again.version == registered.version
 
 
-def test_a_stained_model_is_tagged(tracker: Tracker, saved: Path, facts: Facts):
-    run = tracker.begin("r-stained000", "small", "stained")
-    stained = certify(replace(facts, secure=False, release="r-stained000", method="stained"))
+def test_a_stained_model_is_tagged(tracker: Tracker, saved: Path, basis: Basis):
+    run = tracker.begin("r-stained000", "small", "independent")
+    request = basis.request.filled(method="independent")
+    stained = certify(
+        replace(charging(basis, release="r-stained000"), request=request, secure=False)
+    )
     version = ModelRegistry(tracker.client).register(run, saved, stained, "00" * 32)
     assert version.tags["dp.stain"] == "NOT PRIVATE"
 

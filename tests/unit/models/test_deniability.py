@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from bases import charging, declaring, drawing
 from guarantees import accounted
 
 from cloister.constraints import dependency, parse_denial
@@ -21,7 +22,6 @@ from cloister.models.registry import create
 from cloister.models.task import Budget, Persons, Task
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.accounting.composition import record_guarantee
-from cloister.privacy.certificate.certificate import certify
 from cloister.privacy.certificate.page import page
 from cloister.privacy.certificate.spend import record_guarantees, record_words
 from cloister.privacy.door.journal import Journal
@@ -32,7 +32,9 @@ from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.declarations import PLAUSIBLE_DENIABILITY, DeniabilitySpec
 from cloister.schema.domain import Domain
+from cloister.tasks.release.certify import certify
 from cloister.tasks.requests.plan import require_within_budget
+from cloister.tasks.requests.resolved import PublicContext
 
 ROWS = 6_000
 BUDGET = Budget(Fraction(1), Fraction(1, 10**6))
@@ -288,29 +290,30 @@ def test_records_of_ten_thousand_towns_take_little_memory(tmp_path):
     assert not count_violations(hard[0], model.sample(3_000, SamplingSource(1)))
 
 
-def certified(facts, task, chosen, model, release=None):
-    spec = facts.spec.model_copy(update={"release": release or facts.spec.release})
+def certified(basis, task, chosen, model, release=None):
+    declared = declaring(basis, release=release or basis.spec.release)
+    charged = charging(declared, epsilon=BUDGET.epsilon, delta=BUDGET.delta)
+    made = replace(
+        charged,
+        request=basis.request.filled(method=chosen.method),
+        context=PublicContext(charged.spec, task),
+        plan=chosen,
+        deniable_releases=1,
+    )
     return certify(
-        replace(
-            facts,
-            spec=spec,
-            method=chosen.method,
-            epsilon=BUDGET.epsilon,
-            delta=BUDGET.delta,
-            stages=chosen.stages,
+        drawing(
+            made,
             post_processing=model.post_processing(),
             capacity=model.capacity,
-            constraints=task.constraints,
             violations=violation_reports(task.hard, model.sample(8, SamplingSource(1))),
-            deniable_releases=1,
         )
     )
 
 
-def test_a_certificate_says_that_it_is_not_differential_privacy(run, facts):
+def test_a_certificate_says_that_it_is_not_differential_privacy(run, basis):
     task, chosen, model = run
-    release = facts.spec.release.model_copy(update={"guarantee": PLAUSIBLE_DENIABILITY})
-    made = certified(facts, task, chosen, model, release)
+    release = basis.spec.release.model_copy(update={"guarantee": PLAUSIBLE_DENIABILITY})
+    made = certified(basis, task, chosen, model, release)
     assert made.deniable and "NOT differential privacy" in made.guarantee.definition
     assert "NOT differentially private" in made.guarantee.meaning[0]
     assert "under plausible deniability alone: 1" in made.limitations[0]
@@ -321,13 +324,13 @@ def test_a_certificate_says_that_it_is_not_differential_privacy(run, facts):
     assert [stage.epsilon for stage in made.stages if stage.name == "records"] == [None]
     assert type(made).from_yaml(made.to_yaml()) == made
     with pytest.raises(PrivacyError, match="does not declare"):
-        certified(facts, task, chosen, model)
+        certified(basis, task, chosen, model)
 
 
-def test_a_certificate_of_charged_records_is_of_differential_privacy(facts, tmp_path):
+def test_a_certificate_of_charged_records_is_of_differential_privacy(basis, tmp_path):
     task = task_of(wanted_rows=8)
     chosen, model = fitted(task, tmp_path)
-    made = certified(facts, task, chosen, model)
+    made = certified(basis, task, chosen, model)
     assert not made.deniable and "differential privacy" in made.guarantee.definition
     assert "Differentially private</span>" in page(made)
     assert made.records.all_candidates.epsilon <= 1

@@ -9,13 +9,14 @@ from fractions import Fraction
 
 import pytest
 import yaml
+from bases import charging, declaring, drawing
 
 from cloister.constraints.denial import ViolationReport
 from cloister.errors import PrivacyError, VerificationError
 from cloister.privacy.accounting.accountants import epsilon
-from cloister.privacy.certificate.certificate import Certificate, Facts, certify
+from cloister.privacy.certificate.certificate import Certificate
 from cloister.privacy.certificate.page import page
-from cloister.privacy.certificate.provenance import domain_words, exact_text
+from cloister.privacy.certificate.provenance import attribute_origins, domain_words, exact_text
 from cloister.privacy.certificate.spend import describe, second_cost
 from cloister.privacy.certificate.wording import (
     best_guess,
@@ -38,6 +39,7 @@ from cloister.privacy.events import (
     Thresholded,
 )
 from cloister.schema.spec import PersonUnit
+from cloister.tasks.release.certify import Basis, certify
 
 ONE = Sensitivity(1, 1, 1, 1)
 GAUSSIAN = GaussianCounts(Fraction(10), ONE)
@@ -51,8 +53,8 @@ class Stage:
 
 
 @pytest.fixture(scope="module")
-def certificate(facts: Facts) -> Certificate:
-    return certify(facts)
+def certificate(basis: Basis) -> Certificate:
+    return certify(basis)
 
 
 def test_the_round_trip_gives_the_same_certificate_and_text(certificate: Certificate):
@@ -61,9 +63,9 @@ def test_the_round_trip_gives_the_same_certificate_and_text(certificate: Certifi
     assert Certificate.from_yaml(text).to_yaml() == text
 
 
-def test_the_same_facts_give_the_same_text(facts: Facts, certificate: Certificate):
-    assert certify(facts).to_yaml() == certificate.to_yaml()
-    assert page(certify(facts)) == page(certificate)
+def test_the_same_basis_gives_the_same_text(basis: Basis, certificate: Certificate):
+    assert certify(basis).to_yaml() == certificate.to_yaml()
+    assert page(certify(basis)) == page(certificate)
 
 
 def test_a_certificate_is_plain_yaml(certificate: Certificate):
@@ -92,10 +94,10 @@ def test_a_text_that_was_not_written_is_refused(certificate: Certificate, damage
         Certificate.from_yaml(certificate.to_yaml().replace(before, after, 1))
 
 
-def test_each_stage_is_charged_what_the_accountant_reads(facts: Facts, certificate: Certificate):
+def test_each_stage_is_charged_what_the_accountant_reads(basis: Basis, certificate: Certificate):
     spent = {stage.name: stage.epsilon for stage in certificate.stages}
-    for stage in facts.stages:
-        assert spent[stage.name] == epsilon(stage.event, facts.delta, "add_remove")
+    for stage in basis.plan.stages:
+        assert spent[stage.name] == epsilon(stage.event, basis.delta, "add_remove")
     assert spent["sampling"] == spent["sequence and search"] == 0
     assert certificate.guarantee.accounted.epsilon <= 2
 
@@ -131,9 +133,9 @@ def test_a_second_reading_of_disjoint_parts_is_of_their_worst_path():
 
 
 @pytest.mark.parametrize("promised", ["0.2", "1", "2.3", "7"])
-def test_a_bound_in_words_is_not_rounded_below_itself(facts: Facts, promised: str):
+def test_a_bound_in_words_is_not_rounded_below_itself(basis: Basis, promised: str):
     """e^0.2 is 1.2214: a factor of at most 1.22 would be more than was shown."""
-    spec = facts.spec
+    spec = basis.spec
     said = meaning(spec, Fraction(promised), Fraction(0), secure=True)[0]
     factor = float(re.search(r"at most ([\d.,]+\d)", said)[1].replace(",", ""))
     assert 0 <= factor - math.exp(float(promised)) <= 0.01 * factor
@@ -147,24 +149,27 @@ def test_a_grid_is_told_by_what_a_whole_unit_moves():
     assert "one unit moves a number by at most 640 steps" in describe(OnGrid(noise, 5))
 
 
-def test_what_costs_more_than_was_charged_is_not_certified(facts: Facts):
+def test_what_costs_more_than_was_charged_is_not_certified(basis: Basis):
     with pytest.raises(PrivacyError, match="cost more than the epsilon charged"):
-        certify(replace(facts, epsilon=Fraction(1)))
+        certify(charging(basis, epsilon=Fraction(1)))
 
 
 @pytest.mark.parametrize("text", ["0.1", "0.3", "0.7", "1.1", "1/3"])
-def test_a_pure_epsilon_that_is_no_float_is_certified_to_the_last_digit(facts: Facts, text: str):
+def test_a_pure_epsilon_that_is_no_float_is_certified_to_the_last_digit(basis: Basis, text: str):
     whole = Fraction(text)
-    pure = replace(facts, delta=Fraction(0), stages=[Stage(LaplaceCounts(whole / 7, ONE))] * 7)
+    plan = replace(basis.plan, stages=[Stage(LaplaceCounts(whole / 7, ONE))] * 7)
+    pure = charging(replace(basis, plan=plan), delta=Fraction(0))
     with pytest.raises(PrivacyError, match="cost more"):
-        certify(replace(pure, epsilon=whole * (1 - Fraction(1, 10**12))))
-    assert certify(replace(pure, epsilon=whole)).guarantee.accounted.epsilon >= whole
+        certify(charging(pure, epsilon=whole * (1 - Fraction(1, 10**12))))
+    assert certify(charging(pure, epsilon=whole)).guarantee.accounted.epsilon >= whole
 
 
-def test_a_violated_hard_constraint_is_not_certified(facts: Facts):
-    broken = [ViolationReport(report.name, report.hard, 1, 0.01) for report in facts.violations]
+def test_a_violated_hard_constraint_is_not_certified(basis: Basis):
+    broken = [
+        ViolationReport(report.name, report.hard, 1, 0.01) for report in basis.drawn.violations
+    ]
     with pytest.raises(PrivacyError, match="violates the hard constraint town-state"):
-        certify(replace(facts, violations=broken))
+        certify(drawing(basis, violations=broken))
 
 
 def test_hard_constraints_have_no_violations_and_soft_ones_their_share(certificate: Certificate):
@@ -184,12 +189,12 @@ def test_every_attribute_has_a_domain_and_a_provenance(certificate: Certificate)
     assert all(attribute.provenance.startswith("public: ") for attribute in certificate.attributes)
 
 
-def test_a_data_derived_bound_is_called_so(facts: Facts):
-    derived = facts.spec.attributes["since"].model_copy(
+def test_a_data_derived_bound_is_called_so(basis: Basis):
+    derived = basis.spec.attributes["since"].model_copy(
         update={"provenance": "data-derived: least and greatest"}
     )
-    spec = facts.spec.model_copy(update={"attributes": {**facts.spec.attributes, "since": derived}})
-    assert certify(replace(facts, spec=spec)).attributes[-1].provenance.startswith("data-derived: ")
+    declared = declaring(basis, attributes={**basis.spec.attributes, "since": derived})
+    assert certify(declared).attributes[-1].provenance.startswith("data-derived: ")
 
 
 @pytest.mark.parametrize(
@@ -200,10 +205,10 @@ def test_a_data_derived_bound_is_called_so(facts: Facts):
         ({"nullable": True, "missing_share": 0.125}, "missing in 12.5 % of rows, chosen at random"),
     ],
 )
-def test_how_many_rows_lack_a_key_is_said(facts: Facts, keys: dict, said: str):
-    key = facts.spec.attributes["id"].model_copy(update=keys)
-    spec = facts.spec.model_copy(update={"attributes": {**facts.spec.attributes, "id": key}})
-    assert certify(replace(facts, spec=spec)).attributes[0].domain.endswith(said)
+def test_how_many_rows_lack_a_key_is_said(basis: Basis, keys: dict, said: str):
+    key = basis.spec.attributes["id"].model_copy(update=keys)
+    declared = declaring(basis, attributes={**basis.spec.attributes, "id": key})
+    assert certify(declared).attributes[0].domain.endswith(said)
 
 
 def test_the_budget_of_the_dataset_is_that_of_the_ledger(certificate: Certificate):
@@ -217,15 +222,15 @@ def test_the_budget_of_the_dataset_is_that_of_the_ledger(certificate: Certificat
     )
 
 
-def test_seeded_noise_stains_everything(facts: Facts):
-    stained = certify(replace(facts, secure=False))
+def test_seeded_noise_stains_everything(basis: Basis):
+    stained = certify(replace(basis, secure=False))
     assert not stained.guarantee.private
     assert "NOT PRIVATE" in stained.guarantee.meaning[0]
     assert "NOT PRIVATE" in stained.limitations[0]
     assert all("not private" in mechanism.sampler for mechanism in stained.mechanisms)
     assert {odds.release for odds in stained.guarantee.odds} == {1.0}
     assert page(stained).count("NOT PRIVATE") >= 3
-    assert "NOT PRIVATE" not in page(certify(facts))
+    assert "NOT PRIVATE" not in page(certify(basis))
 
 
 def test_only_kept_promises_are_listed(certificate: Certificate):
@@ -284,19 +289,19 @@ def test_no_test_beats_the_bound_on_laplace_noise():
         assert power <= true_alarms(size, 1.0, 0) * (1 + 1e-12)
 
 
-def test_a_person_is_named_by_key_and_rows(facts: Facts):
+def test_a_person_is_named_by_key_and_rows(basis: Basis):
     person = PersonUnit(key="person_id", max_rows=5)
-    privacy = facts.spec.privacy.model_copy(update={"unit": person})
-    spec = facts.spec.model_copy(update={"privacy": privacy, "name": "visits"})
+    privacy = basis.spec.privacy.model_copy(update={"unit": person})
+    spec = basis.spec.model_copy(update={"privacy": privacy, "name": "visits"})
     assert (
         unit_description(spec) == "one person: all rows with the same person_id, at most 5 of them"
     )
     assert unit_statement(spec) == "unit = rows of visits grouped by person_id; rows per unit <= 5"
 
 
-def test_attributes_of_persons_and_their_key_are_named(facts: Facts):
-    key, attribute = list(facts.spec.attributes)[:2]
-    origins = certify(replace(facts, of_persons=(key, attribute))).attributes
+def test_attributes_of_persons_and_their_key_are_named(basis: Basis):
+    key, attribute = list(basis.spec.attributes)[:2]
+    origins = attribute_origins(basis.spec, (key, attribute))
     assert origins[0].domain.endswith("; one for each synthetic person")
     assert origins[1].domain.endswith("; one value for all rows of a person")
     assert "person" not in origins[2].domain
@@ -318,13 +323,13 @@ def test_amounts_are_exact(amount: str, text: str):
     assert Fraction(exact_text(Fraction(amount))) == Fraction(amount)
 
 
-def test_long_lists_are_cut(facts: Facts):
-    attribute = facts.spec.attributes["state-code"].model_copy(update={"values": list(range(100))})
+def test_long_lists_are_cut(basis: Basis):
+    attribute = basis.spec.attributes["state-code"].model_copy(update={"values": list(range(100))})
     assert domain_words(attribute) == "100 values: 0, 1, 2, 3, 4, 5, 6, 7, ..."
 
 
-def test_the_page_escapes_every_text(facts: Facts):
-    text = page(certify(replace(facts, method_summary="<script>alert(1)</script>")))
+def test_the_page_escapes_every_text(basis: Basis):
+    text = page(certify(drawing(basis, post_processing=("<script>alert(1)</script>",))))
     assert "<script" not in text
     assert "&lt;script&gt;" in text
     assert "wage &lt;€&gt;" in text
@@ -340,21 +345,20 @@ def test_the_page_loads_nothing(certificate: Certificate):
 
 
 def test_a_certificate_of_an_older_version_names_no_model_and_reads_as_before(
-    certificate: Certificate, facts: Facts
+    certificate: Certificate, basis: Basis
 ):
     assert "\nmodel:" not in certificate.to_yaml()
     assert Certificate.from_yaml(certificate.to_yaml()).model is None
-    bound = certify(replace(facts, model="ef" * 32))
+    bound = certify(replace(basis, model="ef" * 32))
     assert bound.to_yaml() == certificate.to_yaml() + f"model: {'ef' * 32}\n"
     assert Certificate.from_yaml(bound.to_yaml()) == bound
     assert "ef" * 32 in page(bound)
 
 
-def test_columns_that_were_left_out_are_told(certificate: Certificate, facts: Facts):
+def test_columns_that_were_left_out_are_told(certificate: Certificate, basis: Basis):
     assert "\nignored:" not in certificate.to_yaml()
     assert "left out, neither" not in page(certificate)
-    spec = facts.spec.model_copy(update={"ignore": ("remarks", "<b>")})
-    told = certify(replace(facts, spec=spec))
+    told = certify(declaring(basis, ignore=("remarks", "<b>")))
     assert yaml.safe_load(told.to_yaml())["ignored"] == ["remarks", "<b>"]
     assert Certificate.from_yaml(told.to_yaml()) == told
     assert "neither read nor released: remarks, &lt;b&gt;." in page(told)

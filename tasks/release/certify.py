@@ -1,0 +1,390 @@
+"""The step that certifies: public files, and a certificate made from what the release itself holds.
+
+The request says what was asked, the plan what was to be done, the ledger's entry what was charged,
+the drawn rows what came of it. A certificate contains no figure that was computed from the real
+table, no time that a step took and no exact private count.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from cloister.constraints.across import AcrossConstraint
+from cloister.errors import PrivacyError
+from cloister.figures import listed
+from cloister.models.plan import AnyPlan
+from cloister.models.registry import create
+from cloister.models.storage import model_digest
+from cloister.models.task import Task
+from cloister.privacy.accounting.composition import deniable_event, event_of_stages
+from cloister.privacy.certificate.certificate import FORMAT, PAGE_NAME, YAML_NAME, Certificate
+from cloister.privacy.certificate.page import page
+from cloister.privacy.certificate.provenance import (
+    across_origins,
+    attribute_origins,
+    constraint_origins,
+    exact_text,
+    ignored_columns,
+    key_origins,
+    software,
+    unprotected_facts,
+)
+from cloister.privacy.certificate.schema import (
+    Cumulative,
+    Guarantee,
+    LedgerEntry,
+    RecordGuarantees,
+    ReusedRelease,
+    Software,
+    Subject,
+)
+from cloister.privacy.certificate.spend import (
+    DENIABLE_DEFINITION,
+    accounted_cost,
+    deniable_meaning,
+    mechanisms,
+    record_guarantees,
+    record_words,
+    second_cost,
+    stage_spends,
+)
+from cloister.privacy.certificate.wording import (
+    definition_of,
+    detection,
+    limitations,
+    meaning,
+    odds,
+    relation_words,
+    reuse_words,
+    rows_words,
+    safeguards,
+    unit_description,
+    unit_statement,
+)
+from cloister.privacy.exact import decimal, decimal_below, exact, float_above
+from cloister.privacy.ledger import Anchor, BudgetStatus, Release
+from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
+from cloister.schema.spec import Spec
+from cloister.tasks.data.session import AnySpent
+from cloister.tasks.data.tables import published_schema, write_csv
+from cloister.tasks.home.files import Reference, digest_of, emptied
+from cloister.tasks.home.home import Home
+from cloister.tasks.home.process import code_digest, code_version
+from cloister.tasks.ledger import COMPOSITION, deniable_releases, open_ledger
+from cloister.tasks.release.charge import ReservedRelease, kept_prior
+from cloister.tasks.release.preflight import reused_releases
+from cloister.tasks.release.synthesis import DrawnRows
+from cloister.tasks.requests.plan_report import training_device, unweighed_soft
+from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
+from cloister.tasks.stores.prefect_runs import step
+
+
+@dataclass(frozen=True)
+class Certified:
+    """What a certificate covers: the charge, the plan, the model and the drawn rows."""
+
+    charge: ReservedRelease
+    spent: AnySpent
+    plan: AnyPlan
+    model: Reference
+    drawn: DrawnRows
+
+    @property
+    def anchor(self) -> Anchor:
+        """The ledger's entry that made the charge final."""
+        return self.spent.anchor
+
+
+@step("certify", "certify {done.charge.release}")
+def write_certificate(request: ResolvedRequest, done: Certified, home: Home) -> Reference:
+    """The folder of public files, without the manifest.
+
+    Raises:
+        PrivacyError: the events cost more than was charged, or a hard constraint is violated.
+    """
+    context = public_context_of(request)
+    folder = emptied(home.release(done.charge.release) / "public")
+    artefacts = _place_tables(done.drawn, request, context, folder)
+    artefacts |= {file.name: digest_of(file) for file in published_schema(context).write(folder)}
+    certificate = certify(_basis(request, context, done, artefacts, home))
+    (folder / YAML_NAME).write_text(certificate.to_yaml(), encoding="utf-8")
+    (folder / PAGE_NAME).write_text(page(certificate), encoding="utf-8")
+    return Reference.of(folder)
+
+
+def _place_tables(
+    drawn: DrawnRows, request: ResolvedRequest, context: PublicContext, folder: Path
+) -> dict[str, str]:
+    """The synthetic tables, as Parquet and CSV if that was asked; SHA-256 by file name."""
+    digests = {}
+    for name, part in context.tables.items():
+        table, text = (f"{context.files[name]}.{ending}" for ending in ("parquet", "csv"))
+        os.link(drawn.files[name].open(), folder / table)
+        digests[table] = drawn.files[name].digest
+        if request.csv:
+            write_csv(folder / table, folder / text, part.spec)
+            digests[text] = digest_of(folder / text)
+    return digests
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What a certificate is made from; all of it is public.
+
+    ``entry`` is the ledger's of the release, ``anchor`` that which made its charge final;
+    ``budget`` is of the dataset and unit, after the charge. ``artefacts`` are SHA-256 by file name,
+    ``model`` is the digest of the model that the rows were drawn from. ``secure`` says that all
+    noise came from a secure source. ``reused`` are earlier releases whose numbers were used again,
+    ``deniable_releases`` those of the dataset under plausible deniability alone, this one included.
+    """
+
+    request: ResolvedRequest
+    context: PublicContext
+    plan: AnyPlan
+    entry: Release
+    anchor: Anchor
+    budget: BudgetStatus
+    drawn: DrawnRows
+    software: Software
+    artefacts: Mapping[str, str]
+    written: dt.date
+    secure: bool
+    model: str | None = None
+    reused: Sequence[ReusedRelease] = ()
+    deniable_releases: int = 0
+
+    @property
+    def spec(self) -> Spec:
+        """The declarations of the dataset."""
+        return self.context.spec
+
+    @property
+    def epsilon(self) -> Fraction:
+        """What was charged."""
+        return self.entry.request.epsilon
+
+    @property
+    def delta(self) -> Fraction:
+        """What was charged."""
+        return self.entry.request.delta
+
+    @property
+    def shown_epsilon(self) -> Fraction:
+        """What the rows reveal at most: of this release, and of those whose numbers it uses."""
+        return self.epsilon + sum(exact(own.epsilon) for own in self.reused)
+
+    @property
+    def shown_delta(self) -> Fraction:
+        """The delta of what the rows reveal."""
+        return self.delta + sum(exact(own.delta) for own in self.reused)
+
+    @property
+    def deniable(self) -> bool:
+        """Whether records are released under plausible deniability alone."""
+        return deniable_event(self.plan.stages) is not None
+
+    @property
+    def of_persons(self) -> tuple[str, ...]:
+        """The key of persons with several rows and their attributes; empty if there are none."""
+        persons = self.context.task.persons if isinstance(self.context.task, Task) else None
+        return (persons.key, *persons.attributes) if persons else ()
+
+    @property
+    def across(self) -> Sequence[AcrossConstraint]:
+        """The constraints across foreign keys."""
+        return () if isinstance(self.context.task, Task) else self.context.task.across
+
+
+def _basis(
+    request: ResolvedRequest,
+    context: PublicContext,
+    done: Certified,
+    artefacts: Mapping[str, str],
+    home: Home,
+) -> Basis:
+    ledger, release = open_ledger(home), done.charge.release
+    budget, prior = (
+        ledger.budget(context.spec.name, context.unit),
+        kept_prior(home.release(release)),
+    )
+    drawn_by = done.spent.journal.drawn_by.items()
+    run = {
+        "device": str(training_device(request, done.plan)),
+        "earlier": {code: drawn for code, drawn in drawn_by if code != code_version()},
+    }
+    return Basis(
+        request=request,
+        context=context,
+        plan=done.plan,
+        entry=ledger.release(release),
+        anchor=done.anchor,
+        budget=budget,
+        drawn=done.drawn,
+        software=software(code_digest()).model_copy(update=run),
+        artefacts=artefacts,
+        written=dt.datetime.now(dt.UTC).date(),
+        secure=done.spent.private.secure,
+        model=model_digest(done.model.open()),
+        reused=reused_releases(prior, budget, home) if prior else (),
+        deniable_releases=deniable_releases(home, context.spec.name),
+    )
+
+
+def certify(basis: Basis) -> Certificate:
+    """The certificate of a release.
+
+    Raises:
+        PrivacyError: the events cost more than was charged, or a hard constraint is violated:
+            nothing is to be published.
+    """
+    _require_true(basis)
+    return Certificate(
+        certificate=FORMAT,
+        subject=_subject(basis),
+        guarantee=_guarantee(basis),
+        stages=stage_spends(
+            basis.plan.stages, basis.delta, basis.spec.privacy.relation, basis.drawn.capacity
+        ),
+        cumulative=_cumulative(basis.budget),
+        attributes=attribute_origins(basis.spec, basis.of_persons),
+        constraints=(
+            *constraint_origins(basis.context.task.constraints, basis.drawn.violations),
+            *across_origins(basis.across, basis.drawn.violations),
+            *key_origins(basis.drawn.dangling),
+        ),
+        unprotected=unprotected_facts(basis.spec),
+        post_processing=basis.drawn.post_processing,
+        mechanisms=mechanisms(basis.plan.stages, basis.secure),
+        safeguards=safeguards(basis.plan.stages, basis.secure),
+        limitations=(
+            *basis.drawn.warnings,
+            *unweighed_soft(basis.request, basis.context),
+            *limitations(basis.spec, basis.secure, basis.deniable_releases),
+        ),
+        software=basis.software,
+        artefacts=dict(sorted(basis.artefacts.items())),
+        ledger=LedgerEntry(seq=basis.anchor.seq, hash=basis.anchor.hash),
+        verification=f"cloister verify {basis.entry.id}",
+        model=basis.model,
+        ignored=ignored_columns(basis.spec),
+        records=_records(basis),
+        reused=tuple(basis.reused),
+    )
+
+
+def _require_true(basis: Basis) -> None:
+    if basis.deniable and basis.spec.release.guarantee != PLAUSIBLE_DENIABILITY:
+        raise PrivacyError(
+            f"release {basis.entry.id} is under plausible deniability alone, which its spec does "
+            "not declare; it must not be published"
+        )
+    accounted = accounted_cost(basis.plan.stages, basis.delta, basis.spec.privacy.relation)
+    if accounted.epsilon > float_above(basis.epsilon):
+        raise PrivacyError(
+            f"the events of release {basis.entry.id} cost more than the epsilon charged; it must "
+            "not be published"
+        )
+    broken = [report.name for report in basis.drawn.violations if report.hard and report.violations]
+    broken += [f"{key.table}.{key.column}" for key, rows in basis.drawn.dangling if rows]
+    if broken:
+        raise PrivacyError(
+            f"the synthetic table violates the {listed('hard constraint', broken)}; it must not "
+            "be published"
+        )
+
+
+def _subject(basis: Basis) -> Subject:
+    return Subject(
+        id=basis.entry.id,
+        product="synthetic database" if basis.spec.tables else "synthetic table",
+        dataset=basis.spec.name,
+        method=basis.request.method,
+        method_summary=create(basis.request.method).summary,
+        rows=basis.request.rows,
+        state="candidate",
+        written=basis.written.isoformat(),
+        spec=basis.request.digest,
+        input=basis.entry.evidence["data"],
+    )
+
+
+def _guarantee(basis: Basis) -> Guarantee:
+    privacy = basis.spec.privacy
+    epsilon, period = _worst_epsilons(basis)
+    return Guarantee(
+        private=basis.secure,
+        definition=DENIABLE_DEFINITION if basis.deniable else definition_of(basis.delta),
+        unit=unit_description(basis.spec),
+        unit_statement=unit_statement(basis.spec),
+        relation=privacy.relation,
+        relation_words=relation_words(privacy.relation),
+        rows=rows_words(privacy.rows),
+        epsilon=exact_text(basis.epsilon),
+        delta=exact_text(basis.delta),
+        accounted=accounted_cost(basis.plan.stages, basis.delta, privacy.relation),
+        second=second_cost(basis.plan.stages, basis.delta, privacy.relation),
+        meaning=_meaning(basis),
+        odds=odds(epsilon, period),
+        detection=detection(epsilon, basis.shown_delta, period, _period_delta(basis)),
+    )
+
+
+def _records(basis: Basis) -> RecordGuarantees | None:
+    event = event_of_stages(basis.plan.stages)
+    return record_guarantees(event, basis.delta, basis.spec.privacy.relation)
+
+
+def _meaning(basis: Basis) -> tuple[str, ...]:
+    records = _records(basis)
+    if records and basis.deniable and basis.secure:
+        return deniable_meaning(records)
+    words = record_words(records) if records and basis.secure else ()
+    shown = basis.shown_epsilon, basis.shown_delta
+    said = meaning(basis.spec, *shown, basis.secure, basis.drawn.capacity)
+    return (*said, *_reuse_words(basis), *words)
+
+
+def _reuse_words(basis: Basis) -> tuple[str, ...]:
+    charged = exact_text(basis.epsilon), exact_text(basis.delta)
+    return reuse_words(basis.reused, *charged) if basis.secure else ()
+
+
+def _worst_epsilons(basis: Basis) -> tuple[float, float]:
+    """Of this release, and of all of its budget period.
+
+    Nothing bounds a release without secure noise, or under plausible deniability alone.
+    """
+    if not basis.secure or basis.deniable:
+        return math.inf, math.inf
+    shown, spent = float(basis.shown_epsilon), basis.budget.spent
+    if spent is None or basis.deniable_releases:
+        return shown, math.inf
+    before = sum(exact(own.epsilon) for own in basis.reused if not own.in_period)
+    return shown, max(float(max(spent, basis.epsilon) + before), shown)
+
+
+def _period_delta(basis: Basis) -> Fraction:
+    """The delta of all releases of the budget period, and of those whose numbers were used."""
+    before = sum(exact(own.delta) for own in basis.reused if not own.in_period)
+    return basis.budget.budget.delta + before
+
+
+def _cumulative(status: BudgetStatus) -> Cumulative:
+    return Cumulative(
+        period=status.budget.period.value,
+        window=status.window,
+        releases=status.releases,
+        spent=decimal(status.spent),
+        reserved=decimal(status.reserved),
+        left=decimal_below(status.left),
+        cap=exact_text(status.budget.epsilon),
+        cap_delta=exact_text(status.budget.delta),
+        lifetime=decimal(status.lifetime),
+        composition=COMPOSITION,
+    )
