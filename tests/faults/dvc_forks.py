@@ -11,11 +11,33 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Let signals wait: what Prefect's handler raises in what Python runs after a fork is ignored.
+
+    There `logging` gives back the lock of all loggers, without which other threads wait for ever.
+    ``subprocess.run`` runs nothing of the kind. Masks do not hold a signal back: another thread of
+    the process takes it, and the main thread handles it.
+    """
+    arrived: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _: arrived.append(number)) for number in ENDING
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in arrived:
+            signal.raise_signal(number)
 
 
 def forked(
@@ -25,22 +47,15 @@ def forked(
     input: str,  # noqa: A002 - its name in subprocess
     **_: object,
 ) -> subprocess.CompletedProcess[str]:
-    """``subprocess.run`` of DVC's commands, without another start of Python.
-
-    Signals wait for the fork: an exception that Prefect's handler raises in what runs after one
-    is ignored, and there `logging` gives back the lock that all loggers need. ``subprocess.run``
-    runs nothing of the kind.
-    """
+    """``subprocess.run`` of DVC's commands, without another start of Python."""
     import dvc.cli
 
     with tempfile.TemporaryFile() as said:
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
-        pid = os.fork()
+        with held_back():
+            pid = os.fork()
         if pid == 0:
             for number in ENDING:
                 signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        if pid == 0:
             os.dup2(said.fileno(), 2)
             os.closerange(3, os.sysconf("SC_OPEN_MAX"))
             os.chdir(cwd)
