@@ -44,10 +44,7 @@ STORES = ("tracking", "tracking_processes", "versioning", "server", "deployments
 HEAD = """\
 # Nightly suite
 
-The last result of `make nightly`, which writes this page: commit `{commit}`, {date}.
-
-| part | state | tests | passed | failed | skipped | minutes |
-|---|---|---|---|---|---|---|
+The last result of each part of `make nightly`, which writes this page.
 """
 
 
@@ -213,17 +210,27 @@ def ended(command: Sequence[str], name: str, seconds: float, record: Record) -> 
             return None
 
 
-def result(commit: str, records: dict[str, Record]) -> str:
-    """The page of all parts."""
-    page = HEAD.format(commit=commit, date=dt.datetime.now(dt.UTC).date())
-    for name, record in records.items():
-        outcomes = Counter(test["outcome"] for test in record.of("test").values())
-        collected = sum(command["tests"] for command in record.of("collected").values())
-        minutes = sum(each["minutes"] for each in record.of("run").values())
-        state = "ended" if record.ended else "stopped at its cap" if minutes else "not run"
-        counts = (outcomes[outcome] for outcome in ("passed", "failed", "skipped"))
-        page += f"| {' | '.join(map(str, (name, state, collected, *counts, round(minutes))))} |\n"
-    return page + "".join(line for each in records.values() for line in remarks(each))
+def result(before: str, commit: str, records: dict[str, Record]) -> str:
+    """The page: a part that did not run at this commit stands as it stood before."""
+    stood = dict(section.split("\n", 1) for section in before.split("\n## ")[1:])
+    sections = {
+        name: section(commit, record) if record.path.exists() else stood.get(name, "\nNot run.\n")
+        for name, record in records.items()
+    }
+    return HEAD + "".join(f"\n## {name}\n{text.rstrip()}\n" for name, text in sections.items())
+
+
+def section(commit: str, record: Record) -> str:
+    """What came of a part."""
+    outcomes = Counter(test["outcome"] for test in record.of("test").values())
+    collected = sum(command["tests"] for command in record.of("collected").values())
+    minutes = sum(each["minutes"] for each in record.of("run").values())
+    state = "ended" if record.ended else "stopped at its cap"
+    counts = ", ".join(f"{outcomes[each]} {each}" for each in ("passed", "failed", "skipped"))
+    return (
+        f"\n{dt.datetime.now(dt.UTC).date()}, commit `{commit}`: {state} after {minutes:.0f} "
+        f"minutes; of {collected} tests {counts}.\n" + "".join(remarks(record))
+    )
 
 
 def remarks(record: Record) -> Iterator[str]:
@@ -261,8 +268,9 @@ def main() -> int:
     with ThreadPoolExecutor(AT_ONCE) as threads:
         for done in as_completed([threads.submit(run, part, records[part.name]) for part in left]):
             done.result()
-            page.write_text(result(commit, records), encoding="utf-8")
-    print(result(commit, records))
+            before = page.read_text(encoding="utf-8") if page.exists() else ""
+            page.write_text(result(before, commit, records), encoding="utf-8")
+    print(page.read_text(encoding="utf-8"))
     return 0 if all(each.ended and not each.failures for each in records.values()) else 1
 
 
