@@ -23,7 +23,7 @@ def test_a_part_goes_on_after_the_tests_that_ended(tmp_path: Path) -> None:
     assert not other.ended
     page = result("", "abc", {"part": record, "other": other})
     assert "`abc`: ended after 0 minutes; of 3 tests 2 passed, 1 failed, 0 skipped." in page
-    assert "## other\n\nNot run." in page
+    assert "`abc`: stopped at its cap after 0 minutes; of 0 tests 0 passed" in page
     assert "Failed: `all: test_it.py::test_fails`" in page
     assert "1 kills: 1 release on sqlite." in page
 
@@ -32,10 +32,11 @@ def test_the_result_of_a_part_stays_until_it_runs_again(tmp_path: Path) -> None:
     first, second = Record(tmp_path / "first.jsonl"), Record(tmp_path / "second.jsonl")
     first.add("test", "all: test_it.py::test_a", outcome="passed", figures=[])
     before = result("", "abc", {"first": first, "second": second})
+    assert "## second\n\nNot run." in before
     first.path.unlink()
     second.add("test", "all: test_it.py::test_b", outcome="failed", figures=[])
     page = result(before, "def", {"first": first, "second": second})
-    assert "## first\n" in page and "`abc`: stopped at its cap after 0 minutes; of 0" in page
+    assert "`abc`: stopped at its cap after 0 minutes; of 0 tests 1 passed" in page
     assert "`def`" in page and "Failed: `all: test_it.py::test_b`" in page
 
 
