@@ -20,8 +20,7 @@ from cloister.errors import InputError
 from cloister.figures import figure, percent
 from cloister.flows.database_sampling import draw_database
 from cloister.models.storage import SavedModel
-from cloister.privacy.certificate.certificate import Certificate
-from cloister.privacy.certificate.schema import ConstraintOrigin
+from cloister.privacy.certificate.certificate import Certificate, ConstraintOrigin
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.tasks.data.tables import require_capacity, require_hard_constraints
 from cloister.tasks.requests.plan import StageCost

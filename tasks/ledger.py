@@ -21,7 +21,7 @@ from cloister.models.task import AS_USUAL
 from cloister.models.task import Budget as Price
 from cloister.privacy.accounting.accountants import Spend
 from cloister.privacy.accounting.composition import is_deniable
-from cloister.privacy.certificate.schema import RecordGuarantees
+from cloister.privacy.certificate.certificate import RecordGuarantees
 from cloister.privacy.certificate.spend import record_guarantees
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import Relation, event_from_json

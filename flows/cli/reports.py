@@ -39,8 +39,7 @@ from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, pub
 if TYPE_CHECKING:
     from cloister.evaluation.report import AnyEvaluation
     from cloister.flows.release import Finished, Outcome
-    from cloister.privacy.certificate.certificate import Certificate
-    from cloister.privacy.certificate.schema import RecordGuarantees
+    from cloister.privacy.certificate.certificate import Certificate, RecordGuarantees
     from cloister.tasks.home.home import Home
 
 _STAGE_HEADINGS = ("stage", "epsilon alone", "what for")

@@ -23,7 +23,19 @@ from cloister.models.registry import create
 from cloister.models.storage import model_digest
 from cloister.models.task import Task
 from cloister.privacy.accounting.composition import deniable_event, event_of_stages
-from cloister.privacy.certificate.certificate import FORMAT, PAGE_NAME, YAML_NAME, Certificate
+from cloister.privacy.certificate.certificate import (
+    FORMAT,
+    PAGE_NAME,
+    YAML_NAME,
+    Certificate,
+    Cumulative,
+    Guarantee,
+    LedgerEntry,
+    RecordGuarantees,
+    ReusedRelease,
+    Software,
+    Subject,
+)
 from cloister.privacy.certificate.page import page
 from cloister.privacy.certificate.provenance import (
     across_origins,
@@ -34,15 +46,6 @@ from cloister.privacy.certificate.provenance import (
     key_origins,
     software,
     unprotected_facts,
-)
-from cloister.privacy.certificate.schema import (
-    Cumulative,
-    Guarantee,
-    LedgerEntry,
-    RecordGuarantees,
-    ReusedRelease,
-    Software,
-    Subject,
 )
 from cloister.privacy.certificate.spend import (
     DENIABLE_DEFINITION,

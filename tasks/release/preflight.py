@@ -18,8 +18,8 @@ from cloister.models.protocol import AnySynthesizer, ReusesNumbers
 from cloister.models.registry import create
 from cloister.models.storage import SavedModel, load_saved, model_digest
 from cloister.models.task import Task
+from cloister.privacy.certificate.certificate import ReusedRelease
 from cloister.privacy.certificate.provenance import exact_text
-from cloister.privacy.certificate.schema import ReusedRelease
 from cloister.privacy.events import Relation
 from cloister.privacy.ledger import BudgetStatus, Release, State
 from cloister.privacy.mechanisms.randomness import noise_source

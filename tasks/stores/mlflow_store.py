@@ -33,7 +33,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from cloister.errors import StorageError
 from cloister.evaluation.report import AnyEvaluation
 from cloister.files import write_whole
-from cloister.privacy.certificate.schema import StageSpend
+from cloister.privacy.certificate.certificate import StageSpend
 from cloister.tasks.home.files import exclusive
 from cloister.version import __version__
 

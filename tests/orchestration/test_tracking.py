@@ -20,8 +20,7 @@ from cloister.errors import InputError, StorageError
 from cloister.evaluation.marginals import compare_marginals
 from cloister.evaluation.report import Evaluation, Violations
 from cloister.models.storage import save_model
-from cloister.privacy.certificate.certificate import Certificate
-from cloister.privacy.certificate.schema import StageSpend
+from cloister.privacy.certificate.certificate import Certificate, StageSpend
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.tasks.release.certify import Basis, certify
 from cloister.tasks.stores.mlflow_registry import ModelRegistry, model_name

@@ -2,36 +2,229 @@
 
 Everything in it is public: declarations of the spec, the plan, counts on the synthetic table,
 records of the ledger. It contains no figure that was computed from the real table, no time that a
-step took and no exact private count.
+step took and no exact private count. A round trip through YAML does not change it.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import yaml
+from pydantic import BaseModel, ConfigDict, Field
 
 from cloister.errors import StorageError, VerificationError
-from cloister.privacy.certificate.schema import (
-    AttributeOrigin,
-    ConstraintOrigin,
-    Cumulative,
-    Guarantee,
-    LedgerEntry,
-    MechanismRecord,
-    Part,
-    RecordGuarantees,
-    ReusedRelease,
-    Software,
-    StageSpend,
-    Subject,
-)
 from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
 
 FORMAT = 1
 """Version of the format, as written into each certificate."""
 
 YAML_NAME, PAGE_NAME = "certificate.yaml", "certificate.html"
+
+
+class Part(BaseModel):
+    """A frozen part of a certificate; unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Subject(Part):
+    """What the certificate is about; ``state`` is that of the day it was ``written``.
+
+    ``rows`` of the synthetic table. ``input`` is a keyed digest of the data, which only its curator
+    can check.
+    """
+
+    id: str
+    product: str
+    dataset: str
+    method: str
+    method_summary: str
+    rows: int
+    state: str
+    written: str
+    spec: str
+    input: str | None
+
+
+class AccountedCost(Part):
+    """An epsilon, and the accountant that shows it."""
+
+    epsilon: float
+    accountant: str
+
+
+class Odds(Part):
+    """The greatest certainty of a guess whose certainty was ``prior``, as shares.
+
+    ``release`` after this release alone, ``period`` after all releases of the budget period.
+    """
+
+    prior: float
+    release: float
+    period: float
+
+
+class Detection(Part):
+    """The most true alarms, as a share, of any attack with this share of false alarms."""
+
+    false_alarms: float
+    release: float
+    period: float
+
+
+class Guarantee(Part):
+    """What is promised, to whom, and in words; ``epsilon`` and ``delta`` are exact, as text.
+
+    ``accounted`` is what the events cost by the accountant with the least answer, ``second`` by
+    another one.
+    """
+
+    private: bool
+    definition: str
+    unit: str
+    unit_statement: str
+    relation: str
+    relation_words: str
+    rows: str
+    epsilon: str
+    delta: str
+    accounted: AccountedCost
+    second: AccountedCost | None
+    meaning: tuple[str, ...]
+    odds: tuple[Odds, ...]
+    detection: tuple[Detection, ...]
+
+
+class RecordBound(Part):
+    """An epsilon and delta of records made from seeds; ``t`` is the choice of Theorem 1."""
+
+    epsilon: float
+    delta: float
+    t: int | None = None
+
+
+class RecordGuarantees(Part):
+    """What protects records made from seeds, each guarantee under its own name.
+
+    ``guarantee`` is what they were released under. ``k`` counts rows, which belong to ``k_units``
+    privacy units or more. ``one_record`` is Theorem 1 for one released record alone,
+    ``all_candidates`` of all records that were made and tested, ``network`` of the model that made
+    them. None where nothing bounds it.
+    """
+
+    guarantee: str
+    k: int
+    k_units: int
+    gamma: str
+    candidates: int
+    one_record: RecordBound | None
+    all_candidates: RecordBound | None
+    network: RecordBound | None
+
+
+class StageSpend(Part):
+    """One stage: what it is for, what was done, and the epsilon that it would cost alone.
+
+    The epsilon is at the release's delta; None for what is released under plausible deniability
+    alone. ``event`` is what the accountants read; a stage that does not query the data has none and
+    costs 0.
+    """
+
+    name: str
+    purpose: str
+    done: str
+    epsilon: float | None
+    accountant: str
+    event: dict[str, Any] | None
+
+
+class Cumulative(Part):
+    """What all releases of the dataset cost together, this one included.
+
+    Amounts are epsilons as text. ``spent`` and ``left`` are of the window, ``lifetime`` of all
+    windows: the loss of a person who is in the data throughout.
+    """
+
+    period: str
+    window: str
+    releases: int
+    spent: str
+    reserved: str
+    left: str
+    cap: str
+    cap_delta: str
+    lifetime: str
+    composition: str
+
+
+class ReusedRelease(Part):
+    """An earlier release whose noisy numbers were used again, and what it was charged.
+
+    ``in_period`` says whether that is part of what the budget period of this release has spent.
+    """
+
+    release: str
+    epsilon: str
+    delta: str
+    in_period: bool
+
+
+class AttributeOrigin(Part):
+    """The declared domain of an attribute and where it comes from."""
+
+    name: str
+    type: str
+    domain: str
+    missing: bool
+    provenance: str
+
+
+class ConstraintOrigin(Part):
+    """A constraint, where it comes from, and its violations in the synthetic table.
+
+    Violations are rows, or pairs of rows.
+    """
+
+    name: str
+    rule: str
+    hard: bool
+    provenance: str
+    violations: int
+    percent: float
+
+
+class MechanismRecord(Part):
+    """A mechanism that was used: its noise, the sampler of the noise, and its publication."""
+
+    name: str
+    sampler: str
+    source: str
+
+
+class Software(Part):
+    """The code that made the release; ``lock`` and ``sources`` are SHA-256 digests.
+
+    ``device`` is where the model was trained; certificates of older versions do not say.
+    ``earlier`` is how many noisy answers other versions drew before this one resumed the release.
+    """
+
+    cloister: str
+    sources: str
+    commit: str | None
+    lock: str | None
+    python: str
+    platform: str
+    libraries: dict[str, str]
+    device: str | None = Field(default=None, exclude_if=lambda value: value is None)
+    earlier: dict[str, int] = Field(default_factory=dict, exclude_if=lambda value: not value)
+
+
+class LedgerEntry(Part):
+    """The entry of the ledger that charged the release: number and hash."""
+
+    seq: int
+    hash: str
 
 
 class Certificate(Part):

@@ -19,7 +19,7 @@ from cloister.constraints import DenialConstraint
 from cloister.constraints.across import AcrossConstraint
 from cloister.constraints.declared import declaration_of
 from cloister.figures import count_of
-from cloister.privacy.certificate.schema import AttributeOrigin, ConstraintOrigin, Software
+from cloister.privacy.certificate.certificate import AttributeOrigin, ConstraintOrigin, Software
 from cloister.schema.attributes import (
     AnyAttribute,
     Boolean,

@@ -20,14 +20,14 @@ from cloister.privacy.accounting.composition import (
     event_of_stages,
     row_steps,
 )
-from cloister.privacy.certificate.provenance import exact_text
-from cloister.privacy.certificate.schema import (
+from cloister.privacy.certificate.certificate import (
     AccountedCost,
     MechanismRecord,
     RecordBound,
     RecordGuarantees,
     StageSpend,
 )
+from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.events import (
     Bounded,
     Composed,

@@ -9,8 +9,8 @@ from fractions import Fraction
 from cloister.figures import count_of, figure_above
 from cloister.privacy.accounting.composition import PlannedStage
 from cloister.privacy.accounting.loss import LARGEST_EXPONENT
+from cloister.privacy.certificate.certificate import Detection, Odds, ReusedRelease
 from cloister.privacy.certificate.provenance import exact_text
-from cloister.privacy.certificate.schema import Detection, Odds, ReusedRelease
 from cloister.privacy.certificate.spend import kinds
 from cloister.privacy.events import (
     GaussianCounts,
