@@ -37,7 +37,7 @@ from cloister.privacy.ledger import (
     ReservationRequest,
     State,
 )
-from cloister.privacy.ledger.books import together
+from cloister.privacy.ledger.budgets import together
 from cloister.privacy.ledger.records import REFUSED
 from cloister.privacy.mechanisms.randomness import noise_source
 from cloister.tasks.home.home import Home

@@ -1,7 +1,7 @@
 """The ledger: budgets and releases, append-only, hash-chained, on SQLite or PostgreSQL."""
 
 from cloister.privacy.exact import Amount, exact, ratio
-from cloister.privacy.ledger.books import BudgetStatus, Charge, Compose, basic_composition
+from cloister.privacy.ledger.budgets import BudgetStatus, Charge, Compose, basic_composition
 from cloister.privacy.ledger.checks import verify_chain, verify_export
 from cloister.privacy.ledger.entries import Anchor, Entry, Finding, canonical
 from cloister.privacy.ledger.leases import Lease, Owner

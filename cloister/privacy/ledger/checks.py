@@ -18,7 +18,8 @@ from cloister.errors import (
     StorageError,
     VerificationError,
 )
-from cloister.privacy.ledger.books import Books, Compose, admit_request, basic_composition
+from cloister.privacy.ledger.books import Books
+from cloister.privacy.ledger.budgets import Compose, admit_request, basic_composition
 from cloister.privacy.ledger.entries import Anchor, Entry, Finding, check_chain, read_chain
 from cloister.privacy.ledger.leases import Held
 from cloister.privacy.ledger.records import JournalState, Release, ReservationRequest, State

@@ -20,15 +20,17 @@ from cloister.privacy.ledger.books import (
     RUN,
     SEALED,
     Books,
-    BudgetStatus,
-    Compose,
-    admit_request,
-    basic_composition,
     delivery_slot,
     grant_slot,
     run_slot,
     seal_slot,
     state_slot,
+)
+from cloister.privacy.ledger.budgets import (
+    BudgetStatus,
+    Compose,
+    admit_request,
+    basic_composition,
     status,
 )
 from cloister.privacy.ledger.checks import (
