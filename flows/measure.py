@@ -143,7 +143,7 @@ def _measured(
         total_cost(plan, request.budget, context.task),
         found,
         written,
-        open_ledger(home).budget(context.spec.name, context.unit),
+        open_ledger(home).budget(context.dataset, context.unit),
     )
     keep_outcome(charge.release, done.to_json(), home)
     finish(request, spent, home)

@@ -202,14 +202,14 @@ def _outcome(
     context = public_context_of(resolved)
     return Outcome(
         release=done.charge.release,
-        dataset=context.spec.name,
+        dataset=context.dataset,
         request=resolved,
         stages=stage_costs(done.plan, resolved.budget, context.task),
         spent=total_cost(done.plan, resolved.budget, context.task),
         rows=done.drawn.rows,
         violations=done.drawn.violations,
         evaluation=measured.evaluation,
-        budget=open_ledger(home).budget(context.spec.name, context.unit),
+        budget=open_ledger(home).budget(context.dataset, context.unit),
         public=public,
         internal=measured.folder,
         warnings=done.drawn.warnings,

@@ -7,39 +7,36 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from fractions import Fraction
-from itertools import groupby, islice, takewhile
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from cloister.errors import BudgetExceeded, InputError
-from cloister.figures import count_of
+from cloister.errors import CloisterError, InputError, StorageError, VerificationError
 from cloister.models.plan import AnyPlan
 from cloister.models.task import AS_USUAL
-from cloister.models.task import Budget as Price
-from cloister.privacy.accounting.accountants import Spend
 from cloister.privacy.accounting.composition import is_deniable
-from cloister.privacy.certificate.certificate import RecordGuarantees
+from cloister.privacy.certificate.certificate import RecordGuarantees, read_certificate
 from cloister.privacy.certificate.spend import record_guarantees
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import Relation, event_from_json
-from cloister.privacy.exact import decimal, decimal_below
 from cloister.privacy.ledger import (
+    Account,
     Anchor,
     BudgetGrant,
-    BudgetStatus,
+    Entry,
     Ledger,
+    Opening,
     Owner,
-    Period,
     Release,
     ReservationRequest,
     State,
 )
-from cloister.privacy.ledger.budgets import together
+from cloister.privacy.ledger.checks import verify_export
 from cloister.privacy.ledger.records import REFUSED
 from cloister.privacy.mechanisms.randomness import noise_source
+from cloister.schema.sources.reading import places_of
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_version
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest
@@ -48,13 +45,66 @@ COMPOSITION = "the sum of the epsilons of all releases (basic composition)"
 
 
 def open_ledger(home: Home) -> Ledger:
-    """The ledger of a home.
+    """The ledger of a home, to which nothing is added that does not follow what this home wrote.
 
     Raises:
         StorageError: it cannot be reached, read or made.
     """
     home.prepare()
-    return replace(Ledger.open(home.ledger), written=home.write_end)
+    ledger = Ledger.open(home.ledger)
+    return replace(ledger, written=home.write_end, before=partial(_require_kept, home, ledger))
+
+
+def _require_kept(home: Home, ledger: Ledger, entries: Sequence[Entry]) -> None:
+    """Check that a ledger holds what this home was charged, before anything is added to it.
+
+    Raises:
+        StorageError: it is empty, and this home has releases.
+        VerificationError: it lacks the last entry that this home wrote.
+    """
+    if not entries and (traces := home.traces()):
+        raise StorageError(
+            f"{traces[0]} was charged to a ledger, and {ledger.store.name} is empty: with a new "
+            "one, what was spent would be forgotten. Restore it from a backup, or from an export "
+            "with cloister ledger restore FILE. Nothing was charged."
+        )
+    last = _noted_end(home)
+    if last and (last.seq > len(entries) or entries[last.seq - 1].anchor != last):
+        raise VerificationError(
+            f"{ledger.store.name} does not hold entry {last.seq} as this home wrote it: its end "
+            "was cut off, or another ledger was put in its place. Restore it from a backup or an "
+            "export; see cloister verify. Nothing was charged."
+        )
+
+
+def _noted_end(home: Home) -> Anchor | None:
+    """The last entry that this home wrote, by its own note; None if it has none.
+
+    Raises:
+        VerificationError: the note was altered.
+    """
+    try:
+        return anchor_of(home.end.read_text(encoding="ascii").removesuffix("\n"))
+    except FileNotFoundError:
+        return None
+    except (InputError, UnicodeDecodeError):
+        raise VerificationError(
+            f"{home.end} was altered; see cloister verify. Nothing was charged."
+        ) from None
+
+
+def anchor_of(text: str) -> Anchor:
+    """The entry that NUMBER:HASH names.
+
+    Raises:
+        InputError: it is not of that form.
+    """
+    number, _, digest = text.partition(":")
+    if not (number.isascii() and number.isdecimal()) or not digest:
+        raise InputError(
+            f"'{text}' is no anchor; give NUMBER:HASH, as cloister ledger export prints it"
+        )
+    return Anchor(int(number), digest)
 
 
 def spent_anchor(ledger: Ledger, release: str) -> Anchor:
@@ -132,7 +182,7 @@ def release_request(
 ) -> ReservationRequest:
     """The request as the ledger records it."""
     return ReservationRequest(
-        dataset=context.spec.name,
+        dataset=context.dataset,
         unit=context.unit,
         relation=Relation(context.spec.privacy.relation).value,
         epsilon=request.budget.epsilon,
@@ -146,70 +196,31 @@ def release_request(
     )
 
 
-def grant_declared(ledger: Ledger, request: ResolvedRequest, context: PublicContext) -> None:
-    """Grant what the spec declares to a dataset that has no budget yet."""
-    try:
-        ledger.budget(context.spec.name, context.unit)
-    except InputError:
-        declared = context.spec.privacy.budget
-        _require_declared(request, context)
-        reason = f"first release; declared in the spec with digest {request.digest[:16]}"
-        ledger.grant(
-            context.spec.name,
-            context.unit,
-            declared.epsilon,
-            declared.delta,
-            declared.per,
-            f"spec ({request.by})",
-            reason,
-        )
+def opening_of(request: ResolvedRequest, context: PublicContext, home: Home) -> Opening:
+    """The account of a request, and the budget that its spec declares for a first release.
 
+    A frame that a program passed is in the home for a while: it has no place of its own.
 
-def _require_declared(request: ResolvedRequest, context: PublicContext) -> None:
-    declared = context.spec.privacy.budget
-    if request.budget.epsilon > declared.epsilon or request.budget.delta > declared.delta:
-        raise BudgetExceeded(
-            f"the spec gives '{context.spec.name}' a budget of epsilon "
-            f"{decimal_below(declared.epsilon)} and delta {decimal_below(declared.delta)}, but "
-            f"epsilon {decimal(request.budget.epsilon)} and delta {decimal(request.budget.delta)} "
-            "was asked; ask for less, or have more granted with cloister budget grant"
-        )
+    Raises:
+        StorageError: a variable that the URL of a database names is not set.
+    """
+    declared, privacy = context.spec.privacy.budget, context.spec.privacy
+    frames = home.folder.resolve() / "frames"
+    places = places_of(context.spec, request.data)
+    fixed = tuple(place for place in places if not Path(place).is_relative_to(frames))
+    return Opening(
+        Account(context.dataset, context.unit, Relation(privacy.relation).value, fixed),
+        BudgetGrant.of(
+            context.dataset, context.unit, declared.epsilon, declared.delta, declared.per
+        ),
+        f"first release; declared in the spec with digest {request.digest[:16]}",
+    )
 
 
 def existing_ledger(home: Home) -> Ledger | None:
     """The ledger of a home, if there is one."""
     kept_in_file = "://" not in home.ledger
     return None if kept_in_file and not Path(home.ledger).exists() else open_ledger(home)
-
-
-def budgets(home: Home, dataset: str | None) -> list[BudgetStatus]:
-    """The budgets of a dataset, or all.
-
-    Raises:
-        InputError: none was granted to the dataset.
-    """
-    ledger = existing_ledger(home)
-    found = (
-        [status for status in ledger.budgets() if dataset in (None, status.budget.dataset)]
-        if ledger
-        else []
-    )
-    if dataset and not found:
-        raise InputError(
-            f"no budget is granted to dataset '{dataset}'; grant one with cloister budget grant"
-        )
-    return found
-
-
-def composed_spend(home: Home, status: BudgetStatus) -> Spend | None:
-    """What the releases of a budget's window cost together, by their events.
-
-    None if no accountant reads them all.
-    """
-    budget = status.budget
-    mine = [held for held in releases(home, budget.dataset) if held.request.unit == budget.unit]
-    current = [held for held in mine if budget.period.window(held.reserved_at) == status.window]
-    return together(current, budget.delta)
 
 
 def deniable_releases(home: Home, dataset: str) -> int:
@@ -233,6 +244,32 @@ def export_ledger(home: Home, path: Path) -> Anchor:
     if anchor is None:
         raise InputError(f"there is no entry in a ledger at {home.ledger}; set CLOISTER_HOME")
     return anchor
+
+
+def restore_ledger(home: Home, export: Path) -> Anchor:
+    """Write the entries of an export into a new ledger, in place of one that is gone.
+
+    Raises:
+        StorageError: there is a ledger, or the export cannot be read.
+        VerificationError: the export is not a ledger as it was written, or lacks entries that this
+            home wrote or that one of its certificates names.
+    """
+    if findings := verify_export(export, [*filter(None, [_noted_end(home)]), *vouched(home)]):
+        raise VerificationError(
+            f"{export}, {findings[0]}; restore a later export, or a backup of the ledger itself"
+        )
+    home.prepare()
+    restored = Ledger.restore(home.ledger, export)
+    home.write_end(restored)
+    return restored
+
+
+def vouched(home: Home) -> Iterator[Anchor]:
+    """The entries that the certificates of a home name."""
+    for folder in sorted((home.folder / "releases").glob("*/public")):
+        with suppress(CloisterError):
+            named = read_certificate(folder).ledger
+            yield Anchor(named.seq, named.hash)
 
 
 def releases(home: Home, dataset: str | None) -> list[Release]:
@@ -270,105 +307,3 @@ def pending_release(request: ResolvedRequest, context: PublicContext, home: Home
         else []
     )
     return mine[-1] if mine and mine[-1].pending else None
-
-
-@dataclass(frozen=True)
-class Allowance:
-    """How many releases of ``price`` a budget admits: ``whole`` in a new window, ``left`` now."""
-
-    budget: BudgetGrant
-    price: Price
-    window: str
-    whole: int
-    left: int
-
-    def admits(self, window: str) -> int:
-        """How many more releases a window takes."""
-        return self.left if window == self.window else self.whole
-
-    def foreseen(self, runs: Iterable[datetime]) -> Iterator[tuple[datetime, bool]]:
-        """Each run, and whether its window has room for it, if nothing else is charged."""
-        for window, held in groupby(runs, self._window_of):
-            yield from ((run, place < self.admits(window)) for place, run in enumerate(held))
-
-    def exceeded_by(self, runs: Iterable[datetime], now: datetime) -> bool:
-        """Whether a schedule runs more often than the budget admits, in this year or the next."""
-        if self.budget.period is Period.EVER:
-            return True
-        soon = takewhile(lambda run: run.year <= now.year + 1, runs)
-        return any(
-            _more_than(self.admits(window), held) for window, held in groupby(soon, self._window_of)
-        )
-
-    def require_one(self) -> None:
-        """Check that there is room for one release, now or in a later window.
-
-        Raises:
-            BudgetExceeded: there is none.
-        """
-        budget, last = self.budget, self.budget.period is Period.EVER
-        if not (self.left if last else self.whole):
-            raise BudgetExceeded(
-                f"the budget of '{budget.dataset}' is epsilon {decimal_below(budget.epsilon)} at "
-                f"delta {decimal_below(budget.delta)} per {budget.period.value} and admits "
-                f"{count_of(self.whole, 'release')} of epsilon {decimal(self.price.epsilon)} at "
-                f"delta {decimal(self.price.delta)}, {self.left} of them now; ask for less, or "
-                "have more granted with cloister budget grant"
-            )
-
-    def _window_of(self, run: datetime) -> str:
-        return self.budget.period.window(run.astimezone(UTC).isoformat())
-
-
-def allowance_of(
-    request: ResolvedRequest, context: PublicContext, home: Home, now: datetime
-) -> Allowance:
-    """The releases that the budget of a request's dataset admits.
-
-    The budget is the granted one, else the one that the spec declares.
-
-    Raises:
-        StorageError: the ledger cannot be read.
-    """
-    budget = _budget(context, home)
-    window = budget.period.window(now.astimezone(UTC).isoformat())
-    held = [
-        charged
-        for charged in _charged(context, home)
-        if budget.period.window(charged.reserved_at) == window
-    ]
-    epsilon = budget.epsilon - sum(charged.request.epsilon for charged in held)
-    delta = budget.delta - sum(charged.request.delta for charged in held)
-    whole = room(budget.epsilon, budget.delta, request.budget)
-    return Allowance(budget, request.budget, window, whole, room(epsilon, delta, request.budget))
-
-
-def room(epsilon: Fraction, delta: Fraction, price: Price) -> int:
-    """How many releases of a price fit into the rest of a budget, under basic composition."""
-    if min(epsilon, delta) < 0:
-        return 0
-    fit = epsilon // price.epsilon
-    return min(fit, delta // price.delta) if price.delta else fit
-
-
-def _budget(context: PublicContext, home: Home) -> BudgetGrant:
-    granted = (status.budget for status in budgets(home, None))
-    declared = context.spec.privacy.budget
-    name, unit = context.spec.name, context.unit
-    return next(
-        (budget for budget in granted if (budget.dataset, budget.unit) == (name, unit)),
-        BudgetGrant.of(name, unit, declared.epsilon, declared.delta, declared.per),
-    )
-
-
-def _charged(context: PublicContext, home: Home) -> list[Release]:
-    found = releases(home, context.spec.name)
-    return [
-        release
-        for release in found
-        if release.request.unit == context.unit and release.state.charged
-    ]
-
-
-def _more_than(number: int, runs: Iterable[datetime]) -> bool:
-    return len(list(islice(runs, number + 1))) > number

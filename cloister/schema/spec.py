@@ -201,10 +201,12 @@ class Spec(Declared):
     ``folder`` is where value and constraint files are looked up. ``unconfirmed`` names what a draft
     read from the data, domains apart, and no person has confirmed as public. With ``tables``,
     source, columns to ignore, attributes, constraints and validation are declared for each of them,
-    and ``constraints`` beside them are across foreign keys.
+    and ``constraints`` beside them are across foreign keys. ``account`` is what its releases are
+    charged to, by default that of its own name.
     """
 
     name: TableName
+    account: TableName | None = Field(default=None, exclude_if=lambda value: value is None)
     source: SourceSpec = _NO_SOURCE
     unconfirmed: tuple[DraftedFact, ...] = ()
     privacy: PrivacySpec
@@ -228,6 +230,11 @@ class Spec(Declared):
         if not self.tables and not self.attributes:
             raise ValueError("there are no attributes; declare at least one")
         return self
+
+    @property
+    def account_name(self) -> str:
+        """The account that its releases are charged to."""
+        return self.account or self.name
 
     def table(self, name: str) -> Spec:
         """The spec of one of several tables, as if it stood alone."""

@@ -1,4 +1,4 @@
-"""Commands on the ledger: budget show and grant, ledger list, show and export."""
+"""Commands on accounts and the ledger: dataset, budget and ledger."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ def add_ledger_commands(app: typer.Typer) -> None:
             'cloister budget grant demo --epsilon 10 --delta 1e-5 --per year --reason "policy 7"'
         ),
     )(grant)
+    budget.command("history", epilog=example("cloister budget history demo"))(show_history)
     app.add_typer(budget, name="budget")
     ledger = typer.Typer(
         help="The ledger: releases and entries.", no_args_is_help=True, rich_markup_mode=None
@@ -42,7 +43,24 @@ def add_ledger_commands(app: typer.Typer) -> None:
     )(list_releases)
     ledger.command("show", epilog=example("cloister ledger show r-0123456789"))(show_release)
     ledger.command("export", epilog=example("cloister ledger export ledger-2026-11.jsonl"))(export)
+    ledger.command("restore", epilog=example("cloister ledger restore ledger-2026-11.jsonl"))(
+        restore
+    )
     app.add_typer(ledger, name="ledger")
+    datasets = typer.Typer(
+        help="Accounts: data sets, where they lie, and whom their releases protect.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    datasets.command(
+        "add",
+        epilog=example(
+            'cloister dataset add visits --place "/data/visits-*.csv" --unit key:patient '
+            '--reason "register 12"'
+        ),
+    )(add_dataset)
+    datasets.command("list", epilog=example("cloister dataset list"))(list_datasets)
+    app.add_typer(datasets, name="dataset")
 
 
 def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:
@@ -55,8 +73,9 @@ def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:
     that no epsilon bounds them.
     """
     from cloister.flows.cli.console import show_json, show_table
+    from cloister.tasks.budgets import budgets, composed_spend
     from cloister.tasks.home.home import Home
-    from cloister.tasks.ledger import budgets, composed_spend, deniable_releases
+    from cloister.tasks.ledger import deniable_releases
 
     home = Home.current()
     found = [
@@ -83,6 +102,7 @@ def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:
             "releases",
             "refusals",
             "composed",
+            "holds too",
         )
         show_table("Budgets (epsilon)", headings, [tuple(budget.values()) for budget in found])
 
@@ -95,20 +115,90 @@ def grant(
     reason: Reason,
     by: By,
     unit: Unit = "row",
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Grant what is below the spent, or far above the last.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Grant a budget; it replaces the one before from now on, and frees nothing that was spent."""
-    from cloister.flows.cli.console import show_facts, show_json
-    from cloister.tasks.home.home import Home
-    from cloister.tasks.ledger import open_ledger
+    """Grant a budget; it replaces the one before from now on, and frees nothing that was spent.
 
-    status = _budget_json(
-        open_ledger(Home.current()).grant(dataset, unit, epsilon, delta, per, by, reason), None
-    )
+    One of another period takes effect with the next window of both: until then the earlier one
+    holds too.
+    """
+    from cloister.flows.cli.console import show_facts, show_json
+    from cloister.privacy.ledger import BudgetGrant
+    from cloister.tasks.budgets import grant_budget
+    from cloister.tasks.home.home import Home
+
+    budget = BudgetGrant.of(dataset, unit, epsilon, delta, per)
+    status = _budget_json(grant_budget(Home.current(), budget, by, reason, confirmed=yes), None)
     if as_json:
         show_json(_with_earlier_name(status))
     else:
         show_facts("Granted", status)
+
+
+def show_history(dataset: AnyDataset = None, as_json: Json = False) -> None:
+    """Show each grant of a budget: who, when, from what to what, and why."""
+    from cloister.flows.cli.console import show_json, show_table
+    from cloister.tasks.budgets import budget_history
+    from cloister.tasks.home.home import Home
+
+    found = budget_history(Home.current(), dataset)
+    if as_json:
+        show_json(found)
+    else:
+        headings = ("entry", "time", "dataset", "unit", "from", "to", "by", "reason")
+        show_table("Grants", headings, [tuple(granted.values()) for granted in found])
+
+
+def add_dataset(
+    dataset: Dataset,
+    place: Annotated[
+        list[str],
+        typer.Option(
+            help="A file, a pattern of files (*), or the URL of a database and its table, as in "
+            "URL#TABLE; may be repeated."
+        ),
+    ],
+    reason: Reason,
+    by: By,
+    unit: Unit = "row",
+    relation: Annotated[
+        str, typer.Option(help="add_remove or replace_one: how neighbouring data sets differ.")
+    ] = "add_remove",
+    as_json: Json = False,
+) -> None:
+    """Register a data set, or further places of one: each place is of one account.
+
+    Its unit and relation are for life. A release whose data is registered to another account is
+    refused, so that no second spec gives the same data a second budget.
+    """
+    from cloister.tasks.budgets import account_json, open_account
+    from cloister.tasks.home.home import Home
+
+    account = open_account(Home.current(), dataset, unit, relation, place, by, reason)
+    _show_accounts([account_json(account)], as_json)
+
+
+def list_datasets(as_json: Json = False) -> None:
+    """List the accounts, with their units, relations and places."""
+    from cloister.tasks.budgets import account_json
+    from cloister.tasks.home.home import Home
+    from cloister.tasks.ledger import existing_ledger
+
+    ledger = existing_ledger(Home.current())
+    _show_accounts([account_json(each) for each in ledger.accounts()] if ledger else [], as_json)
+
+
+def _show_accounts(found: list[dict[str, Any]], as_json: bool) -> None:
+    from cloister.flows.cli.console import show_json, show_table
+
+    if as_json:
+        show_json(found)
+    else:
+        rows = [(*tuple(each.values())[:3], "\n".join(each["places"])) for each in found]
+        show_table("Accounts", ("dataset", "unit", "relation", "places"), rows)
 
 
 def list_releases(
@@ -237,6 +327,23 @@ def export(
         show_facts("Exported", found)
 
 
+def restore(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="An export of the ledger.")],
+    as_json: Json = False,
+) -> None:
+    """Restore a ledger that is gone from an export, which must hold all that this home wrote."""
+    from cloister.flows.cli.console import show_facts, show_json
+    from cloister.tasks.home.home import Home
+    from cloister.tasks.ledger import restore_ledger
+
+    anchor = restore_ledger(Home.current(), path)
+    found = {"entries": anchor.seq, "anchor": f"{anchor.seq}:{anchor.hash}"}
+    if as_json:
+        show_json(found)
+    else:
+        show_facts("Restored", found)
+
+
 def _with_earlier_name(budget: dict[str, Any]) -> dict[str, Any]:
     """A budget whose composed epsilon is also under the name that programs may read it by."""
     return budget | {"together": budget["composed"]}
@@ -244,6 +351,7 @@ def _with_earlier_name(budget: dict[str, Any]) -> dict[str, Any]:
 
 def _budget_json(status: BudgetStatus, composed: Spend | None, deniable: int = 0) -> dict[str, Any]:
     from cloister.privacy.exact import decimal, decimal_below
+    from cloister.tasks.budgets import budget_text
 
     budget = status.budget
     return {
@@ -259,6 +367,7 @@ def _budget_json(status: BudgetStatus, composed: Spend | None, deniable: int = 0
         "releases": status.releases,
         "refusals": status.refusals,
         "composed": _composed(composed, deniable),
+        "holds_too": "; ".join(map(budget_text, status.others)),
     }
 
 

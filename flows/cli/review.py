@@ -85,7 +85,8 @@ def verify(
     Leaves with exit code 1 if anything is wrong.
     """
     from cloister.tasks.home.home import Home
-    from cloister.tasks.release.verify import anchor_of, verify_records
+    from cloister.tasks.ledger import anchor_of
+    from cloister.tasks.release.verify import verify_records
 
     anchors = [anchor_of(text) for text in anchor or ()]
     checked, findings = verify_records(Home.current(), what, anchors)

@@ -118,6 +118,11 @@ class Home:
         """The folder of a release."""
         return self.folder / "releases" / release
 
+    def traces(self) -> list[Path]:
+        """Folders of releases and journals, which only charged releases have."""
+        places = ("releases", "journals")
+        return [path for place in places for path in sorted((self.folder / place).glob("*"))]
+
     def prepare(self) -> None:
         """Make the folder, and Prefect's in it, for their owner alone.
 

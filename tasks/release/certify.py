@@ -213,7 +213,7 @@ def _basis(
 ) -> Basis:
     ledger, release = open_ledger(home), done.charge.release
     budget, prior = (
-        ledger.budget(context.spec.name, context.unit),
+        ledger.budget(context.dataset, context.unit),
         kept_prior(home.release(release)),
     )
     drawn_by = done.spent.journal.drawn_by.items()
@@ -235,7 +235,7 @@ def _basis(
         secure=done.spent.private.secure,
         model=model_digest(done.model.open()),
         reused=reused_releases(prior, budget, home) if prior else (),
-        deniable_releases=deniable_releases(home, context.spec.name),
+        deniable_releases=deniable_releases(home, context.dataset),
     )
 
 
@@ -306,7 +306,7 @@ def _subject(basis: Basis) -> Subject:
     return Subject(
         id=basis.entry.id,
         product="synthetic database" if basis.spec.tables else "synthetic table",
-        dataset=basis.spec.name,
+        dataset=basis.context.dataset,
         method=basis.request.method,
         method_summary=create(basis.request.method).summary,
         rows=basis.request.rows,

@@ -32,13 +32,7 @@ from cloister.tasks.data.session import DoorT, Opened, RawT, RowSource, Session,
 from cloister.tasks.home.files import write_json
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_version, reporter
-from cloister.tasks.ledger import (
-    commit_charge,
-    give_back,
-    grant_declared,
-    open_ledger,
-    release_request,
-)
+from cloister.tasks.ledger import commit_charge, give_back, open_ledger, opening_of, release_request
 from cloister.tasks.release.preflight import find_prior, prior_digest
 from cloister.tasks.requests.plan import (
     plan_along,
@@ -202,8 +196,9 @@ def reserve_budget(
     home.key()  # a home that has releases has a key
     ledger = open_ledger(home)
     _require_none_of_first_version(ledger, request, context)
-    grant_declared(ledger, request, context)
-    reservation = ledger.reserve(release_request(request, context, plan), request.by)
+    reservation = ledger.reserve(
+        release_request(request, context, plan), request.by, opening_of(request, context, home)
+    )
     release = reservation.release.id
     folder = home.release(release)
     if reservation.resumed:
@@ -280,7 +275,7 @@ def _require_none_of_first_version(
     ledger: Ledger, request: ResolvedRequest, context: PublicContext
 ) -> None:
     """Check that version 0.1, whose ids held its code, left nothing that this may be asked for."""
-    for held in ledger.releases(context.spec.name):
+    for held in ledger.releases(context.dataset):
         begun, by_first = held.request, held.request.code_version.startswith("0.1.")
         same = (begun.method, begun.epsilon) == (request.method, request.budget.epsilon)
         if held.state is State.SPENT and by_first and same:

@@ -159,7 +159,7 @@ def find_prior(request: ResolvedRequest, context: PublicContext, home: Home) -> 
     task = _require_reuse(request, context)
     wanted = _identity(request, context)
     if request.prior == LATEST:
-        delivered = reversed(releases(home, context.spec.name))
+        delivered = reversed(releases(home, context.dataset))
         return next((held for held in delivered if not _hindrance(held, wanted, task, home)), None)
     held = release_of(home, request.prior)
     if hindrance := _hindrance(held, wanted, task, home):
@@ -232,7 +232,7 @@ def _require_reuse(request: ResolvedRequest, context: PublicContext) -> Task:
 def _identity(request: ResolvedRequest, context: PublicContext) -> dict[str, str]:
     """What a release must have in common with the one whose numbers it uses, by its name."""
     return {
-        "dataset": context.spec.name,
+        "dataset": context.dataset,
         "privacy unit": context.unit,
         "relation": Relation(context.spec.privacy.relation).value,
         "method": request.method,

@@ -11,7 +11,7 @@ import hashlib
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing, nullcontext
 from itertools import islice
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from cloister.privacy.ledger import Anchor, Ledger, Release, State, verify_expor
 from cloister.tasks.data.tables import write_csv
 from cloister.tasks.home.files import copy_whole, digest_of, exclusive, replace_file
 from cloister.tasks.home.home import Home, open_to_others, temporary_files
-from cloister.tasks.ledger import existing_ledger, release_of
+from cloister.tasks.ledger import anchor_of, existing_ledger, release_of, vouched
 from cloister.tasks.release.integrity import FILE_NAME, folder_findings, release_findings
 from cloister.tasks.stores.dvc_store import PARTS, Versions, pointer_of
 
@@ -122,7 +122,7 @@ def verify_records(
         return [what], [f"{what}, {finding}" for finding in verify_export(what, anchors)]
     modes = mode_findings(home)
     ledger = existing_ledger(home)
-    anchors = [*anchors, *_vouched(home)]
+    anchors = [*anchors, *vouched(home)]
     if what is not None and Path(what).is_dir():
         return _verified_folder(home, ledger, Path(what), anchors)
     if ledger is None:
@@ -146,20 +146,6 @@ def release_problems(home: Home, release: str) -> list[str]:
     return list(release_findings(home, ledger, ledger.release(release)))
 
 
-def anchor_of(text: str) -> Anchor:
-    """The entry that NUMBER:HASH names.
-
-    Raises:
-        InputError: it is not of that form.
-    """
-    number, _, digest = text.partition(":")
-    if not (number.isascii() and number.isdecimal()) or not digest:
-        raise InputError(
-            f"'{text}' is no anchor; give NUMBER:HASH, as cloister ledger export prints it"
-        )
-    return Anchor(int(number), digest)
-
-
 def _verified_release(
     home: Home, ledger: Ledger, what: str, broken: list[str]
 ) -> tuple[list[str], list[str]]:
@@ -181,7 +167,7 @@ def _verified_home(
         folders = sorted((home.folder / "releases").glob("*/public"))
         found = [finding for folder in folders for finding in folder_findings(folder, None, None)]
         return ["the ledger", *map(str, folders)], findings + found
-    present = _present(home)  # before the ledger is read: a release may begin meanwhile
+    present = home.traces()  # before the ledger is read: a release may begin meanwhile
     known = ledger.releases()
     chosen = [
         release for release in known if release.state in _KEPT_STATES and _is_here(release, home)
@@ -206,12 +192,6 @@ def _is_here(release: Release, home: Home) -> bool:
     return own or home.release(release.id).exists() or home.journal(release.id).exists()
 
 
-def _present(home: Home) -> list[Path]:
-    """The folders of releases in a home."""
-    places = ("releases", "journals")
-    return [path for place in places for path in sorted((home.folder / place).glob("*"))]
-
-
 def _end_findings(home: Home, ledger: Ledger) -> Iterator[str]:
     """What is wrong with a home's own note of the last entry, or with the ledger by it."""
     try:
@@ -228,14 +208,6 @@ def _end_findings(home: Home, ledger: Ledger) -> Iterator[str]:
     except OSError:
         if [*(home.folder / "releases").glob(f"*/{FILE_NAME}")]:
             yield f"{home.end}: is missing"
-
-
-def _vouched(home: Home) -> Iterator[Anchor]:
-    """The entries that the certificates of a home name."""
-    for folder in sorted((home.folder / "releases").glob("*/public")):
-        with suppress(StorageError, VerificationError):
-            named = read_certificate(folder).ledger
-            yield Anchor(named.seq, named.hash)
 
 
 def _verified_folder(

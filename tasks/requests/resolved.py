@@ -260,6 +260,11 @@ class PublicContext:
         return {name: ONLY_TABLE if single else name for name in self.tables}
 
     @property
+    def dataset(self) -> str:
+        """The account that the ledger charges."""
+        return self.spec.account_name
+
+    @property
     def unit(self) -> str:
         """The name that the ledger knows the privacy unit by; the same persons share a budget."""
         return self.spec.privacy.unit_name

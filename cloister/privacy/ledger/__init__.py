@@ -7,7 +7,10 @@ from cloister.privacy.ledger.entries import Anchor, Entry, Finding, canonical
 from cloister.privacy.ledger.leases import Lease, Owner
 from cloister.privacy.ledger.ledger import Ledger
 from cloister.privacy.ledger.records import (
+    Account,
     BudgetGrant,
+    Granted,
+    Opening,
     Period,
     Release,
     ReleaseStep,
@@ -18,6 +21,7 @@ from cloister.privacy.ledger.records import (
 )
 
 __all__ = [
+    "Account",
     "Amount",
     "Anchor",
     "BudgetGrant",
@@ -26,8 +30,10 @@ __all__ = [
     "Compose",
     "Entry",
     "Finding",
+    "Granted",
     "Lease",
     "Ledger",
+    "Opening",
     "Owner",
     "Period",
     "Release",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Self
 
 from cloister.errors import InputError, VerificationError
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.records import (
+    Account,
     BudgetGrant,
+    Granted,
     Mark,
     Release,
     ReleaseStep,
@@ -19,16 +21,23 @@ from cloister.privacy.ledger.records import (
     require_text,
 )
 
-GRANTED, RUN, SEALED, DELIVERED = "budget_granted", "run_begun", "journal_sealed", "delivered"
-"""Kinds of entries: a budget was granted; a run of a release begins at a place in its journal; the
-journal ends; the release was reported to its requester. Every other kind is a ``State``."""
+OPENED, PLACED, GRANTED = "account_opened", "places_added", "budget_granted"
+"""Kinds of entries on accounts: one was opened, has more places, or has another budget."""
+
+RUN, SEALED, DELIVERED = "run_begun", "journal_sealed", "delivered"
+"""Kinds of entries on releases: a run begins at a place in its journal; the journal ends; the
+release was reported to its requester. Every other kind is a ``State``."""
 
 
 class Books:
-    """Budgets by dataset and unit, releases by id, in the order of the entries."""
+    """Accounts by name, grants by dataset and unit, releases by id, in the order of the entries.
+
+    Ledgers of versions before 0.3 have datasets without accounts, with a budget for each unit.
+    """
 
     def __init__(self) -> None:
-        self.budgets: dict[tuple[str, str], BudgetGrant] = {}
+        self.accounts: dict[str, Account] = {}
+        self.grants: dict[tuple[str, str], list[Granted]] = {}
         self.releases: dict[str, Release] = {}
         self._runs: dict[str, list[str]] = {}
 
@@ -58,6 +67,20 @@ class Books:
         except (KeyError, TypeError, ValueError, AttributeError, InputError) as error:
             raise VerificationError("holds what no ledger writes at this place") from error
 
+    def account_at(self, place: str) -> Account | None:
+        """The account that a place is registered to."""
+        return next((each for each in self.accounts.values() if each.holds(place)), None)
+
+    def charged(self, dataset: str, unit: str) -> list[Release]:
+        """The releases that count against a budget: all of an account."""
+        return [
+            release
+            for release in self.releases.values()
+            if release.state.charged
+            and release.request.dataset == dataset
+            and (dataset in self.accounts or release.request.unit == unit)
+        ]
+
     def pending(self, spend_id: str) -> Release | None:
         """The release that a run with ``spend_id`` resumes."""
         last = self._runs.get(spend_id, [None])[-1]
@@ -70,6 +93,8 @@ class Books:
 
     def _post(self, entry: Entry) -> None:
         kinds = {
+            OPENED: self._open,
+            PLACED: self._place,
             GRANTED: self._grant,
             State.RESERVED.value: self._reserve,
             RUN: self._begin_run,
@@ -78,17 +103,41 @@ class Books:
         }
         kinds.get(entry.kind, self._move)(entry)
 
+    def _open(self, entry: Entry) -> None:
+        account = Account.from_body(entry.body)
+        _require_slot(entry, account_slot(account.name))
+        require_text("by", entry.body["by"])
+        self._require_free(account.name, account.places)
+        if account.name in self.accounts:
+            raise ValueError("opened twice")
+        self.accounts[account.name] = account
+
+    def _place(self, entry: Entry) -> None:
+        account, places = self.accounts[entry.body["account"]], tuple(entry.body["places"])
+        _require_slot(entry, place_slot(entry.seq))
+        require_text("by", entry.body["by"])
+        self._require_free(account.name, places)
+        self.accounts[account.name] = replace(account, places=(*account.places, *places))
+
+    def _require_free(self, name: str, places: Sequence[str]) -> None:
+        owners = {held.name for place in places if (held := self.account_at(place))}
+        if owners - {name}:
+            raise ValueError("places of another account")
+
     def _grant(self, entry: Entry) -> None:
         body = entry.body
         budget = BudgetGrant.of(
             body["dataset"], body["unit"], body["epsilon"], body["delta"], body["period"]
         )
         _require_slot(entry, grant_slot(entry.seq))
-        self.budgets[budget.dataset, budget.unit] = budget
+        _require_of_account(self.accounts.get(budget.dataset), budget.unit)
+        granted = Granted(budget, entry.seq, entry.time, body["by"], body["reason"])
+        self.grants.setdefault((budget.dataset, budget.unit), []).append(granted)
 
     def _reserve(self, entry: Entry) -> None:
         request = ReservationRequest.from_body(entry.body)
         _require_slot(entry, self.spend_slot(request.spend_id))
+        _require_of_account(self.accounts.get(request.dataset), request.unit, request.relation)
         if request.release in self.releases or self.pending(request.spend_id):
             raise ValueError("reserved twice")
         self.releases[request.release] = Release(request, (_step(entry),))
@@ -124,6 +173,16 @@ class Books:
         if release.state in (State.RESERVED, State.SPENT, State.REFUNDED):
             raise ValueError("not finished")
         self.releases[release.id] = replace(release, delivered=True)
+
+
+def account_slot(name: str) -> str:
+    """The slot of an account: a name is given once."""
+    return f"account/{name}"
+
+
+def place_slot(seq: int) -> str:
+    """The slot of further places: each time is new."""
+    return f"places/{seq}"
 
 
 def grant_slot(seq: int) -> str:
@@ -163,6 +222,11 @@ def _mark(entry: Entry) -> Mark:
     if type(position) is not int or position < 0:
         raise ValueError("no position")
     return Mark(position, identifier("digest", body["digest"]), body["nonce"])
+
+
+def _require_of_account(account: Account | None, unit: str, relation: str | None = None) -> None:
+    if account and (unit != account.unit or relation not in (None, account.relation)):
+        raise ValueError("another unit or relation than the account's")
 
 
 def _require_slot(entry: Entry, slot: str) -> None:

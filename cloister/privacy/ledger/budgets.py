@@ -1,8 +1,7 @@
 """What a budget holds, and whether another release fits.
 
 A filter: the composition over all releases of the window that were not given back, the new one
-included, is compared with the cap. Releases of another window, dataset or privacy unit do not
-count.
+included, is compared with the cap. Releases of another window or account do not count.
 
 The ledger admits releases by the sum of their epsilons: a filter that holds even if each release is
 chosen after seeing those before it. `together` is the tight composition of the events
@@ -18,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 from cloister.errors import BudgetExceeded, InputError, PrivacyError, UnsupportedEvent
@@ -26,7 +26,7 @@ from cloister.privacy.accounting.accountants import Spend, spend
 from cloister.privacy.events import compose, event_from_json
 from cloister.privacy.exact import decimal, decimal_below
 from cloister.privacy.ledger.books import Books
-from cloister.privacy.ledger.records import BudgetGrant, Release, ReservationRequest, State
+from cloister.privacy.ledger.records import BudgetGrant, Period, Release, ReservationRequest, State
 
 
 @dataclass(frozen=True)
@@ -57,16 +57,36 @@ def basic_composition(charges: Sequence[Charge], delta: Fraction) -> Fraction | 
     return sum((charge.epsilon for charge in charges), Fraction(0)) if total <= delta else None
 
 
+def binding_budgets(books: Books, dataset: str, unit: str, time: str) -> list[BudgetGrant]:
+    """The budgets that hold at a time, the last granted first; empty if none was granted.
+
+    A budget of another period takes effect with the next window of both: until then the earlier one
+    holds too, so that no change of the period frees what was spent. A budget of the same period
+    replaces the one before at once.
+    """
+    grants = books.grants.get((dataset, unit), [])
+    if not grants or dataset not in books.accounts:
+        return [granted.budget for granted in grants[-1:]]
+    held = {grants[-1].budget.period: grants[-1].budget}
+    for earlier, later in reversed(list(pairwise(grants))):
+        period, changed = earlier.budget.period, later.time
+        both = {period, later.budget.period}
+        if any(each.window(changed) == each.window(time) for each in both):
+            held.setdefault(period, earlier.budget)
+    return list(held.values())
+
+
 @dataclass(frozen=True)
 class BudgetStatus:
     """A budget and its use in one window.
 
     Amounts are epsilons at the budget's delta, None is infinite. ``spent`` composes the releases
-    whose data may have been opened, ``reserved`` is what open reservations add, ``left`` what the
-    cap leaves. ``releases`` counts both. ``lifetime`` composes all windows: the loss of a person
-    who is in the data throughout. ``refusals`` counts, over all windows, the reservations that were
-    given back because the data was refused: they cost nothing, and each revealed an exact fact
-    about the data.
+    whose data may have been opened, ``reserved`` is what open reservations add, ``left`` what this
+    budget and ``others`` leave, ``left_delta`` the same of deltas, added up. ``others`` are budgets
+    of other periods that still hold. ``releases`` counts both. ``lifetime`` composes all windows:
+    the loss of a person who is in the data throughout. ``refusals`` counts, over all windows, the
+    reservations that were given back because the data was refused: they cost nothing, and each
+    revealed an exact fact about the data.
     """
 
     budget: BudgetGrant
@@ -74,72 +94,91 @@ class BudgetStatus:
     spent: Fraction | None
     reserved: Fraction | None
     left: Fraction
+    left_delta: Fraction
     releases: int
     lifetime: Fraction | None
     refusals: int
+    others: tuple[BudgetGrant, ...] = ()
 
 
-def status(books: Books, budget: BudgetGrant, time: str, compose: Compose) -> BudgetStatus:
-    """``budget`` in the window of ``time``."""
-    window = budget.period.window(time)
-    releases = _counted(books, budget.dataset, budget.unit)
-    current = [
-        release for release in releases if budget.period.window(release.reserved_at) == window
-    ]
+def status(books: Books, dataset: str, unit: str, time: str, compose: Compose) -> BudgetStatus:
+    """The budget of a dataset in the window of ``time``.
+
+    Raises:
+        BudgetExceeded: none was granted.
+    """
+    binding = binding_budgets(books, dataset, unit, time)
+    if not binding:
+        raise BudgetExceeded(
+            f"No budget is granted to dataset '{dataset}' with privacy unit '{unit}': grant one "
+            "with cloister budget grant."
+        )
+    budget, *others = binding
+    charged = books.charged(dataset, unit)
+    current = _in_window(charged, budget.period, time)
     held = _epsilon(current, budget.delta, compose)
-    spent = _epsilon(
-        [release for release in current if release.state is not State.RESERVED],
-        budget.delta,
-        compose,
-    )
+    opened = [release for release in current if release.state is not State.RESERVED]
+    spent = _epsilon(opened, budget.delta, compose)
     reserved = None if held is None or spent is None else held - spent
-    left = Fraction(0) if held is None else max(Fraction(0), budget.epsilon - held)
-    lifetime = _epsilon(releases, budget.delta, compose)
-    refusals = sum(
-        held.refused
-        for held in books.releases.values()
-        if _owner(held.request) == (budget.dataset, budget.unit)
+    rooms = [_room(charged, each, time, compose) for each in binding]
+    refusals = [
+        release
+        for release in books.releases.values()
+        if release.refused and _owner(release.request) == (dataset, unit)
+    ]
+    return BudgetStatus(
+        budget,
+        budget.period.window(time),
+        spent,
+        reserved,
+        min(epsilon for epsilon, _ in rooms),
+        min(delta for _, delta in rooms),
+        len(current),
+        _epsilon(charged, budget.delta, compose),
+        len(refusals),
+        tuple(others),
     )
-    return BudgetStatus(budget, window, spent, reserved, left, len(current), lifetime, refusals)
+
+
+def _room(
+    charged: Sequence[Release], budget: BudgetGrant, time: str, compose: Compose
+) -> tuple[Fraction, Fraction]:
+    """The epsilon that a budget leaves in its window, and the delta, added up."""
+    current = _in_window(charged, budget.period, time)
+    held = _epsilon(current, budget.delta, compose)
+    delta = budget.delta - sum(release.request.delta for release in current)
+    left = Fraction(0) if held is None else max(Fraction(0), budget.epsilon - held)
+    return left, max(Fraction(0), delta)
 
 
 def admit_request(
     books: Books, request: ReservationRequest, time: str, compose: Compose
 ) -> Fraction:
-    """What the window would compose to with ``request`` in it.
+    """What the window of the last budget would compose to with ``request`` in it.
 
-    Errors: ``BudgetExceeded`` if no budget was granted, or it would be exceeded; ``InputError`` if
-    the window holds releases under another relation.
+    Errors: ``BudgetExceeded`` if no budget was granted, or one that holds would be exceeded;
+    ``InputError`` if the window holds releases under another relation.
     """
-    budget = books.budgets.get((request.dataset, request.unit))
-    if budget is None:
-        raise BudgetExceeded(
-            f"No budget is granted to dataset '{request.dataset}' with privacy unit "
-            f"'{request.unit}': grant one with cloister budget grant."
-        )
-    window = budget.period.window(time)
-    held = [
-        r
-        for r in _counted(books, *_owner(request))
-        if budget.period.window(r.reserved_at) == window
-    ]
-    _require_one_relation(held, request)
-    total = _composed([*map(_charge, held), _price(request)], budget.delta, compose)
-    if total is None or total > budget.epsilon or request.delta > budget.delta:
-        raise BudgetExceeded(_refusal(request, status(books, budget, time, compose)))
-    return total
+    now = status(books, *_owner(request), time, compose)
+    charged = books.charged(*_owner(request))
+    totals = []
+    for budget in (now.budget, *now.others):
+        held = _in_window(charged, budget.period, time)
+        _require_one_relation(held, request)
+        total = _composed([*map(_charge, held), _price(request)], budget.delta, compose)
+        if total is None or total > budget.epsilon or request.delta > budget.delta:
+            raise BudgetExceeded(_refusal(request, budget, held, time, compose))
+        totals.append(total)
+    return totals[0]
 
 
 def _owner(request: ReservationRequest) -> tuple[str, str]:
     return request.dataset, request.unit
 
 
-def _counted(books: Books, dataset: str, unit: str) -> list[Release]:
-    return [
-        r
-        for r in books.releases.values()
-        if _owner(r.request) == (dataset, unit) and r.state.charged
-    ]
+def _in_window(charged: Iterable[Release], period: Period, time: str) -> list[Release]:
+    window = period.window(time)
+    return [release for release in charged if period.window(release.reserved_at) == window]
 
 
 def _price(request: ReservationRequest) -> Charge:
@@ -176,20 +215,28 @@ def _require_one_relation(held: Sequence[Release], request: ReservationRequest) 
         )
 
 
-def _refusal(request: ReservationRequest, now: BudgetStatus) -> str:
-    cap = now.budget
-    held = (
-        "no finite epsilon"
-        if now.spent is None or now.reserved is None
-        else decimal(now.spent + now.reserved)
-    )
+def _refusal(
+    request: ReservationRequest,
+    cap: BudgetGrant,
+    held: Sequence[Release],
+    time: str,
+    compose: Compose,
+) -> str:
+    total = _epsilon(held, cap.delta, compose)
+    left, left_delta = _room(held, cap, time, compose)
+    hold = "no finite epsilon" if total is None else decimal(total)
+    used_up = ""
+    if request.delta > left_delta:
+        used_up = (
+            f"Of delta, which deltas of releases add up to, {decimal_below(left_delta)} is left. "
+        )
     return (
-        f"The budget of dataset '{cap.dataset}' (unit '{cap.unit}', window {now.window}) is "
-        f"epsilon {decimal_below(cap.epsilon)} at delta {decimal_below(cap.delta)}; "
-        f"{count_of(now.releases, 'release')} {'holds' if now.releases == 1 else 'hold'} {held} "
-        f"and {decimal_below(now.left)} is left, but epsilon "
-        f"{decimal(request.epsilon)} at delta {decimal(request.delta)} was requested: "
-        "request less, or have more granted with cloister budget grant."
+        f"The budget of dataset '{cap.dataset}' (unit '{cap.unit}', window "
+        f"{cap.period.window(time)}) is epsilon {decimal_below(cap.epsilon)} at delta "
+        f"{decimal_below(cap.delta)}; {count_of(len(held), 'release')} "
+        f"{'holds' if len(held) == 1 else 'hold'} {hold} and {decimal_below(left)} is left, but "
+        f"epsilon {decimal(request.epsilon)} at delta {decimal(request.delta)} was requested. "
+        f"{used_up}Request less, or have more granted with cloister budget grant."
     )
 
 

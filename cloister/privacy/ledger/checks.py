@@ -22,7 +22,13 @@ from cloister.privacy.ledger.books import Books
 from cloister.privacy.ledger.budgets import Compose, admit_request, basic_composition
 from cloister.privacy.ledger.entries import Anchor, Entry, Finding, check_chain, read_chain
 from cloister.privacy.ledger.leases import Held
-from cloister.privacy.ledger.records import JournalState, Release, ReservationRequest, State
+from cloister.privacy.ledger.records import (
+    Account,
+    JournalState,
+    Release,
+    ReservationRequest,
+    State,
+)
 from cloister.privacy.ledger.store import Row
 
 
@@ -35,6 +41,16 @@ def require_sound(rows: list[Row]) -> list[Entry]:
             f"The ledger is not as it was written ({found[0]}): run cloister verify."
         )
     return entries
+
+
+def require_guarded(changed: Sequence[str]) -> None:
+    """Check that the guards of the database are those that a ledger makes."""
+    if changed:
+        raise VerificationError(
+            f"The ledger's database was changed by other means ({changed[0]}), and nothing is "
+            "added to it: run cloister verify, and restore it from a backup or an export. Nothing "
+            "was charged."
+        )
 
 
 def entry_lines(rows: list[Row]) -> list[bytes]:
@@ -57,6 +73,48 @@ def find_release(books: Books, release: str) -> Release:
     if release not in books.releases:
         raise InputError(f"There is no release '{release}': see cloister ledger list.")
     return books.releases[release]
+
+
+def require_account(books: Books, account: Account) -> None:
+    """Check that an account can be opened, or is as it was opened, and may have these places.
+
+    A new account of a dataset with releases of an earlier version takes their unit and relation.
+    """
+    for place in account.places:
+        holder = books.account_at(place)
+        if holder and holder.name != account.name:
+            raise InputError(
+                f"{place} is data of account '{holder.name}', and one data set has one budget: "
+                f"write account: {holder.name} in the spec, instead of '{account.name}'. Nothing "
+                "was charged."
+            )
+    held = books.accounts.get(account.name)
+    earlier = [held] if held else _earlier_accounts(books, account.name)
+    for each in earlier:
+        if (each.unit, each.relation) != (account.unit, account.relation):
+            raise InputError(
+                f"account '{account.name}' protects unit '{each.unit}' under '{each.relation}', "
+                f"for life, and this asks for unit '{account.unit}' under '{account.relation}', "
+                "whose epsilons do not add up with those: use the account's in the spec. Nothing "
+                "was charged."
+            )
+
+
+def _earlier_accounts(books: Books, name: str) -> list[Account]:
+    """The units and relations of the charged releases of a dataset without an account."""
+    charged = [held.request for held in books.releases.values() if held.state.charged]
+    asked = {(each.unit, each.relation) for each in charged if each.dataset == name}
+    return [Account(name, unit, relation) for unit, relation in sorted(asked)]
+
+
+def require_unit(books: Books, dataset: str, unit: str) -> None:
+    """Check that a budget is granted to the privacy unit of its account."""
+    account = books.accounts.get(dataset)
+    if account and account.unit != unit:
+        raise InputError(
+            f"account '{dataset}' protects unit '{account.unit}', for life: grant its budget with "
+            f"--unit {account.unit}."
+        )
 
 
 def require_whole_journal(held: Release, lease: Held, journal: JournalState) -> None:
@@ -140,11 +198,20 @@ def verify_export(
 
     Errors: ``StorageError`` if it cannot be read.
     """
+    return verify_lines(export_lines(path), anchors, compose)
+
+
+def export_lines(path: Path | str) -> list[bytes]:
+    """The lines of an export, without their ends.
+
+    What follows the last end is a line too, if there is anything. Errors: ``StorageError`` if it
+    cannot be read.
+    """
     try:
-        content = Path(path).read_bytes()
+        lines = Path(path).read_bytes().split(b"\n")
     except OSError as error:
         raise StorageError(f"{path} cannot be read: correct the path.") from error
-    return verify_lines(_lines(content), anchors, compose)
+    return lines[:-1] if lines[-1] == b"" else lines
 
 
 def verify_lines(
@@ -171,12 +238,6 @@ def audit(entries: Iterable[Entry], compose: Compose) -> list[Finding]:
                 found.append(Finding(entry.seq, str(error)))
         before = entry.time
     return found
-
-
-def _lines(content: bytes) -> list[bytes]:
-    """Lines without their ends; what follows the last end is a line too, if there is anything."""
-    lines = content.split(b"\n")
-    return lines[:-1] if lines[-1] == b"" else lines
 
 
 def _require_time(entry: Entry, before: str) -> None:

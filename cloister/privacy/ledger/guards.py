@@ -10,8 +10,9 @@ The table and guards of a database are compared with those that a ledger makes.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from functools import cache
 
 from cloister.privacy.ledger.entries import GENESIS
 
@@ -126,6 +127,7 @@ LIST_OBJECTS = {"sqlite": _LIST_SQLITE, "postgresql": _LIST_POSTGRESQL}
 """What lists the names of the table and its guards, each with its full text, by database."""
 
 
+@cache
 def declared_on_sqlite() -> dict[str, str]:
     """The objects of a ledger that was made just now."""
     with closing(sqlite3.connect(":memory:")) as fresh:
@@ -152,7 +154,10 @@ def declared_on_postgresql() -> dict[str, str]:
     return triggers | columns | unique | {f"{TABLE} PRIMARY KEY (seq)": "p"}
 
 
-DECLARED = {"sqlite": declared_on_sqlite, "postgresql": declared_on_postgresql}
+DECLARED: Mapping[str, Callable[[], dict[str, str]]] = {
+    "sqlite": declared_on_sqlite,
+    "postgresql": declared_on_postgresql,
+}
 """What gives the objects as `LIST_OBJECTS` lists them of a sound database."""
 
 

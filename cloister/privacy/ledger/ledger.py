@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
-from typing import Any, Self
-
-from sqlalchemy import Connection
+from typing import Self
 
 from cloister.errors import InputError, StorageError
 from cloister.privacy.exact import Amount, ratio
 from cloister.privacy.ledger.books import (
     DELIVERED,
-    GRANTED,
     RUN,
     SEALED,
     Books,
     delivery_slot,
-    grant_slot,
     run_slot,
     seal_slot,
-    state_slot,
 )
 from cloister.privacy.ledger.budgets import (
     BudgetStatus,
@@ -36,11 +32,14 @@ from cloister.privacy.ledger.budgets import (
 from cloister.privacy.ledger.checks import (
     check_copies,
     entry_lines,
+    export_lines,
     find_release,
     is_replanned,
+    require_guarded,
     require_same_evidence,
     require_same_run,
     require_sound,
+    require_unit,
     require_whole_journal,
     stale_journal,
     verify_lines,
@@ -57,9 +56,12 @@ from cloister.privacy.ledger.leases import (
 )
 from cloister.privacy.ledger.records import (
     REPLANNED,
+    Account,
     BudgetGrant,
+    Granted,
     JournalState,
     Mark,
+    Opening,
     Release,
     Reservation,
     ReservationRequest,
@@ -68,33 +70,12 @@ from cloister.privacy.ledger.records import (
     require_text,
 )
 from cloister.privacy.ledger.store import Store, write_export
+from cloister.privacy.ledger.transactions import Transaction, marked
 
 
 def utc_now() -> datetime:
     """The clock of the machine."""
     return datetime.now(UTC)
-
-
-@dataclass
-class _Page:
-    """One writing transaction: the books so far, and the time, which never decreases."""
-
-    store: Store
-    connection: Connection
-    last: Entry | None
-    books: Books
-    time: str
-
-    def write(self, kind: str, slot: str, body: Mapping[str, Any]) -> Entry:
-        entry = Entry.after(self.last, self.time, kind, slot, body)
-        self.books.post(entry)
-        self.store.append(self.connection, entry)
-        self.last = entry
-        return entry
-
-    @property
-    def next_seq(self) -> int:
-        return self.last.seq + 1 if self.last else 1
 
 
 @dataclass(frozen=True)
@@ -106,13 +87,15 @@ class Ledger:
     read nor extended. Times come from ``clock`` but never decrease: an entry is at least as late as
     the one before it. A clock set ahead opens the next budget window early, and that window then
     lasts until the real one ends. ``written`` is called with the last entry of each transaction
-    that added one, after it was committed.
+    that added one, after it was committed. ``before`` checks all entries before one is added;
+    nothing is added to a ledger whose guards were changed.
     """
 
     store: Store
     compose: Compose = basic_composition
     clock: Callable[[], datetime] = utc_now
     written: Callable[[Anchor], None] = lambda _: None
+    before: Callable[[Sequence[Entry]], None] = lambda _: None
 
     @classmethod
     def open(
@@ -124,6 +107,24 @@ class Ledger:
         Errors: ``StorageError`` if it cannot be reached, read or made.
         """
         return cls(Store.open(place, timeout), compose)
+
+    @classmethod
+    def restore(cls, place: str | Path, export: Path) -> Anchor:
+        """Write the entries of a sound export into a new ledger; the anchor of the last.
+
+        Errors: ``StorageError`` if there is a ledger with entries, or the export has none.
+        """
+        ledger = cls.open(place)
+        entries, _ = read_chain(export_lines(export))
+        with ledger._writing() as transaction:
+            if transaction.last or not entries:
+                state = "holds entries" if transaction.last else "would hold none"
+                raise StorageError(
+                    f"The ledger {ledger.store.name} {state}: only one that is gone is restored."
+                )
+            for entry in entries:
+                transaction.append(entry)
+            return entries[-1].anchor
 
     def grant(
         self,
@@ -141,12 +142,28 @@ class Ledger:
         """
         budget = BudgetGrant.of(dataset, unit, epsilon, delta, period)
         signature = {"by": require_text("by", by), "reason": require_text("reason", reason)}
-        with self._writing() as page:
-            page.write(GRANTED, grant_slot(page.next_seq), budget.body | signature)
-            return status(page.books, budget, page.time, self.compose)
+        with self._writing() as transaction:
+            require_unit(transaction.books, dataset, unit)
+            transaction.grant(budget, signature)
+            return status(transaction.books, dataset, unit, transaction.time, self.compose)
 
-    def reserve(self, request: ReservationRequest, by: str) -> Reservation:
+    def open_account(self, account: Account, by: str, reason: str) -> Account:
+        """Register a data set, or further places of one; each place is of one account.
+
+        Errors: ``InputError`` if the account is of another unit or relation, or a place is
+        registered to another.
+        """
+        signature = {"by": require_text("by", by), "reason": require_text("reason", reason)}
+        with self._writing() as transaction:
+            return transaction.open(account, signature)
+
+    def reserve(
+        self, request: ReservationRequest, by: str, opening: Opening | None = None
+    ) -> Reservation:
         """Reserve the price of a release before a row is read, or find its pending release.
+
+        ``opening`` is the account of the release, which is opened by its first one with the budget
+        of its spec, in the same transaction: of two first releases, one does.
 
         A release with the same ``spend_id`` that is reserved or spent, or a candidate that was
         never delivered, is returned unchanged and nothing is charged. Otherwise this is a new
@@ -156,25 +173,32 @@ class Ledger:
         another version.
         """
         require_text("by", by)
-        with self._writing() as page:
-            held = page.books.pending(request.spend_id)
+        with self._writing() as transaction:
+            held = transaction.books.pending(request.spend_id)
             if held and is_replanned(held, request):
-                _move(page, held, State.REFUNDED, {"by": by, "reason": REPLANNED, "evidence": {}})
+                transaction.move(
+                    held, State.REFUNDED, {"by": by, "reason": REPLANNED, "evidence": {}}
+                )
             elif held:
                 require_same_run(held, request)
                 return Reservation(held, resumed=True)
-            if request.release in page.books.releases:
+            if request.release in transaction.books.releases:
                 raise InputError(
                     f"Release {request.release} exists already: let the ledger choose a name."
                 )
-            composed = admit_request(page.books, request, page.time, self.compose)
+            if opening:
+                declared = {"by": f"spec ({by})", "reason": opening.reason}
+                account = transaction.open(opening.account, declared)
+                if (account.name, account.unit) not in transaction.books.grants:
+                    transaction.grant(opening.budget, declared)
+            composed = admit_request(transaction.books, request, transaction.time, self.compose)
             signature = {"by": by, "reason": "", "evidence": {}, "composed": ratio(composed)}
-            page.write(
+            transaction.write(
                 State.RESERVED.value,
-                page.books.spend_slot(request.spend_id),
+                transaction.books.spend_slot(request.spend_id),
                 request.body | signature,
             )
-            return Reservation(page.books.releases[request.release], resumed=False)
+            return Reservation(transaction.books.releases[request.release], resumed=False)
 
     def spend(self, release: str, by: str, journal: str, data: str) -> Release:
         """Record that the data is about to be opened: from here on the charge is final.
@@ -185,13 +209,12 @@ class Ledger:
         other data; ``InputError`` if its state does not allow it.
         """
         evidence = {"data": identifier("data", data), "journal": identifier("journal", journal)}
-        with self._writing() as page:
-            held = find_release(page.books, release)
+        with self._writing() as transaction:
+            held = find_release(transaction.books, release)
             if held.state is State.SPENT:
                 require_same_evidence(held, evidence)
                 return held
-            return _move(
-                page,
+            return transaction.move(
                 held,
                 State.SPENT,
                 {"by": require_text("by", by), "reason": "", "evidence": evidence},
@@ -210,16 +233,16 @@ class Ledger:
             InputError: the release is not spent.
         """
         began = time.monotonic()
-        with self._writing() as page:
-            held = find_release(page.books, release)
-            lease = held_lease(self.store, page.connection, release)
+        with self._writing() as transaction:
+            held = find_release(transaction.books, release)
+            lease = held_lease(self.store, transaction.connection, release)
             if lease.live and lease.left > LEASE_SECONDS:
-                shorten(self.store, page.connection, release)
+                shorten(self.store, transaction.connection, release)
             if not lease.live:
                 require_whole_journal(held, lease, journal)
                 if not journal.sealed:
-                    page.write(RUN, run_slot(held), _marked(release, by, journal.mark))
-                take(self.store, page.connection, release, owner)
+                    transaction.write(RUN, run_slot(held), marked(release, by, journal.mark))
+                take(self.store, transaction.connection, release, owner)
         if lease.live:
             raise StorageError(
                 f"Release {release} is being run by {lease.owner}: wait for it or end it."
@@ -239,25 +262,25 @@ class Ledger:
         Raises:
             JournalMismatch: it was sealed elsewhere.
         """
-        with self._writing() as page:
-            held = find_release(page.books, release)
+        with self._writing() as transaction:
+            held = find_release(transaction.books, release)
             if held.seal is None:
-                page.write(SEALED, seal_slot(release), _marked(release, by, mark))
+                transaction.write(SEALED, seal_slot(release), marked(release, by, mark))
             elif held.seal != mark:
                 raise stale_journal(release)
-            return page.books.releases[release]
+            return transaction.books.releases[release]
 
     def deliver(self, release: str, by: str) -> Release:
         """Record that a finished release was reported: the same request is then a new release."""
-        with self._writing() as page:
-            held = find_release(page.books, release)
+        with self._writing() as transaction:
+            held = find_release(transaction.books, release)
             if not held.delivered:
-                page.write(
+                transaction.write(
                     DELIVERED,
                     delivery_slot(release),
                     {"release": release, "by": require_text("by", by)},
                 )
-            return page.books.releases[release]
+            return transaction.books.releases[release]
 
     def advance(
         self,
@@ -280,29 +303,35 @@ class Ledger:
         }
         if to is State.SPENT:
             raise InputError("A release is spent by its run, with a journal: start the run again.")
-        with self._writing() as page:
-            moved = _move(page, find_release(page.books, release), to, signature)
+        with self._writing() as transaction:
+            moved = transaction.move(find_release(transaction.books, release), to, signature)
             if to is State.WITHDRAWN:
-                end(page.connection, release)
+                end(transaction.connection, release)
             return moved
 
     def budget(self, dataset: str, unit: str) -> BudgetStatus:
         """The budget of a dataset and privacy unit, now.
 
-        Errors: ``InputError`` if none was granted.
+        Errors: ``BudgetExceeded`` if none was granted.
         """
         entries = self.entries()
-        books = Books.of(entries)
-        if (dataset, unit) not in books.budgets:
-            raise InputError(
-                f"No budget is granted to dataset '{dataset}' with privacy unit '{unit}': grant "
-                "one with cloister budget grant."
-            )
-        return status(books, books.budgets[dataset, unit], self._time(entries[-1]), self.compose)
+        last = entries[-1] if entries else None
+        return status(Books.of(entries), dataset, unit, self._time(last), self.compose)
 
     def budgets(self) -> list[BudgetStatus]:
         """All budgets, now."""
-        return [self.budget(*owner) for owner in Books.of(self.entries()).budgets]
+        entries = self.entries()
+        books, now = Books.of(entries), self._time(entries[-1] if entries else None)
+        return [status(books, *owner, now, self.compose) for owner in books.grants]
+
+    def history(self) -> list[Granted]:
+        """All grants, oldest first."""
+        grants = chain.from_iterable(Books.of(self.entries()).grants.values())
+        return sorted(grants, key=lambda granted: granted.seq)
+
+    def accounts(self) -> list[Account]:
+        """The accounts, in the order in which they were opened."""
+        return list(Books.of(self.entries()).accounts.values())
 
     def release(self, release: str) -> Release:
         """One release.
@@ -352,31 +381,19 @@ class Ledger:
         return damages + copies + verify_lines(entry_lines(rows), anchors, self.compose)
 
     @contextmanager
-    def _writing(self) -> Iterator[_Page]:
+    def _writing(self) -> Iterator[Transaction]:
         with self.store.writing() as connection:
             entries = require_sound(self.store.rows(connection))
+            require_guarded(self.store.changed_guards(connection))
+            self.before(entries)
             last = entries[-1] if entries else None
-            page = _Page(self.store, connection, last, Books.of(entries), self._time(last))
-            yield page
-        if page.last and page.last is not last:
-            self.written(page.last.anchor)
+            transaction = Transaction(
+                self.store, connection, last, Books.of(entries), self._time(last)
+            )
+            yield transaction
+        if transaction.last and transaction.last is not last:
+            self.written(transaction.last.anchor)
 
     def _time(self, last: Entry | None) -> str:
         now = self.clock().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         return max(now, last.time) if last else now
-
-
-def _move(page: _Page, held: Release, to: State, signature: Mapping[str, Any]) -> Release:
-    if to not in held.state.next:
-        allowed = ", ".join(state.words for state in held.state.next) or "nothing"
-        raise InputError(
-            f"Release {held.id} is {held.state.words} and cannot become {to.words}: {allowed} may "
-            "follow."
-        )
-    page.write(to.value, state_slot(held.id, to), {"release": held.id} | dict(signature))
-    return page.books.releases[held.id]
-
-
-def _marked(release: str, by: str, mark: Mark) -> dict[str, Any]:
-    place = {"position": mark.position, "digest": mark.digest, "nonce": mark.nonce}
-    return {"release": release, "by": require_text("by", by), **place}

@@ -285,6 +285,49 @@ class Reservation:
 
 
 @dataclass(frozen=True)
+class Account:
+    """A data set as the ledger knows it: where it lies, and whom its releases protect, for life.
+
+    ``places`` are files, tables of databases and patterns of them (``*``); each is of one account.
+    """
+
+    name: str
+    unit: str
+    relation: str
+    places: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("name", "unit", "relation"):
+            require_text(name, getattr(self, name))
+        if not all(isinstance(place, str) and place for place in self.places):
+            raise InputError("a place of an account is empty: name a file or a table")
+
+    def holds(self, place: str) -> bool:
+        """Whether a place, or a place that a pattern covers, is registered."""
+        return any(_covers(mine, place) or _covers(place, mine) for mine in self.places)
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The account as JSON."""
+        return {
+            "account": self.name,
+            "unit": self.unit,
+            "relation": self.relation,
+            "places": list(self.places),
+        }
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Self:
+        """The account in ``body``, which may hold more."""
+        return cls(body["account"], body["unit"], body["relation"], tuple(body["places"]))
+
+
+def _covers(pattern: str, place: str) -> bool:
+    """Whether a place is meant by a pattern, in which only ``*`` is more than itself."""
+    return bool(re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), place, re.DOTALL))
+
+
+@dataclass(frozen=True)
 class BudgetGrant:
     """A budget of a dataset and unit: a cap on the composed epsilon at delta, per period."""
 
@@ -312,3 +355,23 @@ class BudgetGrant:
         """The budget as JSON."""
         caps = {"epsilon": ratio(self.epsilon), "delta": ratio(self.delta)}
         return {"dataset": self.dataset, "unit": self.unit, "period": self.period.value} | caps
+
+
+@dataclass(frozen=True)
+class Granted:
+    """One grant in the history of a budget."""
+
+    budget: BudgetGrant
+    seq: int
+    time: str
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What a first release opens: its account, and the budget that its spec declares."""
+
+    account: Account
+    budget: BudgetGrant
+    reason: str

@@ -144,10 +144,11 @@ class Store:
     def damages(self) -> list[str]:
         """What is wrong with the database itself: table and guards, pages and indexes."""
         with self.reading() as connection:
-            return [
-                *differences(self._objects(connection), DECLARED[self.dialect]()),
-                *self._broken(connection),
-            ]
+            return [*self.changed_guards(connection), *self._broken(connection)]
+
+    def changed_guards(self, connection: Connection) -> list[str]:
+        """What is wrong with the table and its guards."""
+        return differences(self._objects(connection), DECLARED[self.dialect]())
 
     def _objects(self, connection: Connection) -> dict[str, str]:
         return {

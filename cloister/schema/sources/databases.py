@@ -64,6 +64,22 @@ def _resolved(url: str, made: bool) -> sa.URL:
     return found
 
 
+def table_identity(url: str, table: str) -> str:
+    """A table of a database as a text that is the same for every user and driver of it.
+
+    Raises:
+        StorageError: a variable that the URL names is not set.
+    """
+    found = _resolved(url, made=True)
+    database = found.database
+    if found.get_backend_name() == "sqlite" and database:
+        database = str(Path(database).resolve())
+    place = sa.URL.create(
+        found.get_backend_name(), host=found.host, port=found.port, database=database
+    )
+    return f"{place.render_as_string()} table {table}"
+
+
 def _require_file(database: str | None) -> None:
     """Check that a SQLite file is there: SQLite would make an empty one."""
     named = database and database != ":memory:" and not database.startswith("file:")

@@ -24,7 +24,7 @@ from cloister.errors import DataError, SpecError, StorageError
 from cloister.schema.series import time_type, zoned_dtype
 from cloister.schema.sources.batches import SourceBatch, SourceCells, read_arrow, require_columns
 from cloister.schema.sources.csv_files import mark_malformed, read_csv, require_csv_columns
-from cloister.schema.sources.databases import read_database, require_table_columns
+from cloister.schema.sources.databases import read_database, require_table_columns, table_identity
 from cloister.schema.sources.storage_types import column_of_arrow, is_readable, is_text_of_arrow
 from cloister.schema.spec import Spec
 
@@ -307,6 +307,20 @@ def table_format(path: Path, declared: str | None = None) -> str:
             f"{path}: its format is not known from its ending; set source.format to csv or parquet"
         )
     return known
+
+
+def places_of(spec: Spec, data: Path | None = None) -> tuple[str, ...]:
+    """Where the data of a spec lies: absolute paths without links, and tables of databases.
+
+    Raises:
+        StorageError: a variable that a URL names is not set.
+    """
+    return tuple(
+        table_identity(part.source.url, part.source.table or "")
+        if part.source.url and not data
+        else str(Path(data or part.source.path or "").resolve())
+        for part in spec.parts.values()
+    )
 
 
 def _path_of(spec: Spec, data: Path | None) -> Path | None:

@@ -1,0 +1,94 @@
+"""A writing transaction of the ledger: the books so far, and the entries that it adds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection
+
+from cloister.errors import InputError
+from cloister.privacy.ledger.books import (
+    GRANTED,
+    OPENED,
+    PLACED,
+    Books,
+    account_slot,
+    grant_slot,
+    place_slot,
+    state_slot,
+)
+from cloister.privacy.ledger.checks import require_account
+from cloister.privacy.ledger.entries import Entry
+from cloister.privacy.ledger.records import Account, BudgetGrant, Mark, Release, State, require_text
+from cloister.privacy.ledger.store import Store
+
+
+@dataclass
+class Transaction:
+    """One writing transaction: the last entry, the books after it, and the time of new entries.
+
+    The time never decreases.
+    """
+
+    store: Store
+    connection: Connection
+    last: Entry | None
+    books: Books
+    time: str
+
+    def write(self, kind: str, slot: str, body: Mapping[str, Any]) -> Entry:
+        """Add an entry."""
+        entry = Entry.after(self.last, self.time, kind, slot, body)
+        self.append(entry)
+        return entry
+
+    def append(self, entry: Entry) -> None:
+        """Add an entry as it was written."""
+        self.books.post(entry)
+        self.store.append(self.connection, entry)
+        self.last = entry
+
+    @property
+    def next_seq(self) -> int:
+        """The number of the next entry."""
+        return self.last.seq + 1 if self.last else 1
+
+    def grant(self, budget: BudgetGrant, signature: Mapping[str, str]) -> None:
+        """Grant a budget."""
+        self.write(GRANTED, grant_slot(self.next_seq), budget.body | dict(signature))
+
+    def open(self, account: Account, signature: Mapping[str, str]) -> Account:
+        """Open an account, or add the places that it does not have yet.
+
+        Errors: ``InputError`` if it was opened otherwise, or a place is of another account.
+        """
+        require_account(self.books, account)
+        held = self.books.accounts.get(account.name)
+        if held is None:
+            self.write(OPENED, account_slot(account.name), account.body | dict(signature))
+        elif places := [place for place in account.places if place not in held.places]:
+            added = {"account": account.name, "places": places}
+            self.write(PLACED, place_slot(self.next_seq), added | dict(signature))
+        return self.books.accounts[account.name]
+
+    def move(self, held: Release, to: State, signature: Mapping[str, Any]) -> Release:
+        """Move a release to another state.
+
+        Errors: ``InputError`` if its state does not allow the move.
+        """
+        if to not in held.state.next:
+            allowed = ", ".join(state.words for state in held.state.next) or "nothing"
+            raise InputError(
+                f"Release {held.id} is {held.state.words} and cannot become {to.words}: {allowed} "
+                "may follow."
+            )
+        self.write(to.value, state_slot(held.id, to), {"release": held.id} | dict(signature))
+        return self.books.releases[held.id]
+
+
+def marked(release: str, by: str, mark: Mark) -> dict[str, Any]:
+    """The body of an entry on a place in a journal."""
+    place = {"position": mark.position, "digest": mark.digest, "nonce": mark.nonce}
+    return {"release": release, "by": require_text("by", by), **place}

@@ -1,0 +1,265 @@
+"""Budgets as people see and grant them, and how many releases of a price one admits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from fractions import Fraction
+from itertools import groupby, islice, takewhile
+from pathlib import Path
+from typing import Any
+
+from cloister.errors import BudgetExceeded, InputError
+from cloister.figures import count_of
+from cloister.models.task import Budget as Price
+from cloister.privacy.accounting.accountants import Spend
+from cloister.privacy.events import Relation
+from cloister.privacy.exact import decimal, decimal_below
+from cloister.privacy.ledger import Account, BudgetGrant, BudgetStatus, Period
+from cloister.privacy.ledger.budgets import together
+from cloister.schema.sources.databases import table_identity
+from cloister.schema.sources.files_and_urls import is_url
+from cloister.tasks.home.home import Home
+from cloister.tasks.ledger import existing_ledger, open_ledger, opening_of, releases
+from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest
+
+
+def budgets(home: Home, dataset: str | None) -> list[BudgetStatus]:
+    """The budgets of a dataset, or all.
+
+    Raises:
+        InputError: none was granted to the dataset.
+    """
+    ledger = existing_ledger(home)
+    found = (
+        [status for status in ledger.budgets() if dataset in (None, status.budget.dataset)]
+        if ledger
+        else []
+    )
+    if dataset and not found:
+        raise InputError(
+            f"no budget is granted to dataset '{dataset}'; grant one with cloister budget grant"
+        )
+    return found
+
+
+def composed_spend(home: Home, status: BudgetStatus) -> Spend | None:
+    """What the releases of a budget's window cost together, by their events.
+
+    None if no accountant reads them all.
+    """
+    budget = status.budget
+    mine = [held for held in releases(home, budget.dataset) if held.request.unit == budget.unit]
+    current = [held for held in mine if budget.period.window(held.reserved_at) == status.window]
+    return together(current, budget.delta)
+
+
+def grant_budget(
+    home: Home, budget: BudgetGrant, by: str, reason: str, *, confirmed: bool = False
+) -> BudgetStatus:
+    """Grant a budget to an account that there is.
+
+    Raises:
+        InputError: there is no such account; or, unless ``confirmed``, the budget is below what is
+            spent, or more than ten times the one before.
+    """
+    ledger = open_ledger(home)
+    granted = {status.budget.dataset: status for status in ledger.budgets()}
+    known = {account.name for account in ledger.accounts()} | granted.keys()
+    if budget.dataset not in known:
+        near = get_close_matches(budget.dataset, known, 1)
+        meant = f" (did you mean '{near[0]}'?)" if near else ""
+        raise InputError(
+            f"there is no account '{budget.dataset}'{meant}; its first release opens it, or "
+            "cloister dataset add"
+        )
+    if (doubts := _doubts(granted.get(budget.dataset), budget)) and not confirmed:
+        raise InputError(f"{'; '.join(doubts)}; if that is meant, say --yes")
+    return ledger.grant(
+        budget.dataset,
+        budget.unit,
+        budget.epsilon,
+        budget.delta,
+        budget.period.value,
+        by,
+        reason,
+    )
+
+
+_UNUSUAL = 10
+"""How many times the last budget a new one may be before it is asked about: a digit too many."""
+
+
+def _doubts(now: BudgetStatus | None, budget: BudgetGrant) -> list[str]:
+    """What is unusual about a new budget."""
+    if now is None:
+        return []
+    doubts = []
+    if now.spent is None or budget.epsilon < now.spent:
+        doubts.append(
+            f"epsilon {decimal_below(budget.epsilon)} is below the {decimal(now.spent)} that is "
+            "spent in this window, so nothing more is admitted in it"
+        )
+    if budget.epsilon > _UNUSUAL * now.budget.epsilon:
+        doubts.append(
+            f"epsilon {decimal_below(budget.epsilon)} is more than {_UNUSUAL} times the "
+            f"{decimal_below(now.budget.epsilon)} granted before"
+        )
+    return doubts
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """How many releases of ``price`` a budget admits: ``whole`` in a new window, ``left`` now."""
+
+    budget: BudgetGrant
+    price: Price
+    window: str
+    whole: int
+    left: int
+
+    def admits(self, window: str) -> int:
+        """How many more releases a window takes."""
+        return self.left if window == self.window else self.whole
+
+    def foreseen(self, runs: Iterable[datetime]) -> Iterator[tuple[datetime, bool]]:
+        """Each run, and whether its window has room for it, if nothing else is charged."""
+        for window, held in groupby(runs, self._window_of):
+            yield from ((run, place < self.admits(window)) for place, run in enumerate(held))
+
+    def exceeded_by(self, runs: Iterable[datetime], now: datetime) -> bool:
+        """Whether a schedule runs more often than the budget admits, in this year or the next."""
+        if self.budget.period is Period.EVER:
+            return True
+        soon = takewhile(lambda run: run.year <= now.year + 1, runs)
+        return any(
+            _more_than(self.admits(window), held) for window, held in groupby(soon, self._window_of)
+        )
+
+    def require_one(self) -> None:
+        """Check that there is room for one release, now or in a later window.
+
+        Raises:
+            BudgetExceeded: there is none.
+        """
+        budget, last = self.budget, self.budget.period is Period.EVER
+        if not (self.left if last else self.whole):
+            raise BudgetExceeded(
+                f"the budget of '{budget.dataset}' is epsilon {decimal_below(budget.epsilon)} at "
+                f"delta {decimal_below(budget.delta)} per {budget.period.value} and admits "
+                f"{count_of(self.whole, 'release')} of epsilon {decimal(self.price.epsilon)} at "
+                f"delta {decimal(self.price.delta)}, {self.left} of them now; ask for less, or "
+                "have more granted with cloister budget grant"
+            )
+
+    def _window_of(self, run: datetime) -> str:
+        return self.budget.period.window(run.astimezone(UTC).isoformat())
+
+
+def allowance_of(
+    request: ResolvedRequest, context: PublicContext, home: Home, now: datetime
+) -> Allowance:
+    """The releases that the budget of a request's dataset admits.
+
+    The budget is the granted one, else the one that the spec declares.
+
+    Raises:
+        StorageError: the ledger cannot be read.
+    """
+    opening, granted = opening_of(request, context, home), _granted(context, home)
+    budget = granted.budget if granted else opening.budget
+    window = budget.period.window(now.astimezone(UTC).isoformat())
+    whole = room(budget.epsilon, budget.delta, request.budget)
+    opened = granted is not None and granted.window == window
+    left = room(granted.left, granted.left_delta, request.budget) if granted and opened else whole
+    return Allowance(budget, request.budget, window, whole, left)
+
+
+def room(epsilon: Fraction, delta: Fraction, price: Price) -> int:
+    """How many releases of a price fit into the rest of a budget, under basic composition."""
+    if min(epsilon, delta) < 0:
+        return 0
+    fit = epsilon // price.epsilon
+    return min(fit, delta // price.delta) if price.delta else fit
+
+
+def _granted(context: PublicContext, home: Home) -> BudgetStatus | None:
+    """The granted budget of a request's dataset, if there is one."""
+    owner = context.dataset, context.unit
+    found = (status for status in budgets(home, None))
+    return next((each for each in found if (each.budget.dataset, each.budget.unit) == owner), None)
+
+
+def _more_than(number: int, runs: Iterable[datetime]) -> bool:
+    return len(list(islice(runs, number + 1))) > number
+
+
+def budget_text(budget: BudgetGrant) -> str:
+    """A budget in words."""
+    return (
+        f"epsilon {decimal_below(budget.epsilon)}, delta {decimal_below(budget.delta)} per "
+        f"{budget.period.value}"
+    )
+
+
+def budget_history(home: Home, dataset: str | None) -> list[dict[str, Any]]:
+    """The grants of a dataset, or all, oldest first: each from what to what, by whom and why."""
+    ledger, found = existing_ledger(home), []
+    last: dict[tuple[str, str], str] = {}
+    for granted in ledger.history() if ledger else []:
+        budget, owner = granted.budget, (granted.budget.dataset, granted.budget.unit)
+        text = budget_text(budget)
+        if dataset in (None, budget.dataset):
+            found.append(
+                {
+                    "entry": granted.seq,
+                    "time": granted.time,
+                    "dataset": budget.dataset,
+                    "unit": budget.unit,
+                    "from": last.get(owner, "none"),
+                    "to": text,
+                    "by": granted.by,
+                    "reason": granted.reason,
+                }
+            )
+        last[owner] = text
+    return found
+
+
+def open_account(
+    home: Home,
+    dataset: str,
+    unit: str,
+    relation: str,
+    places: Sequence[str],
+    by: str,
+    reason: str,
+) -> Account:
+    """Register a data set, or further places of one.
+
+    Raises:
+        InputError: the account is of another unit or relation, or a place is of another account.
+        StorageError: a variable that the URL of a database names is not set.
+    """
+    if relation not in set(Relation):
+        raise InputError(f"'{relation}' is no relation; give add_remove or replace_one")
+    account = Account(dataset, unit, relation, tuple(map(_place, places)))
+    return open_ledger(home).open_account(account, by, reason)
+
+
+def _place(text: str) -> str:
+    """A place as specs' places are written: an absolute path, or a table of a database."""
+    url, _, table = text.rpartition("#")
+    return table_identity(url, table) if is_url(url) else str(Path(text).resolve())
+
+
+def account_json(account: Account) -> dict[str, Any]:
+    """An account as JSON values."""
+    return {
+        "dataset": account.name,
+        "unit": account.unit,
+        "relation": account.relation,
+        "places": list(account.places),
+    }

@@ -1,0 +1,242 @@
+"""Accounts on either database: one budget for one data set, whoever names it, and for life."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from ledger_requests import ask
+from sqlalchemy import create_engine
+
+from cloister.errors import BudgetExceeded, InputError, StorageError, VerificationError
+from cloister.privacy.ledger import Account, BudgetGrant, Ledger, Opening
+from cloister.privacy.ledger.books import GRANTED
+from cloister.privacy.ledger.guards import TABLE
+from cloister.tasks.budgets import budget_history, grant_budget
+from cloister.tasks.home.home import Home
+from cloister.tasks.ledger import export_ledger, open_ledger, restore_ledger
+
+
+def opening(
+    name: str = "adult",
+    *places: str,
+    unit: str = "row",
+    relation: str = "add_remove",
+    epsilon: object = 3,
+) -> Opening:
+    budget = BudgetGrant.of(name, unit, epsilon, "1e-4", "year")  # type: ignore[arg-type]
+    return Opening(Account(name, unit, relation, places), budget, "first release")
+
+
+def on(day: str) -> Callable[[], datetime]:
+    return lambda: datetime.fromisoformat(day).replace(tzinfo=UTC)
+
+
+def test_the_first_release_opens_the_account_and_its_budget(place: str) -> None:
+    ledger = Ledger.open(place)
+    ledger.reserve(ask(), "flow", opening("adult", "/data/adult.csv"))
+    ledger.reserve(ask(), "flow", opening("adult", "/data/adult.csv", epsilon=9))
+    assert ledger.accounts() == [Account("adult", "row", "add_remove", ("/data/adult.csv",))]
+    assert [granted.budget.epsilon for granted in ledger.history()] == [3]
+    assert ledger.budget("adult", "row").spent is not None
+    assert ledger.verify() == []
+
+
+@pytest.mark.parametrize(
+    ("registered", "asked"),
+    [
+        ("/data/adult.csv", "/data/adult.csv"),
+        ("/data/visits-*.csv", "/data/visits-2026-11.csv"),
+        ("/data/visits-2026-11.csv", "/data/visits-*.csv"),
+        ("/data/[1].csv", "/data/[1].csv"),
+    ],
+)
+def test_data_of_another_account_is_refused_and_its_account_is_named(
+    place: str, registered: str, asked: str
+) -> None:
+    ledger = Ledger.open(place)
+    ledger.open_account(Account("visits", "row", "add_remove", (registered,)), "officer", "why")
+    before = ledger.entries()
+    with pytest.raises(InputError, match=r"account 'visits'.*account: visits.*Nothing was charged"):
+        ledger.reserve(ask("second"), "flow", opening("second", asked))
+    assert ledger.entries() == before  # neither account nor budget nor charge
+    ledger.reserve(ask("third"), "flow", opening("third", "/data/other.csv"))
+
+
+def test_new_places_belong_to_the_account_that_used_them_first(place: str) -> None:
+    ledger = Ledger.open(place)
+    ledger.reserve(ask(), "flow", opening("adult", "/data/1.csv"))
+    ledger.reserve(ask(), "flow", opening("adult", "/data/2.csv"))
+    with pytest.raises(InputError, match="account 'adult'"):
+        ledger.reserve(ask("other"), "flow", opening("other", "/data/2.csv"))
+    assert ledger.accounts()[0].places == ("/data/1.csv", "/data/2.csv")
+    assert ledger.verify() == []
+
+
+@pytest.mark.parametrize("asked", [{"unit": "key:person"}, {"relation": "replace_one"}])
+def test_an_account_has_one_unit_and_one_relation_for_life(place: str, asked: dict) -> None:
+    ledger = replace(Ledger.open(place), clock=on("2026-01-05"))
+    ledger.reserve(ask(), "flow", opening())
+    later = replace(ledger, clock=on("2027-06-01"))
+    with pytest.raises(InputError, match="for life"):
+        later.reserve(ask(**asked), "flow", opening(**asked))
+    assert later.budget("adult", "row").lifetime == 1
+
+
+def test_an_account_of_earlier_releases_takes_their_unit(place: str) -> None:
+    """Ledgers of versions before 0.3 have budgets by dataset and unit, and no accounts."""
+    ledger = Ledger.open(place)
+    ledger.grant("adult", "row", 3, "1e-4", "year", "officer", "why")
+    ledger.reserve(ask(), "flow")
+    with pytest.raises(InputError, match="'row' under 'add_remove'"):
+        ledger.reserve(ask(unit="key:person"), "flow", opening(unit="key:person"))
+    ledger.reserve(ask(), "flow", opening(epsilon=50))
+    assert ledger.budget("adult", "row").spent is not None
+    assert ledger.budget("adult", "row").budget.epsilon == 3
+    assert ledger.verify() == []
+
+
+def test_of_eight_first_releases_one_writes_the_grant(
+    place: str, child: Callable[[Callable[[], int]], int], ending: Callable[[int], int]
+) -> None:
+    Ledger.open(place)
+
+    def first() -> int:
+        Ledger.open(place).reserve(ask(epsilon="1/8"), "flow", opening("adult", "/data/a.csv"))
+        return 0
+
+    assert [ending(pid) for pid in [child(first) for _ in range(8)]] == [0] * 8
+    ledger = Ledger.open(place)
+    assert len([entry for entry in ledger.entries() if entry.kind == GRANTED]) == 1
+    assert len(ledger.releases("adult")) == 8
+    assert ledger.verify() == []
+
+
+def test_a_changed_period_frees_nothing_that_was_spent(place: str) -> None:
+    ledger = replace(Ledger.open(place), clock=on("2026-01-05"))
+    ledger.reserve(ask(epsilon=10, delta="1e-5"), "flow", opening(epsilon=10))
+    march = replace(ledger, clock=on("2026-03-02"))
+    now = march.grant("adult", "row", 10, "1e-4", "month", "officer", "monthly from now on")
+    assert (now.window, now.left, [each.period for each in now.others]) == ("2026-03", 0, ["year"])
+    for day in ("2026-03-03", "2026-04-01", "2026-12-31"):
+        with pytest.raises(BudgetExceeded, match="window 2026\\)"):
+            replace(ledger, clock=on(day)).reserve(ask(), "flow", opening())
+    later = replace(ledger, clock=on("2027-01-01"))
+    later.reserve(ask(epsilon=10), "flow", opening())
+    assert later.budget("adult", "row").others == ()
+    assert later.verify() == []
+
+
+def test_a_budget_for_ever_holds_beside_later_ones(place: str) -> None:
+    ledger = replace(Ledger.open(place), clock=on("2026-01-05"))
+    ledger.open_account(Account("adult", "row", "add_remove"), "officer", "why")
+    ledger.grant("adult", "row", 1, "1e-4", "ever", "officer", "why")
+    ledger.reserve(ask(), "flow", opening())
+    ledger.grant("adult", "row", 10, "1e-4", "month", "officer", "why")
+    with pytest.raises(BudgetExceeded, match="window ever"):
+        replace(ledger, clock=on("2031-01-01")).reserve(ask(), "flow", opening())
+    ledger.grant("adult", "row", 5, "1e-4", "ever", "officer", "why")
+    ledger.reserve(ask(), "flow", opening())
+
+
+def test_delta_is_named_where_delta_is_used_up(place: str) -> None:
+    ledger = Ledger.open(place)
+    ledger.reserve(ask(delta="9e-5"), "flow", opening())
+    with pytest.raises(BudgetExceeded, match=r"Of delta, .* 1e-05 is left"):
+        ledger.reserve(ask(delta="2e-5"), "flow", opening())
+
+
+DROPPED = {
+    "sqlite": f"DROP TRIGGER {TABLE}_delete",
+    "postgresql": f"DROP TRIGGER {TABLE}_delete ON {TABLE}",
+}
+
+
+def test_nothing_is_charged_to_a_ledger_whose_guards_were_dropped(place: str) -> None:
+    ledger = Ledger.open(place)
+    ledger.reserve(ask(), "flow", opening())
+    with ledger.store.engine.begin() as connection:
+        connection.exec_driver_sql(DROPPED[ledger.store.dialect])
+        connection.exec_driver_sql(f"DELETE FROM {TABLE} WHERE seq = 3")
+    with pytest.raises(VerificationError, match="changed by other means"):
+        ledger.reserve(ask(), "flow", opening())
+
+
+@pytest.fixture
+def home(place: str, tmp_path: Path) -> Home:
+    """A home whose ledger is on either database, with one charged release."""
+    home = Home.current({"CLOISTER_HOME": str(tmp_path / "home"), "CLOISTER_LEDGER": place})
+    release = open_ledger(home).reserve(ask(), "flow", opening()).release
+    home.release(release.id).mkdir(parents=True)
+    return home
+
+
+def emptied(home: Home) -> None:
+    """The ledger is deleted, as someone would who wants the budget back."""
+    if "sqlite" in home.ledger:
+        for path in Path(home.ledger.removeprefix("sqlite:///")).parent.iterdir():
+            path.unlink()
+    else:
+        with create_engine(home.ledger.replace("postgresql:", "postgresql+psycopg:")).begin() as c:
+            c.exec_driver_sql(f"DROP TABLE {TABLE}")
+            c.exec_driver_sql(f"DROP FUNCTION {TABLE}_refuse, {TABLE}_follow")
+            c.exec_driver_sql("DROP TABLE cloister_leases")
+    home.end.unlink()
+
+
+def test_a_home_whose_ledger_is_gone_charges_nothing_until_it_is_restored(
+    home: Home, tmp_path: Path
+) -> None:
+    export = tmp_path / "ledger.jsonl"
+    export_ledger(home, export)
+    entries = open_ledger(home).entries()
+    emptied(home)
+    with pytest.raises(StorageError, match="cloister ledger restore"):
+        open_ledger(home).reserve(ask(), "flow", opening())
+    assert restore_ledger(home, export) == entries[-1].anchor
+    assert open_ledger(home).entries() == entries
+    assert open_ledger(home).verify() == []
+    with pytest.raises(StorageError, match="holds entries"):
+        restore_ledger(home, export)
+
+
+def test_an_export_that_lacks_what_this_home_wrote_is_not_restored(
+    home: Home, tmp_path: Path
+) -> None:
+    export, end = tmp_path / "ledger.jsonl", home.end.read_text()
+    export_ledger(home, export)
+    open_ledger(home).reserve(ask(), "flow", opening())
+    later = home.end.read_text()
+    assert later != end
+    emptied(home)
+    home.end.write_text(later)
+    with pytest.raises(VerificationError, match="is missing"):
+        restore_ledger(home, export)
+
+
+def test_nothing_is_added_to_a_ledger_whose_end_was_cut_off(home: Home) -> None:
+    home.end.write_text(f"9:{'ab' * 32}\n")
+    with pytest.raises(VerificationError, match="does not hold entry 9"):
+        open_ledger(home).reserve(ask(), "flow", opening())
+
+
+def test_an_unusual_grant_is_asked_about_and_each_is_in_the_history(home: Home) -> None:
+    def grant(epsilon: object, name: str = "adult", confirmed: bool = False) -> None:
+        budget = BudgetGrant.of(name, "row", epsilon, "1e-4", "year")  # type: ignore[arg-type]
+        grant_budget(home, budget, "officer", "policy 7", confirmed=confirmed)
+
+    open_ledger(home).spend(open_ledger(home).releases()[0].id, "flow", "journal", "data")
+    with pytest.raises(InputError, match="did you mean 'adult'"):
+        grant(5, "adlut")
+    with pytest.raises(InputError, match="more than 10 times the 3"):
+        grant(1000)
+    with pytest.raises(InputError, match="below the 1"):
+        grant("1/2")
+    grant("1/2", confirmed=True)
+    first, second = budget_history(home, "adult")
+    assert (first["from"], first["by"]) == ("none", "spec (flow)")
+    assert second["from"] == first["to"] and "epsilon 0.5" in second["to"]
+    assert (second["by"], second["reason"]) == ("officer", "policy 7")
