@@ -23,6 +23,8 @@ $(READY): pyproject.toml constraints.txt
 
 # more threads than free cores wait for each other
 demo repro test test-slow nightly: export OMP_NUM_THREADS ?= 1
+# workers, and the processes that tests start, load compiled modules where a shell forbids to keep them
+test test-slow: export PYTHONDONTWRITEBYTECODE =
 
 demo: $(READY)  ## the main job on the built-in demo data, end to end
 	$(BIN)/cloister demo
