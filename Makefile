@@ -29,7 +29,7 @@ test test-slow: export PYTHONDONTWRITEBYTECODE =
 demo: $(READY)  ## the main job on the built-in demo data, end to end
 	$(BIN)/cloister demo
 
-# one process a core; a file's tests share what is costly to make
+# one process a core; a file's tests share what is costly to make, and the files that release one worker
 test: $(READY)  ## the default suite, under 10 minutes on 2 cores
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 

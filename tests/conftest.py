@@ -18,7 +18,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from absl import logging as absl_logging
+from by_room import ByRoom
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import Scheduling
 
 from cloister.constraints import constraints_of
 from cloister.constraints.counting import violation_reports
@@ -62,6 +65,13 @@ Home.current().configure()
 absl_logging.get_absl_handler().python_handler.stream = (
     sys.__stderr__
 )  # or Prefect's logging setup closes pytest's
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
+    """With one file a worker at a time: the files that release are those of one worker."""
+    return ByRoom(config, log) if config.getvalue("dist") == "loadfile" else None
+
 
 ROWS = 2_000
 
