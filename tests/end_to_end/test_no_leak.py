@@ -71,22 +71,6 @@ def planted(folder: Path, **changes: str) -> tuple[Path, Path]:
     return spec, data
 
 
-def environment_of(folder: Path) -> dict[str, str]:
-    return os.environ | {"CLOISTER_HOME": str(folder / "home"), "OMP_NUM_THREADS": "1"}
-
-
-def cloister(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
-    command = [str(Path(sys.executable).with_name("cloister")), *map(str, words)]
-    return subprocess.run(
-        command,
-        cwd=folder,
-        env=environment_of(folder),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-
-
 def everything_written(folder: Path, data: str) -> dict[str, bytes]:
     """Every file but the data, with compressed parts opened."""
     contents = {}
@@ -118,16 +102,6 @@ def assert_silent(contents: Mapping[str, bytes]) -> None:
             assert canary.encode("utf-16-le") not in content, f"{name} holds a value of the data"
 
 
-def test_a_release_says_nothing_of_its_rows(tmp_path):
-    spec, data = planted(tmp_path)
-    out = tmp_path / "out"
-    said = cloister(tmp_path, "release", spec, "--data", data, "--out", out, "--csv")
-    assert said.returncode == 0, said.stderr
-    assert (tmp_path / "out" / "synthetic.csv").exists()
-    spoken = {"stdout": said.stdout.encode(), "stderr": said.stderr.encode()}
-    assert_silent(everything_written(tmp_path, data.name) | spoken)
-
-
 REFUSED = {
     "a word in a list": ("group", WORD),
     "a word for a date": ("born", WORD),
@@ -156,8 +130,8 @@ def ended(name, words):
 home = Home.current()
 home.configure()
 with serving(home):
-    refused, unforeseen = json.loads(sys.argv[1])
-    codes = {{name: ended(name, words) for name, words in refused.items()}}
+    foreseen, unforeseen = json.loads(sys.argv[1])
+    codes = {{name: ended(name, words) for name, words in foreseen.items()}}
     fit._histograms = broken
     codes |= {{name: ended(name, words) for name, words in unforeseen.items()}}
 print("=====", "codes", flush=True)
@@ -166,8 +140,8 @@ print(json.dumps(codes))
 
 
 @dataclass(frozen=True)
-class Failures:
-    """Releases that failed, of one process with one server: exit codes, output, and all files."""
+class Ended:
+    """Releases of one process with one server: exit codes, output, and all files."""
 
     folder: Path
     codes: dict[str, int]
@@ -175,28 +149,30 @@ class Failures:
 
 
 @pytest.fixture(scope="module")
-def failures(tmp_path_factory) -> Failures:
-    """Each refusal, and at last a failure that no code foresees, in one home."""
-    folder = tmp_path_factory.mktemp("failures")
-    refused = {
+def ended(tmp_path_factory) -> Ended:
+    """A release, each refusal, and at last a failure that no code foresees, in one home."""
+    folder = tmp_path_factory.mktemp("ended")
+    foreseen = {"released": [*release_of(*planted(made(folder / "released"))), "--csv"]}
+    foreseen |= {
         name: release_of(*planted(made(folder / f"refused {at}"), **{column: value}))
         for at, (name, (column, value)) in enumerate(REFUSED.items())
     }
     unforeseen = {"unforeseen": release_of(*planted(made(folder / "unforeseen")))}
     done = subprocess.run(
-        [sys.executable, "-c", COMMANDS, json.dumps([refused, unforeseen])],
+        [sys.executable, "-c", COMMANDS, json.dumps([foreseen, unforeseen])],
         cwd=folder,
-        env=environment_of(folder),
+        env=os.environ | {"CLOISTER_HOME": str(folder / "home"), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=600,
     )
     assert done.returncode == 0, done.stderr
-    parts = [part.partition("\n") for part in (done.stdout + done.stderr).split("===== ")[1:]]
-    said: dict[str, str] = defaultdict(str)
-    for name, _, text in parts:
+    first, *parts = (done.stdout + done.stderr).split("===== ")
+    said: dict[str, str] = defaultdict(str, {"server": first})
+    for part in parts:
+        name, _, text = part.partition("\n")
         said[name] += text
-    return Failures(folder, json.loads(said.pop("codes")), said)
+    return Ended(folder, json.loads(said.pop("codes")), said)
 
 
 def made(folder: Path) -> Path:
@@ -208,22 +184,27 @@ def release_of(spec: Path, data: Path) -> list[str]:
     return ["release", str(spec), "--data", str(data), "--out", str(spec.parent / "out")]
 
 
+def test_a_release_ends_with_its_rows(ended):
+    assert ended.codes["released"] == 0, ended.said["released"]
+    assert (ended.folder / "released" / "out" / "synthetic.csv").exists()
+
+
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_refusal_says_nothing_of_its_rows(failures, name):
-    said = failures.said[name]
-    assert failures.codes[name] == 2, said
-    reports = (failures.folder / "home" / "releases").glob("*/internal/validation.json")
+def test_a_refusal_says_nothing_of_its_rows(ended, name):
+    said = ended.said[name]
+    assert ended.codes[name] == 2, said
+    reports = (ended.folder / "home" / "releases").glob("*/internal/validation.json")
     (report,) = [report for report in reports if str(report) in said]
     assert REFUSED[name][0] in report.read_text()
     assert "Traceback" not in said
 
 
-def test_an_unforeseen_failure_is_told_without_its_words(failures):
-    assert failures.codes["unforeseen"] == 1
-    assert "failed inside" in failures.said["unforeseen"]
+def test_an_unforeseen_failure_is_told_without_its_words(ended):
+    assert ended.codes["unforeseen"] == 1
+    assert "failed inside" in ended.said["unforeseen"]
 
 
-def test_nothing_that_failed_leaves_a_value_of_its_rows(failures):
-    assert not list(failures.folder.glob("*/out"))
-    spoken = {name: text.encode() for name, text in failures.said.items()}
-    assert_silent(everything_written(failures.folder, "people.csv") | spoken)
+def test_neither_a_release_nor_what_failed_leaves_or_says_a_value_of_its_rows(ended):
+    assert [out.parent.name for out in ended.folder.glob("*/out")] == ["released"]
+    spoken = {name: text.encode() for name, text in ended.said.items()}
+    assert_silent(everything_written(ended.folder, "people.csv") | spoken)
