@@ -167,16 +167,16 @@ def finished_once(run: Run) -> None:
 both = pytest.mark.parametrize("new_place", ["sqlite", "postgresql"], indirect=True)
 
 
-@pytest.mark.parametrize(
-    ("new_place", "stride"),
-    [
-        ("sqlite", 3),
-        ("postgresql", 11),
-        pytest.param("sqlite", 1, marks=pytest.mark.slow),
-        pytest.param("postgresql", 1, marks=pytest.mark.slow),
-    ],
-    indirect=["new_place"],
-)
+def strided(sqlite: int, postgresql: int) -> pytest.MarkDecorator:
+    """On each database every so many steps by default, and every one in the slow suite."""
+    strides = {"sqlite": sqlite, "postgresql": postgresql}
+    every = [pytest.param(database, 1, marks=pytest.mark.slow) for database in strides]
+    return pytest.mark.parametrize(
+        ("new_place", "stride"), [*strides.items(), *every], indirect=["new_place"]
+    )
+
+
+@strided(sqlite=7, postgresql=11)
 def test_a_kill_at_any_step_loses_nothing_and_charges_once(
     new_run: Callable[[], Run],
     child: Start,
@@ -208,15 +208,16 @@ def test_a_run_killed_again_and_again_ends_all_the_same(
     finished_once(run)
 
 
-@both
+@strided(sqlite=3, postgresql=5)
 def test_a_kill_while_the_ledger_is_made_leaves_none_or_a_whole_one(
     new_place: Callable[[], str],
     child: Start,
     ending: Callable[[int], int],
     ask: Callable[..., ReservationRequest],
     tmp_path: Path,
+    stride: int,
 ) -> None:
-    for step in count(1):
+    for step in count(1, stride):
         run = Run(new_place(), tmp_path / f"made-{step}", ask())
         made = ending(
             child(stepping(run, step))
