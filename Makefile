@@ -23,13 +23,13 @@ $(READY): pyproject.toml constraints.txt
 
 # more threads than free cores wait for each other
 demo repro test test-slow nightly: export OMP_NUM_THREADS ?= 1
-# workers, and the processes that tests start, load compiled modules where a shell forbids to keep them
+# each process would compile all modules anew where a shell forbids to keep them
 test test-slow: export PYTHONDONTWRITEBYTECODE =
 
 demo: $(READY)  ## the main job on the built-in demo data, end to end
 	$(BIN)/cloister demo
 
-# one process a core; a file's tests share what is costly to make, and the files that release one worker
+# one process a core; a file's tests share what is costly to make, files that release one process
 test: $(READY)  ## the default suite, under 10 minutes on 2 cores
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
