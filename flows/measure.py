@@ -21,7 +21,7 @@ from prefect import flow
 
 from cloister.errors import BudgetExceeded
 from cloister.flows.release import Finished
-from cloister.models.plan import AnyPlan
+from cloister.models.task import AnyPlan
 from cloister.privacy.discovery import Findings
 from cloister.privacy.exact import decimal_below
 from cloister.privacy.ledger import BudgetStatus

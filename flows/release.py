@@ -13,7 +13,7 @@ from prefect.runtime import flow_run
 from cloister.constraints.denial import ViolationReport
 from cloister.errors import BudgetExceeded
 from cloister.evaluation.report import AnyEvaluation
-from cloister.models.plan import AnyPlan
+from cloister.models.task import AnyPlan
 from cloister.privacy.exact import decimal_below
 from cloister.privacy.ledger import BudgetStatus
 from cloister.tasks.data.session import AnySession, Session

@@ -4,7 +4,7 @@ The steps are those of Kamino's Algorithm 1, and each paper implements them in i
 ``sequence`` and ``search`` make the plan and cost nothing; ``train`` and ``weigh`` query the data,
 only through the door; ``Model.sample`` is post-processing.
 
-A method is three types that belong together: the :class:`~cloister.models.plan.Parameters` of its
+A method is three types that belong together: the :class:`~cloister.models.task.Parameters` of its
 plans, its :class:`Model`, and the :class:`Synthesizer` that makes the one and fits the other.
 """
 
@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from cloister.errors import PlanError
 from cloister.models.discretization.bins import Bins
-from cloister.models.plan import AnyPlan, ParametersT, Plan
-from cloister.models.task import AnyTask, Budget, DatabaseTask, Task
+from cloister.models.task import AnyPlan, AnyTask, Budget, DatabaseTask, ParametersT, Plan, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.declarations import Sampling

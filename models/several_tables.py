@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, TypeVar
 
-from cloister.models.plan import AnyPlan, Stage
 from cloister.models.protocol import Arrays
-from cloister.models.task import Budget
+from cloister.models.task import AnyPlan, Budget, Stage
 from cloister.privacy.accounting.accountants import spend
 from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.noise import Neighbours

@@ -36,8 +36,7 @@ from cloister.errors import InputError, StorageError, VerificationError
 from cloister.files import write_whole
 from cloister.models.protocol import AnyModel, Model
 from cloister.models.registry import create
-from cloister.models.task import AnyTask, Task
-from cloister.models.task_from_spec import task_of
+from cloister.models.task import AnyTask, Task, task_of
 from cloister.schema.attributes import AnyAttribute, Categorical, Ordinal, ValuesFile
 from cloister.schema.codelists import resolve_values
 from cloister.schema.spec import Spec, TableSpec

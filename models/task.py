@@ -1,32 +1,46 @@
-"""What a release is planned from: public inputs only, and a privacy budget."""
+"""What a release is planned from, and the plan as a value; public inputs only.
+
+A :class:`Task` is what a method is given: columns, constraints, sizes, neighbouring relation;
+:func:`task_of` makes it as a spec declares it. A :class:`Plan` says what a fit will do: parameters
+and stages.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
+from typing import Any, Generic, Self, TypeVar
 
-from cloister.constraints import DenialConstraint
-from cloister.constraints.across import AcrossConstraint
+from pydantic import TypeAdapter
+
+from cloister.constraints import DenialConstraint, constraints_of, functional_dependency
+from cloister.constraints.across import AcrossConstraint, across_constraints
+from cloister.constraints.declared import declared_at
+from cloister.constraints.denial import bind
 from cloister.devices import CPU, Device
+from cloister.privacy.accounting.composition import event_of_stages
+from cloister.privacy.events import Event, Relation
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.declarations import (
     DeniabilitySpec,
     DPViewSpec,
     Guarantee,
     RelationalSpec,
+    ReleaseSpec,
     Sampling,
 )
 from cloister.schema.domain import Domain
-from cloister.schema.relations import Schema
+from cloister.schema.relations import Schema, rows_changed
+from cloister.schema.spec import PersonUnit, Spec
+from cloister.schema.spec_files.foreign_keys import schema_of
 
 BY_PUBLIC_FACTS = DeniabilitySpec()
 """Everything about records made from seeds is chosen by public facts."""
 
-
 VIEWS_BY_PUBLIC_FACTS = DPViewSpec()
 """Everything about views is chosen by public facts."""
-
 
 RELATED_BY_PUBLIC_FACTS = RelationalSpec()
 """Everything about relationships is chosen by public facts."""
@@ -163,3 +177,174 @@ class Budget:
 
 
 AnyTask = Task | DatabaseTask
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step of a plan that queries the data, with what it spends.
+
+    ``part`` is the disjoint part of the rows that it reads; None if it reads all.
+    """
+
+    name: str
+    event: Event
+    explanation: str
+    part: str | None = None
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What something will need: seconds of processor time, and bytes of memory.
+
+    Within a factor of two on a server of a few years ago. ``device_memory`` is what training takes
+    of a CUDA device, if it is on one; 0 for what never is.
+    """
+
+    seconds: float
+    memory: int
+    device_memory: int = 0
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Base of the parameters of a method's plans: frozen dataclasses, exact as JSON.
+
+    Fractions are written as text.
+    """
+
+    def to_json(self) -> dict[str, Any]:
+        """The parameters as JSON values."""
+        fields: dict[str, Any] = TypeAdapter(type(self)).dump_python(self, mode="json")
+        return fields
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        """The parameters that :meth:`to_json` wrote; ValueError if they are not."""
+        return TypeAdapter(cls).validate_python(dict(fields))
+
+
+ParametersT = TypeVar("ParametersT", bound=Parameters)
+
+
+@dataclass(frozen=True)
+class Plan(Generic[ParametersT]):
+    """What a fit will do: made of public inputs only; costs nothing.
+
+    ``mapped`` says for the attributes of each joint table of a hard constraint, with how much noise
+    it is counted: its standard deviation, in rows. ``rate_deviation`` is that of the noise of the
+    rate of a soft constraint, as a share of all pairs; None if no rate is measured.
+    """
+
+    method: str
+    sequence: tuple[str, ...]
+    stages: tuple[Stage, ...]
+    parameters: ParametersT
+    forecast: Forecast
+    mapped: Mapping[tuple[str, ...], float] = field(default_factory=dict)
+    rate_deviation: float | None = None
+
+    @property
+    def event(self) -> Event:
+        """Everything the fit will spend."""
+        return event_of_stages(self.stages)
+
+
+AnyPlan = Plan[Any]
+
+
+def task_of(spec: Spec, rows: Mapping[str, int], wanted: int | None = None) -> AnyTask:
+    """The task of a spec, of one table or of several, for data of so many ``rows`` by table.
+
+    ``wanted`` rows are to be released, of several tables in the first, if not as many.
+
+    Raises:
+        ConstraintError: a constraint cannot be used.
+    """
+    relation = Relation(spec.privacy.relation)
+    if not spec.tables:
+        fewer = rows_by_default(spec, rows[spec.name])
+        if wanted is None and fewer < rows[spec.name]:
+            wanted = fewer
+        one = _of_one(spec, rows[spec.name], neighbours_of(spec), wanted)
+        return replace(
+            one,
+            persons=_persons_of(spec, one),
+            guarantee=spec.release.guarantee,
+            deniability=spec.release.deniability or DeniabilitySpec(),
+            sampling=sampling_of(spec.release),
+            dpview=spec.release.dpview or VIEWS_BY_PUBLIC_FACTS,
+        )
+    schema = schema_of(spec)
+    changed = rows_changed(schema)
+    tables: dict[str, Task] = {}
+    for name in schema.tables:
+        neighbours = Neighbours(relation, changed[name])
+        with declared_at("tables", name):
+            tables[name] = _named(name, _of_one(spec.table(name), rows[name], neighbours, None))
+    lead = {schema.lead: replace(tables[schema.lead], wanted_rows=wanted)}
+    across = across_constraints(spec.constraints, schema)
+    related = spec.release.relational or RelationalSpec()
+    return DatabaseTask(schema, tables | lead, Neighbours(relation), across, related)
+
+
+def sampling_of(declared: ReleaseSpec) -> RowSampling:
+    """How a spec wants rows under soft constraints."""
+    tries = declared.accept_reject.tries if declared.accept_reject else None
+    return RowSampling(declared.sampling, declared.resample or 0.0, tries)
+
+
+def _of_one(spec: Spec, rows: int, neighbours: Neighbours, wanted: int | None) -> Task:
+    domain = Domain.of(spec.attributes, spec.folder)
+    fits = partial(bind, domain=domain)
+    nullable = [column.name for column in domain if column.attribute.nullable]
+    constraints = constraints_of(
+        spec.constraints, domain.names, spec.folder, spec.ignore, fits, nullable
+    )
+    return Task(domain, constraints, rows, neighbours, wanted)
+
+
+def neighbours_of(spec: Spec) -> Neighbours:
+    """Which tables must be hard to tell apart, as a spec of one table declares it."""
+    unit, relation = spec.privacy.unit, Relation(spec.privacy.relation)
+    return Neighbours(relation, unit.max_rows if isinstance(unit, PersonUnit) else 1)
+
+
+def rows_by_default(spec: Spec, rows: int) -> int:
+    """How many rows to release if nothing else is wanted, for data of so many ``rows``.
+
+    Where persons have several rows, no more than the declared persons have within their bound.
+    """
+    unit = spec.privacy.unit
+    if not isinstance(unit, PersonUnit) or unit.declared_persons is None:
+        return rows
+    return min(rows, unit.declared_persons * unit.max_rows)
+
+
+def _persons_of(spec: Spec, task: Task) -> Persons | None:
+    """The persons of a task, if one may have several rows under a text key."""
+    unit = spec.privacy.unit
+    if not isinstance(unit, PersonUnit) or unit.max_rows == 1:
+        return None
+    if task.domain[unit.key].kind != "key":
+        return None
+    declared = {name for name, attribute in spec.attributes.items() if attribute.per}
+    own = _determined({unit.key, *declared}, task.hard)
+    names = tuple(name for name in task.domain.modelled if name in own)
+    return Persons(unit.key, names, unit.declared_persons)
+
+
+def _determined(known: set[str], rules: Sequence[DenialConstraint]) -> set[str]:
+    """The attributes on which rows agree that agree on the known ones, by dependencies."""
+    found = [dependency for rule in rules if (dependency := functional_dependency(rule))]
+    while new := {right for left, right in found if known.issuperset(left)} - known:
+        known |= new
+    return known
+
+
+def _named(table: str, task: Task) -> Task:
+    """The task with its constraints named by their table, so that no two have one name."""
+    return replace(task, constraints=tuple(_prefixed(table, rule) for rule in task.constraints))
+
+
+def _prefixed(table: str, rule: DenialConstraint) -> DenialConstraint:
+    return replace(rule, name=f"{table}: {rule.name}")

@@ -14,8 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from cloister.errors import CloisterError, InputError, StorageError, VerificationError
-from cloister.models.plan import AnyPlan
-from cloister.models.task import AS_USUAL
+from cloister.models.task import AS_USUAL, AnyPlan
 from cloister.privacy.accounting.composition import is_deniable
 from cloister.privacy.certificate.certificate import RecordGuarantees, read_certificate
 from cloister.privacy.certificate.spend import record_guarantees

@@ -26,10 +26,9 @@ from xdist.scheduler import Scheduling
 from cloister.constraints import constraints_of
 from cloister.constraints.counting import violation_reports
 from cloister.files import write_whole
-from cloister.models.plan import Plan
 from cloister.models.protocol import Model, fit, make_plan
 from cloister.models.registry import create
-from cloister.models.task import Budget, Task
+from cloister.models.task import Budget, Plan, Task
 from cloister.privacy.certificate.provenance import software
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable

@@ -81,7 +81,7 @@ def plan_release(
     Touches no data and costs nothing.
     """
     from cloister.flows.cli.reports import show_plan
-    from cloister.models.planning.dependency_forecast import EPSILONS
+    from cloister.models.quality import EPSILONS
     from cloister.tasks.requests.plan import raise_budget
     from cloister.tasks.requests.resolved import resolve
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from cloister.errors import InputError
 from cloister.figures import count_of, figure, figure_above, percent
 from cloister.flows.cli.console import say, show_facts, show_json, show_table, warn
-from cloister.models.plan import AnyPlan
-from cloister.models.planning.dependency_forecast import DependencyForecast
-from cloister.models.task import Budget
+from cloister.models.quality import DependencyForecast
+from cloister.models.task import AnyPlan, Budget
 from cloister.privacy.certificate.provenance import exact_text, ignored_columns
 from cloister.privacy.certificate.spend import record_guarantees
 from cloister.schema.declarations import PLAUSIBLE_DENIABILITY

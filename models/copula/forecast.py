@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from cloister.models.plan import Forecast
-from cloister.models.planning.forecasts import COUNT, NOISE, histogram_counts
-from cloister.models.task import Task
+from cloister.models.planning import COUNT, NOISE, histogram_counts
+from cloister.models.task import Forecast, Task
 from cloister.privacy.queries.counts import DummyCoding
 
 _LOOKUP = 4e-9

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cloister.models.constrained import EXCHANGED, ConstrainedModel
+from cloister.models.constrained import EXCHANGED, ConstrainedModel, restore_bins, restore_rules
 from cloister.models.copula.binary import BinarySampler
 from cloister.models.copula.chain import LinearChain
 from cloister.models.copula.copula import Copula, independent_normals, normals
@@ -16,7 +16,6 @@ from cloister.models.copula.sampler import CopulaSampler
 from cloister.models.discretization.bins import Bins
 from cloister.models.protocol import Arrays, ModelState
 from cloister.models.sampling.supports.support_builder import CompiledConstraints
-from cloister.models.serialization import restore_bins, restore_rules
 from cloister.models.task import Task
 from cloister.privacy.queries.counts import DummyCoding
 

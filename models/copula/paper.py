@@ -22,10 +22,9 @@ from cloister.models.copula.model import CopulaModel, PrintedModel
 from cloister.models.copula.plan import CONJUNCTIONS, HISTOGRAMS, CopulaParameters, paper_coding
 from cloister.models.discretization.bins import Bins
 from cloister.models.discretization.denoising import to_shares
-from cloister.models.plan import Plan
 from cloister.models.protocol import Progress
 from cloister.models.sampling.supports.expected_shares import JointTable
-from cloister.models.task import Task
+from cloister.models.task import Plan, Task
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.query import Door, Partition, TableRows
 from cloister.schema.domain import Cells, declared_cells

@@ -19,12 +19,16 @@ from itertools import combinations
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure
 from cloister.models.copula.forecast import forecast_copula
-from cloister.models.discretization.attribute_order import NETWORKED_LEVELS, public_sizes
 from cloister.models.discretization.bins import NUMERIC_BINS
-from cloister.models.plan import Parameters, Plan, Stage
-from cloister.models.planning.constraint_marginals import wanted_tables
-from cloister.models.planning.noise import laplace_deviation, require_laplace_signal, require_signal
-from cloister.models.task import Budget, Task
+from cloister.models.planning import (
+    NETWORKED_LEVELS,
+    laplace_deviation,
+    public_sizes,
+    require_laplace_signal,
+    require_signal,
+    wanted_tables,
+)
+from cloister.models.task import Budget, Parameters, Plan, Stage, Task
 from cloister.privacy.accounting.accountants import calibrate, epsilon_of_each, zcdp_rho
 from cloister.privacy.events import Composed, Event, Sensitivity, repeat
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, DiscreteLaplace

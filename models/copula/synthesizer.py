@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cloister.models.copula.plan import CopulaParameters, plan_alone, plan_copula, plan_copula_paper
-from cloister.models.discretization.attribute_order import public_sizes, schema_sequence
-from cloister.models.plan import Plan
+from cloister.models.planning import public_sizes, schema_sequence
 from cloister.models.protocol import Arrays, Progress, Synthesizer, silent
-from cloister.models.task import Budget, Task
+from cloister.models.task import Budget, Plan, Task
 from cloister.privacy.queries.query import Door, TableRows
 
 if TYPE_CHECKING:

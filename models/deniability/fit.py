@@ -18,9 +18,8 @@ from cloister.models.deniability.plan import (
 from cloister.models.deniability.pool import DeniableModel, released_pool
 from cloister.models.deniability.rows import fill_up, rows_of_records
 from cloister.models.deniability.seeding import SeedParameters
-from cloister.models.plan import Plan
 from cloister.models.protocol import Progress
-from cloister.models.task import Task
+from cloister.models.task import Plan, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.privacy.queries.seeded_records import Kept, SeededCandidates

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from cloister.models.deniability.seeding import SeedParameters
-from cloister.models.plan import Forecast
-from cloister.models.task import Task
+from cloister.models.task import Forecast, Task
 
 _MADE = 2e-7
 """Seconds for each candidate and attribute: drawn, and its plausible seeds looked up."""

@@ -26,9 +26,8 @@ from cloister.models.deniability.paper.plan import (
     plan_deniability_paper,
 )
 from cloister.models.deniability.seeding import SeedParameters, choose_seeding
-from cloister.models.plan import Forecast, Parameters, Plan, Stage
-from cloister.models.planning.noise import require_delta
-from cloister.models.task import Budget, Task
+from cloister.models.planning import require_delta
+from cloister.models.task import Budget, Forecast, Parameters, Plan, Stage, Task
 from cloister.privacy.events import Relation
 from cloister.privacy.queries.transformations import Split
 from cloister.schema.domain import declared_cells

@@ -12,8 +12,7 @@ from fractions import Fraction
 from typing import Literal
 
 from cloister.errors import PlanError, UnsupportedEvent
-from cloister.models.plan import Parameters
-from cloister.models.task import Budget, Task
+from cloister.models.task import Budget, Parameters, Task
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.accounting.composition import (
     best_record_guarantee,

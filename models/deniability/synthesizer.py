@@ -18,10 +18,9 @@ from cloister.models.deniability.plan import (
     plan_deniability,
     plan_printed,
 )
-from cloister.models.discretization.attribute_order import public_sizes, schema_sequence
-from cloister.models.plan import Plan
+from cloister.models.planning import public_sizes, schema_sequence
 from cloister.models.protocol import AnySynthesizer, Arrays, Progress, Synthesizer, silent
-from cloister.models.task import Budget, Task
+from cloister.models.task import Budget, Plan, Task
 from cloister.privacy.queries.query import Door, TableRows
 
 if TYPE_CHECKING:

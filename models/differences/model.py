@@ -12,7 +12,7 @@ import pandas as pd
 
 from cloister.errors import SampleError
 from cloister.figures import count_of
-from cloister.models.constrained import ConstrainedModel
+from cloister.models.constrained import ConstrainedModel, merge_states, state_of_bins
 from cloister.models.differences.columns import WithDifferences, task_with, task_without
 from cloister.models.differences.orders import prepared
 from cloister.models.differences.pairs import Difference, differences_of
@@ -20,7 +20,6 @@ from cloister.models.discretization.bins import Bins
 from cloister.models.protocol import Arrays, ModelState, Sampler, Where, sample_whole
 from cloister.models.sampling.chunks import CHUNK_ROWS, Chunk, chunks_of, number_keys
 from cloister.models.sampling.sampler import ConstraintSampler
-from cloister.models.serialization import merge_states, state_of_bins
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.columns import OUTSIDE

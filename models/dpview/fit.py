@@ -20,15 +20,14 @@ from cloister.models.dpview.tables.consistency import impose_agreement, make_con
 from cloister.models.dpview.tables.shrinkage import shrink_view
 from cloister.models.dpview.view_choice import PlannedTable, ViewParameters, planned_tables
 from cloister.models.dpview.views import Names, View
-from cloister.models.plan import Plan
-from cloister.models.planning.noise import laplace_deviation
+from cloister.models.planning import laplace_deviation
 from cloister.models.protocol import Progress
 from cloister.models.sampling.supports.expected_shares import JointTable
 from cloister.models.sampling.supports.support_builder import (
     CompiledConstraints,
     compile_constraints,
 )
-from cloister.models.task import Task
+from cloister.models.task import Plan, Task
 from cloister.privacy.mechanisms.noise import DiscreteLaplace
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.query import Door, Partition, TableRows

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
-from cloister.models.constrained import EXCHANGED, ConstrainedModel
+from cloister.models.constrained import EXCHANGED, ConstrainedModel, restore_bins, restore_rules
 from cloister.models.discretization.bins import Bins
 from cloister.models.discretization.coarsening import Coarsening
 from cloister.models.dpview.chain import ViewChain
@@ -17,7 +17,6 @@ from cloister.models.dpview.tables.rounding import LARGEST, UNBIASED
 from cloister.models.dpview.views import Names, View
 from cloister.models.protocol import Arrays, ModelState
 from cloister.models.sampling.supports.support_builder import CompiledConstraints
-from cloister.models.serialization import restore_bins, restore_rules
 from cloister.models.task import Task
 from cloister.schema.declarations import Linking
 

@@ -20,9 +20,8 @@ from cloister.models.dpview.view_choice import (
     planned_tables,
 )
 from cloister.models.dpview.views import Names
-from cloister.models.plan import Forecast, Plan, Stage
-from cloister.models.planning.noise import laplace_deviation, require_signal
-from cloister.models.task import Budget, Task
+from cloister.models.planning import laplace_deviation, require_signal
+from cloister.models.task import Budget, Forecast, Plan, Stage, Task
 from cloister.privacy.accounting.accountants import calibrate
 from cloister.privacy.events import Event, compose
 from cloister.privacy.mechanisms.noise import DiscreteLaplace

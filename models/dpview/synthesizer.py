@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from cloister.models.discretization.attribute_order import public_sizes, schema_sequence
 from cloister.models.dpview.paper.plan import PAPER_RECIPES
 from cloister.models.dpview.plan import DPViewRecipe, plan_dpview
 from cloister.models.dpview.view_choice import Shaping, ViewParameters, attributes_alone
 from cloister.models.dpview.views import ViewList, with_upper
-from cloister.models.plan import Plan
+from cloister.models.planning import public_sizes, schema_sequence
 from cloister.models.protocol import Arrays, Progress, Synthesizer, silent
-from cloister.models.task import Budget, Task
+from cloister.models.task import Budget, Plan, Task
 from cloister.privacy.queries.query import Door, TableRows
 
 if TYPE_CHECKING:

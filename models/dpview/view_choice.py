@@ -26,12 +26,10 @@ from scipy.special import ndtr, ndtri
 
 from cloister.arrays import Floats
 from cloister.constraints import functional_dependency
-from cloister.models.discretization.attribute_order import NETWORKED_LEVELS, public_sizes
 from cloister.models.dpview.view_search import best_views, dealt_views
 from cloister.models.dpview.views import Names, Sizes, ViewList, cells
-from cloister.models.plan import Parameters
-from cloister.models.planning.constraint_marginals import wanted_tables
-from cloister.models.task import Task
+from cloister.models.planning import NETWORKED_LEVELS, public_sizes, wanted_tables
+from cloister.models.task import Parameters, Task
 from cloister.privacy.accounting.accountants import shares
 from cloister.schema.domain import declared_cells
 

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cloister.models.constrained import BALANCED, SequentialModel
+from cloister.models.constrained import (
+    BALANCED,
+    SequentialModel,
+    restore_algorithm,
+    restore_bins,
+    restore_reweighting,
+    restore_rules,
+)
 from cloister.models.discretization.bins import Bins
 from cloister.models.kamino.networks.chains import TrainedChain
 from cloister.models.kamino.trainers import Trainer
@@ -14,12 +21,6 @@ from cloister.models.protocol import Arrays, ModelState, Sampler
 from cloister.models.sampling.balanced import BalancedSampler
 from cloister.models.sampling.sequential.row_by_row import PLAIN, Algorithm3, Penalty
 from cloister.models.sampling.supports.support_builder import CompiledConstraints
-from cloister.models.serialization import (
-    restore_algorithm,
-    restore_bins,
-    restore_reweighting,
-    restore_rules,
-)
 from cloister.models.soft_constraints.reweighting import Reweighting
 from cloister.models.task import RowSampling, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource

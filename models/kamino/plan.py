@@ -14,20 +14,22 @@ from fractions import Fraction
 
 from cloister.errors import PlanError, UnsupportedEvent
 from cloister.figures import count_of, figure
-from cloister.models.discretization.attribute_order import (
-    NETWORKED_LEVELS,
-    count_networked,
-    public_sizes,
-)
 from cloister.models.discretization.histograms import counted_by_value
 from cloister.models.kamino.recipe import KaminoRecipe
 from cloister.models.kamino.sizes import EMBEDDING_WIDTH, LARGEST_BLOCK, Runs
-from cloister.models.plan import Forecast, Parameters, Plan, Stage
-from cloister.models.planning.constraint_marginals import wanted_tables
-from cloister.models.planning.forecasts import DEVICE_CONTEXT
-from cloister.models.planning.noise import counts_stage, require_delta, require_signal
-from cloister.models.sampling.sizes import OVERSAMPLING, POOL_ROWS
-from cloister.models.task import Budget, Task
+from cloister.models.planning import (
+    DEVICE_CONTEXT,
+    NETWORKED_LEVELS,
+    OVERSAMPLING,
+    POOL_ROWS,
+    count_networked,
+    counts_stage,
+    public_sizes,
+    require_delta,
+    require_signal,
+    wanted_tables,
+)
+from cloister.models.task import Budget, Forecast, Parameters, Plan, Stage, Task
 from cloister.privacy.accounting.accountants import calibrate, zcdp_rho
 from cloister.privacy.events import Composed, Event, SampledGaussian
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, GaussianGradient

@@ -8,11 +8,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Protocol
 
 from cloister.constraints import DenialConstraint
-from cloister.models.discretization.attribute_order import schema_sequence
 from cloister.models.kamino.trainers import Joint, Trainer
 from cloister.models.kamino.weighing import ByRates
-from cloister.models.plan import Stage
-from cloister.models.task import Task
+from cloister.models.planning import schema_sequence
+from cloister.models.task import Stage, Task
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.declarations import Sampling
 

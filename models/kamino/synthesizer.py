@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from cloister.models.discretization.attribute_order import public_sizes
 from cloister.models.kamino.paper.recipes import PAPER_RECIPES
 from cloister.models.kamino.plan import KaminoParameters, plan_kamino
 from cloister.models.kamino.recipe import KAMINO, KaminoRecipe
-from cloister.models.plan import Plan
+from cloister.models.planning import public_sizes
 from cloister.models.protocol import Arrays, Progress, Synthesizer, silent
-from cloister.models.task import Budget, Task
+from cloister.models.task import Budget, Plan, Task
 from cloister.privacy.queries.query import Door, TableRows
 
 if TYPE_CHECKING:

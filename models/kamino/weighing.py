@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cloister.models.plan import Stage
-from cloister.models.planning.sampling_choice import SEQUENTIAL, SUPPORTS, choose_sampling
-from cloister.models.sampling.sizes import POOL_ROWS
+from cloister.models.planning import POOL_ROWS, SEQUENTIAL, SUPPORTS, choose_sampling
 from cloister.models.soft_constraints.pair_counts import PairCounts
-from cloister.models.task import Task
+from cloister.models.task import Stage, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.declarations import Sampling

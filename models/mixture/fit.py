@@ -35,12 +35,11 @@ from cloister.models.mixture.rounds.selection import (
     RoundCandidates,
     TableChoice,
 )
-from cloister.models.plan import Plan
 from cloister.models.planning.stages import measure_joint_table
 from cloister.models.protocol import Progress
 from cloister.models.sampling.supports.expected_shares import JointTable
 from cloister.models.sampling.supports.support_builder import compile_constraints
-from cloister.models.task import Task
+from cloister.models.task import Plan, Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.mechanisms.selection import Exponential
 from cloister.privacy.queries.counts import PartitionCounts

@@ -11,10 +11,16 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from cloister.models.mixture.rounds.schedule import LAST_STEPS, MOST_CANDIDATES, Schedule
-from cloister.models.plan import Forecast
-from cloister.models.planning.forecasts import DEVICE_CONTEXT, DRAWN_CELL, MIB, balanced_seconds
-from cloister.models.sampling.sizes import EXPECTED_ROWS, OVERSAMPLING, PAIR_CELLS
-from cloister.models.task import Task
+from cloister.models.planning import (
+    DEVICE_CONTEXT,
+    DRAWN_CELL,
+    EXPECTED_ROWS,
+    MIB,
+    OVERSAMPLING,
+    PAIR_CELLS,
+    balanced_seconds,
+)
+from cloister.models.task import Forecast, Task
 
 _STEP = 3e-4
 """Seconds of a step of the fit, whatever its size."""

@@ -13,9 +13,8 @@ from cloister.models.mixture.fitting.optimizer import NoisyMarginal
 from cloister.models.mixture.plan import MixtureParameters
 from cloister.models.mixture.prior.pooling import pool_histograms, refine_bins
 from cloister.models.mixture.prior.released import ReleasedNumbers
-from cloister.models.plan import Plan
 from cloister.models.planning.stages import bins_of_histogram, bins_of_values
-from cloister.models.task import Task
+from cloister.models.task import Plan, Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.domain import declared_cells

@@ -13,7 +13,17 @@ import torch
 from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
-from cloister.models.constrained import BALANCED, EXCHANGED, SequentialModel, sources_of_rates
+from cloister.models.constrained import (
+    BALANCED,
+    EXCHANGED,
+    SequentialModel,
+    merge_states,
+    restore_algorithm,
+    restore_bins,
+    restore_reweighting,
+    restore_rules,
+    sources_of_rates,
+)
 from cloister.models.discretization.bins import Bins
 from cloister.models.mixture.dependent import DependentAttribute
 from cloister.models.mixture.fitting.factors import arrange_factors
@@ -27,13 +37,6 @@ from cloister.models.sampling.balanced import BalancedSampler, Independent, Pair
 from cloister.models.sampling.chain import Probabilities
 from cloister.models.sampling.sequential.row_by_row import PLAIN, Algorithm3, Penalty
 from cloister.models.sampling.supports.support_builder import CompiledConstraints
-from cloister.models.serialization import (
-    merge_states,
-    restore_algorithm,
-    restore_bins,
-    restore_reweighting,
-    restore_rules,
-)
 from cloister.models.soft_constraints.reweighting import Reweighting
 from cloister.models.task import RowSampling, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource

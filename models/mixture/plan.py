@@ -11,27 +11,25 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
-from cloister.models.discretization.attribute_order import public_sizes
 from cloister.models.discretization.histograms import counted_by_value
 from cloister.models.discretization.two_levels import TwoLevels
 from cloister.models.mixture.forecast import forecast_fit
 from cloister.models.mixture.rounds.schedule import TYPICAL_SIGNAL, Schedule, schedule_for
-from cloister.models.plan import Parameters, Plan, Stage
-from cloister.models.planning.constraint_marginals import (
+from cloister.models.planning import (
+    SEQUENTIAL,
+    SUPPORTS,
+    counts_stage,
+    public_sizes,
+    require_delta,
+    require_signal,
     sizes_by_value,
+    uneven_counts_stage,
     valued_attributes,
     wanted_tables,
 )
 from cloister.models.planning.joint_budget import JointBudget, joint_budget
-from cloister.models.planning.noise import (
-    counts_stage,
-    require_delta,
-    require_signal,
-    uneven_counts_stage,
-)
-from cloister.models.planning.sampling_choice import SEQUENTIAL, SUPPORTS
 from cloister.models.soft_constraints.pair_counts import PairCounts
-from cloister.models.task import Budget, Task
+from cloister.models.task import Budget, Parameters, Plan, Stage, Task
 from cloister.privacy.accounting.accountants import calibrate, zcdp_rho
 from cloister.privacy.events import Composed, Event, repeat
 from cloister.privacy.mechanisms.noise import DiscreteGaussian

@@ -28,7 +28,7 @@ from cloister.models.mixture.fitting.optimizer import (
 )
 from cloister.models.mixture.model import MixtureModel
 from cloister.models.mixture.rounds.candidates import even_choice
-from cloister.models.sampling.sizes import POOL_ROWS
+from cloister.models.planning import POOL_ROWS
 from cloister.models.soft_constraints.rate_posterior import RatePosterior
 from cloister.models.soft_constraints.violation_rates import TuplesOf, shares_against
 from cloister.privacy.mechanisms.randomness import SamplingSource

@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING, Any
 from cloister.errors import InputError
 from cloister.models.differences.columns import task_with
 from cloister.models.differences.pairs import differences_of
-from cloister.models.discretization.attribute_order import public_sizes, schema_sequence
 from cloister.models.mixture.plan import (
     MIXTURE_BINS,
     MIXTURE_SAMPLINGS,
     MixtureParameters,
     plan_mixture,
 )
-from cloister.models.plan import Plan
+from cloister.models.planning import public_sizes, schema_sequence
 from cloister.models.protocol import AnyModel, Arrays, Progress, Synthesizer, silent
-from cloister.models.task import Budget, Task
+from cloister.models.task import Budget, Plan, Task
 from cloister.privacy.queries.query import Door, TableRows
 
 if TYPE_CHECKING:

@@ -8,12 +8,10 @@ from cloister.models.mixture.fit import MIXTURE_SEED
 from cloister.models.mixture.model import MixtureModel
 from cloister.models.mixture.plan import MIXTURE_SAMPLINGS, WEIGHER, MixtureParameters
 from cloister.models.mixture.soft_constraints import fit_rates
-from cloister.models.plan import Plan
-from cloister.models.planning.sampling_choice import choose_sampling
-from cloister.models.sampling.sizes import POOL_ROWS
+from cloister.models.planning import POOL_ROWS, choose_sampling
 from cloister.models.soft_constraints.rate_posterior import RatePosterior, own_rates
 from cloister.models.soft_constraints.reweighting import fit_weights
-from cloister.models.task import Task
+from cloister.models.task import Plan, Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door, TableRows

@@ -12,9 +12,9 @@ from cloister.models.persons.model import PersonsModel
 from cloister.models.persons.pair_kinds import PairKinds
 from cloister.models.persons.parts import PERSONS, ROWS, PersonTasks
 from cloister.models.persons.plan import LIKENESS, NUMBER, PersonsParameters
-from cloister.models.plan import Plan
 from cloister.models.protocol import AnySynthesizer, DatabaseDoor
 from cloister.models.several_tables import LabelledDoor
+from cloister.models.task import Plan
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.query import Door, TableRows

@@ -17,10 +17,9 @@ from typing import Any
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure
 from cloister.models.persons.parts import PERSONS, ROWS, PersonTasks, split_task
-from cloister.models.plan import AnyPlan, Forecast, Parameters, Plan, Stage
 from cloister.models.protocol import AnySynthesizer
 from cloister.models.several_tables import DIGITS, label_stage, largest_within
-from cloister.models.task import Budget, Task
+from cloister.models.task import AnyPlan, Budget, Forecast, Parameters, Plan, Stage, Task
 from cloister.privacy.accounting.accountants import noise_multiplier, zcdp_rho
 from cloister.privacy.events import repeat
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, DiscreteLaplace

@@ -14,10 +14,9 @@ from typing import Any
 from cloister.errors import InputError, PlanError
 from cloister.models.persons.parts import PERSONS, split_task
 from cloister.models.persons.plan import plan_persons
-from cloister.models.plan import AnyPlan
-from cloister.models.planning.sampling_choice import choose_sampling, seconds_in_turn
+from cloister.models.planning import choose_sampling, seconds_in_turn
 from cloister.models.protocol import AnyModel, AnySynthesizer, Arrays, ReusesNumbers
-from cloister.models.task import Budget, Task
+from cloister.models.task import AnyPlan, Budget, Task
 
 
 class OfPersons:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cloister.arrays import Floats
-from cloister.models.plan import Plan
 from cloister.models.protocol import AnySynthesizer, DatabaseDoor
 from cloister.models.relational.answers import Answers
 from cloister.models.relational.candidates import Workload, candidates
@@ -24,7 +23,7 @@ from cloister.models.relational.plan import RelationalParameters
 from cloister.models.relational.rows import tasks_of_rows, train_rows, with_counted_rows
 from cloister.models.relational.schedule import DEGREES, MEAN_NOISE, MEASURE, SELECT, LinkNoise
 from cloister.models.several_tables import LabelledDoor
-from cloister.models.task import DatabaseTask
+from cloister.models.task import DatabaseTask, Plan
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.distances import Candidate, CandidateScores

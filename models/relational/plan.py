@@ -20,7 +20,6 @@ from itertools import accumulate
 from typing import Any
 
 from cloister.errors import PlanError
-from cloister.models.plan import AnyPlan, Forecast, Parameters, Plan
 from cloister.models.protocol import AnySynthesizer
 from cloister.models.relational.candidates import candidates
 from cloister.models.relational.matching.profiles import MOST_UNKNOWNS
@@ -42,7 +41,7 @@ from cloister.models.relational.schedule import (
     link_stages,
 )
 from cloister.models.several_tables import DIGITS, json_texts, largest_within
-from cloister.models.task import Budget, DatabaseTask, Task
+from cloister.models.task import AnyPlan, Budget, DatabaseTask, Forecast, Parameters, Plan, Task
 from cloister.privacy.accounting.accountants import noise_multiplier, zcdp_rho
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, DiscreteLaplace
 from cloister.schema.domain import Domain

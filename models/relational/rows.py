@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from cloister.constraints import DenialConstraint
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure
-from cloister.models.plan import AnyPlan, Stage
 from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model
 from cloister.models.relational.constraints.key_rules import rules_across
 from cloister.models.relational.constraints.pair_keys import distinct_pairs, kept_by_links
 from cloister.models.relational.schedule import Noise
 from cloister.models.several_tables import LabelledDoor, label_stage, part_of_arrays
-from cloister.models.task import DatabaseTask, Task
+from cloister.models.task import AnyPlan, DatabaseTask, Stage, Task
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.schema.columns import Serial
 from cloister.schema.domain import Cells, Domain

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from cloister.figures import count_of, figure
-from cloister.models.plan import Stage
 from cloister.models.relational.candidates import candidates
 from cloister.models.relational.parts import MOST_PARTS
 from cloister.models.several_tables import DIGITS
-from cloister.models.task import DatabaseTask
+from cloister.models.task import DatabaseTask, Stage
 from cloister.privacy.accounting.accountants import noise_multiplier
 from cloister.privacy.events import repeat
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Neighbours

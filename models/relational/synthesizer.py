@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from cloister.models.plan import Plan
 from cloister.models.protocol import (
     AnySynthesizer,
     Arrays,
@@ -20,7 +19,7 @@ from cloister.models.protocol import (
 )
 from cloister.models.relational.plan import RelationalParameters, plan_relational
 from cloister.models.relational.rows import tasks_of_rows
-from cloister.models.task import Budget, DatabaseTask
+from cloister.models.task import Budget, DatabaseTask, Plan
 
 if TYPE_CHECKING:
     from cloister.models.relational.model import RelationalModel

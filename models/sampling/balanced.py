@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from cloister.arrays import Array, Floats, Integers
 from cloister.models.discretization.bins import Bins
+from cloister.models.planning import MOST_PAIRS, OVERSAMPLING
 from cloister.models.protocol import Where
 from cloister.models.sampling.chunks import chunks_of, number_keys
-from cloister.models.sampling.sizes import MOST_PAIRS, OVERSAMPLING
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 

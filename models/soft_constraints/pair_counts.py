@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cloister.arrays import Integers
-from cloister.models.plan import Stage
-from cloister.models.task import Task
+from cloister.models.task import Stage, Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.privacy.queries.violations import ViolatingPairs

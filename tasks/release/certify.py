@@ -18,10 +18,9 @@ from pathlib import Path
 from cloister.constraints.across import AcrossConstraint
 from cloister.errors import PrivacyError
 from cloister.figures import listed
-from cloister.models.plan import AnyPlan
 from cloister.models.registry import create
 from cloister.models.storage import model_digest
-from cloister.models.task import Task
+from cloister.models.task import AnyPlan, Task
 from cloister.privacy.accounting.composition import deniable_event, event_of_stages
 from cloister.privacy.certificate.certificate import (
     FORMAT,

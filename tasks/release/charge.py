@@ -20,7 +20,7 @@ from cloister.errors import (
     StorageError,
     VerificationError,
 )
-from cloister.models.plan import AnyPlan
+from cloister.models.task import AnyPlan
 from cloister.privacy.accounting.composition import divides_rows
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.ledger import Ledger, Release, State

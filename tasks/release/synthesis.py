@@ -15,14 +15,12 @@ from typing import cast
 
 from cloister.constraints.denial import ViolationReport
 from cloister.evaluation.report import AnyEvaluation, Evaluation
-from cloister.models.collapse import find_collapses
 from cloister.models.discretization.bins import Bins
-from cloister.models.lost_references import find_lost_references
-from cloister.models.plan import AnyPlan
 from cloister.models.protocol import AnyModel, DatabaseModel, Model
+from cloister.models.quality import find_collapses, find_lost_references
 from cloister.models.registry import create
 from cloister.models.storage import load_model, save_model
-from cloister.models.task import Task
+from cloister.models.task import AnyPlan, Task
 from cloister.schema.domain import Table
 from cloister.schema.relations import Database, ForeignKey, row_tables
 from cloister.tasks.data.session import AnySpent

@@ -12,9 +12,7 @@ from types import MappingProxyType
 
 from cloister.devices import CPU
 from cloister.errors import SpecError
-from cloister.models.plan import Forecast, Parameters, Plan, Stage
-from cloister.models.task import Task
-from cloister.models.task_from_spec import neighbours_of
+from cloister.models.task import Forecast, Parameters, Plan, Stage, Task, neighbours_of
 from cloister.privacy.discovery import DomainPlan, attribute_outline, plan_domains, require_enough
 from cloister.privacy.ledger.records import MEASURE
 from cloister.schema.attributes import AnyAttribute, Ordinal

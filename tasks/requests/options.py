@@ -5,8 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from cloister.errors import InputError, PlanError
-from cloister.models.task import Budget, RowSampling
-from cloister.models.task_from_spec import rows_by_default, sampling_of
+from cloister.models.task import Budget, RowSampling, rows_by_default, sampling_of
 from cloister.privacy.exact import exact
 from cloister.schema.declarations import MOST_TRIES
 from cloister.schema.spec import Spec

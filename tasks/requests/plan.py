@@ -19,16 +19,15 @@ from cloister.constraints import require_consistent
 from cloister.constraints.across import AcrossConstraint
 from cloister.errors import PlanError, PrivacyError
 from cloister.figures import count_of
-from cloister.models.plan import AnyPlan, Stage
-from cloister.models.planning.dependency_forecast import (
+from cloister.models.protocol import search_plan
+from cloister.models.quality import (
     EPSILONS,
     DependencyForecast,
     forecast_dependencies,
+    forecast_error,
 )
-from cloister.models.planning.error_forecast import forecast_error
-from cloister.models.protocol import search_plan
 from cloister.models.registry import create
-from cloister.models.task import AnyTask, Budget, DatabaseTask, Task
+from cloister.models.task import AnyPlan, AnyTask, Budget, DatabaseTask, Stage, Task
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.accounting.composition import accountable, deniable_event, event_of_stages
 from cloister.privacy.certificate.provenance import ignored_columns

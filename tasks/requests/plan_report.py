@@ -15,11 +15,10 @@ from cloister.devices import CPU, Device, require_memory
 from cloister.figures import figure, figure_range
 from cloister.models.differences.pairs import differences_of, lacks_presence, orders_of
 from cloister.models.persons.parts import split_task
-from cloister.models.plan import AnyPlan, Forecast
-from cloister.models.planning.sampling_choice import choose_sampling
+from cloister.models.planning import choose_sampling
 from cloister.models.protocol import AnySynthesizer
 from cloister.models.registry import create
-from cloister.models.task import AnyTask, DatabaseTask, Task
+from cloister.models.task import AnyPlan, AnyTask, DatabaseTask, Forecast, Task
 from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.events import Composed, Event, GaussianCounts, LaplaceCounts
 from cloister.schema.columns import Serial

@@ -14,10 +14,8 @@ from typing import Any, Self
 from cloister.devices import AUTO as AUTO_DEVICE
 from cloister.devices import Device, resolve_device
 from cloister.errors import ConstraintError, InputError, PlanError, SpecError
-from cloister.models.auto import AUTO, Choice, choose_method
-from cloister.models.registry import create, present_name
-from cloister.models.task import AnyTask, Budget, RowSampling, Task
-from cloister.models.task_from_spec import task_of
+from cloister.models.registry import AUTO, Choice, choose_method, create, present_name
+from cloister.models.task import AnyTask, Budget, RowSampling, Task, task_of
 from cloister.schema.declarations import PLAUSIBLE_DENIABILITY, PRIOR_PATTERN
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import (

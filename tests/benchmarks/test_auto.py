@@ -16,9 +16,8 @@ from cloister.evaluation.classifiers import detect
 from cloister.evaluation.learning import TrainTestSplit, synthetic_training_rows, train_and_test
 from cloister.evaluation.marginals import compare_marginals
 from cloister.evaluation.targets import targets_of
-from cloister.models.auto import choose_method
 from cloister.models.protocol import fit, make_plan
-from cloister.models.registry import create
+from cloister.models.registry import choose_method, create
 from cloister.models.task import Budget
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable

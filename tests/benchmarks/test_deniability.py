@@ -18,8 +18,7 @@ from sklearn.tree import DecisionTreeClassifier
 from cloister.evaluation.marginals import compare_marginals
 from cloister.models.protocol import fit, make_plan
 from cloister.models.registry import create
-from cloister.models.task import Budget
-from cloister.models.task_from_spec import task_of
+from cloister.models.task import Budget, task_of
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource

@@ -13,7 +13,7 @@ from shape import release_once
 
 from cloister.errors import PlanError
 from cloister.evaluation.marginals import compare_marginals
-from cloister.models.planning.error_forecast import CURVES, forecast_error
+from cloister.models.quality import CURVES, forecast_error
 from cloister.models.task import Budget
 from cloister.privacy.mechanisms.randomness import NoiseSource
 

@@ -16,11 +16,9 @@ import pytest
 
 from cloister.benchmarks.tables.movielens import movielens_tables
 from cloister.evaluation.relations import compare_relation
-from cloister.models.plan import Forecast
 from cloister.models.protocol import make_plan
 from cloister.models.registry import create
-from cloister.models.task import Budget, DatabaseTask, Task
-from cloister.models.task_from_spec import task_of
+from cloister.models.task import Budget, DatabaseTask, Forecast, Task, task_of
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateDatabase
 from cloister.privacy.mechanisms.noise import Neighbours

@@ -26,11 +26,10 @@ from cloister.evaluation.persons import PersonColumns, compare_persons
 from cloister.evaluation.targets import targets_of
 from cloister.models.discretization.histograms import HistogramCounts
 from cloister.models.discretization.two_levels import TwoLevels
-from cloister.models.planning.error_forecast import forecast_error
 from cloister.models.protocol import make_plan
+from cloister.models.quality import forecast_error
 from cloister.models.registry import create
-from cloister.models.task import Budget
-from cloister.models.task_from_spec import task_of
+from cloister.models.task import Budget, task_of
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.schema.domain import Cells, declared_cells
 

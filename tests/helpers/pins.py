@@ -36,8 +36,7 @@ from specs import spec_of, spec_of_tables  # noqa: E402
 from cloister.errors import CloisterError  # noqa: E402
 from cloister.models.protocol import make_plan  # noqa: E402
 from cloister.models.registry import METHODS, create  # noqa: E402
-from cloister.models.task import Budget  # noqa: E402
-from cloister.models.task_from_spec import task_of  # noqa: E402
+from cloister.models.task import Budget, task_of  # noqa: E402
 from cloister.privacy.events import Composed, Event, Parallel  # noqa: E402
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource  # noqa: E402
 from cloister.schema.spec import Spec  # noqa: E402

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from cloister.models.discretization.bins import bin_cells
 from cloister.models.discretization.denoising import to_shares
+from cloister.models.planning import MOST_PAIRS, OVERSAMPLING
 from cloister.models.protocol import sample_whole
 from cloister.models.sampling.balanced import (
     MOST_PAIR_CELLS,
@@ -20,7 +21,6 @@ from cloister.models.sampling.balanced import (
     choose_balanced,
     choose_pairs,
 )
-from cloister.models.sampling.sizes import MOST_PAIRS, OVERSAMPLING
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, TextKey
 from cloister.schema.domain import Domain, Table, declared_cells

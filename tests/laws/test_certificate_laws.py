@@ -10,10 +10,9 @@ from bases import drawing
 from guarantees import suited, suited_spec
 
 from cloister.constraints.counting import violation_reports
-from cloister.models.plan import Plan
 from cloister.models.protocol import fit, make_plan
 from cloister.models.registry import METHODS, create
-from cloister.models.task import Budget
+from cloister.models.task import Budget, Plan
 from cloister.privacy.certificate.certificate import Certificate
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable

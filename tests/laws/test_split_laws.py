@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tiny_tables import domain_of, random_rows, table_of
 
 from cloister.errors import UnplannedQuery, UnsupportedEvent
-from cloister.models.plan import Stage
+from cloister.models.task import Stage
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.accounting.composition import event_of_stages
 from cloister.privacy.door.journal import Journal

@@ -37,7 +37,7 @@ from cloister.models.mixture.rounds.candidates import (
     expected_shares,
 )
 from cloister.models.mixture.rounds.selection import AllPairs, TableChoice
-from cloister.models.sampling.sizes import PAIR_CELLS
+from cloister.models.planning import PAIR_CELLS
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, Neighbours
 from cloister.privacy.mechanisms.selection import Exponential
 from cloister.privacy.queries.distances import CandidateScores

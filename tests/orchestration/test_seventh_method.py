@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 from cloister.flows.cli.app import run
-from cloister.models.plan import Forecast, Parameters, Plan, Stage
 from cloister.models.protocol import Synthesizer, sample_whole
 from cloister.models.registry import METHODS
-from cloister.models.task import Budget, Task
+from cloister.models.task import Budget, Forecast, Parameters, Plan, Stage, Task
 from cloister.privacy.events import Sensitivity
 from cloister.privacy.mechanisms.noise import DiscreteLaplace, Neighbours
 from cloister.privacy.mechanisms.randomness import SamplingSource

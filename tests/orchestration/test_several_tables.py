@@ -14,10 +14,9 @@ import pytest
 import yaml
 
 from cloister.flows.cli.app import run
-from cloister.models.plan import Forecast, Parameters, Plan, Stage
 from cloister.models.protocol import DatabaseSynthesizer
 from cloister.models.registry import METHODS
-from cloister.models.task import Budget, DatabaseTask
+from cloister.models.task import Budget, DatabaseTask, Forecast, Parameters, Plan, Stage
 from cloister.privacy.ledger import State
 from cloister.privacy.mechanisms.noise import DiscreteLaplace
 from cloister.privacy.mechanisms.randomness import SamplingSource

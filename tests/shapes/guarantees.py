@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from cloister.models.plan import Plan
 from cloister.models.registry import create
-from cloister.models.task import Task
+from cloister.models.task import Plan, Task
 from cloister.privacy.accounting.composition import accountable, event_of_stages
 from cloister.privacy.events import Event
 from cloister.schema.declarations import PLAUSIBLE_DENIABILITY

@@ -16,12 +16,9 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from cloister.models.auto import choose_method
-from cloister.models.plan import Plan
 from cloister.models.protocol import DatabaseModel, Model, fit, make_plan
-from cloister.models.registry import create
-from cloister.models.task import Budget, DatabaseTask, Task
-from cloister.models.task_from_spec import task_of
+from cloister.models.registry import choose_method, create
+from cloister.models.task import Budget, DatabaseTask, Plan, Task, task_of
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import (
     PrivateDatabase,

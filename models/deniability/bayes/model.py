@@ -9,14 +9,19 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.models.constrained import BALANCED, ReweightedModel
+from cloister.models.constrained import (
+    BALANCED,
+    ReweightedModel,
+    restore_bins,
+    restore_reweighting,
+    restore_rules,
+)
 from cloister.models.deniability.bayes.network import BayesianNetwork
 from cloister.models.discretization.bins import Bins
 from cloister.models.discretization.coarsening import Coarsening
 from cloister.models.protocol import Arrays, ModelState, Sampler
 from cloister.models.sampling.balanced import BalancedSampler
 from cloister.models.sampling.supports.support_builder import CompiledConstraints
-from cloister.models.serialization import restore_bins, restore_reweighting, restore_rules
 from cloister.models.soft_constraints.reweighting import Reweighting
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.randomness import SamplingSource

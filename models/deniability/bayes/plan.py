@@ -9,26 +9,26 @@ from fractions import Fraction
 from functools import cached_property
 
 from cloister.figures import count_of, figure
-from cloister.models.discretization.attribute_order import NETWORKED_LEVELS, public_sizes
 from cloister.models.discretization.histograms import counted_by_value
-from cloister.models.plan import Forecast, Parameters, Plan, Stage
-from cloister.models.planning.constraint_marginals import (
+from cloister.models.planning import (
+    COUNT,
+    DRAWN_CELL,
+    MIB,
+    NETWORKED_LEVELS,
+    NOISE,
+    OVERSAMPLING,
+    balanced_seconds,
+    counts_stage,
+    histogram_counts,
+    public_sizes,
+    require_delta,
+    require_signal,
     sizes_by_value,
     valued_attributes,
     wanted_tables,
 )
-from cloister.models.planning.forecasts import (
-    COUNT,
-    DRAWN_CELL,
-    MIB,
-    NOISE,
-    balanced_seconds,
-    histogram_counts,
-)
-from cloister.models.planning.noise import counts_stage, require_delta, require_signal
-from cloister.models.sampling.sizes import OVERSAMPLING
 from cloister.models.soft_constraints.pair_counts import PairCounts
-from cloister.models.task import Budget, Task
+from cloister.models.task import Budget, Forecast, Parameters, Plan, Stage, Task
 from cloister.privacy.accounting.accountants import calibrate, zcdp_rho
 from cloister.privacy.accounting.composition import accountable, event_of_stages
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, GridNoise

@@ -12,9 +12,8 @@ from fractions import Fraction
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure
 from cloister.models.deniability.bayes.plan import PartRows
-from cloister.models.plan import Parameters, Stage
-from cloister.models.planning.noise import require_laplace_signal
-from cloister.models.task import Budget, Task
+from cloister.models.planning import require_laplace_signal
+from cloister.models.task import Budget, Parameters, Stage, Task
 from cloister.privacy.accounting.accountants import epsilon_of_each
 from cloister.privacy.events import repeat
 from cloister.privacy.mechanisms.noise import DiscreteLaplace, GridNoise

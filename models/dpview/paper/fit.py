@@ -19,10 +19,9 @@ from cloister.models.dpview.tables.consistency import make_consistent
 from cloister.models.dpview.tables.rounding import LARGEST
 from cloister.models.dpview.view_choice import ViewParameters
 from cloister.models.dpview.views import Names, View
-from cloister.models.plan import Plan
-from cloister.models.planning.noise import laplace_deviation
+from cloister.models.planning import laplace_deviation
 from cloister.models.protocol import Progress
-from cloister.models.task import Task
+from cloister.models.task import Plan, Task
 from cloister.privacy.mechanisms.noise import DiscreteLaplace
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.query import Door, TableRows

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cloister.constraints import DenialConstraint
-from cloister.models.discretization.attribute_order import NETWORKED_LEVELS
-from cloister.models.plan import Stage
-from cloister.models.planning.sampling_choice import SUPPORTS
-from cloister.models.task import Task
+from cloister.models.planning import NETWORKED_LEVELS, SUPPORTS
+from cloister.models.task import Stage, Task
 from cloister.privacy.events import Composed
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.declarations import Sampling

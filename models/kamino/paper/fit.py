@@ -23,10 +23,9 @@ from cloister.models.kamino.plan import KaminoParameters
 from cloister.models.kamino.trainers import Material
 from cloister.models.kamino.training import CALIBRATION_ROWS, TrainingSchedule
 from cloister.models.kamino.weighing import KAMINO_SEED
-from cloister.models.plan import Plan
 from cloister.models.protocol import Progress
 from cloister.models.sampling.supports.support_builder import compile_constraints
-from cloister.models.task import Task
+from cloister.models.task import Plan, Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.queries.clipped_gradients import SampledRows
 from cloister.privacy.queries.counts import PartitionCounts

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from cloister.models.discretization.attribute_order import printed_sequence
 from cloister.models.kamino.paper.ablations import Unweighed, random_sequence
 from cloister.models.kamino.paper.training.matrix_ascent import MatrixAscent
 from cloister.models.kamino.paper.training.one_by_one import OneByOne, SideBySide
 from cloister.models.kamino.recipe import KaminoRecipe
 from cloister.models.kamino.trainers import Joint
 from cloister.models.kamino.weighing import ByRates
+from cloister.models.planning import printed_sequence
 
 PRINTED = "kamino-paper"
 """The method that is as printed."""

@@ -15,13 +15,17 @@ from fractions import Fraction
 
 from cloister.errors import PlanError, UnsupportedEvent
 from cloister.figures import count_of, figure
-from cloister.models.discretization.attribute_order import count_networked, public_sizes
 from cloister.models.kamino.plan import KaminoParameters, forecast_kamino
 from cloister.models.kamino.recipe import KaminoRecipe
 from cloister.models.kamino.sizes import Runs
-from cloister.models.plan import Plan, Stage
-from cloister.models.planning.noise import counts_stage, require_delta, require_signal
-from cloister.models.task import Budget, Task
+from cloister.models.planning import (
+    count_networked,
+    counts_stage,
+    public_sizes,
+    require_delta,
+    require_signal,
+)
+from cloister.models.task import Budget, Plan, Stage, Task
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.events import Composed, SampledGaussian
 from cloister.privacy.mechanisms.noise import DiscreteGaussian

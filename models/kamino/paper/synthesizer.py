@@ -9,9 +9,8 @@ from cloister.models.kamino.paper.search import quantized_sizes, search_as_print
 from cloister.models.kamino.plan import KaminoParameters
 from cloister.models.kamino.sizes import EMBEDDING_WIDTH
 from cloister.models.kamino.synthesizer import RECIPES, Kamino, KaminoPlan
-from cloister.models.plan import Plan
 from cloister.models.protocol import Arrays, Progress
-from cloister.models.task import Budget, Task
+from cloister.models.task import Budget, Plan, Task
 from cloister.privacy.queries.query import Door, TableRows
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from cloister.models.discretization.coarsening import (
 )
 from cloister.models.mixture.fitting.products import Mixture
 from cloister.models.mixture.rounds.schedule import MOST_CANDIDATES
-from cloister.models.sampling.sizes import PAIR_CELLS
+from cloister.models.planning import PAIR_CELLS
 from cloister.schema.columns import Grid
 
 TRIPLE_CELLS = 1_500

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from cloister.models.plan import Plan
 from cloister.models.protocol import AnySynthesizer, DatabaseDoor
 from cloister.models.relational.candidates import candidates
 from cloister.models.relational.link import Link, Measured
@@ -17,7 +16,7 @@ from cloister.models.relational.paper.plan import RelationalPaperParameters, lin
 from cloister.models.relational.rows import tasks_of_rows, train_rows
 from cloister.models.relational.schedule import MEASURE, SELECT
 from cloister.models.several_tables import LabelledDoor
-from cloister.models.task import DatabaseTask
+from cloister.models.task import DatabaseTask, Plan
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.distances import Candidate, CandidateScores

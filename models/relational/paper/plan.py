@@ -15,8 +15,7 @@ from typing import Any
 
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure
-from cloister.models.plan import AnyPlan, Forecast, Parameters, Plan, Stage
-from cloister.models.planning.noise import require_delta
+from cloister.models.planning import require_delta
 from cloister.models.protocol import AnySynthesizer
 from cloister.models.relational.candidates import candidates
 from cloister.models.relational.paper.pairs import STEPS
@@ -24,7 +23,16 @@ from cloister.models.relational.paper.relationship import Slicing
 from cloister.models.relational.rows import plans_json, row_sequence, row_stages, tasks_of_rows
 from cloister.models.relational.schedule import MEASURE, SELECT, exponent_of, neighbours_of_table
 from cloister.models.several_tables import json_texts
-from cloister.models.task import Budget, DatabaseTask, Task
+from cloister.models.task import (
+    AnyPlan,
+    Budget,
+    DatabaseTask,
+    Forecast,
+    Parameters,
+    Plan,
+    Stage,
+    Task,
+)
 from cloister.privacy.accounting.accountants import noise_multiplier
 from cloister.privacy.events import repeat
 from cloister.privacy.mechanisms.noise import DiscreteGaussian

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from cloister.models.plan import Plan
 from cloister.models.protocol import (
     AnySynthesizer,
     Arrays,
@@ -18,7 +17,7 @@ from cloister.models.protocol import (
     Progress,
 )
 from cloister.models.relational.paper.plan import RelationalPaperParameters, plan_relational_paper
-from cloister.models.task import Budget, DatabaseTask
+from cloister.models.task import Budget, DatabaseTask, Plan
 
 if TYPE_CHECKING:
     from cloister.models.relational.paper.model import PaperModel

@@ -13,9 +13,9 @@ import numpy as np
 from cloister.arrays import Floats, Integers
 from cloister.constraints.supports import Support
 from cloister.models.discretization.bins import Bins
+from cloister.models.planning import EXPECTED_ROWS
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import ConstrainedChain, JointModel, TupleModel
-from cloister.models.sampling.sizes import EXPECTED_ROWS
 
 _SHARPNESS = 20.0
 """Factor on the model's log probabilities where a dependency's joint table was not measured."""

@@ -18,8 +18,7 @@ from specs import spec_of
 from cloister.constraints.counting import violation_reports
 from cloister.constraints.schema_file import PublishedSchema, PublishedTable, broken_rules
 from cloister.errors import SampleError
-from cloister.models.task import Task
-from cloister.models.task_from_spec import task_of
+from cloister.models.task import Task, task_of
 from cloister.schema.domain import Domain, Table
 from cloister.schema.relations import Database
 from cloister.schema.spec import Spec

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from cloister.errors import PlanError
-from cloister.models.auto import choose_method
 from cloister.models.protocol import make_plan
-from cloister.models.registry import create
+from cloister.models.registry import choose_method, create
 from cloister.models.task import Budget, Task
 from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.noise import Neighbours

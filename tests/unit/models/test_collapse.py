@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from cloister.models.collapse import find_collapses
 from cloister.models.discretization.bins import bin_cells
+from cloister.models.quality import find_collapses
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain, Table, declared_cells
 

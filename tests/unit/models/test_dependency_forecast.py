@@ -5,11 +5,10 @@ from fractions import Fraction
 import pytest
 from hospital import hospital
 
-from cloister.models.planning.dependency_forecast import SURE, forecast_dependencies
 from cloister.models.protocol import make_plan
+from cloister.models.quality import SURE, forecast_dependencies
 from cloister.models.registry import create
-from cloister.models.task import Budget
-from cloister.models.task_from_spec import task_of
+from cloister.models.task import Budget, task_of
 
 METHODS = ("mixture", "kamino", "dpview", "independent")
 

@@ -19,8 +19,7 @@ from cloister.models.differences.model import DifferencedSampler, inner_task
 from cloister.models.differences.pairs import Difference, differences_of, lacks_presence, orders_of
 from cloister.models.discretization.bins import bin_cells
 from cloister.models.registry import create
-from cloister.models.task import Persons, Task
-from cloister.models.task_from_spec import task_of
+from cloister.models.task import Persons, Task, task_of
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table, declared_cells

@@ -20,8 +20,7 @@ from cloister.models.dpview.view_search import best_views
 from cloister.models.dpview.views import View
 from cloister.models.protocol import make_plan
 from cloister.models.registry import create
-from cloister.models.task import Budget, Task
-from cloister.models.task_from_spec import task_of
+from cloister.models.task import Budget, Task, task_of
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.declarations import DPViewSpec

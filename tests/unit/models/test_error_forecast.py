@@ -8,9 +8,8 @@ from random_tables import random_table
 from shape import release_once
 
 from cloister.evaluation.marginals import compare_marginals
-from cloister.models.planning.error_forecast import CURVES, forecast_error
-from cloister.models.task import Budget
-from cloister.models.task_from_spec import task_of
+from cloister.models.quality import CURVES, forecast_error
+from cloister.models.task import Budget, task_of
 
 DELTA = Fraction(1, 10**6)
 

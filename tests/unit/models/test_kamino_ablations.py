@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloister.constraints import dependency
-from cloister.models.discretization.attribute_order import NETWORKED_LEVELS, schema_sequence
 from cloister.models.kamino.paper.ablations import Unweighed, random_sequence
+from cloister.models.planning import NETWORKED_LEVELS, schema_sequence
 from cloister.models.protocol import make_plan
 from cloister.models.registry import create
 from cloister.models.task import Budget

@@ -8,7 +8,7 @@ import pytest
 
 from cloister.constraints import KnownFigure, constraints_of, declaration_of, parse_denial
 from cloister.errors import PlanError, SpecError
-from cloister.models.planning.sampling_choice import choose_sampling
+from cloister.models.planning import choose_sampling
 from cloister.models.protocol import make_plan
 from cloister.models.registry import METHODS, create
 from cloister.models.task import Budget, RowSampling, Task

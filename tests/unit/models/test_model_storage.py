@@ -13,7 +13,7 @@ from leavers import leavers
 
 from cloister.errors import CloisterError, InputError, StorageError, VerificationError
 from cloister.models.storage import load_model, load_saved, save_model, self_contained
-from cloister.models.task_from_spec import task_of
+from cloister.models.task import task_of
 from cloister.privacy.mechanisms.randomness import SamplingSource
 
 

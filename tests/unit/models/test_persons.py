@@ -17,8 +17,7 @@ from cloister.errors import PlanError, SampleError, UnplannedQuery
 from cloister.models.persons.parts import PERSONS, ROWS, person_tables, split_task
 from cloister.models.protocol import fit, make_plan
 from cloister.models.registry import create
-from cloister.models.task import Budget
-from cloister.models.task_from_spec import task_of
+from cloister.models.task import Budget, task_of
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.mechanisms.noise import DiscreteLaplace

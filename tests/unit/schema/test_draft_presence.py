@@ -8,7 +8,7 @@ import pytest
 
 from cloister.constraints import constraints_of
 from cloister.constraints.counting import count_violations
-from cloister.models.task_from_spec import task_of
+from cloister.models.task import task_of
 from cloister.schema.drafts.drafting import draft
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation import read_table

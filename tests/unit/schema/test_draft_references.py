@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cloister.models.task_from_spec import task_of
+from cloister.models.task import task_of
 from cloister.schema.drafts.drafting import draft
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation import read_table

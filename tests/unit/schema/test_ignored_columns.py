@@ -5,7 +5,7 @@ import pytest
 from declared_table import TWO, declared
 
 from cloister.errors import ConstraintError, SpecError
-from cloister.models.task_from_spec import task_of
+from cloister.models.task import task_of
 from cloister.schema.sources.reading import read_frame
 
 

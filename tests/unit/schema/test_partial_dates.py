@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cloister.models.task_from_spec import task_of
+from cloister.models.task import task_of
 from cloister.schema.attributes import Date, Datetime
 from cloister.schema.domain import column_of
 from cloister.schema.drafts.drafting import draft

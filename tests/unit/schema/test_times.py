@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cloister.errors import SpecError
-from cloister.models.task_from_spec import task_of
+from cloister.models.task import task_of
 from cloister.schema.attributes import Float, Integer
 from cloister.schema.domain import column_of
 from cloister.schema.drafts.drafting import draft

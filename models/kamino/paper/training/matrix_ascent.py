@@ -15,11 +15,9 @@ import numpy as np
 from cloister.arrays import Floats, Integers
 from cloister.constraints import DenialConstraint
 from cloister.models.kamino.weighing import KAMINO_SEED
-from cloister.models.plan import Stage
-from cloister.models.planning.sampling_choice import SEQUENTIAL, choose_sampling
-from cloister.models.sampling.sizes import POOL_ROWS
+from cloister.models.planning import POOL_ROWS, SEQUENTIAL, choose_sampling
 from cloister.models.soft_constraints.pair_counts import describe_soft
-from cloister.models.task import Task
+from cloister.models.task import Stage, Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door, TableRows

@@ -1,0 +1,398 @@
+"""What the plans of several methods share; public.
+
+The schema sequence, the joint tables that hard constraints need, how strong noise is beside the
+rows (in words, and when it is too strong), whether rows are drawn inside supports or one after the
+other, and sizes of draws with what forecasts say of them.
+
+Source of the sequence: Kamino Algorithm 4; section 4.3 for very large domains, which come last and
+    are drawn from independent noisy histograms inside the supports.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from cloister.constraints import DenialConstraint, functional_dependency, key_attributes, order_rule
+from cloister.errors import PlanError
+from cloister.figures import count_of, figure, figure_range
+from cloister.models.discretization.bins import MOST_VALUES, NUMERIC_BINS
+from cloister.models.task import Budget, RowSampling, Stage, Task
+from cloister.privacy.accounting.accountants import zcdp_rho
+from cloister.privacy.events import Composed
+from cloister.privacy.mechanisms.noise import DiscreteGaussian
+from cloister.schema.columns import Grid
+from cloister.schema.declarations import Sampling
+from cloister.schema.domain import Domain, declared_cells
+
+OVERSAMPLING = 3
+"""Rows drawn for each row of a balanced sample."""
+
+MOST_PAIRS = 300
+"""Pairs of attributes whose tables are compared at most."""
+
+POOL_ROWS = 40_000
+"""Rows by which a model's own rates of violation are measured."""
+
+EXPECTED_ROWS = 100_000
+"""Rows drawn from a model to estimate joint shares that were not measured."""
+
+PAIR_CELLS = 10_000
+"""Cells of a pair of attributes that a mixture may have measured, at most."""
+
+NETWORKED_LEVELS = 256
+"""Levels of an attribute at most, to be modelled jointly with others."""
+
+_JOINT_CELLS = 1_000_000
+"""Cells of a joint table at most."""
+
+_ROWS_PER_LEFT = 5
+"""Rows for each joint level of the left side (all attributes but the last) at least, on average."""
+
+_NOISIEST = 4
+"""The scale of the noise of a count, in rows, times this may not exceed the rows."""
+
+_STEPS_TO_DOUBLE = 16
+"""Epsilons that are tried between one and its double: a message needs no more."""
+
+_MOST_DOUBLINGS = 60
+"""How often an epsilon that is too small is doubled at most."""
+
+SEQUENTIAL: Sampling = "sequential"
+
+SUPPORTS: Sampling = "supports"
+
+_WORDS: Mapping[Sampling, str] = {SUPPORTS: "inside supports", SEQUENTIAL: "one after the other"}
+
+_OTHERS: Mapping[Sampling, str] = {SUPPORTS: "kamino", SEQUENTIAL: "mixture or kamino"}
+"""Methods that have each way."""
+
+_IN_TURN = 2e-5
+"""Seconds for each row and soft constraint that it is drawn against: 2 and 128 rules on Adult."""
+
+_ON_TRIAL = 9_000
+"""Rows of the tables that are drawn on trial."""
+
+_NONE = "there is no soft constraint, and rows inside supports keep the hard ones"
+
+_USUAL = "rows inside supports do not depend on each other, and are drawn in linear time"
+
+MIB = 1 << 20
+"""Bytes of a mebibyte."""
+
+DRAWN_CELL = 40
+"""Bytes that a cell of drawn rows takes, in all its copies."""
+
+DEVICE_CONTEXT = 700 * MIB
+"""Bytes of a CUDA device that the driver and the libraries of torch take for a process."""
+
+NOISE = 2.2e-5
+"""Seconds for the exact noise of one count."""
+
+COUNT = 250
+"""Bytes that a count takes while it gets its noise."""
+
+_EXCHANGED = 3.6e-7
+"""Seconds for each row and pair of attributes whose tables are balanced."""
+
+
+def public_sizes(domain: Domain, most: int = NUMERIC_BINS) -> dict[str, int]:
+    """The greatest number of bins of each modelled attribute; about ``most`` of numeric ones."""
+    sizes = {}
+    for name in domain.modelled:
+        column = domain[name]
+        cells = declared_cells(column).size
+        apart = 2 * len(column.special_codes) + 2 if isinstance(column, Grid) else 0
+        sizes[name] = min(cells, most + apart) if isinstance(column, Grid) else cells
+    return sizes
+
+
+def schema_sequence(
+    sizes: Mapping[str, int], constraints: Sequence[DenialConstraint]
+) -> tuple[str, ...]:
+    """Attributes of functional dependencies first, smaller left sides before larger.
+
+    Left sides are as large as the product of their attributes. Then the rest by size.
+
+    Attributes of more than ``NETWORKED_LEVELS`` levels come last, in the same order among
+    themselves.
+    """
+    return _sequence(sizes, constraints, _product)
+
+
+def printed_sequence(
+    sizes: Mapping[str, int], constraints: Sequence[DenialConstraint]
+) -> tuple[str, ...]:
+    """As :func:`schema_sequence`, with left sides as large as their smallest attribute.
+
+    Source: Kamino section 4.3, as printed.
+    """
+    return _sequence(sizes, constraints, _least)
+
+
+def _sequence(
+    sizes: Mapping[str, int],
+    constraints: Sequence[DenialConstraint],
+    size_of_left: Callable[[Mapping[str, int], Sequence[str]], float],
+) -> tuple[str, ...]:
+    dependencies = [d for c in constraints if (d := functional_dependency(c)) is not None]
+    modelled = [d for d in dependencies if all(name in sizes for name in (*d[0], d[1]))]
+    sequence: list[str] = []
+    for left, right in sorted(modelled, key=lambda dependency: size_of_left(sizes, dependency[0])):
+        sequence += [*sorted(left, key=sizes.__getitem__), right]
+    sequence += sorted(sizes, key=sizes.__getitem__)
+    unique = dict.fromkeys(sequence)
+    return tuple(sorted(unique, key=lambda name: sizes[name] > NETWORKED_LEVELS))
+
+
+def count_networked(sizes: Mapping[str, int]) -> int:
+    """How many attributes, from the front of the sequence, are modelled jointly."""
+    return sum(size <= NETWORKED_LEVELS for size in sizes.values())
+
+
+def _least(sizes: Mapping[str, int], names: Sequence[str]) -> float:
+    return min((sizes[name] for name in names), default=1)
+
+
+def _product(sizes: Mapping[str, int], names: Sequence[str]) -> float:
+    product = 1.0
+    for name in names:
+        product *= sizes[name]
+    return product
+
+
+def valued_attributes(task: Task, by_value: Sequence[str]) -> tuple[str, ...]:
+    """The numeric attributes whose single values matter, and are counted.
+
+    Those in functional dependencies, in no other rule on pairs: there, bins hold.
+    ``by_value`` are those whose single values are counted beside their cells.
+    """
+    pairs = [c for c in task.hard if c.arity == 2 and key_attributes(c) is None]
+    dependent = [c for c in pairs if functional_dependency(c) is not None]
+    binned = {name for c in pairs if c not in dependent for name in c.attributes}
+    names = dict.fromkeys(name for c in dependent for name in c.attributes)
+    return tuple(
+        name
+        for name in names
+        if name not in binned
+        and isinstance(column := task.domain[name], Grid)
+        and (name in by_value or declared_cells(column).size == column.size)
+    )
+
+
+def sizes_by_value(task: Task, sizes: Mapping[str, int], valued: Sequence[str]) -> dict[str, int]:
+    """The greatest number of bins of each attribute, where values of some have bins."""
+    return {
+        name: max(size, min(declared_cells(task.domain[name]).column.size, MOST_VALUES))
+        if name in valued
+        else size
+        for name, size in sizes.items()
+    }
+
+
+def wanted_tables(task: Task, sizes: Mapping[str, int]) -> tuple[tuple[str, ...], ...]:
+    """Attribute sets of hard constraints of small joint domains, left sides before right sides."""
+    wanted = dict.fromkeys(names for c in task.hard if (names := _table_of(c)) is not None)
+    known = [names for names in wanted if all(name in sizes for name in names)]
+    return tuple(names for names in known if _affordable(names, sizes, task.data_rows))
+
+
+def _table_of(constraint: DenialConstraint) -> tuple[str, ...] | None:
+    dependency, order = functional_dependency(constraint), order_rule(constraint)
+    if dependency is not None:
+        return (*dependency[0], dependency[1])
+    if order is not None:
+        return (*order.equal, order.first, order.second)
+    return (
+        constraint.attributes if constraint.arity == 2 and len(constraint.attributes) > 1 else None
+    )
+
+
+def _affordable(names: Sequence[str], sizes: Mapping[str, int], rows: int) -> bool:
+    lefts = math.prod(sizes[name] for name in names[:-1])
+    return lefts * sizes[names[-1]] <= _JOINT_CELLS and lefts * _ROWS_PER_LEFT <= rows
+
+
+def counts_stage(
+    task: Task, name: str, multiplier: Fraction, times: int, explanation: str
+) -> Stage:
+    """The stage of ``times`` tables of counts with discrete Gaussian noise."""
+    return uneven_counts_stage(task, name, [(multiplier, times)], explanation)
+
+
+def uneven_counts_stage(
+    task: Task, name: str, noises: Sequence[tuple[Fraction, int]], explanation: str
+) -> Stage:
+    """The stage of tables of counts, so many with each multiplier of discrete Gaussian noise."""
+    partition = task.neighbours.partition
+    mechanisms = [(DiscreteGaussian(multiplier), times) for multiplier, times in noises]
+    events = [(mechanism.event(partition), times) for mechanism, times in mechanisms]
+    scales = figure_range([mechanism.scale(partition) for mechanism, _ in mechanisms])
+    words = f"{explanation}; noise of {count_of(scales, 'row')} a count"
+    return Stage(name, Composed(tuple(events)), words)
+
+
+def require_signal(scale: float, rows: int, budget: Budget) -> None:
+    """Check that Gaussian noise of a ``scale`` in rows leaves something of one-way counts.
+
+    Without a delta it is taken for Laplace noise.
+
+    Raises:
+        PlanError: says what epsilon would do.
+    """
+    if not budget.delta:
+        require_laplace_signal(scale, rows, budget)
+    if scale * _NOISIEST > rows:
+        raise _drowned(rows, budget, _epsilon_for(budget, scale * _NOISIEST / rows))
+
+
+def require_laplace_signal(scale: float, rows: int, budget: Budget) -> None:
+    """The same of Laplace noise, whose scale falls in proportion to epsilon.
+
+    Raises:
+        PlanError: says what epsilon would do.
+    """
+    if scale * _NOISIEST > rows:
+        raise _drowned(rows, budget, float(budget.epsilon) * scale * _NOISIEST / rows)
+
+
+def _epsilon_for(budget: Budget, times: float) -> float:
+    """The epsilon whose Gaussian noise is so many times less, at the same delta.
+
+    The smaller epsilon is beside delta, the less the noise depends on it.
+    """
+    wanted = float(zcdp_rho(budget.epsilon, budget.delta)) * times**2
+    steps = range(_MOST_DOUBLINGS * _STEPS_TO_DOUBLE)
+    found = bisect.bisect_left(
+        steps,
+        wanted,
+        key=lambda step: float(zcdp_rho(_raised(budget.epsilon, step), budget.delta)),
+    )
+    return float(_raised(budget.epsilon, found))
+
+
+def _raised(epsilon: Fraction, step: int) -> Fraction:
+    doublings, part = divmod(step, _STEPS_TO_DOUBLE)
+    return epsilon * 2**doublings * (_STEPS_TO_DOUBLE + part) / _STEPS_TO_DOUBLE
+
+
+def _drowned(rows: int, budget: Budget, least: float) -> PlanError:
+    return PlanError(
+        f"epsilon {figure(float(budget.epsilon), 6)} is too small for {count_of(rows, 'row')}: "
+        "the noise would drown the counts; "
+        f"use at least about {figure(least, 2)}, or more rows"
+    )
+
+
+def require_delta(method: str, budget: Budget) -> None:
+    """Check that there is a delta for Gaussian noise.
+
+    Raises:
+        PlanError: there is none.
+    """
+    if budget.delta <= 0:
+        raise PlanError(
+            f"method {method} adds Gaussian noise and needs a delta above 0; allow one, such as "
+            "1e-6"
+        )
+
+
+def laplace_deviation(scale: float) -> float:
+    """The standard deviation of discrete Laplace noise, in rows."""
+    ratio = math.exp(-1.0 / scale)
+    return math.sqrt(2.0 * ratio) / (1.0 - ratio)
+
+
+@dataclass(frozen=True)
+class SamplingChoice:
+    """A way of drawing rows under soft constraints, why it is taken, and its options."""
+
+    way: Sampling
+    reason: str
+    options: RowSampling
+
+    @property
+    def sequential(self) -> bool:
+        """Whether rows are drawn one after the other (Kamino, Algorithm 3)."""
+        return self.way == SEQUENTIAL
+
+    def __str__(self) -> str:
+        """The choice in words."""
+        if not self.sequential:
+            return f"inside supports: {self.reason}"
+        options = [f"{100 * self.options.resampled:g} % of cells resampled"]
+        if self.options.tries:
+            options.append(
+                f"accept-reject of {count_of(self.options.tries, 'try', 'tries')} a cell"
+            )
+        return f"row by row (Kamino, Algorithm 3; {', '.join(options)}): {self.reason}"
+
+
+def seconds_in_turn(task: Task, choice: SamplingChoice) -> float:
+    """Seconds that rows take longer to draw one after the other, with tables drawn on trial."""
+    if not choice.sequential:
+        return 0.0
+    drawn = (1.0 + choice.options.resampled) * task.output_rows
+    return _IN_TURN * len(task.soft) * (drawn + _ON_TRIAL)
+
+
+def choose_sampling(task: Task, ways: Sequence[Sampling]) -> SamplingChoice:
+    """The way that is asked for, or that a known weight needs, or else the method's usual one.
+
+    ``ways`` are those of the method, the usual one first.
+
+    Raises:
+        PlanError: what is asked for contradicts itself or has no effect; names the remedy.
+    """
+    choice = _choice(task, ways[0])
+    _require_sense(task, choice)
+    if task.soft and choice.way not in ways:
+        raise PlanError(
+            f"sampling: {choice.way} ({choice.reason}) is not possible with this method, which "
+            f"draws rows {_WORDS[ways[0]]}; use another method, such as {_OTHERS[choice.way]}"
+        )
+    return choice
+
+
+def _choice(task: Task, usual: Sampling) -> SamplingChoice:
+    asked, weighted = task.sampling, task.weighted_soft
+    if asked.way is not None:
+        return SamplingChoice(asked.way, "as asked for", asked)
+    if weighted:
+        reason = f"soft constraint '{weighted[0].name}' has a known weight"
+        return SamplingChoice(SEQUENTIAL, reason, asked)
+    if usual == SEQUENTIAL and task.soft:
+        return SamplingChoice(SEQUENTIAL, "as the paper of the method does", asked)
+    return SamplingChoice(SUPPORTS, _USUAL if task.soft else _NONE, asked)
+
+
+def _require_sense(task: Task, choice: SamplingChoice) -> None:
+    asked, weighted = task.sampling, task.weighted_soft
+    if choice.sequential and not task.soft:
+        raise PlanError(
+            "sampling: sequential draws rows by soft constraints, and none can act; make a "
+            "constraint soft, or leave sampling out"
+        )
+    if not choice.sequential and weighted:
+        raise PlanError(
+            f"soft constraint '{weighted[0].name}' has a known weight, by which rows are drawn one "
+            "after the other; leave sampling: supports out, or declare a rate"
+        )
+    if not choice.sequential and (asked.resampled or asked.tries):
+        raise PlanError(
+            "resample and accept_reject are options of sampling: sequential; add it, or leave "
+            "them out"
+        )
+
+
+def histogram_counts(task: Task) -> int:
+    """Counts of the histograms of all attributes."""
+    return sum(declared_cells(task.domain[name]).size for name in task.domain.modelled)
+
+
+def balanced_seconds(rows: int, attributes: int) -> float:
+    """Seconds that choosing a balanced part of the drawn rows takes."""
+    return _EXCHANGED * rows * min(math.comb(attributes, 2), MOST_PAIRS)
