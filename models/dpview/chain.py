@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cloister.arrays import Floats, Integers
-from cloister.models.discretization.bins import Bins
-from cloister.models.discretization.coarsening import Coarsening
+from cloister.models.discretization.bins import Bins, Coarsening
 from cloister.models.dpview.views import Names, View, margin_over
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import Batch, ConstrainedChain, Probabilities

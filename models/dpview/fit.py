@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cloister.models.discretization.bins import Bins, bin_cells
-from cloister.models.discretization.coarsening import Coarsening, coarse
+from cloister.models.discretization.bins import Bins, Coarsening, bin_cells, coarse
 from cloister.models.discretization.denoising import estimate_shares
 from cloister.models.dpview.chain import ViewChain
 from cloister.models.dpview.model import DPViewModel

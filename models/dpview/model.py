@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 from numpy.typing import NDArray
 
 from cloister.models.constrained import EXCHANGED, ConstrainedModel, restore_bins, restore_rules
-from cloister.models.discretization.bins import Bins
-from cloister.models.discretization.coarsening import Coarsening
+from cloister.models.discretization.bins import Bins, Coarsening
 from cloister.models.dpview.chain import ViewChain
 from cloister.models.dpview.sampler import LinkedSampler
 from cloister.models.dpview.tables.rounding import LARGEST, UNBIASED

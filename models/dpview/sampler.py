@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cloister.models.discretization.coarsening import Coarsening
+from cloister.models.discretization.bins import Coarsening
 from cloister.models.dpview.chain import RecordChain, ViewRecordSampler
 from cloister.models.dpview.linking import PAIRINGS, Records, link_views
 from cloister.models.dpview.tables.rounding import ROUNDINGS, UNBIASED, round_views

@@ -17,8 +17,8 @@ from cloister.constraints import functional_dependency
 from cloister.models.differences.columns import WithDifferences, choose_differences, task_with
 from cloister.models.differences.model import DifferencedModel, inner_task
 from cloister.models.differences.pairs import differences_of
-from cloister.models.discretization.bins import Bins
-from cloister.models.discretization.coarsening import coarse, fine
+from cloister.models.discretization.bins import Bins, coarse, fine
+from cloister.models.discretization.histograms import measure_joint_table
 from cloister.models.mixture.fitting.factors import arrange_factors, separate_factors, transfer
 from cloister.models.mixture.fitting.optimizer import Fit, NoisyMarginal, TableTarget
 from cloister.models.mixture.fitting.products import Layout, Mixture
@@ -35,7 +35,6 @@ from cloister.models.mixture.rounds.selection import (
     RoundCandidates,
     TableChoice,
 )
-from cloister.models.planning.stages import measure_joint_table
 from cloister.models.protocol import Progress
 from cloister.models.sampling.supports.expected_shares import JointTable
 from cloister.models.sampling.supports.support_builder import compile_constraints

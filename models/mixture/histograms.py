@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from cloister.models.discretization.bins import Bins
-from cloister.models.discretization.coarsening import fine
-from cloister.models.discretization.histograms import HistogramCounts, count_histogram
-from cloister.models.discretization.two_levels import TwoLevels, bin_deviations
+from cloister.models.discretization.bins import Bins, fine
+from cloister.models.discretization.histograms import (
+    HistogramCounts,
+    TwoLevels,
+    bin_deviations,
+    bins_of_histogram,
+    bins_of_values,
+    count_histogram,
+)
 from cloister.models.mixture.fitting.optimizer import NoisyMarginal
 from cloister.models.mixture.plan import MixtureParameters
 from cloister.models.mixture.prior.pooling import pool_histograms, refine_bins
 from cloister.models.mixture.prior.released import ReleasedNumbers
-from cloister.models.planning.stages import bins_of_histogram, bins_of_values
 from cloister.models.task import Plan, Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.queries.query import Door, TableRows

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
-from cloister.models.discretization.histograms import counted_by_value
-from cloister.models.discretization.two_levels import TwoLevels
+from cloister.models.discretization.histograms import TwoLevels, counted_by_value
 from cloister.models.mixture.forecast import forecast_fit
 from cloister.models.mixture.rounds.schedule import TYPICAL_SIGNAL, Schedule, schedule_for
 from cloister.models.planning import (

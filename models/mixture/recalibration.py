@@ -18,8 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloister.arrays import Floats, Integers
-from cloister.models.discretization.bins import Bins
-from cloister.models.discretization.coarsening import Coarsening, fine
+from cloister.models.discretization.bins import Bins, Coarsening, fine
 from cloister.models.mixture.fitting.optimizer import NoisyMarginal
 from cloister.models.mixture.fitting.products import Mixture
 from cloister.models.mixture.within_bins import related_numbers

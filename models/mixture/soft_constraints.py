@@ -18,7 +18,7 @@ import numpy as np
 from cloister.arrays import Floats
 from cloister.constraints import DenialConstraint
 from cloister.devices import CPU, Device
-from cloister.models.discretization.coarsening import Coarsening, coarse, fine
+from cloister.models.discretization.bins import Coarsening, coarse, fine
 from cloister.models.mixture.fitting.optimizer import (
     Fit,
     MeanTarget,

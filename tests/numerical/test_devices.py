@@ -13,8 +13,7 @@ import torch
 from torch._subclasses import FakeTensorMode
 
 from cloister.devices import CPU, Device
-from cloister.models.discretization.bins import bin_cells
-from cloister.models.discretization.coarsening import coarse, fine
+from cloister.models.discretization.bins import bin_cells, coarse, fine
 from cloister.models.kamino.blocks import HostSum
 from cloister.models.kamino.gradients import NoisyGradients
 from cloister.models.kamino.networks.network import TupleNetwork

@@ -7,8 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloister.models.discretization.denoising import estimate_shares, to_shares
-from cloister.models.discretization.empirical_bayes import degrees_of_freedom, expected_counts
+from cloister.models.discretization.denoising import (
+    degrees_of_freedom,
+    estimate_shares,
+    expected_counts,
+    to_shares,
+)
 from cloister.schema.attributes import Categorical
 from cloister.schema.domain import Domain, declared_cells
 

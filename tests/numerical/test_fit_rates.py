@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from cloister.constraints import parse_denial
 from cloister.constraints.counting import violation_share
-from cloister.models.discretization.bins import bin_cells
-from cloister.models.discretization.coarsening import fine
+from cloister.models.discretization.bins import bin_cells, fine
 from cloister.models.mixture.fitting.factors import separate_factors
 from cloister.models.mixture.fitting.optimizer import MeanTarget, NoisyMarginal, TableTarget
 from cloister.models.mixture.fitting.products import Mixture

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from cloister.constraints.supports import Support
-from cloister.models.discretization.bins import bin_cells
-from cloister.models.discretization.coarsening import coarse, fine
+from cloister.models.discretization.bins import bin_cells, coarse, fine
 from cloister.models.mixture import model
 from cloister.models.mixture.fit import run_rounds
 from cloister.models.mixture.fitting.factors import (

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister.evaluation.marginals import compare_marginals
-from cloister.models.discretization.bins import Bins
-from cloister.models.discretization.coarsening import Coarsening, fine
+from cloister.models.discretization.bins import Bins, Coarsening, fine
 from cloister.models.discretization.histograms import HistogramCounts
 from cloister.models.mixture.fitting.optimizer import NoisyMarginal
 from cloister.models.mixture.prior.pooling import EarlierTables, pool_histograms, refine_bins

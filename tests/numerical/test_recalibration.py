@@ -4,8 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cloister.models.discretization.bins import Bins
-from cloister.models.discretization.coarsening import coarse, fine
+from cloister.models.discretization.bins import Bins, coarse, fine
 from cloister.models.mixture.fitting.optimizer import NoisyMarginal
 from cloister.models.mixture.recalibration import MeasuredPair, recalibrate
 from cloister.models.sampling.balanced import BalancedSampler, PairChange, calibrate_weights

@@ -27,10 +27,13 @@ from cloister.models.deniability.bayes.structure import (
     dependence,
     dependency_order,
 )
-from cloister.models.discretization.bins import Bins
-from cloister.models.discretization.coarsening import Coarsening, coarse
+from cloister.models.discretization.bins import Bins, Coarsening, coarse
+from cloister.models.discretization.histograms import (
+    measure_histogram,
+    measure_joint_table,
+    measure_values,
+)
 from cloister.models.planning import POOL_ROWS
-from cloister.models.planning.stages import measure_histogram, measure_joint_table, measure_values
 from cloister.models.protocol import Progress
 from cloister.models.sampling.supports.expected_shares import JointTable
 from cloister.models.sampling.supports.support_builder import compile_constraints

@@ -17,8 +17,7 @@ from cloister.models.constrained import (
     restore_rules,
 )
 from cloister.models.deniability.bayes.network import BayesianNetwork
-from cloister.models.discretization.bins import Bins
-from cloister.models.discretization.coarsening import Coarsening
+from cloister.models.discretization.bins import Bins, Coarsening
 from cloister.models.protocol import Arrays, ModelState, Sampler
 from cloister.models.sampling.balanced import BalancedSampler
 from cloister.models.sampling.supports.support_builder import CompiledConstraints

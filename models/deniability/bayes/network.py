@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
 from cloister.models.deniability.bayes.structure import Parents
-from cloister.models.discretization.bins import Bins
-from cloister.models.discretization.coarsening import Coarsening
+from cloister.models.discretization.bins import Bins, Coarsening
 from cloister.models.sampling.chain import Probabilities
 
 PROBABILITY_STEPS = 2**32

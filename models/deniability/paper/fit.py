@@ -24,8 +24,7 @@ from cloister.models.deniability.bayes.structure import (
     symmetrical_uncertainty,
 )
 from cloister.models.deniability.paper.plan import DeniabilityPaperParameters, most_costs
-from cloister.models.discretization.bins import Bins
-from cloister.models.discretization.coarsening import Coarsening
+from cloister.models.discretization.bins import Bins, Coarsening
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.noise import DiscreteLaplace, GridNoise
 from cloister.privacy.queries.counts import PartitionCounts

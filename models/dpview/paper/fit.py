@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from cloister.arrays import Floats
-from cloister.models.discretization.bins import Bins
-from cloister.models.discretization.coarsening import fine
+from cloister.models.discretization.bins import Bins, fine
 from cloister.models.dpview.fit import ReleasedTables, compile_rules
 from cloister.models.dpview.model import DPViewModel
 from cloister.models.dpview.paper.plan import printed_tables

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from cloister.arrays import Floats
-from cloister.models.discretization.coarsening import Coarsening
+from cloister.models.discretization.bins import Coarsening
 from cloister.models.mixture.fitting.interactions import QuasiIndependence, joint_factors
 from cloister.models.mixture.fitting.products import FactorView, Layout, Mixture
 

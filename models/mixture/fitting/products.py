@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from cloister.arrays import Floats, Integers
-from cloister.models.discretization.coarsening import Coarsening
+from cloister.models.discretization.bins import Coarsening
 
 
 @dataclass(frozen=True)

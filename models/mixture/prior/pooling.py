@@ -21,8 +21,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from cloister.arrays import Floats, Integers
-from cloister.models.discretization.bins import Bins
-from cloister.models.discretization.coarsening import Coarsening
+from cloister.models.discretization.bins import Bins, Coarsening
 from cloister.models.discretization.histograms import HistogramCounts
 from cloister.models.mixture.fitting.optimizer import NoisyMarginal
 from cloister.models.mixture.prior.released import ReleasedNumbers

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.models.discretization.bins import Bins
-from cloister.models.discretization.coarsening import Coarsening
+from cloister.models.discretization.bins import Bins, Coarsening
 from cloister.models.discretization.histograms import HistogramCounts
 from cloister.models.mixture.fitting.optimizer import NoisyMarginal
 from cloister.models.protocol import Arrays, ModelState

@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cloister.models.discretization.bins import Bins
-from cloister.models.discretization.coarsening import (
+from cloister.models.discretization.bins import (
+    Bins,
     Coarsening,
     coarse,
     coarse_by_spread,

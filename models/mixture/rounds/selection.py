@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from cloister.models.discretization.coarsening import Coarsening
+from cloister.models.discretization.bins import Coarsening
 from cloister.models.mixture.fitting.products import Mixture
 from cloister.models.mixture.rounds.candidates import Coarsenings, expected_shares
 from cloister.privacy.mechanisms.selection import Exponential

@@ -9,8 +9,7 @@ import pytest
 
 from cloister.models.deniability.accuracy import model_errors, most_likely
 from cloister.models.deniability.bayes.network import BayesianNetwork, in_steps
-from cloister.models.discretization.bins import Bins
-from cloister.models.discretization.coarsening import Coarsening
+from cloister.models.discretization.bins import Bins, Coarsening
 from cloister.schema.attributes import Categorical
 from cloister.schema.domain import Domain, declared_cells
 
