@@ -17,10 +17,9 @@ from cloister.constraints.supports import Coupling, Support
 from cloister.models.discretization.bins import Bins
 from cloister.models.protocol import Arrays, ModelState, Sampler, Where, sample_whole
 from cloister.models.sampling.chain import TupleModel
-from cloister.models.sampling.row_kinds import compares_cells
+from cloister.models.sampling.row_by_row import Algorithm3, Penalty, compares_cells
 from cloister.models.sampling.sampler import ConstraintSampler, EveryRow
-from cloister.models.sampling.sequential.row_by_row import Algorithm3, Penalty
-from cloister.models.sampling.supports.support_builder import CompiledConstraints
+from cloister.models.sampling.support_builder import CompiledConstraints
 from cloister.models.soft_constraints.reweighting import Reweighting
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.randomness import SamplingSource

@@ -18,7 +18,7 @@ from cloister.models.copula.copula import Copula
 from cloister.models.copula.decoding import Scores
 from cloister.models.discretization.bins import Bins
 from cloister.models.protocol import Where
-from cloister.models.sampling.chunks import chunks_of
+from cloister.models.sampling.sampler import chunks_of
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Integer
 from cloister.schema.columns import Grid

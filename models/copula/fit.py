@@ -26,8 +26,8 @@ from cloister.models.copula.plan import (
 from cloister.models.discretization.bins import Bins, bin_cells
 from cloister.models.discretization.denoising import estimate_shares
 from cloister.models.protocol import Progress
-from cloister.models.sampling.supports.expected_shares import JointTable
-from cloister.models.sampling.supports.support_builder import compile_constraints
+from cloister.models.sampling.expected_shares import JointTable
+from cloister.models.sampling.support_builder import compile_constraints
 from cloister.models.task import Plan, Task
 from cloister.privacy.queries.counts import ConjunctionCounts, DummyCoding, PartitionCounts
 from cloister.privacy.queries.query import Door, TableRows

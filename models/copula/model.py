@@ -15,7 +15,7 @@ from cloister.models.copula.copula import Copula, independent_normals, normals
 from cloister.models.copula.sampler import CopulaSampler
 from cloister.models.discretization.bins import Bins
 from cloister.models.protocol import Arrays, ModelState
-from cloister.models.sampling.supports.support_builder import CompiledConstraints
+from cloister.models.sampling.support_builder import CompiledConstraints
 from cloister.models.task import Task
 from cloister.privacy.queries.counts import DummyCoding
 

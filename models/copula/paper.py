@@ -23,7 +23,7 @@ from cloister.models.copula.plan import CONJUNCTIONS, HISTOGRAMS, CopulaParamete
 from cloister.models.discretization.bins import Bins
 from cloister.models.discretization.denoising import to_shares
 from cloister.models.protocol import Progress
-from cloister.models.sampling.supports.expected_shares import JointTable
+from cloister.models.sampling.expected_shares import JointTable
 from cloister.models.task import Plan, Task
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.query import Door, Partition, TableRows

@@ -12,8 +12,8 @@ import numpy as np
 
 from cloister.models.copula.chain import ScoredChain, ScoredSampler
 from cloister.models.copula.copula import Copula
-from cloister.models.sampling.chunks import CHUNK_ROWS
-from cloister.models.sampling.proposals import ProposingSampler
+from cloister.models.sampling.sampler import CHUNK_ROWS
+from cloister.models.sampling.whole_tables import ProposingSampler
 
 _CHUNK_CELLS = 2**24
 """Scores of a chunk at most."""

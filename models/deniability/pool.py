@@ -14,8 +14,8 @@ from cloister.models.constrained import merge_states
 from cloister.models.deniability.bayes.model import NetworkModel, restore_network
 from cloister.models.discretization.bins import Bins
 from cloister.models.protocol import Arrays, ModelState, Where, sample_whole
-from cloister.models.sampling.chunks import chunks_of, number_keys
 from cloister.models.sampling.conditions import Condition
+from cloister.models.sampling.sampler import chunks_of, number_keys
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.columns import Serial

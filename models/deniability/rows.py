@@ -15,9 +15,8 @@ from cloister.constraints.counting import violations_per_row
 from cloister.models.deniability.bayes.model import NetworkModel
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import Batch
-from cloister.models.sampling.chunks import chunks_of
-from cloister.models.sampling.sampler import ConstraintSampler
-from cloister.models.sampling.sequential.row_by_row import AcceptedRows, Penalty
+from cloister.models.sampling.row_by_row import AcceptedRows, Penalty
+from cloister.models.sampling.sampler import ConstraintSampler, chunks_of
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
 

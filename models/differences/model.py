@@ -18,8 +18,13 @@ from cloister.models.differences.orders import prepared
 from cloister.models.differences.pairs import Difference, differences_of
 from cloister.models.discretization.bins import Bins
 from cloister.models.protocol import Arrays, ModelState, Sampler, Where, sample_whole
-from cloister.models.sampling.chunks import CHUNK_ROWS, Chunk, chunks_of, number_keys
-from cloister.models.sampling.sampler import ConstraintSampler
+from cloister.models.sampling.sampler import (
+    CHUNK_ROWS,
+    Chunk,
+    ConstraintSampler,
+    chunks_of,
+    number_keys,
+)
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.columns import OUTSIDE

@@ -34,7 +34,7 @@ from cloister.models.discretization.denoising import (
     project_counts,
     stein_risk,
 )
-from cloister.models.sampling.supports.expected_shares import JointTable
+from cloister.models.sampling.expected_shares import JointTable
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.queries.counts import PartitionCounts

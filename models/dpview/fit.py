@@ -21,11 +21,8 @@ from cloister.models.dpview.view_choice import PlannedTable, ViewParameters, pla
 from cloister.models.dpview.views import Names, View
 from cloister.models.planning import laplace_deviation
 from cloister.models.protocol import Progress
-from cloister.models.sampling.supports.expected_shares import JointTable
-from cloister.models.sampling.supports.support_builder import (
-    CompiledConstraints,
-    compile_constraints,
-)
+from cloister.models.sampling.expected_shares import JointTable
+from cloister.models.sampling.support_builder import CompiledConstraints, compile_constraints
 from cloister.models.task import Plan, Task
 from cloister.privacy.mechanisms.noise import DiscreteLaplace
 from cloister.privacy.queries.counts import PartitionCounts

@@ -15,7 +15,7 @@ from cloister.models.dpview.sampler import LinkedSampler
 from cloister.models.dpview.tables.rounding import LARGEST, UNBIASED
 from cloister.models.dpview.views import Names, View
 from cloister.models.protocol import Arrays, ModelState
-from cloister.models.sampling.supports.support_builder import CompiledConstraints
+from cloister.models.sampling.support_builder import CompiledConstraints
 from cloister.models.task import Task
 from cloister.schema.declarations import Linking
 

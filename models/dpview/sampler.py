@@ -17,7 +17,7 @@ from cloister.models.dpview.linking import PAIRINGS, Records, link_views
 from cloister.models.dpview.tables.rounding import ROUNDINGS, UNBIASED, round_views
 from cloister.models.dpview.views import View
 from cloister.models.protocol import Where
-from cloister.models.sampling.proposals import ProposingSampler
+from cloister.models.sampling.whole_tables import ProposingSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.declarations import Linking
 from cloister.schema.domain import Table

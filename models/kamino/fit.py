@@ -24,8 +24,8 @@ from cloister.models.kamino.trainers import Material
 from cloister.models.kamino.training import TrainingSchedule
 from cloister.models.kamino.weighing import KAMINO_SEED
 from cloister.models.protocol import Progress
-from cloister.models.sampling.supports.expected_shares import JointTable
-from cloister.models.sampling.supports.support_builder import compile_constraints
+from cloister.models.sampling.expected_shares import JointTable
+from cloister.models.sampling.support_builder import compile_constraints
 from cloister.models.task import Plan, Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.queries.clipped_gradients import SampledRows

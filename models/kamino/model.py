@@ -18,9 +18,9 @@ from cloister.models.discretization.bins import Bins
 from cloister.models.kamino.networks.chains import TrainedChain
 from cloister.models.kamino.trainers import Trainer
 from cloister.models.protocol import Arrays, ModelState, Sampler
-from cloister.models.sampling.balanced import BalancedSampler
-from cloister.models.sampling.sequential.row_by_row import PLAIN, Algorithm3, Penalty
-from cloister.models.sampling.supports.support_builder import CompiledConstraints
+from cloister.models.sampling.row_by_row import PLAIN, Algorithm3, Penalty
+from cloister.models.sampling.support_builder import CompiledConstraints
+from cloister.models.sampling.whole_tables import BalancedSampler
 from cloister.models.soft_constraints.reweighting import Reweighting
 from cloister.models.task import RowSampling, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource

@@ -36,8 +36,8 @@ from cloister.models.mixture.rounds.selection import (
     TableChoice,
 )
 from cloister.models.protocol import Progress
-from cloister.models.sampling.supports.expected_shares import JointTable
-from cloister.models.sampling.supports.support_builder import compile_constraints
+from cloister.models.sampling.expected_shares import JointTable
+from cloister.models.sampling.support_builder import compile_constraints
 from cloister.models.task import Plan, Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.mechanisms.selection import Exponential

@@ -33,10 +33,10 @@ from cloister.models.mixture.recalibration import pair_changes
 from cloister.models.mixture.sampler import EvenSampler
 from cloister.models.mixture.within_bins import ScoreRelation, relations_between
 from cloister.models.protocol import Arrays, ModelState, Sampler
-from cloister.models.sampling.balanced import BalancedSampler, Independent, PairChange
 from cloister.models.sampling.chain import Probabilities
-from cloister.models.sampling.sequential.row_by_row import PLAIN, Algorithm3, Penalty
-from cloister.models.sampling.supports.support_builder import CompiledConstraints
+from cloister.models.sampling.row_by_row import PLAIN, Algorithm3, Penalty
+from cloister.models.sampling.support_builder import CompiledConstraints
+from cloister.models.sampling.whole_tables import BalancedSampler, Independent, PairChange
 from cloister.models.soft_constraints.reweighting import Reweighting
 from cloister.models.task import RowSampling, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource

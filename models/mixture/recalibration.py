@@ -22,7 +22,7 @@ from cloister.models.discretization.bins import Bins, Coarsening, fine
 from cloister.models.mixture.fitting.optimizer import NoisyMarginal
 from cloister.models.mixture.fitting.products import Mixture
 from cloister.models.mixture.within_bins import related_numbers
-from cloister.models.sampling.balanced import PairChange
+from cloister.models.sampling.whole_tables import PairChange
 
 _LEAST_CORRELATION = 0.8
 """Correlation of normal scores from which on two numbers nearly follow each other."""

@@ -17,7 +17,7 @@ from cloister.models.mixture.fitting.products import Mixture
 from cloister.models.mixture.within_bins import ScoreRelation
 from cloister.models.protocol import Where
 from cloister.models.sampling.chain import Batch
-from cloister.models.sampling.row_kinds import in_random_order
+from cloister.models.sampling.row_by_row import in_random_order
 from cloister.models.sampling.sampler import ConstraintSampler, rows_to_draw
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table

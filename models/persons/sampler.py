@@ -23,10 +23,9 @@ from cloister.models.persons.parts import PersonTasks
 from cloister.models.persons.people import People, draw_people
 from cloister.models.protocol import Model, Where
 from cloister.models.sampling.chain import flatten_chain
-from cloister.models.sampling.chunks import CHUNK_ROWS, number_keys
-from cloister.models.sampling.given import GivenSampler
-from cloister.models.sampling.sampler import ConstraintSampler
-from cloister.models.sampling.sequential.row_by_row import AcceptedRows, Penalty
+from cloister.models.sampling.conditions import GivenSampler
+from cloister.models.sampling.row_by_row import AcceptedRows, Penalty
+from cloister.models.sampling.sampler import CHUNK_ROWS, ConstraintSampler, number_keys
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 

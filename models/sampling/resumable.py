@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from cloister.errors import SampleError, StorageError
 from cloister.models.protocol import Sampler, Where
-from cloister.models.sampling.chunks import CHUNK_ROWS
+from cloister.models.sampling.sampler import CHUNK_ROWS
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain as joined
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
@@ -34,27 +35,23 @@ from cloister.models.sampling.chain import (
     TupleModel,
     flatten_chain,
 )
-from cloister.models.sampling.chunks import chunks_of, number_keys
 from cloister.models.sampling.conditions import Condition
-from cloister.models.sampling.exchanges import WithinBins
-from cloister.models.sampling.row_kinds import (
+from cloister.models.sampling.row_by_row import (
+    AcceptedRows,
+    Algorithm3,
+    Penalty,
     RowKinds,
+    WithinBins,
     compared_attributes,
     compares_cells,
     in_random_order,
 )
-from cloister.models.sampling.sequential.row_by_row import AcceptedRows, Algorithm3, Penalty
 from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.schema.columns import Serial
 from cloister.schema.domain import Domain, Table
 
-__all__ = [
-    "Acceptance",
-    "AncestralSampler",
-    "ConstraintSampler",
-    "EveryRow",
-    "Probabilities",
-    "TupleModel",
-]
+CHUNK_ROWS = 32_768
+"""Rows of a chunk; it is part of what makes an unfinished draw the same as another."""
 
 _TRIES = 300
 """Rows drawn for each row wanted, beyond `_IDLE`, before the draw is given up."""
@@ -67,6 +64,56 @@ _FLATNESS = (0.5, 1.0)
 
 _LEAST = 2_048
 """Rows that are drawn at a time at least, if that many may be needed."""
+
+__all__ = [
+    "CHUNK_ROWS",
+    "Acceptance",
+    "AncestralSampler",
+    "Chunk",
+    "ConstraintSampler",
+    "EveryRow",
+    "Probabilities",
+    "TupleModel",
+    "chunks_of",
+    "number_keys",
+]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Rows ``begin`` to ``begin + rows`` of a draw, and what makes them random."""
+
+    begin: int
+    rows: int
+    stream: SamplingSource
+
+
+def chunks_of(rows: int, rng: SamplingSource, first: int = 0) -> Iterator[Chunk]:
+    """The chunks of a draw from number ``first`` on; a draw of no rows has an empty one."""
+    begins = range(0, max(rows, 1), CHUNK_ROWS)
+    drawn = zip(begins, rng.spawn(len(begins)), strict=True)
+    for begin, stream in islice(drawn, first, None):
+        yield Chunk(begin, min(CHUNK_ROWS, rows - begin), stream)
+
+
+def number_keys(table: Table, first: int, kept: tuple[str, ...] = ()) -> Table:
+    """The table with its keys: those of rows ``first``, ``first + 1``, ...; ``kept`` stay.
+
+    Raises:
+        SampleError: a key's pattern has fewer keys.
+    """
+    codes = dict(table.codes)
+    for column in table.domain:
+        if isinstance(column, Serial) and column.name not in kept:
+            if first + table.rows > column.values:
+                raise SampleError(
+                    f"column '{column.name}': its pattern has only "
+                    f"{count_of(column.values, 'key')}; "
+                    "widen the pattern"
+                )
+            numbers = np.arange(first, first + table.rows, dtype=np.int64)
+            codes[column.name] = column.fresh(numbers)
+    return Table(table.domain, codes)
 
 
 class Acceptance(Protocol):

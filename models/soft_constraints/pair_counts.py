@@ -17,7 +17,7 @@ from cloister.schema.domain import Table
 
 if TYPE_CHECKING:
     from cloister.models.sampling.sampler import ConstraintSampler
-    from cloister.models.sampling.sequential.violation_index import Penalty
+    from cloister.models.sampling.violation_index import Penalty
     from cloister.models.soft_constraints.rate_posterior import RatePosterior
     from cloister.models.soft_constraints.reweighting import Reweighting
 

@@ -15,7 +15,7 @@ import numpy as np
 from cloister.arrays import Floats
 from cloister.constraints import DenialConstraint
 from cloister.models.sampling.sampler import ConstraintSampler
-from cloister.models.sampling.sequential.violation_index import Penalty
+from cloister.models.sampling.violation_index import Penalty
 from cloister.models.soft_constraints.rate_posterior import own_rates
 from cloister.models.soft_constraints.reweighting import RateFit
 from cloister.models.task import Task

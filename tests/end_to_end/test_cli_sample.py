@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from cloister.flows.cli.app import run
-from cloister.models.sampling import chunks, resumable
+from cloister.models.sampling import resumable, sampler
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_conditions_that_cannot_be_met_are_refused(approved, own, capsys, where,
 
 
 def test_an_interrupted_draw_goes_on(approved, own, cloister, monkeypatch):
-    monkeypatch.setattr(chunks, "CHUNK_ROWS", 100)
+    monkeypatch.setattr(sampler, "CHUNK_ROWS", 100)
     written = []
 
     def stop_at_the_third(self, number, chunk, write=resumable._Parts.write):

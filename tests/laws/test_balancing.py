@@ -15,7 +15,7 @@ from cloister.models.discretization.bins import bin_cells
 from cloister.models.discretization.denoising import to_shares
 from cloister.models.planning import MOST_PAIRS, OVERSAMPLING
 from cloister.models.protocol import sample_whole
-from cloister.models.sampling.balanced import (
+from cloister.models.sampling.whole_tables import (
     MOST_PAIR_CELLS,
     BalancedSampler,
     choose_balanced,

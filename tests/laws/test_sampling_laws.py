@@ -14,9 +14,9 @@ from cloister.constraints.counting import count_violations
 from cloister.errors import SampleError
 from cloister.models.discretization.bins import bin_cells
 from cloister.models.discretization.denoising import to_shares
+from cloister.models.sampling.row_by_row import Algorithm3, Penalty
 from cloister.models.sampling.sampler import ConstraintSampler
-from cloister.models.sampling.sequential.row_by_row import Algorithm3, Penalty
-from cloister.models.sampling.supports.support_builder import SupportBuilder
+from cloister.models.sampling.support_builder import SupportBuilder
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import (
     Boolean,

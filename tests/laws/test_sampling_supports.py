@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister.models.discretization.bins import bin_cells
-from cloister.models.sampling.supports.support_selection import likely_right, monotone_coupling
+from cloister.models.sampling.support_selection import likely_right, monotone_coupling
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain, declared_cells
 

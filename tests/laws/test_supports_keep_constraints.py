@@ -14,7 +14,7 @@ from cloister.constraints.counting import count_violations
 from cloister.models.discretization.bins import bin_cells
 from cloister.models.discretization.denoising import to_shares
 from cloister.models.sampling.sampler import ConstraintSampler
-from cloister.models.sampling.supports.support_builder import SupportBuilder
+from cloister.models.sampling.support_builder import SupportBuilder
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Date, Float, Integer, Ordinal
 from cloister.schema.domain import Domain, declared_cells

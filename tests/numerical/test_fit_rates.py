@@ -18,7 +18,7 @@ from cloister.models.mixture.fitting.products import Mixture
 from cloister.models.mixture.model import MixtureModel
 from cloister.models.mixture.sampler import EvenSampler
 from cloister.models.mixture.soft_constraints import fit_rates
-from cloister.models.sampling.supports.support_builder import CompiledConstraints
+from cloister.models.sampling.support_builder import CompiledConstraints
 from cloister.models.soft_constraints.rate_posterior import RatePosterior, posterior_rate
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.noise import Neighbours

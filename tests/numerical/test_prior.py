@@ -16,7 +16,7 @@ from cloister.models.mixture.prior.pooling import EarlierTables, pool_histograms
 from cloister.models.mixture.prior.released import ReleasedNumbers
 from cloister.models.mixture.synthesizer import MixtureSynthesizer
 from cloister.models.protocol import fit, make_plan
-from cloister.models.sampling.supports.expected_shares import JointTable
+from cloister.models.sampling.expected_shares import JointTable
 from cloister.models.task import Budget, Task
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable

@@ -7,7 +7,7 @@ import numpy as np
 from cloister.models.discretization.bins import Bins, coarse, fine
 from cloister.models.mixture.fitting.optimizer import NoisyMarginal
 from cloister.models.mixture.recalibration import MeasuredPair, recalibrate
-from cloister.models.sampling.balanced import BalancedSampler, PairChange, calibrate_weights
+from cloister.models.sampling.whole_tables import BalancedSampler, PairChange, calibrate_weights
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain, Table, declared_cells

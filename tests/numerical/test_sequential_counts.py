@@ -12,16 +12,10 @@ from hypothesis import strategies as st
 from cloister.constraints import Cell, DenialConstraint, Op, Predicate, bind
 from cloister.models.discretization.bins import bin_cells
 from cloister.models.discretization.denoising import to_shares
+from cloister.models.sampling.fenwick import penalty
+from cloister.models.sampling.row_by_row import Algorithm3
 from cloister.models.sampling.sampler import ConstraintSampler
-from cloister.models.sampling.sequential.fenwick import penalty
-from cloister.models.sampling.sequential.row_by_row import Algorithm3
-from cloister.models.sampling.sequential.violation_index import (
-    DIRECT,
-    Chooser,
-    PairIndex,
-    Penalty,
-    accepting,
-)
+from cloister.models.sampling.violation_index import DIRECT, Chooser, PairIndex, Penalty, accepting
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Float, Integer, Ordinal
 from cloister.schema.domain import Domain, Table, declared_cells

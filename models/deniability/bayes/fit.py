@@ -35,8 +35,8 @@ from cloister.models.discretization.histograms import (
 )
 from cloister.models.planning import POOL_ROWS
 from cloister.models.protocol import Progress
-from cloister.models.sampling.supports.expected_shares import JointTable
-from cloister.models.sampling.supports.support_builder import compile_constraints
+from cloister.models.sampling.expected_shares import JointTable
+from cloister.models.sampling.support_builder import compile_constraints
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, GridNoise
 from cloister.privacy.mechanisms.randomness import SamplingSource

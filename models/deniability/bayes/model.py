@@ -19,8 +19,8 @@ from cloister.models.constrained import (
 from cloister.models.deniability.bayes.network import BayesianNetwork
 from cloister.models.discretization.bins import Bins, Coarsening
 from cloister.models.protocol import Arrays, ModelState, Sampler
-from cloister.models.sampling.balanced import BalancedSampler
-from cloister.models.sampling.supports.support_builder import CompiledConstraints
+from cloister.models.sampling.support_builder import CompiledConstraints
+from cloister.models.sampling.whole_tables import BalancedSampler
 from cloister.models.soft_constraints.reweighting import Reweighting
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.randomness import SamplingSource

@@ -25,7 +25,7 @@ from cloister.models.discretization.bins import Bins, Coarsening
 from cloister.models.discretization.histograms import HistogramCounts
 from cloister.models.mixture.fitting.optimizer import NoisyMarginal
 from cloister.models.mixture.prior.released import ReleasedNumbers
-from cloister.models.sampling.supports.expected_shares import JointTable
+from cloister.models.sampling.expected_shares import JointTable
 from cloister.schema.columns import Grid
 from cloister.schema.domain import Cells
 

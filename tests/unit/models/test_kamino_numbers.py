@@ -10,9 +10,9 @@ from cloister.constraints.counting import count_violations
 from cloister.models.discretization.bins import bin_cells
 from cloister.models.kamino.paper.training.matrix_ascent import completed_constraints
 from cloister.models.planning import printed_sequence, schema_sequence
+from cloister.models.sampling.row_by_row import Algorithm3, Penalty
 from cloister.models.sampling.sampler import ConstraintSampler
-from cloister.models.sampling.sequential.row_by_row import Algorithm3, Penalty
-from cloister.models.sampling.sequential.violation_index import DIRECT, PairIndex
+from cloister.models.sampling.violation_index import DIRECT, PairIndex
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain, Table, declared_cells

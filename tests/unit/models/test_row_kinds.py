@@ -9,9 +9,9 @@ from cloister.constraints import parse_denial
 from cloister.constraints.counting import count_violations
 from cloister.models.discretization.bins import bin_cells
 from cloister.models.sampling.ancestral import AncestralSampler
-from cloister.models.sampling.proposals import ProposingSampler
-from cloister.models.sampling.row_kinds import RowKinds
+from cloister.models.sampling.row_by_row import RowKinds
 from cloister.models.sampling.sampler import ConstraintSampler
+from cloister.models.sampling.whole_tables import ProposingSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.domain import Domain, Table, declared_cells

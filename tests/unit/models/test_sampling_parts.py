@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-import cloister.models.sampling.chunks
+import cloister.models.sampling.sampler
 from cloister.constraints import parse_denial
 from cloister.constraints.counting import count_violations
 from cloister.errors import StorageError
@@ -51,7 +51,7 @@ SIZES = [BINS[name].size for name in DOMAIN.modelled]
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(cloister.models.sampling.chunks, "CHUNK_ROWS", 100)
+    monkeypatch.setattr(cloister.models.sampling.sampler, "CHUNK_ROWS", 100)
 
 
 def sampler(*pair_rules):

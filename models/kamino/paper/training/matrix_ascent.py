@@ -75,7 +75,7 @@ class MatrixAscent:
         self, private: Door[TableRows], task: Task, noise: Fraction | None, model: KaminoModel
     ) -> KaminoModel:
         """Weights of Algorithm 5 for what was measured, and what the spec declares of others."""
-        from cloister.models.sampling.sequential.violation_index import Penalty
+        from cloister.models.sampling.violation_index import Penalty
         from cloister.models.soft_constraints.penalties import fit_penalties, known_penalties
 
         options, learnt = choose_sampling(task, self.samplings).options, known_penalties(task)

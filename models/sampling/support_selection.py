@@ -39,6 +39,24 @@ _POSSIBLE: Mapping[Op, Callable[[_Bounds, _Bounds], Booleans]] = {
     Op.GE: lambda left, right: left[1] >= right[0],
 }
 
+_OVERFILLED = 0.01
+"""Room of a right side that is full, as a part of a left side: 4.6 nats of evidence override it."""
+
+_SIMILAR = 0.25
+"""Standard deviation of the difference of two masses that are the same rows, relative to both."""
+
+_NEVER = -1e9
+"""The evidence of what may not be, as the assignment takes it: finite."""
+
+_LEAST_LEVEL_MASS = 1e-12
+"""Mass that each level has at least, so that none is impossible."""
+
+_LEAST_SHARE = 1e-9
+"""Share of the rows that a right side has room for at least."""
+
+_LEAST_SPREAD = 1e-6
+"""Difference of masses at least that is as likely as none."""
+
 
 def function_support(
     left: Sequence[Levels], right: Levels, chosen: Integers, values: Integers
@@ -305,25 +323,6 @@ def _certain(op: Op, left: _Bounds, right: _Bounds | None) -> Booleans:
 def _points(levels: Levels) -> Integers:
     """Each level narrowed to the one value that represents it; shape (size, 2)."""
     return np.stack([levels.point, levels.point + 1], axis=1)
-
-
-_OVERFILLED = 0.01
-"""Room of a right side that is full, as a part of a left side: 4.6 nats of evidence override it."""
-
-_SIMILAR = 0.25
-"""Standard deviation of the difference of two masses that are the same rows, relative to both."""
-
-_NEVER = -1e9
-"""The evidence of what may not be, as the assignment takes it: finite."""
-
-_LEAST_LEVEL_MASS = 1e-12
-"""Mass that each level has at least, so that none is impossible."""
-
-_LEAST_SHARE = 1e-9
-"""Share of the rows that a right side has room for at least."""
-
-_LEAST_SPREAD = 1e-6
-"""Difference of masses at least that is as likely as none."""
 
 
 def likely_right(

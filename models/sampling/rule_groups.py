@@ -1,23 +1,35 @@
-"""Right sides for the left sides of several functional dependencies, consistent with each other.
+"""Hard constraints that have to do with each other: their groups, and supports chosen together.
 
-Chosen one dependency after the other, right sides contradict each other: ``phone -> zip``,
-``zip -> city`` and ``phone -> city`` would leave no row. Here left sides that determine little come
-first, and what follows from earlier choices is not chosen again: the city of a phone is that of its
-zip. Where two ways lead to one attribute, only right sides on which both agree may be chosen.
+*Functional dependencies.* Chosen one dependency after the other, right sides contradict each other:
+``phone -> zip``, ``zip -> city`` and ``phone -> city`` would leave no row. Here left sides that
+determine little come first, and what follows from earlier choices is not chosen again: the city of
+a phone is that of its zip. Where two ways lead to one attribute, only right sides on which both
+agree may be chosen (closures and order as in Armstrong, "Dependency structures of data base
+relationships", 1974).
 
-Source: attribute closures and their order as in Armstrong, "Dependency structures of data base
-relationships" (1974).
+*Drawability.* Where supports leave next to nothing together, one support takes their place that
+lists whole rows: of rows that the model draws (Kamino Algorithm 3, on representative values of
+bins), each that satisfies all constraints beside those taken before. Something is left then,
+whatever the noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from cloister.arrays import Booleans, Integers
+from cloister.constraints import DenialConstraint, functional_dependency, key_attributes
+from cloister.constraints.counting import violations_per_row
+from cloister.constraints.denial import Cell, Op
 from cloister.constraints.supports import Levels, Support, grid
+from cloister.models.discretization.bins import Bins
+from cloister.models.sampling.ancestral import AncestralSampler
+from cloister.models.sampling.chain import ConstrainedChain
+from cloister.models.sampling.violation_index import PairIndex, Penalty
+from cloister.schema.domain import Domain, Table
 
 Names = tuple[str, ...]
 
@@ -26,6 +38,70 @@ UNKNOWN = -1
 
 _COMPARED = 4_000_000
 """Pairs of a left and a right side at most, to be compared one by one."""
+
+_TRIED_ROWS = 2_048
+"""Rows drawn to see what share of them can be kept."""
+
+_LISTED_ROWS = 20_000
+"""Rows from which a support that lists whole rows is chosen: half the model's, half any."""
+
+
+def differing_attributes(constraint: DenialConstraint) -> list[str]:
+    """The attributes in which two rows must differ to violate a rule: with one value, none do."""
+    return [
+        p.left.attribute
+        for p in constraint.predicates
+        if isinstance(p.right, Cell)
+        and p.left.row != p.right.row
+        and p.left.attribute == p.right.attribute
+        and p.op in (Op.LT, Op.GT, Op.NE)
+    ]
+
+
+def connected(constraints: Sequence[DenialConstraint]) -> list[list[DenialConstraint]]:
+    """The constraints in groups that share no attribute."""
+    groups: list[tuple[set[str], list[DenialConstraint]]] = []
+    for constraint in constraints:
+        names, members = set(constraint.attributes), [constraint]
+        apart = []
+        for group in groups:
+            if names.isdisjoint(group[0]):
+                apart.append(group)
+            else:
+                names, members = names | group[0], [*group[1], *members]
+        groups = [*apart, (names, members)]
+    return [members for _, members in groups]
+
+
+def shared_numerics(domain: Domain, constraints: Sequence[DenialConstraint]) -> frozenset[str]:
+    """Numeric attributes in several rules on pairs: one value a level, so that all rules hold.
+
+    Functional dependencies alone need none: they choose the same value of a level, and their left
+    sides whole levels. Keys never do.
+    """
+    pairs = [c for c in constraints if c.arity == 2 and key_attributes(c) is None]
+    uses = [name for c in pairs for name in _narrowed_by(c) if domain[name].kind == "numeric"]
+    ordered = {name for c in pairs if functional_dependency(c) is None for name in c.attributes}
+    return frozenset(name for name in uses if uses.count(name) > 1 and name in ordered)
+
+
+def determined_alone(constraints: Sequence[DenialConstraint]) -> frozenset[str]:
+    """Right sides of one functional dependency, in no other rule but as left sides.
+
+    Any value of its level may be chosen for each left side.
+    """
+    bound = [name for c in constraints for name in _narrowed_by(c)]
+    return frozenset(
+        own[1]
+        for c in constraints
+        if (own := functional_dependency(c)) is not None and bound.count(own[1]) == 1
+    )
+
+
+def _narrowed_by(constraint: DenialConstraint) -> tuple[str, ...]:
+    """The attributes whose values a rule on pairs may narrow inside their levels."""
+    dependency = functional_dependency(constraint)
+    return constraint.attributes if dependency is None else (dependency[1],)
 
 
 @dataclass(frozen=True)
@@ -238,3 +314,87 @@ def closure_of(names: Iterable[str], rights: Mapping[Names, Iterable[str]]) -> s
         grown = not more <= closed
         closed |= more
     return closed
+
+
+def share_drawable(
+    chain: ConstrainedChain,
+    domain: Domain,
+    row_rules: Sequence[DenialConstraint],
+    rng: np.random.Generator,
+) -> float:
+    """The share of a chain's rows that have no dead end and satisfy the rules on single rows."""
+    if any(not len(support.levels) for support in chain.supports):
+        return 0.0
+    batch = AncestralSampler(chain).draw(_TRIED_ROWS, rng)
+    kept = batch.alive & _satisfying(_table(domain, batch.codes, _TRIED_ROWS), row_rules)
+    return float(kept.mean())
+
+
+def explicit_support(
+    group: Sequence[DenialConstraint],
+    domain: Domain,
+    chain: ConstrainedChain,
+    rng: np.random.Generator,
+) -> Support | None:
+    """A support that lists rows of representative values, which violate nothing together.
+
+    ``chain`` has no supports. None if no row satisfies the constraints alone.
+    """
+    names = tuple(name for name in chain.sequence if any(name in c.attributes for c in group))
+    pairs = [c for c in group if c.arity == 2 and key_attributes(c) is None]
+    index = PairIndex(domain, tuple(Penalty(constraint) for constraint in pairs))
+    taken = [np.zeros((0, len(names)), dtype=np.int64)]
+    for levels in _candidates(names, chain, rng):
+        new = _distinct(levels, np.concatenate(taken))
+        rows = _representatives(names, new, domain, chain)
+        new = new[_satisfying(rows, [c for c in group if c.arity == 1])]
+        rows = _representatives(names, new, domain, chain)
+        taken.append(new[index.admit(rows, rng)] if pairs else new)
+    listed = np.concatenate(taken)
+    if not len(listed):
+        return None
+    boxes = {
+        name: _point(chain.bins[name])[listed[:, at]]
+        for at, name in enumerate(names)
+        if chain.bins[name].levels.wide.any()
+    }
+    return Support(names, listed, boxes).reorder(chain.sequence)
+
+
+def _candidates(
+    names: Sequence[str], chain: ConstrainedChain, rng: np.random.Generator
+) -> Iterator[Integers]:
+    """Levels (n, k) of rows: first the model's, then any, evenly."""
+    batch = AncestralSampler(chain).draw(_LISTED_ROWS // 2, rng)
+    yield batch.levels[:, [chain.sequence.index(name) for name in names]]
+    sizes = [chain.bins[name].size for name in names]
+    yield np.stack([rng.integers(0, size, _LISTED_ROWS // 2) for size in sizes], axis=1)
+
+
+def _distinct(levels: Integers, before: Integers) -> Integers:
+    """The rows of ``levels`` that are in neither ``before`` nor above, in their order."""
+    _, first = np.unique(np.concatenate([before, levels]), axis=0, return_index=True)
+    return levels[np.sort(first[first >= len(before)]) - len(before)]
+
+
+def _representatives(
+    names: Sequence[str], levels: Integers, domain: Domain, chain: ConstrainedChain
+) -> Table:
+    points = {name: chain.bins[name].levels.point[levels[:, at]] for at, name in enumerate(names)}
+    return _table(domain, points, len(levels))
+
+
+def _table(domain: Domain, codes: dict[str, Integers], rows: int) -> Table:
+    unknown = np.zeros(rows, dtype=np.int64)
+    return Table(domain, {name: codes.get(name, unknown) for name in domain.names})
+
+
+def _satisfying(rows: Table, rules: Sequence[DenialConstraint]) -> Booleans:
+    kept = np.ones(rows.rows, dtype=bool)
+    for rule in rules:
+        kept &= violations_per_row(rule, rows) == 0
+    return kept
+
+
+def _point(bins: Bins) -> Integers:
+    return np.stack([bins.levels.point, bins.levels.point + 1], axis=1)

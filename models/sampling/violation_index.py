@@ -3,7 +3,7 @@
 Any denial constraint on pairs becomes signed terms. Either order of the pair counts: forward, plus
 exchanged, less both at once; each inequality is all rows less those that agree. What is left of a
 term is a group (the equalities), at most a few orders, and conditions on each row alone: counted by
-:mod:`cloister.models.sampling.sequential.fenwick` in O(log^k n) for k orders.
+:mod:`cloister.models.sampling.fenwick` in O(log^k n) for k orders.
 
 Source: Kamino Algorithm 3, line 8, and equation (4).
 """
@@ -22,7 +22,7 @@ from cloister.constraints import BoundPredicate, DenialConstraint, Op, Operand, 
 from cloister.constraints.counting import violations_per_row
 from cloister.constraints.matching import Conjunction, either_order
 from cloister.hashing import FIRST_FACTOR, GOLDEN
-from cloister.models.sampling.sequential.fenwick import (
+from cloister.models.sampling.fenwick import (
     START_SLOTS,
     NodeKeys,
     accept_reject,

@@ -24,21 +24,20 @@ from cloister.constraints.denial import Cell, Op, Predicate
 from cloister.constraints.supports import Levels, Support
 from cloister.models.discretization.bins import Bins
 from cloister.models.sampling.chain import ConstrainedChain, TupleModel
-from cloister.models.sampling.supports.dependency_mappings import (
+from cloister.models.sampling.expected_shares import ExpectedShares, JointTable
+from cloister.models.sampling.rule_groups import (
     Chooser,
     DependencyMappings,
     RightSides,
-    inside,
-)
-from cloister.models.sampling.supports.drawable import explicit_support, share_drawable
-from cloister.models.sampling.supports.expected_shares import ExpectedShares, JointTable
-from cloister.models.sampling.supports.rule_groups import (
     connected,
     determined_alone,
     differing_attributes,
+    explicit_support,
+    inside,
+    share_drawable,
     shared_numerics,
 )
-from cloister.models.sampling.supports.support_selection import (
+from cloister.models.sampling.support_selection import (
     balanced_right,
     chain_support,
     function_support,

@@ -1,1 +1,0 @@
-"""Supports of hard constraints: which joint values rows may have."""
