@@ -29,8 +29,8 @@ from cloister.models.mixture.fitting.optimizer import (
 from cloister.models.mixture.model import MixtureModel
 from cloister.models.mixture.rounds.candidates import even_choice
 from cloister.models.planning import POOL_ROWS
-from cloister.models.soft_constraints.rate_posterior import RatePosterior
-from cloister.models.soft_constraints.violation_rates import TuplesOf, shares_against
+from cloister.models.soft_constraints.penalties import RatePosterior
+from cloister.models.soft_constraints.reweighting import TuplesOf, shares_against
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
 

@@ -9,7 +9,7 @@ from cloister.models.mixture.model import MixtureModel
 from cloister.models.mixture.plan import MIXTURE_SAMPLINGS, WEIGHER, MixtureParameters
 from cloister.models.mixture.soft_constraints import fit_rates
 from cloister.models.planning import POOL_ROWS, choose_sampling
-from cloister.models.soft_constraints.rate_posterior import RatePosterior, own_rates
+from cloister.models.soft_constraints.penalties import RatePosterior, own_rates
 from cloister.models.soft_constraints.reweighting import fit_weights
 from cloister.models.task import Plan, Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian

@@ -18,7 +18,7 @@ from cloister.schema.domain import Table
 if TYPE_CHECKING:
     from cloister.models.sampling.sampler import ConstraintSampler
     from cloister.models.sampling.violation_index import Penalty
-    from cloister.models.soft_constraints.rate_posterior import RatePosterior
+    from cloister.models.soft_constraints.penalties import RatePosterior
     from cloister.models.soft_constraints.reweighting import Reweighting
 
 MATCHINGS = 8
@@ -81,7 +81,7 @@ class PairCounts:
 
         Of one with a known weight, the rate of the ``pool``. Without ``noise`` nothing is counted.
         """
-        from cloister.models.soft_constraints.rate_posterior import (
+        from cloister.models.soft_constraints.penalties import (
             RatePosterior,
             own_rates,
             posterior_rate,

@@ -19,7 +19,7 @@ from cloister.models.mixture.model import MixtureModel
 from cloister.models.mixture.sampler import EvenSampler
 from cloister.models.mixture.soft_constraints import fit_rates
 from cloister.models.sampling.support_builder import CompiledConstraints
-from cloister.models.soft_constraints.rate_posterior import RatePosterior, posterior_rate
+from cloister.models.soft_constraints.penalties import RatePosterior, posterior_rate
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import SamplingSource

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from cloister.constraints import bind, parse_denial
 from cloister.constraints.counting import violation_share
-from cloister.models.soft_constraints.reweighting import fit_weights
-from cloister.models.soft_constraints.violation_rates import (
+from cloister.models.soft_constraints.reweighting import (
     TuplesOf,
     Violating,
+    fit_weights,
     quantize,
     shares_against,
 )
