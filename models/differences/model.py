@@ -13,9 +13,14 @@ import pandas as pd
 from cloister.errors import SampleError
 from cloister.figures import count_of
 from cloister.models.constrained import ConstrainedModel, merge_states, state_of_bins
-from cloister.models.differences.columns import WithDifferences, task_with, task_without
 from cloister.models.differences.orders import prepared
-from cloister.models.differences.pairs import Difference, differences_of
+from cloister.models.differences.pairs import (
+    Difference,
+    WithDifferences,
+    differences_of,
+    task_with,
+    task_without,
+)
 from cloister.models.discretization.bins import Bins
 from cloister.models.protocol import Arrays, ModelState, Sampler, Where, sample_whole
 from cloister.models.sampling.sampler import (

@@ -14,9 +14,13 @@ import numpy as np
 import torch
 
 from cloister.constraints import functional_dependency
-from cloister.models.differences.columns import WithDifferences, choose_differences, task_with
 from cloister.models.differences.model import DifferencedModel, inner_task
-from cloister.models.differences.pairs import differences_of
+from cloister.models.differences.pairs import (
+    WithDifferences,
+    choose_differences,
+    differences_of,
+    task_with,
+)
 from cloister.models.discretization.bins import Bins, coarse, fine
 from cloister.models.discretization.histograms import measure_joint_table
 from cloister.models.mixture.fitting.factors import arrange_factors, separate_factors, transfer

@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cloister.errors import InputError
-from cloister.models.differences.columns import task_with
-from cloister.models.differences.pairs import differences_of
+from cloister.models.differences.pairs import differences_of, task_with
 from cloister.models.mixture.plan import (
     MIXTURE_BINS,
     MIXTURE_SAMPLINGS,
