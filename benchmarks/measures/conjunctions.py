@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Booleans, Floats, Integers
-from cloister.models.copula.binary import bin_labels
+from cloister.models.copula.model import bin_labels
 from cloister.models.discretization.bins import Bins
 from cloister.models.protocol import HasBinaryColumns
 from cloister.models.storage import load_saved

@@ -1,28 +1,238 @@
-"""A fitted copula, and the rules that its rows satisfy; released statistics only."""
+"""A fitted copula, and how rows are drawn from it; released statistics only.
+
+Records of the copula are made rows without a violation of a hard constraint: a row takes the parts
+of its highest scores wherever the supports allow them; where they do not, the highest of those they
+allow.
+
+As a chain of linear conditionals, the conditional of an attribute is the linear regression of its
+columns on those of the attributes before it, from the moments of the decoded records: for
+conditions on rows, for supports that are chosen by likelihood, and for rows that replace others.
+
+The paper's own output are binary columns, each thresholded for itself: an attribute may have
+several ones in a row, or none, and no constraint holds. Source: Asghar et al., algorithm 4.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
+from cloister.arrays import Floats, Integers
+from cloister.errors import SampleError
 from cloister.models.constrained import EXCHANGED, ConstrainedModel, restore_bins, restore_rules
-from cloister.models.copula.binary import BinarySampler
-from cloister.models.copula.chain import LinearChain
-from cloister.models.copula.copula import Copula, independent_normals, normals
-from cloister.models.copula.sampler import CopulaSampler
+from cloister.models.copula.copula import Copula, Scores, independent_normals, normals
 from cloister.models.discretization.bins import Bins
-from cloister.models.protocol import Arrays, ModelState
+from cloister.models.protocol import Arrays, ModelState, Where
+from cloister.models.sampling.ancestral import AncestralSampler
+from cloister.models.sampling.chain import Batch, ConstrainedChain, Probabilities
+from cloister.models.sampling.sampler import CHUNK_ROWS, chunks_of
 from cloister.models.sampling.support_builder import CompiledConstraints
+from cloister.models.sampling.whole_tables import ProposingSampler
 from cloister.models.task import Task
+from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.counts import DummyCoding
+from cloister.schema.attributes import Integer
+from cloister.schema.columns import Grid
+from cloister.schema.domain import Domain, Table
+
+_RIDGE = 1e-3
+"""Added to the variances of columns: what sampling noise of the moments is, and more."""
+
+_LEAST = 0.02
+"""Share of an attribute's own histogram that a conditional has at least."""
+
+_SHARPNESS = 30.0
+"""Factor on scores: of two that differ by 0.1, the higher is taken twenty times as often."""
+
+_LOWEST = -20.0
+"""Scores further below the highest of an attribute count as this, so that none underflows."""
+
+_CHUNK_CELLS = 2**24
+"""Scores of a chunk at most."""
 
 _DECODED = (
     "rows are drawn from a Gaussian copula: each attribute takes the value of highest score, with "
     "offsets that keep the released histograms"
 )
+
+
+@dataclass(frozen=True, eq=False)
+class LinearChain:
+    """Linear regressions on the columns before; attributes outside the coding are alone."""
+
+    sequence: tuple[str, ...]
+    bins: Mapping[str, Bins]
+    coding: DummyCoding
+    means: Floats
+    moments: Floats
+    _slopes: dict[int, Floats] = field(default_factory=dict, init=False)
+
+    def conditional(self, place: int, context: Integers) -> Probabilities:
+        """Probabilities of the attribute at ``place``; see `TupleModel`."""
+        mass = self.bins[self.sequence[place]].mass
+        if place >= len(self.coding.sizes) or not self.coding.begins[place]:
+            return mass[None]
+        if not self.coding.widths[place]:
+            return mass[None]
+        slopes = self._slopes_at(place)
+        begin = self.coding.begins[place]
+        found = np.tile(
+            self.means[self.coding.block(place)] - self.means[:begin] @ slopes, (len(context), 1)
+        )
+        for before in range(place):
+            own, columns = context[:, before], slopes[self.coding.block(before)]
+            if not self.coding.single[before]:
+                found += columns[own]
+            elif len(columns):
+                found += own[:, None] * columns
+        whole = np.hstack([1.0 - found, found]) if self.coding.single[place] else found
+        whole = np.maximum(whole, _LEAST * mass + 1e-12)
+        return np.asarray(whole / whole.sum(1, keepdims=True))
+
+    def _slopes_at(self, place: int) -> Floats:
+        """Slopes (columns before, columns) of the columns of an attribute."""
+        if place not in self._slopes:
+            begin, own = int(self.coding.begins[place]), self.coding.block(place)
+            centred = self.moments - np.outer(self.means, self.means)
+            before = centred[:begin, :begin] + _RIDGE * np.eye(begin)
+            self._slopes[place] = np.asarray(
+                np.linalg.solve(before, centred[:begin, own]), np.float64
+            )
+        return self._slopes[place]
+
+
+@dataclass(frozen=True)
+class ScoredChain(ConstrainedChain):
+    """A chain whose row i takes the parts of highest score in row i, wherever supports allow.
+
+    ``scores`` (n, width) have their offsets; ``parts`` (attributes, n) are those of the highest.
+    """
+
+    coding: DummyCoding = field(default_factory=lambda: DummyCoding((), ()))
+    scores: Scores = field(default_factory=lambda: np.zeros((0, 0), dtype=np.float32))
+    parts: Integers = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
+
+    def conditional(self, place: int, context: Integers) -> Probabilities:
+        """Weights that fall off with the distance from the highest score; histograms outside."""
+        if place >= len(self.coding.sizes):
+            return super().conditional(place, context)
+        own = self.scores[:, self.coding.block(place)].astype(np.float64)
+        if self.coding.single[place]:
+            own = np.hstack([np.zeros((len(own), 1)), own])
+        weights = np.exp(_SHARPNESS * np.maximum(own - own.max(1, keepdims=True), _LOWEST))
+        return np.asarray(weights / weights.sum(1, keepdims=True))
+
+    def free(self, place: int) -> bool:
+        """Whether an attribute is scored and in no support."""
+        return place < len(self.coding.sizes) and not self.supports_at[place]
+
+
+@dataclass(frozen=True)
+class ScoredSampler(AncestralSampler):
+    """Draws rows that follow scores; attributes in no support without computing weights."""
+
+    chain: ScoredChain
+
+    def extend(self, batch: Batch, place: int) -> None:
+        """Draw one more attribute of a batch."""
+        if not self.chain.free(place):
+            super().extend(batch, place)
+            return
+        name = self.chain.sequence[place]
+        bins, parts = self.chain.bins[name], self.chain.parts[place]
+        batch.codes[name] = bins.refine(parts, batch.quantiles[name])
+
+
+@dataclass(frozen=True)
+class CopulaSampler(ProposingSampler):
+    """Draws tables from the copula, chunk by chunk."""
+
+    copula: Copula
+
+    @property
+    def most_rows(self) -> int:
+        """Rows of a chunk at most: fewer where there are many columns, which bounds memory."""
+        return min(CHUNK_ROWS, max(_CHUNK_CELLS // max(self.copula.coding.width, 1), 1))
+
+    def follower(self, rows: int, rng: np.random.Generator) -> ScoredSampler:
+        """What draws rows that follow scores of the copula."""
+        chain, scores = self.plain.chain, self.copula.scores(rows, rng)
+        return ScoredSampler(
+            ScoredChain(
+                chain.sequence,
+                chain.bins,
+                chain.model,
+                chain.supports,
+                self.copula.coding,
+                scores,
+                self.copula.parts(scores),
+            )
+        )
+
+
+@dataclass(frozen=True)
+class BinarySampler:
+    """Draws the binary columns of a copula of some attributes, in their order.
+
+    ``normals`` draws standard normal numbers of a shape.
+    """
+
+    names: tuple[str, ...]
+    bins: Mapping[str, Bins]
+    copula: Copula
+    normals: Callable[[int, int, np.random.Generator], Scores]
+
+    remembers = False
+
+    @cached_property
+    def domain(self) -> Domain:
+        """A column of zeros and ones for each, called ``attribute=value`` or by a range."""
+        single = self.copula.coding.single
+        labels = [
+            f"{name}={label}"
+            for place, name in enumerate(self.names)
+            for label in bin_labels(self.bins[name])[single[place] :]
+        ]
+        attribute = Integer(type="integer", min=0, max=1)
+        return Domain(tuple(Grid(label, attribute, 0, 1, 2, ()) for label in labels))
+
+    def chunks(
+        self,
+        rows: int,
+        rng: SamplingSource,
+        where: Where | None = None,
+        first: int = 0,
+        before: Iterable[Table] = (),  # noqa: ARG002 - rows do not depend on others
+    ) -> Iterator[Table]:
+        """The rows in chunks, from number ``first`` on.
+
+        Raises:
+            SampleError: there is a condition.
+        """
+        if where:
+            raise SampleError("binary columns are drawn without conditions")
+        for own in chunks_of(rows, rng, first):
+            drawn = self.normals(own.rows, self.copula.coding.width, own.stream.generator)
+            ones = self.copula.ones(drawn).T.astype(np.int64)
+            yield Table(self.domain, dict(zip(self.domain.names, ones, strict=True)))
+
+
+def bin_labels(bins: Bins) -> tuple[str, ...]:
+    """A text for each bin: its value, or its first and last one."""
+    cells = bins.cells
+    first, last = (
+        cells.column.decode(codes).astype(object).where(lambda found: found.notna(), "missing")
+        for codes in (cells.starts, cells.stops - 1)
+    )
+    ends = [
+        (str(first.iloc[own[0]]), str(last.iloc[own[-1]]))
+        for own in (np.flatnonzero(bins.of_cell == at) for at in range(bins.size))
+    ]
+    return tuple(low if low == high else f"{low}..{high}" for low, high in ends)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The plan of the copula: what is counted, with how much noise; public.
+"""The plan of the copula: what is counted, with how much noise, and what it will need; public.
 
 The default divides its budget between histograms, conjunctions of all pairs and joint tables of
 hard constraints, and prices all of it together. The paper gives each histogram and each pair of
@@ -18,22 +18,51 @@ from itertools import combinations
 
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure
-from cloister.models.copula.forecast import forecast_copula
 from cloister.models.discretization.bins import NUMERIC_BINS
 from cloister.models.planning import (
+    COUNT,
     NETWORKED_LEVELS,
+    NOISE,
+    histogram_counts,
     laplace_deviation,
     public_sizes,
     require_laplace_signal,
     require_signal,
     wanted_tables,
 )
-from cloister.models.task import Budget, Parameters, Plan, Stage, Task
+from cloister.models.task import Budget, Forecast, Parameters, Plan, Stage, Task
 from cloister.privacy.accounting.accountants import calibrate, epsilon_of_each, zcdp_rho
 from cloister.privacy.events import Composed, Event, Sensitivity, repeat
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, DiscreteLaplace
 from cloister.privacy.queries.counts import DummyCoding, conjunction_sensitivity
 from cloister.schema.domain import declared_cells
+
+_LOOKUP = 4e-9
+"""Seconds to count a row in one pair of attributes."""
+
+_PRODUCT = 2.6e-11
+"""Seconds for a row, for each product of two columns."""
+
+_PAIR = 2e-5
+"""Seconds to find the correlations of a pair of columns, refinements included."""
+
+_CUBE = 4e-9
+"""Seconds for each cubed column of all eigendecompositions of a fit."""
+
+_DRAWN = 2.5e-8
+"""Seconds for a binary column of a row that is drawn and decoded."""
+
+_HELD = 400_000_000
+"""Bytes of the rows that are counted or drawn at a time, in all copies."""
+
+_ROW = 24
+"""Bytes for each row: one column is counted, or put together, at a time."""
+
+_SQUARE = 120
+"""Bytes for each pair of columns: counts, correlations, eigenvectors, and their copies."""
+
+_START = 4.0
+"""Seconds of a fit and a draw that do not depend on the table."""
 
 Mechanism = DiscreteGaussian | DiscreteLaplace
 
@@ -56,6 +85,19 @@ A histogram is one of few, and all conjunctions are fitted to it.
 """
 
 HISTOGRAMS, CONJUNCTIONS, JOINT = "histograms", "conjunctions", "joint tables"
+
+
+def forecast_copula(task: Task, coding: DummyCoding, *, pairs: bool) -> Forecast:
+    """Seconds of processor time and bytes of memory of counting, fitting and drawing."""
+    width, attributes, rows = coding.width, len(coding.sizes), task.data_rows
+    products = _PRODUCT * width**2
+    counted = rows * min(_LOOKUP * attributes**2 / 2, products) + NOISE * width**2 / 2
+    fitted = _PAIR * width**2 / 2 + _CUBE * width**3
+    drawn = task.output_rows * (_DRAWN * width + products)
+    histograms = histogram_counts(task)
+    seconds = _START + NOISE * histograms + drawn + (counted + fitted if pairs else 0.0)
+    memory = _HELD + _ROW * max(rows, task.output_rows) + _SQUARE * width**2 + COUNT * histograms
+    return Forecast(round(seconds, 1), int(memory))
 
 
 @dataclass(frozen=True)

@@ -81,11 +81,11 @@ class CopulaSynthesizer(Synthesizer[CopulaParameters, "CopulaModel"]):
 
     def train(self, private: Door[TableRows], task: Task, plan: CopulaPlan) -> CopulaModel:
         """All counts, then the copula, then the supports of the hard constraints."""
-        from cloister.models.copula import fit, paper
+        from cloister.models.copula import fit
 
         fits = {
             "copula": fit.fit_copula,
-            "copula-paper": paper.fit_paper,
+            "copula-paper": fit.fit_paper,
             "copula-identity": fit.fit_identity,
             "copula-ones": fit.fit_ones,
         }

@@ -7,8 +7,12 @@ from hypothesis import strategies as st
 from scipy import integrate
 from scipy.stats import norm
 
-from cloister.models.copula.correlations.bivariate import latent_correlations, upper_probability
-from cloister.models.copula.correlations.correlation import factor, nearest_correlation
+from cloister.models.copula.correlations import (
+    factor,
+    latent_correlations,
+    nearest_correlation,
+    upper_probability,
+)
 
 LIMITS = st.floats(-4, 4)
 CORRELATIONS = st.one_of(

@@ -1,1 +1,0 @@
-"""Correlations from noisy probabilities."""
