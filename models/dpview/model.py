@@ -1,32 +1,61 @@
-"""A fitted DPView: views that agree, and the rules that rows satisfy; released statistics only."""
+"""A fitted DPView, and its fit: views that agree, and the rules that rows satisfy.
+
+Attributes, joint tables and views are counted through the door; all else is post-processing, and
+the model holds released statistics only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from cloister.models.constrained import EXCHANGED, ConstrainedModel, restore_bins, restore_rules
-from cloister.models.discretization.bins import Bins, Coarsening
-from cloister.models.dpview.chain import ViewChain
-from cloister.models.dpview.sampler import LinkedSampler
-from cloister.models.dpview.tables.rounding import LARGEST, UNBIASED
+from cloister.models.discretization.bins import Bins, Coarsening, bin_cells, coarse
+from cloister.models.discretization.denoising import estimate_shares
+from cloister.models.dpview.sampler import LinkedSampler, ViewChain
+from cloister.models.dpview.tables import (
+    LARGEST,
+    UNBIASED,
+    impose_agreement,
+    make_consistent,
+    shrink_view,
+)
+from cloister.models.dpview.view_choice import PlannedTable, ViewParameters, planned_tables
 from cloister.models.dpview.views import Names, View
-from cloister.models.protocol import Arrays, ModelState
-from cloister.models.sampling.support_builder import CompiledConstraints
-from cloister.models.task import Task
+from cloister.models.planning import laplace_deviation
+from cloister.models.protocol import Arrays, ModelState, Progress
+from cloister.models.sampling.expected_shares import JointTable
+from cloister.models.sampling.support_builder import CompiledConstraints, compile_constraints
+from cloister.models.task import Plan, Task
+from cloister.privacy.mechanisms.noise import DiscreteLaplace
+from cloister.privacy.queries.counts import PartitionCounts
+from cloister.privacy.queries.query import Door, Partition, TableRows
 from cloister.schema.declarations import Linking
+from cloister.schema.domain import declared_cells
 
 _ALONE = "each attribute is drawn on its own, from its histogram"
+
 _AGREED = "noisy views are made to agree with each other and with the histograms"
+
 _LINKED = "partial records of the views are linked by their counts to whole records"
+
 _AGREED_ALONE = "noisy views are made to agree with each other, and negative counts are taken off"
+
 _ROUNDED = "views get whole counts, left-over rows going to the largest fractions"
+
 _MATCHED = "partial records of the views are linked by a matching of maximum cardinality"
+
 _BUCKETS = "numbers are cut into equal buckets, and values are spread evenly inside them"
+
 _REFEREED = "upper views decide which partial records belong together"
+
+_SEED = 20_211_001
+"""Public seed of everything random that follows the noise."""
 
 
 @dataclass(frozen=True)
@@ -134,4 +163,124 @@ def restore_dpview(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> DPVie
         restore_rules(task, meta, arrays),
         meta.get("rounding", UNBIASED),
         meta.get("linking", "priority"),
+    )
+
+
+@dataclass(frozen=True)
+class ReleasedTables:
+    """What a fit releases: bins of attributes, joint tables over them, views over coarsenings."""
+
+    bins: Mapping[str, Bins]
+    coarsenings: Mapping[str, Coarsening]
+    tables: Mapping[Names, JointTable]
+    views: tuple[View, ...]
+
+
+class Counting:
+    """Counts the tables of a plan through the door, each with its own noise."""
+
+    def __init__(
+        self, private: Door[TableRows], task: Task, plan: Plan[ViewParameters], progress: Progress
+    ) -> None:
+        self._private, self._task, self._plan, self._progress = private, task, plan, progress
+        self._shape = plan.parameters.shape
+        self._planned = list(planned_tables(task, self._shape))
+        self._done = 0
+
+    def count_all(self) -> ReleasedTables:
+        """Every table of the plan; the views agree with each other."""
+        single = {
+            query.names[0]: self._count([self._cells(query)], query)
+            for query in self._of("attributes")
+        }
+        bins = {name: self._bins_of(name, view) for name, view in single.items()}
+        coarsenings = {name: coarse(bins[name], self._shape.parts) for name in self._inside()}
+        tables = {
+            q.names: self._count([bins[name] for name in q.names], q)
+            for q in self._of("joint tables")
+        }
+        joined = [*self._of("views"), *self._of("upper views")]
+        views = [
+            self._count([coarsenings[name] for name in query.names], query) for query in joined
+        ]
+        alone = [_summed(single[name], coarsening) for name, coarsening in coarsenings.items()]
+        measured = {
+            names: JointTable(names, view.counts, view.deviation) for names, view in tables.items()
+        }
+        return ReleasedTables(
+            bins, coarsenings, measured, denoise_views(views, alone, self._task.data_rows)
+        )
+
+    def _of(self, stage: str) -> list[PlannedTable]:
+        return [query for query in self._planned if query.stage == stage]
+
+    def _inside(self) -> Names:
+        return self._shape.views.sequence if self._shape.views else ()
+
+    def _cells(self, query: PlannedTable) -> Partition:
+        return declared_cells(self._task.domain[query.names[0]])
+
+    def _count(self, partitions: Sequence[Partition], query: PlannedTable) -> View:
+        mechanism = DiscreteLaplace(self._plan.parameters.epsilons[query.label])
+        counts = self._private.answer(PartitionCounts(tuple(partitions)), mechanism, query.label)
+        self._done += 1
+        self._progress(self._done, len(self._planned))
+        scale = mechanism.scale(self._private.neighbours.partition)
+        return View(query.names, counts.astype(np.float64), laplace_deviation(scale))
+
+    def _bins_of(self, name: str, view: View) -> Bins:
+        cells = declared_cells(self._task.domain[name])
+        shares = estimate_shares(
+            view.counts.astype(np.int64), view.deviation, cells, self._task.data_rows
+        )
+        constrained = {name for constraint in self._task.hard for name in constraint.attributes}
+        return bin_cells(cells, shares, view.deviation / self._task.data_rows, name in constrained)
+
+
+def denoise_views(views: Sequence[View], alone: Sequence[View], rows: int) -> tuple[View, ...]:
+    """Views shrunk by their noise that agree with each other and with ``alone``; none negative.
+
+    ``alone`` are the one-way tables of the attributes.
+    """
+    if not views:
+        return ()
+    together = impose_agreement([*views, *alone], rows)
+    shrunk = [shrink_view(view) for view in together[: len(views)]]
+    return tuple(make_consistent([*shrunk, *together[len(views) :]], rows)[: len(views)])
+
+
+def _summed(single: View, coarsening: Coarsening) -> View:
+    """The histogram of an attribute over the parts of its coarsening."""
+    part = coarsening.parts[coarsening.bins.of_cell]
+    counts = np.bincount(part, weights=single.counts, minlength=coarsening.size).astype(np.float64)
+    return View(single.names, counts, single.deviation * math.sqrt(len(part) / coarsening.size))
+
+
+def fit_dpview(
+    private: Door[TableRows], task: Task, plan: Plan[ViewParameters], progress: Progress
+) -> DPViewModel:
+    """All counts, then views that agree, then the supports of the hard constraints."""
+    released = Counting(private, task, plan, progress).count_all()
+    views = plan.parameters.shape.views
+    linked = len(views.linked) if views else 0
+    rules = compile_rules(task, plan.sequence, released, linked)
+    return DPViewModel(
+        task,
+        plan.sequence,
+        released.bins,
+        released.coarsenings,
+        released.views[:linked],
+        released.views[linked:],
+        rules,
+        linking=task.dpview.linking,
+    )
+
+
+def compile_rules(
+    task: Task, sequence: Names, released: ReleasedTables, linked: int
+) -> CompiledConstraints:
+    """Supports and rules that enforce every hard constraint, from released statistics."""
+    chain = ViewChain(sequence, released.bins, released.coarsenings, released.views[:linked])
+    return compile_constraints(
+        task, sequence, released.bins, chain, len(released.coarsenings), released.tables, _SEED
     )

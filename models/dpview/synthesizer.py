@@ -74,7 +74,7 @@ class DPView(Synthesizer[ViewParameters, "DPViewModel"]):
             from cloister.models.dpview.paper.fit import fit_printed
 
             return fit_printed(private, task, plan, self._progress)
-        from cloister.models.dpview.fit import fit_dpview
+        from cloister.models.dpview.model import fit_dpview
 
         return fit_dpview(private, task, plan, self._progress)
 

@@ -26,8 +26,7 @@ from scipy.special import ndtr, ndtri
 
 from cloister.arrays import Floats
 from cloister.constraints import functional_dependency
-from cloister.models.dpview.view_search import best_views, dealt_views
-from cloister.models.dpview.views import Names, Sizes, ViewList, cells
+from cloister.models.dpview.views import Names, Sizes, ViewList, best_views, cells, dealt_views
 from cloister.models.planning import NETWORKED_LEVELS, public_sizes, wanted_tables
 from cloister.models.task import Parameters, Task
 from cloister.privacy.accounting.accountants import shares

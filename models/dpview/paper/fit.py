@@ -11,11 +11,9 @@ import numpy as np
 
 from cloister.arrays import Floats
 from cloister.models.discretization.bins import Bins, fine
-from cloister.models.dpview.fit import ReleasedTables, compile_rules
-from cloister.models.dpview.model import DPViewModel
+from cloister.models.dpview.model import DPViewModel, ReleasedTables, compile_rules
 from cloister.models.dpview.paper.plan import printed_tables
-from cloister.models.dpview.tables.consistency import make_consistent
-from cloister.models.dpview.tables.rounding import LARGEST
+from cloister.models.dpview.tables import LARGEST, make_consistent
 from cloister.models.dpview.view_choice import ViewParameters
 from cloister.models.dpview.views import Names, View
 from cloister.models.planning import laplace_deviation

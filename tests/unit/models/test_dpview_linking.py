@@ -6,16 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from links import count_matches
 
-from cloister.models.dpview.linking import (
+from cloister.models.dpview.sampler import (
     apply_referee,
     by_matching,
     by_priority,
     link_views,
     spread_out,
 )
-from cloister.models.dpview.tables.rounding import WholeView, round_views
-from cloister.models.dpview.view_search import best_views
-from cloister.models.dpview.views import View, margin_over, with_upper
+from cloister.models.dpview.tables import WholeView, round_views
+from cloister.models.dpview.views import View, best_views, margin_over, with_upper
 
 SHAPES = {"a": 3, "b": 2, "c": 4, "d": 2, "e": 3, "f": 2, "g": 3}
 ROWS = 3_000

@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 from links import count_matches
 
 from cloister.errors import PlanError
-from cloister.models.dpview.linking import Records, apply_referee, by_matching, by_priority
-from cloister.models.dpview.paper.guideline import share_above_noise, width_by_guideline
-from cloister.models.dpview.paper.plan import bucket_sizes
-from cloister.models.dpview.paper.view_list import random_views
-from cloister.models.dpview.tables.rounding import round_largest
-from cloister.models.dpview.view_search import best_views
-from cloister.models.dpview.views import View
+from cloister.models.dpview.paper.plan import (
+    bucket_sizes,
+    random_views,
+    share_above_noise,
+    width_by_guideline,
+)
+from cloister.models.dpview.sampler import Records, apply_referee, by_matching, by_priority
+from cloister.models.dpview.tables import round_largest
+from cloister.models.dpview.views import View, best_views
 from cloister.models.protocol import make_plan
 from cloister.models.registry import create
 from cloister.models.task import Budget, Task, task_of

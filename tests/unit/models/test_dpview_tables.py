@@ -5,17 +5,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloister.models.dpview.tables.consistency import (
+from cloister.models.dpview.tables import (
     consistency_weights,
     impose_agreement,
+    independent_table,
+    initial_view,
     make_consistent,
     project_non_negative,
+    round_rows,
+    round_views,
     shared_sets,
+    shrink_view,
 )
-from cloister.models.dpview.tables.rounding import initial_view, round_rows, round_views
-from cloister.models.dpview.tables.shrinkage import independent_table, shrink_view
-from cloister.models.dpview.view_search import best_views
-from cloister.models.dpview.views import View, margin_over
+from cloister.models.dpview.views import View, best_views, margin_over
 
 SHAPES = {"a": 3, "b": 2, "c": 4, "d": 2, "e": 3, "f": 2}
 OVERLAPS = st.lists(

@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloister.models.dpview.view_search import Search, best_views
-from cloister.models.dpview.views import ViewList, add_cross_views, cells, ordered_base, with_upper
+from cloister.models.dpview.views import (
+    Search,
+    ViewList,
+    add_cross_views,
+    best_views,
+    cells,
+    ordered_base,
+    with_upper,
+)
 
 
 def all_partitions(names, width):

@@ -1,1 +1,0 @@
-"""Noisy view tables made consistent, and whole counts of them."""
