@@ -15,14 +15,12 @@ from cloister.arrays import Floats
 from cloister.models.discretization.bins import Bins
 from cloister.models.discretization.denoising import to_shares
 from cloister.models.discretization.histograms import measure_histogram, measure_joint_table
-from cloister.models.kamino.gradients import NoisyGradients
 from cloister.models.kamino.model import KaminoModel
-from cloister.models.kamino.networks.chains import TrainedChain
+from cloister.models.kamino.networks import TrainedChain
 from cloister.models.kamino.plan import KaminoParameters
-from cloister.models.kamino.recipe import KaminoRecipe
+from cloister.models.kamino.recipe import KAMINO_SEED, KaminoRecipe
 from cloister.models.kamino.trainers import Material
-from cloister.models.kamino.training import TrainingSchedule
-from cloister.models.kamino.weighing import KAMINO_SEED
+from cloister.models.kamino.training import NoisyGradients, TrainingSchedule
 from cloister.models.protocol import Progress
 from cloister.models.sampling.expected_shares import JointTable
 from cloister.models.sampling.support_builder import compile_constraints

@@ -15,7 +15,7 @@ from cloister.models.constrained import (
     restore_rules,
 )
 from cloister.models.discretization.bins import Bins
-from cloister.models.kamino.networks.chains import TrainedChain
+from cloister.models.kamino.networks import TrainedChain
 from cloister.models.kamino.trainers import Trainer
 from cloister.models.protocol import Arrays, ModelState, Sampler
 from cloister.models.sampling.row_by_row import PLAIN, Algorithm3, Penalty

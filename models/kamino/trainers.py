@@ -1,6 +1,6 @@
 """What a trainer of a chain of conditionals is, and the default one: all sub-models in one run.
 
-Source: Kamino Algorithm 2; `cloister.models.kamino.paper.training.one_by_one` trains one sub-model
+Source: Kamino Algorithm 2; `cloister.models.kamino.paper.recipes` trains one sub-model
 after the other.
 """
 
@@ -20,9 +20,8 @@ from cloister.models.protocol import Arrays, Progress
 if TYPE_CHECKING:
     import torch
 
-    from cloister.models.kamino.gradients import NoisyGradients
-    from cloister.models.kamino.networks.chains import NetworkChain, TrainedChain
-    from cloister.models.kamino.training import TrainingSchedule
+    from cloister.models.kamino.networks import NetworkChain, TrainedChain
+    from cloister.models.kamino.training import NoisyGradients, TrainingSchedule
 
 
 @dataclass(frozen=True)
@@ -106,8 +105,7 @@ class Joint:
 
         Where there is one unit alone, it is the histograms, and nothing is asked.
         """
-        from cloister.models.kamino.networks.chains import NetworkChain
-        from cloister.models.kamino.networks.network import TupleNetwork
+        from cloister.models.kamino.networks import NetworkChain, TupleNetwork
         from cloister.models.kamino.training import calibrate_biases, train_privately
 
         network = TupleNetwork(material.sizes)
@@ -129,7 +127,7 @@ class Joint:
     def restore(
         self, meta: Mapping[str, Any], arrays: Arrays, bins: Sequence[Bins]
     ) -> NetworkChain:
-        from cloister.models.kamino.networks.chains import restore_network_chain
+        from cloister.models.kamino.networks import restore_network_chain
 
         return restore_network_chain(meta, arrays, bins)
 

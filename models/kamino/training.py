@@ -2,8 +2,14 @@
 
 Source: Kamino Algorithm 2, lines 11 to 17. The optimiser is Adam with the known variance of the
 noise taken out of the second moment (Tang, Shpilevskiy, Lecuyer, "DP-AdamBC", 2023), a cosine
-schedule, and weights averaged over the second half. Parameters are learnt in units of their own
-(:mod:`cloister.models.kamino.blocks`).
+schedule, and weights averaged over the second half. Noisy mean gradients come from the door, step
+by step.
+
+Per-example gradients are in the units of a learner, summed on a device, sums on the host.
+
+A parameter that is learnt in units of ``gain`` changes as if it were written gain * x and x were
+learnt: its gradient is multiplied by the gain before clipping, and so is its step. Units decide
+how much of a clipped gradient, and so of the budget, each parameter gets.
 """
 
 from __future__ import annotations
@@ -11,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Protocol
 
 import torch
@@ -18,11 +25,19 @@ from torch import Tensor
 
 from cloister.arrays import Floats
 from cloister.devices import Device
-from cloister.models.kamino.blocks import gradient_in_units
-from cloister.models.kamino.gradients import NoisyGradients
-from cloister.models.kamino.networks.network import Tensors, TupleNetwork
+from cloister.models.kamino.networks import Tensors, TupleNetwork
 from cloister.models.protocol import Progress
-from cloister.privacy.queries.clipped_gradients import FactoredGradient
+from cloister.privacy.queries.clipped_gradients import (
+    Factored,
+    FactoredGradient,
+    Gradient,
+    GradientSum,
+    LayeredOuter,
+    Lookup,
+    Outer,
+    SampledRows,
+)
+from cloister.privacy.queries.query import Door, TableRows
 
 _FIRST_DECAY = 0.9
 """Decay of Adam's first moment a step; Adam's usual value."""
@@ -44,6 +59,97 @@ _LEAST_SHARE = 1e-7
 
 CALIBRATION_ROWS = 20_000
 """Rows drawn from the model to calibrate its biases to released histograms."""
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyGradients:
+    """Mean gradients over Poisson samples: noisy sums, divided by the expected batch."""
+
+    private: Door[TableRows]
+    rows: SampledRows
+    label: str
+
+    @property
+    def noise_variance(self) -> float:
+        """The variance of each coordinate of a mean gradient, a public number."""
+        mechanism = self.rows.mechanism
+        return (float(mechanism.noise_multiplier) * mechanism.clip / self.rows.expected) ** 2
+
+    def step(self, gradient: Gradient, shapes: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The noisy mean gradient over one Poisson sample, float32, by parameter name.
+
+        See `GradientSum`.
+        """
+        query = GradientSum(self.rows, gradient, shapes)
+        flat = self.private.answer(query, self.rows.mechanism, self.label) / self.rows.expected
+        pieces = torch.split(torch.as_tensor(flat).float(), [t.numel() for t in shapes.values()])
+        return {
+            name: piece.reshape(shapes[name].shape)
+            for name, piece in zip(shapes, pieces, strict=True)
+        }
+
+
+@dataclass(frozen=True)
+class Dense:
+    """Gradient i is ``values[i]``, written out: (b, ...) -> (...)."""
+
+    values: Tensor
+
+    def squared_norms(self) -> Tensor:
+        return self.values.flatten(1).double().square().sum(1)
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        return torch.tensordot(weights, self.values.double(), dims=1)
+
+    def take(self, examples: Tensor | slice) -> Dense:
+        return Dense(self.values[examples])
+
+
+@dataclass(frozen=True)
+class HostSum:
+    """The gradients of a block, whose sum is copied to the memory of the host."""
+
+    block: Factored
+
+    def squared_norms(self) -> Tensor:
+        return self.block.squared_norms()
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        return self.block.weighted_sum(weights).cpu()
+
+    def take(self, examples: Tensor | slice) -> HostSum:
+        return HostSum(self.block.take(examples))
+
+
+@singledispatch
+def in_units(block: Factored, gain: Tensor) -> Factored:  # noqa: ARG001
+    """The gradients of a block multiplied by a gain, a number or one for each column."""
+    raise TypeError(f"gradients of type {type(block).__name__} cannot be put in units")
+
+
+@in_units.register
+def _(block: Outer, gain: Tensor) -> Factored:
+    return Outer(block.left, block.right * gain)
+
+
+@in_units.register
+def _(block: LayeredOuter, gain: Tensor) -> Factored:
+    return LayeredOuter(block.left * gain, block.right, block.mask)
+
+
+@in_units.register
+def _(block: Lookup, gain: Tensor) -> Factored:
+    return Lookup(block.index, block.values * gain, block.rows)
+
+
+@in_units.register
+def _(block: Dense, gain: Tensor) -> Factored:
+    return Dense(block.values * gain)
+
+
+def gradient_in_units(gradient: FactoredGradient, gains: Mapping[str, Tensor]) -> FactoredGradient:
+    """A whole gradient in the units of its parameters, its sums on the host."""
+    return {name: HostSum(in_units(block, gains[name])) for name, block in gradient.items()}
 
 
 class Learner(Protocol):

@@ -11,12 +11,10 @@ import pytest
 import torch
 from threadpoolctl import threadpool_limits
 
-from cloister.models.kamino.blocks import gradient_in_units
-from cloister.models.kamino.paper.hyper_attributes import Units
-from cloister.models.kamino.paper.networks.attention import ATTENTIONS
-from cloister.models.kamino.paper.networks.heads import LevelHead
-from cloister.models.kamino.paper.networks.submodels import SubModel
-from cloister.models.kamino.paper.training.side_by_side import Stack
+from cloister.models.kamino.paper.heads import ATTENTIONS, LevelHead, Units
+from cloister.models.kamino.paper.submodels import SubModel
+from cloister.models.kamino.paper.training import Stack
+from cloister.models.kamino.training import gradient_in_units
 from cloister.privacy.queries.clipped_gradients import clipped_sum
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(7_200)]

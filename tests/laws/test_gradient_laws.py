@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cloister.models.kamino.networks.network import TupleNetwork
+from cloister.models.kamino.networks import TupleNetwork
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.events import SampledGaussian

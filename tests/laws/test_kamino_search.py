@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from cloister.constraints import parse_denial
 from cloister.errors import PlanError
-from cloister.models.kamino.paper.hyper_attributes import Units
-from cloister.models.kamino.paper.runs import HYPER_LEVELS, hyper_runs
+from cloister.models.kamino.paper.heads import Units
+from cloister.models.kamino.paper.recipes import HYPER_LEVELS, hyper_runs
 from cloister.models.kamino.plan import learning_rate
 from cloister.models.kamino.sizes import single_runs
 from cloister.models.protocol import make_plan

@@ -14,17 +14,16 @@ from torch._subclasses import FakeTensorMode
 
 from cloister.devices import CPU, Device
 from cloister.models.discretization.bins import bin_cells, coarse, fine
-from cloister.models.kamino.blocks import HostSum
-from cloister.models.kamino.gradients import NoisyGradients
-from cloister.models.kamino.networks.network import TupleNetwork
-from cloister.models.kamino.paper.hyper_attributes import Units
-from cloister.models.kamino.paper.networks.attention import ATTENTIONS
-from cloister.models.kamino.paper.networks.heads import LevelHead, NormalHead
-from cloister.models.kamino.paper.networks.submodels import SubModel
-from cloister.models.kamino.paper.networks.tied import TiedSubModel
-from cloister.models.kamino.paper.training.printed import descend
-from cloister.models.kamino.paper.training.side_by_side import Stack
-from cloister.models.kamino.training import TrainingSchedule, train_privately
+from cloister.models.kamino.networks import TupleNetwork
+from cloister.models.kamino.paper.heads import ATTENTIONS, LevelHead, NormalHead, Units
+from cloister.models.kamino.paper.submodels import SubModel, TiedSubModel
+from cloister.models.kamino.paper.training import Stack, descend
+from cloister.models.kamino.training import (
+    HostSum,
+    NoisyGradients,
+    TrainingSchedule,
+    train_privately,
+)
 from cloister.models.mixture.fitting import optimizer
 from cloister.models.mixture.fitting.factors import join_supports, separate_factors
 from cloister.models.mixture.fitting.optimizer import Fit, MeanTarget, NoisyMarginal, TableTarget

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.func import grad, vmap
 
-from cloister.models.kamino.networks.network import TupleNetwork
+from cloister.models.kamino.networks import TupleNetwork
 from cloister.privacy.queries.clipped_gradients import LayeredOuter, Lookup, Outer, clipped_sum
 
 SIZES = (3, 2, 5, 4)

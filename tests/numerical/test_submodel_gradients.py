@@ -6,16 +6,17 @@ import torch
 from torch.func import grad, vmap
 
 from cloister.devices import CPU
-from cloister.models.kamino.blocks import Dense, HostSum, gradient_in_units
-from cloister.models.kamino.networks.network import TupleNetwork
-from cloister.models.kamino.paper.hyper_attributes import Units
-from cloister.models.kamino.paper.networks.attention import ATTENTIONS
-from cloister.models.kamino.paper.networks.heads import LevelHead, NormalHead
-from cloister.models.kamino.paper.networks.submodels import SubModel
-from cloister.models.kamino.paper.networks.tied import TiedSubModel
-from cloister.models.kamino.paper.training.printed import descend
-from cloister.models.kamino.paper.training.side_by_side import Stack
-from cloister.models.kamino.training import TrainingSchedule, fit_bias
+from cloister.models.kamino.networks import TupleNetwork
+from cloister.models.kamino.paper.heads import ATTENTIONS, LevelHead, NormalHead, Units
+from cloister.models.kamino.paper.submodels import SubModel, TiedSubModel
+from cloister.models.kamino.paper.training import Stack, descend
+from cloister.models.kamino.training import (
+    Dense,
+    HostSum,
+    TrainingSchedule,
+    fit_bias,
+    gradient_in_units,
+)
 from cloister.privacy.queries.clipped_gradients import clipped_sum
 
 UNITS = Units(((0, 1), (2,), (3,)), (2, 3, 4, 5))

@@ -10,10 +10,7 @@ from hypothesis import strategies as st
 
 from cloister.constraints import dependency, parse_denial
 from cloister.constraints.counting import violations_per_row
-from cloister.models.kamino.paper.training.matrix_ascent import (
-    completed_constraints,
-    gradient_ascent,
-)
+from cloister.models.kamino.paper.recipes import completed_constraints, gradient_ascent
 from cloister.models.soft_constraints.reweighting import MEASURES, Reweighting
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable

@@ -1,20 +1,46 @@
-"""A fitted Kamino as printed: rows are drawn plainly, from equal parts without histograms."""
+"""One fit of Kamino as printed, and its model: the first histogram, the sub-models, nothing else.
+
+Rows are drawn plainly, from equal parts without histograms.
+
+Source: Kamino Algorithm 2; section 4.3 for attributes of very large domains.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+import torch
+
+from cloister.arrays import Floats
+from cloister.models.discretization.bins import Bins
+from cloister.models.discretization.denoising import to_shares
 from cloister.models.kamino.model import FOLLOWED, KaminoModel, restore_kamino
-from cloister.models.kamino.trainers import Trainer
-from cloister.models.protocol import Arrays, Sampler
-from cloister.models.task import Task
+from cloister.models.kamino.paper.search import QUANTIZED
+from cloister.models.kamino.paper.submodels import UnitChain, with_even_shares
+from cloister.models.kamino.paper.training import level_shares, train_as_printed
+from cloister.models.kamino.plan import KaminoParameters
+from cloister.models.kamino.recipe import KAMINO_SEED
+from cloister.models.kamino.trainers import Material, Trainer
+from cloister.models.kamino.training import CALIBRATION_ROWS, NoisyGradients, TrainingSchedule
+from cloister.models.protocol import Arrays, Progress, Sampler
+from cloister.models.sampling.support_builder import compile_constraints
+from cloister.models.task import Plan, Task
+from cloister.privacy.mechanisms.noise import DiscreteGaussian
+from cloister.privacy.queries.clipped_gradients import SampledRows
+from cloister.privacy.queries.counts import PartitionCounts
+from cloister.privacy.queries.query import Door, TableRows
+from cloister.schema.domain import Cells, equal_cells
 
 _QUANTIZED = (
     "numbers are cut into equal parts, special and missing values apart, and values are spread "
     "evenly inside them"
 )
+
+PRINTED_RECIPE = {"attention": "softmax", "heads": "normal", "tied": True}
+"""The parts of the sub-models, by name."""
 
 
 @dataclass(frozen=True)
@@ -51,3 +77,96 @@ def restore_printed(
         found.reweighting,
         found.algorithm,
     )
+
+
+@dataclass(frozen=True)
+class PrintedFit:
+    """The steps of a fit that query the data."""
+
+    private: Door[TableRows]
+    task: Task
+    plan: Plan[KaminoParameters]
+    width: int
+
+    def train(self, progress: Progress) -> PrintedModel:
+        """Algorithm 2, then the supports of the hard constraints."""
+        cells = {
+            name: equal_cells(self.task.domain[name], QUANTIZED) for name in self.plan.sequence
+        }
+        bins = {name: _even_bins(own) for name, own in cells.items()}
+        parameters = self.plan.parameters
+        first = self._count(tuple(self._names(parameters.runs[:1])), cells)
+        for name in self.plan.sequence[parameters.networked :]:
+            bins[name] = replace(bins[name], shares=self._count((name,), cells))
+        generator = torch.Generator().manual_seed(KAMINO_SEED)
+        material = self._material(bins, first, generator, progress)
+        chain = train_as_printed(material, PRINTED_RECIPE | {"width": self.width})
+        bins |= self._drawn_bins(bins, chain, generator)
+        return self._constrain(bins, chain)
+
+    def _names(self, runs: tuple[tuple[int, ...], ...]) -> list[str]:
+        return [self.plan.sequence[place] for run in runs for place in run]
+
+    def _count(self, names: tuple[str, ...], cells: Mapping[str, Cells]) -> Floats:
+        """Noisy shares (levels,) of the joint levels of some attributes (lines 2 to 4)."""
+        if not names:
+            return np.ones(1)
+        query = PartitionCounts(tuple(cells[name] for name in names))
+        mechanism = DiscreteGaussian(self.plan.parameters.histogram_noise)
+        counts = self.private.answer(query, mechanism, f"histogram {' x '.join(names)}")
+        return to_shares(counts, self.task.data_rows).ravel()
+
+    def _material(
+        self,
+        bins: Mapping[str, Bins],
+        first: Floats,
+        generator: torch.Generator,
+        progress: Progress,
+    ) -> Material:
+        parameters = self.plan.parameters
+        listed = [bins[name] for name in self.plan.sequence]
+        joint = tuple(listed[: parameters.networked])
+
+        def gradients() -> NoisyGradients:
+            batch = float(parameters.sampling_rate * self.task.data_rows)
+            rows = SampledRows(joint, parameters.gradient, batch)
+            return NoisyGradients(self.private, rows, "network")
+
+        schedule = TrainingSchedule(parameters.steps, parameters.learning_rate)
+        return Material(
+            listed,
+            parameters.networked,
+            parameters.runs,
+            first,
+            gradients,
+            schedule,
+            generator,
+            self.task.device,
+            progress,
+        )
+
+    def _drawn_bins(
+        self, bins: Mapping[str, Bins], chain: UnitChain, generator: torch.Generator
+    ) -> dict[str, Bins]:
+        """The bins with the shares of rows that are drawn from the chain."""
+        names = self.plan.sequence[: self.plan.parameters.networked]
+        if not names:
+            return {}
+        shares = level_shares(chain, CALIBRATION_ROWS, generator)
+        return {
+            name: replace(bins[name], shares=own.numpy())
+            for name, own in zip(names, shares, strict=True)
+        }
+
+    def _constrain(self, bins: Mapping[str, Bins], chain: UnitChain) -> PrintedModel:
+        sequence = self.plan.sequence
+        rules = compile_constraints(
+            self.task, sequence, bins, chain, chain.networked, {}, KAMINO_SEED
+        )
+        return PrintedModel(self.task, sequence, bins, chain, rules)
+
+
+def _even_bins(cells: Cells) -> Bins:
+    """Every cell on its own, with shares by their widths."""
+    each = np.arange(cells.size, dtype=np.int64)
+    return with_even_shares(Bins(cells, each, np.ones(cells.size)))

@@ -1,17 +1,299 @@
-"""The variants of Kamino that reproduce its paper, or switch parts of it off."""
+"""The variants of Kamino that reproduce its paper, or switch parts of it off.
+
+*Trainers:* one sub-model after the other, or all side by side (Algorithm 2; section 4.1, last
+paragraph); runs of small attributes are modelled as one (section 4.3, "Optimizations for extreme
+domain sizes").
+
+*Weigher:* Algorithm 5, weights of soft constraints from a noisy violation matrix. Its noise swamps
+the violations at everyday budgets (docs/papers.md).
+
+*Ablations:* parts of Kamino switched off, one by one, to see what they are worth (section 7.3.1 and
+Table 3). RandSequence is an arbitrary sequence; RandSampling draws rows that satisfy no constraint,
+which here are rows under soft constraints without weights.
+"""
 
 from __future__ import annotations
 
-from cloister.models.kamino.paper.ablations import Unweighed, random_sequence
-from cloister.models.kamino.paper.training.matrix_ascent import MatrixAscent
-from cloister.models.kamino.paper.training.one_by_one import OneByOne, SideBySide
-from cloister.models.kamino.recipe import KaminoRecipe
-from cloister.models.kamino.trainers import Joint
-from cloister.models.kamino.weighing import ByRates
-from cloister.models.planning import printed_sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cloister.arrays import Floats, Integers
+from cloister.constraints import DenialConstraint
+from cloister.figures import count_of
+from cloister.models.discretization.bins import Bins
+from cloister.models.kamino.recipe import KAMINO_SEED, ByRates, KaminoRecipe
+from cloister.models.kamino.sizes import EMBEDDING_WIDTH, Runs, single_runs
+from cloister.models.kamino.trainers import Joint, Material
+from cloister.models.planning import (
+    NETWORKED_LEVELS,
+    POOL_ROWS,
+    SEQUENTIAL,
+    SUPPORTS,
+    choose_sampling,
+    printed_sequence,
+)
+from cloister.models.protocol import Arrays
+from cloister.models.soft_constraints.pair_counts import describe_soft
+from cloister.models.task import Stage, Task
+from cloister.privacy.events import Composed
+from cloister.privacy.mechanisms.noise import DiscreteGaussian
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.privacy.queries.query import Door, TableRows
+from cloister.privacy.queries.violations import ViolationMatrix
+from cloister.schema.declarations import Sampling
+
+if TYPE_CHECKING:
+    from cloister.models.kamino.model import KaminoModel
+    from cloister.models.kamino.paper.submodels import UnitChain
+
+HYPER_LEVELS = 128
+"""Joint levels of a hyper-attribute at most: its sub-model has one output for each."""
+
+MATRIX_ROWS = 100
+"""Rows of the violation matrix at most; its squared sensitivity grows with their square."""
+
+_ASCENT_STEPS = 100
+"""T_w: steps of gradient ascent for each attribute; the paper prints none."""
+
+_BATCH = 1
+"""b_w: lines of the matrix in a step, on average (Algorithm 6, line 3)."""
+
+_ASCENT_RATE = 0.01
+"""Learning rate of gradient ascent; weights start at 1."""
+
+_SEED = 7
+"""Public seed of the arbitrary sequence, the same in every run."""
 
 PRINTED = "kamino-paper"
 """The method that is as printed."""
+
+
+def hyper_runs(sizes: Sequence[int]) -> Runs:
+    """Runs of neighbouring attributes, each as long as ``HYPER_LEVELS`` joint levels allow."""
+    runs: list[list[int]] = []
+    for place, size in enumerate(sizes):
+        if runs and math.prod(sizes[p] for p in runs[-1]) * size <= HYPER_LEVELS:
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    return tuple(map(tuple, runs))
+
+
+RUNS: Mapping[str, Callable[[Sequence[int]], Runs]] = {
+    "attributes": single_runs,
+    "hyper-attributes": hyper_runs,
+}
+
+
+@dataclass(frozen=True)
+class OneByOne:
+    """One run for each unit but the first; the parts are chosen by name.
+
+    ``units`` of :data:`cloister.models.kamino.paper.recipes.RUNS`, ``heads`` of
+    :data:`cloister.models.kamino.paper.heads.HEADS`, ``attention`` of
+    :data:`cloister.models.kamino.paper.heads.ATTENTIONS`.
+    """
+
+    units: str = "attributes"
+    attention: str = "softmax"
+    heads: str = "levels"
+    steps: int = 100
+    width: int = field(default=EMBEDDING_WIDTH)
+
+    def runs(self, sizes: Sequence[int]) -> Runs:
+        return RUNS[self.units](sizes)
+
+    def repeats(self, units: int) -> int:
+        return max(units - 1, 0)
+
+    def train(self, material: Material) -> UnitChain:
+        from cloister.models.kamino.paper.training import train_chain
+
+        return train_chain(material, self.steps, self._recipe)
+
+    def restore(self, meta: Mapping[str, Any], arrays: Arrays, bins: Sequence[Bins]) -> UnitChain:
+        from cloister.models.kamino.paper.submodels import restore_unit_chain
+
+        return restore_unit_chain(meta, arrays, bins)
+
+    def explain(self, units: int, attributes: int) -> str:
+        return (
+            f"{count_of(self.repeats(units), 'run')} of {count_of(self.steps, 'step')} of DP-SGD, "
+            f"one a sub-model, on {count_of(attributes, 'attribute')}"
+        )
+
+    @property
+    def _recipe(self) -> Mapping[str, Any]:
+        return {"attention": self.attention, "heads": self.heads, "width": self.width}
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """One run for sub-models that share nothing: a step changes them all."""
+
+    steps: int = 200
+    width: int = field(default=EMBEDDING_WIDTH)
+
+    def runs(self, sizes: Sequence[int]) -> Runs:
+        return single_runs(sizes)
+
+    def repeats(self, units: int) -> int:
+        return int(units > 1)
+
+    def train(self, material: Material) -> UnitChain:
+        from cloister.models.kamino.paper.training import train_side_by_side
+
+        recipe = {"attention": "softmax", "heads": "levels", "width": self.width}
+        return train_side_by_side(material, recipe)
+
+    def restore(self, meta: Mapping[str, Any], arrays: Arrays, bins: Sequence[Bins]) -> UnitChain:
+        from cloister.models.kamino.paper.submodels import restore_unit_chain
+
+        return restore_unit_chain(meta, arrays, bins)
+
+    def explain(self, units: int, attributes: int) -> str:
+        return (
+            f"{count_of(self.steps, 'step')} of DP-SGD on "
+            f"{count_of(max(units - 1, 0), 'sub-model')} side by side, on "
+            f"{count_of(attributes, 'attribute')}"
+        )
+
+
+@dataclass(frozen=True)
+class MatrixAscent:
+    """Algorithm 5: the noisy violation matrix of about ``lines`` rows, and gradient ascent.
+
+    The rows are a Poisson sample.
+    """
+
+    lines: int = MATRIX_ROWS
+    samplings: tuple[Sampling, ...] = (SEQUENTIAL,)
+    weighs_soft: bool = True
+
+    def sample(self, task: Task) -> int:
+        """L_w: the greatest number of rows sampled."""
+        return max(min(self.lines, task.data_rows // 2), 2)
+
+    def query(self, task: Task) -> ViolationMatrix:
+        """The query of the data."""
+        sample = self.sample(task)
+        return ViolationMatrix(
+            task.measured_soft, sample, min(Fraction(sample, task.data_rows), Fraction(1))
+        )
+
+    def stage(self, task: Task, noise: Fraction) -> Stage:
+        query = self.query(task)
+        event = DiscreteGaussian(noise).event(query.sensitivity(task.neighbours))
+        words = f"violation matrix of {query.sample} sampled rows by {describe_soft(task)}"
+        return Stage("soft constraints", event, words)
+
+    def deviation(self, noise: float, task: Task) -> float | None:  # noqa: ARG002
+        return None
+
+    def weigh(
+        self, private: Door[TableRows], task: Task, noise: Fraction | None, model: KaminoModel
+    ) -> KaminoModel:
+        """Weights of Algorithm 5 for what was measured, and what the spec declares of others."""
+        from cloister.models.sampling.violation_index import Penalty
+        from cloister.models.soft_constraints.penalties import fit_penalties, known_penalties
+
+        options, learnt = choose_sampling(task, self.samplings).options, known_penalties(task)
+        if noise is not None:
+            answer = private.answer(self.query(task), DiscreteGaussian(noise), "soft constraints")
+            rules = completed_constraints(model.sequence, task.measured_soft)
+            rng = np.random.default_rng(KAMINO_SEED)
+            weights = gradient_ascent(np.maximum(answer, 0), rules, rng)
+            learnt = (*learnt, *map(Penalty, task.measured_soft, weights.tolist()))
+        rates = {
+            rule: rule.known.rate
+            for rule in task.soft
+            if rule.known is not None and rule.known.rate is not None
+        }
+        pool = model.pool(POOL_ROWS, SamplingSource(KAMINO_SEED))
+        sampler = model.sequential(options, ()).constraint_sampler
+        rng = np.random.default_rng(KAMINO_SEED)
+        return model.sequential(options, fit_penalties(task, rates, learnt, sampler, pool, rng))
+
+
+def gradient_ascent(
+    matrix: Integers, active: Sequence[Sequence[int]], rng: np.random.Generator
+) -> Floats:
+    """Weights (constraints,) after gradient ascent on exp(-weights . violations) of matrix lines.
+
+    ``active`` holds, for each attribute of the sequence, the constraints that it completes; each
+    attribute has its own steps, by lines that are sampled at random. The objective has no maximum
+    but at weights of 0, so the start and the number of steps set the result; where a line holds
+    many violations its slope is 0, and the weights stay where they start.
+
+    Source: Kamino Algorithm 5, lines 8 to 15. That weights start at 1 and stay non-negative, and
+    the numbers of steps, are ours: the paper prints none.
+    """
+    weights = np.ones(matrix.shape[1])
+    for rules in filter(len, active):
+        for _ in range(_ASCENT_STEPS):
+            for line in np.flatnonzero(rng.random(len(matrix)) < _BATCH / len(matrix)):
+                seen = matrix[line, rules]
+                slope = seen * np.exp(-float(weights[rules] @ seen))
+                weights[rules] = np.maximum(weights[rules] - _ASCENT_RATE * slope, 0.0)
+    return weights
+
+
+def completed_constraints(
+    sequence: Sequence[str], constraints: Sequence[DenialConstraint]
+) -> list[list[int]]:
+    """For each attribute of a sequence, the constraints that it completes, by number.
+
+    These are those on no attributes but it and those before it, and not on the latter alone
+    (Kamino section 3.2, example 3).
+    """
+    last = [max(sequence.index(name) for name in each.attributes) for each in constraints]
+    return [[at for at, own in enumerate(last) if own == place] for place in range(len(sequence))]
+
+
+def random_sequence(
+    sizes: Mapping[str, int], constraints: Sequence[DenialConstraint]
+) -> tuple[str, ...]:
+    """One arbitrary order of the attributes, for any constraints.
+
+    Those of very large domains still come last.
+    """
+    del constraints
+    shuffled = np.random.default_rng(_SEED).permutation(len(sizes))
+    names = [sorted(sizes)[place] for place in shuffled]
+    return tuple(sorted(names, key=lambda name: sizes[name] > NETWORKED_LEVELS))
+
+
+@dataclass(frozen=True)
+class Unweighed:
+    """Makes no query, and leaves soft constraints to the model: every row is kept."""
+
+    samplings: tuple[Sampling, ...] = (SUPPORTS,)
+    weighs_soft: bool = False
+
+    def stage(self, task: Task, noise: Fraction) -> Stage:  # noqa: ARG002
+        return Stage(
+            "soft constraints",
+            Composed(()),
+            "no query: soft constraints are left to the model",
+        )
+
+    def deviation(self, noise: float, task: Task) -> float | None:  # noqa: ARG002
+        return None
+
+    def weigh(
+        self,
+        private: Door[TableRows],  # noqa: ARG002
+        task: Task,  # noqa: ARG002
+        noise: Fraction | None,  # noqa: ARG002
+        model: KaminoModel,
+    ) -> KaminoModel:
+        return model
+
 
 PAPER_RECIPES = (
     KaminoRecipe(

@@ -32,7 +32,7 @@ class PrintedKamino(Kamino):
 
     def train(self, private: Door[TableRows], task: Task, plan: KaminoPlan) -> KaminoModel:
         """Algorithm 2."""
-        from cloister.models.kamino.paper.fit import PrintedFit
+        from cloister.models.kamino.paper.model import PrintedFit
 
         return PrintedFit(private, task, plan, EMBEDDING_WIDTH).train(self._progress)
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloister.constraints import dependency
-from cloister.models.kamino.paper.ablations import Unweighed, random_sequence
+from cloister.models.kamino.paper.recipes import Unweighed, random_sequence
 from cloister.models.planning import NETWORKED_LEVELS, schema_sequence
 from cloister.models.protocol import make_plan
 from cloister.models.registry import create

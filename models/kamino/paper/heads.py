@@ -1,4 +1,14 @@
-"""What a sub-model predicts: a level, or the mean and deviation of a number.
+"""The parts of a sub-model: the unit that it predicts, how it reads those before, what it predicts.
+
+*Units* of the schema sequence are single attributes, or hyper-attributes made of runs of small ones
+(Kamino section 4.3, "Optimizations for extreme domain sizes").
+
+*Attention* over the attributes before a unit's own: Kamino's section 2.3, after Wu et al.,
+"Attention-based Learning for Missing Data Imputation in HoloClean" (MLSys 2020): one learned logit
+for each (target, context attribute), a softmax over the context. Gates are ours: one factor a
+dimension as well.
+
+*Heads* predict a level, or the mean and deviation of a number.
 
 Source: Kamino section 4.1 (cross-entropy for categorical targets, a regression for numeric ones)
 and section 4.2 (a numeric target is drawn from a normal distribution). The paper does not say where
@@ -19,6 +29,7 @@ from torch import Tensor
 
 from cloister.arrays import Floats
 from cloister.models.discretization.bins import Bins
+from cloister.models.kamino.sizes import Runs
 from cloister.schema.columns import Grid
 
 _NARROWEST = -3.0
@@ -29,6 +40,81 @@ _WIDEST = 1.5
 
 _FEWEST_POINTS = 3
 """Bins of a number at least, for a normal head; numbers of fewer bins get levels."""
+
+
+@dataclass(frozen=True)
+class Units:
+    """A partition of the places 0..k-1 into runs, over attributes of ``sizes`` (k,) levels."""
+
+    runs: Runs
+    sizes: tuple[int, ...]
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """Number of joint levels of each unit."""
+        return tuple(math.prod(self.shape(unit)) for unit in range(len(self.runs)))
+
+    def shape(self, unit: int) -> tuple[int, ...]:
+        """Levels of each attribute of a unit."""
+        return tuple(self.sizes[place] for place in self.runs[unit])
+
+    def at(self, place: int) -> tuple[int, int]:
+        """The unit of a place, and which of its attributes that is."""
+        unit = next(at for at, run in enumerate(self.runs) if place in run)
+        return unit, self.runs[unit].index(place)
+
+    def join(self, codes: Tensor, units: int) -> Tensor:
+        """Joint levels (n, units) of the first ``units`` units, from levels (n, places)."""
+        columns = [self._join(codes, run) for run in self.runs[:units]]
+        return torch.stack(columns, 1) if columns else codes[:, :0]
+
+    def separate(self, levels: Tensor, unit: int) -> Tensor:
+        """Levels of the attributes of one unit (n, attributes), from its joint levels (n,)."""
+        return torch.stack(torch.unravel_index(levels, self.shape(unit)), 1)
+
+    def _join(self, codes: Tensor, run: tuple[int, ...]) -> Tensor:
+        joint = torch.zeros_like(codes[:, 0])
+        for place in run:
+            joint = joint * self.sizes[place] + codes[:, place]
+        return joint
+
+
+class Attention(Protocol):
+    """A context vector from embedded context attributes."""
+
+    def initial(self, context: int, width: int) -> Tensor:
+        """Starting weights for ``context`` attributes."""
+        ...
+
+    def vector(self, weights: Tensor, embedded: Tensor) -> Tensor:
+        """The context vector (..., width) of embedded attributes (..., context, width)."""
+        ...
+
+
+class Softmax:
+    """The mean of the embedded attributes, weighted by the softmax of one logit each."""
+
+    def initial(self, context: int, width: int) -> Tensor:  # noqa: ARG002
+        return torch.zeros(context)
+
+    def vector(self, weights: Tensor, embedded: Tensor) -> Tensor:
+        return (torch.softmax(weights, 0)[:, None] * embedded).sum(-2)
+
+
+class Gates:
+    """The hyperbolic tangent of a weighted sum of the embedded attributes, dimension by dimension.
+
+    Each attribute has one factor a dimension.
+    """
+
+    def initial(self, context: int, width: int) -> Tensor:
+        return torch.ones(context, width)
+
+    def vector(self, weights: Tensor, embedded: Tensor) -> Tensor:
+        return torch.tanh((weights * embedded).sum(-2) / math.sqrt(max(len(weights), 1)))
+
+
+ATTENTIONS: Mapping[str, Attention] = {"softmax": Softmax(), "gates": Gates()}
 
 
 class Head(Protocol):

@@ -4,21 +4,28 @@ Source: Kamino section 2.3 and Algorithm 2 (tuple embedding, attention over the 
 discriminative sub-model an attribute). Here attention is a learned gate for each (target, context
 attribute, dimension), and the losses of all sub-models of a row are summed, so that one DP-SGD run
 trains them together.
+
+A fitted chain holds released parameters only. It models the first ``networked`` places of the
+schema sequence jointly; attributes beyond follow their released histograms, independently (Kamino
+section 4.3).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from cloister.arrays import Floats
+from cloister.arrays import Floats, Integers
+from cloister.models.discretization.bins import Bins
 from cloister.models.kamino.sizes import EMBEDDING_WIDTH
+from cloister.models.protocol import Arrays, ModelState
+from cloister.models.sampling.chain import Probabilities
 from cloister.privacy.queries.clipped_gradients import FactoredGradient, LayeredOuter, Lookup, Outer
 
 EMBEDDING_GAIN = 3.0
@@ -66,7 +73,7 @@ class TupleNetwork:
         return parameters
 
     def gains(self) -> dict[str, Tensor]:
-        """The units in which each parameter is learnt; see :mod:`cloister.models.kamino.blocks`.
+        """The units in which each parameter is learnt; see :mod:`cloister.models.kamino.training`.
 
         Heads and biases would take most of a clipped gradient and leave the rest to the noise, so
         they are learnt in smaller units.
@@ -136,3 +143,61 @@ def _error(logits: Tensor, truth: Tensor) -> Tensor:
     error = torch.softmax(logits, 1)
     error[torch.arange(len(truth), device=truth.device), truth] -= 1.0
     return error
+
+
+class TrainedChain(Protocol):
+    """A tuple model (:class:`cloister.models.sampling.chain.TupleModel`) that can be saved."""
+
+    @property
+    def networked(self) -> int:
+        """How many places, from the front, are modelled jointly."""
+        ...
+
+    def conditional(self, place: int, context: Integers) -> Probabilities:
+        """Probabilities of the attribute at ``place``; see `TupleModel`."""
+        ...
+
+    def state(self) -> ModelState:
+        """The chain as JSON and arrays."""
+        ...
+
+
+@dataclass(frozen=True)
+class NetworkChain:
+    """One network for all sub-models."""
+
+    network: TupleNetwork
+    parameters: Tensors
+    shares: tuple[Floats, ...]
+
+    @property
+    def networked(self) -> int:
+        return len(self.network.sizes)
+
+    def conditional(self, place: int, context: Integers) -> Probabilities:
+        if place >= self.networked:
+            return self.shares[place][None]
+        with torch.no_grad():
+            logits = self.network.logits(self.parameters, torch.as_tensor(context), place)
+            return torch.softmax(logits.double(), 1).numpy()
+
+    def state(self) -> ModelState:
+        meta = {"networked": self.networked, "width": self.network.width}
+        return {"chain": "network", **meta}, {
+            f"net.{name}": value.numpy() for name, value in self.parameters.items()
+        }
+
+
+def restore_network_chain(
+    meta: Mapping[str, Any], arrays: Arrays, bins: Sequence[Bins]
+) -> NetworkChain:
+    """The chain that `NetworkChain.state` wrote, over bins of attributes in schema sequence."""
+    sizes = tuple(own.size for own in bins[: meta["networked"]])
+    parameters = {
+        name[4:]: torch.as_tensor(value)
+        for name, value in arrays.items()
+        if name.startswith("net.")
+    }
+    return NetworkChain(
+        TupleNetwork(sizes, meta["width"]), parameters, tuple(own.mass for own in bins)
+    )

@@ -1,1 +1,0 @@
-"""The tuple network, and fitted chains of conditionals."""

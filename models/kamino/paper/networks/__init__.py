@@ -1,1 +1,0 @@
-"""The sub-models that the paper trains."""
