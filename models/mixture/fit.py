@@ -23,22 +23,27 @@ from cloister.models.differences.pairs import (
 )
 from cloister.models.discretization.bins import Bins, coarse, fine
 from cloister.models.discretization.histograms import measure_joint_table
-from cloister.models.mixture.fitting.factors import arrange_factors, separate_factors, transfer
-from cloister.models.mixture.fitting.optimizer import Fit, NoisyMarginal, TableTarget
-from cloister.models.mixture.fitting.products import Layout, Mixture
-from cloister.models.mixture.histograms import Histograms, measure_histograms
-from cloister.models.mixture.model import MixtureModel, chain_of
-from cloister.models.mixture.plan import MixtureParameters
-from cloister.models.mixture.prior.pooling import NO_TABLES, EarlierTables, with_earlier_mass
-from cloister.models.mixture.prior.released import ReleasedNumbers
-from cloister.models.mixture.rounds.candidates import candidate_tables
-from cloister.models.mixture.rounds.schedule import LAST_STEPS
-from cloister.models.mixture.rounds.selection import (
+from cloister.models.mixture.factors import arrange_factors, separate_factors, transfer
+from cloister.models.mixture.measurements import (
     AllPairs,
+    Histograms,
     ListedTables,
     RoundCandidates,
     TableChoice,
+    candidate_tables,
+    measure_histograms,
 )
+from cloister.models.mixture.model import MixtureModel, chain_of
+from cloister.models.mixture.optimizer import Fit, NoisyMarginal, TableTarget
+from cloister.models.mixture.plan import MixtureParameters
+from cloister.models.mixture.prior import (
+    NO_TABLES,
+    EarlierTables,
+    ReleasedNumbers,
+    with_earlier_mass,
+)
+from cloister.models.mixture.products import Layout, Mixture
+from cloister.models.mixture.schedule import LAST_STEPS
 from cloister.models.protocol import Progress
 from cloister.models.sampling.expected_shares import JointTable
 from cloister.models.sampling.support_builder import compile_constraints

@@ -25,12 +25,10 @@ from cloister.models.constrained import (
     sources_of_rates,
 )
 from cloister.models.discretization.bins import Bins
-from cloister.models.mixture.dependent import DependentAttribute
-from cloister.models.mixture.fitting.factors import arrange_factors
-from cloister.models.mixture.fitting.products import Factor, Layout, Mixture
-from cloister.models.mixture.prior.released import ReleasedNumbers, restore_numbers
-from cloister.models.mixture.recalibration import pair_changes
-from cloister.models.mixture.sampler import EvenSampler
+from cloister.models.mixture.factors import arrange_factors
+from cloister.models.mixture.prior import ReleasedNumbers, restore_numbers
+from cloister.models.mixture.products import DependentAttribute, Factor, Layout, Mixture
+from cloister.models.mixture.sampler import EvenSampler, pair_changes
 from cloister.models.mixture.within_bins import ScoreRelation, relations_between
 from cloister.models.protocol import Arrays, ModelState, Sampler
 from cloister.models.sampling.chain import Probabilities

@@ -12,8 +12,14 @@ from fractions import Fraction
 from functools import cached_property
 
 from cloister.models.discretization.histograms import TwoLevels, counted_by_value
-from cloister.models.mixture.forecast import forecast_fit
-from cloister.models.mixture.rounds.schedule import TYPICAL_SIGNAL, Schedule, schedule_for
+from cloister.models.mixture.schedule import (
+    TYPICAL_SIGNAL,
+    JointBudget,
+    Schedule,
+    forecast_fit,
+    joint_budget,
+    schedule_for,
+)
 from cloister.models.planning import (
     SEQUENTIAL,
     SUPPORTS,
@@ -26,7 +32,6 @@ from cloister.models.planning import (
     valued_attributes,
     wanted_tables,
 )
-from cloister.models.planning.joint_budget import JointBudget, joint_budget
 from cloister.models.soft_constraints.pair_counts import PairCounts
 from cloister.models.task import Budget, Parameters, Plan, Stage, Task
 from cloister.privacy.accounting.accountants import calibrate, zcdp_rho

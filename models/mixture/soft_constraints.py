@@ -1,4 +1,4 @@
-"""Fitting a mixture to measured rates of soft constraints, with its other tables held fixed.
+"""Soft constraints of a fitted mixture: their rates are measured, and the mixture follows.
 
 The rate of violating pairs is a quadratic form of the joint distribution of the attributes. Near a
 mixture it is linear: a row adds twice the share of other rows that it violates the constraint with.
@@ -19,19 +19,18 @@ from cloister.arrays import Floats
 from cloister.constraints import DenialConstraint
 from cloister.devices import CPU, Device
 from cloister.models.discretization.bins import Coarsening, coarse, fine
-from cloister.models.mixture.fitting.optimizer import (
-    Fit,
-    MeanTarget,
-    NoisyMarginal,
-    Objective,
-    TableTarget,
-)
+from cloister.models.mixture.fit import MIXTURE_SEED
+from cloister.models.mixture.measurements import even_choice
 from cloister.models.mixture.model import MixtureModel
-from cloister.models.mixture.rounds.candidates import even_choice
-from cloister.models.planning import POOL_ROWS
-from cloister.models.soft_constraints.penalties import RatePosterior
-from cloister.models.soft_constraints.reweighting import TuplesOf, shares_against
+from cloister.models.mixture.optimizer import Fit, MeanTarget, NoisyMarginal, Objective, TableTarget
+from cloister.models.mixture.plan import MIXTURE_SAMPLINGS, WEIGHER, MixtureParameters
+from cloister.models.planning import POOL_ROWS, choose_sampling
+from cloister.models.soft_constraints.penalties import RatePosterior, own_rates
+from cloister.models.soft_constraints.reweighting import TuplesOf, fit_weights, shares_against
+from cloister.models.task import Plan, Task
+from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.domain import Table
 
 _TURNS = 4
@@ -202,3 +201,41 @@ def _means(coarsenings: Sequence[Coarsening], pool: Table, numbers: Floats) -> F
     counts = np.bincount(cells, minlength=math.prod(sizes))
     sums = np.bincount(cells, weights=numbers, minlength=math.prod(sizes))
     return np.where(counts > 0, sums / np.maximum(counts, 1), numbers.mean()).reshape(sizes)
+
+
+def weigh_mixture(
+    private: Door[TableRows], task: Task, plan: Plan[MixtureParameters], model: MixtureModel
+) -> MixtureModel:
+    """The mixture, fitted to the rates of the soft constraints.
+
+    Rows are reweighted where that fails, or drawn one after the other where that is asked for.
+    """
+    noise = plan.parameters.noise.get("soft constraints")
+    choice = choose_sampling(task, MIXTURE_SAMPLINGS)
+    pool, rng = model.pool(POOL_ROWS, _source()), np.random.default_rng(MIXTURE_SEED)
+    if choice.sequential:
+        sampler = model.sequential(choice.options, ()).constraint_sampler
+        found = WEIGHER.penalties(private, task, noise, sampler, pool, rng)
+        return model.sequential(choice.options, found)
+    posteriors = WEIGHER.posteriors(private, task, noise, pool)
+    fitted = _fitted(task, plan.parameters, model, posteriors)
+    pool = fitted.pool(POOL_ROWS, _source())
+    if all(map(RatePosterior.covers, posteriors, own_rates(task.soft, pool, task.data_rows))):
+        return fitted
+    means = [posterior.mean for posterior in posteriors]
+    return fitted.reweighted(fit_weights(task.soft, means, pool, rng))
+
+
+def _fitted(
+    task: Task, parameters: MixtureParameters, model: MixtureModel, posteriors: list[RatePosterior]
+) -> MixtureModel:
+    noises = parameters.noise
+    deviation = DiscreteGaussian(noises.get("rounds", noises["histograms"])).scale(
+        task.neighbours.partition
+    )
+    penalty, source = parameters.dependence_penalty, _source()
+    return fit_rates(model, posteriors, deviation, penalty, source, task.device)
+
+
+def _source() -> SamplingSource:
+    return SamplingSource(MIXTURE_SEED)

@@ -27,7 +27,7 @@ from cloister.privacy.queries.query import Door, TableRows
 if TYPE_CHECKING:
     from cloister.models.differences.model import DifferencedModel
     from cloister.models.mixture.model import MixtureModel
-    from cloister.models.mixture.prior.released import ReleasedNumbers
+    from cloister.models.mixture.prior import ReleasedNumbers
 
     FittedMixture = MixtureModel | DifferencedModel[MixtureModel]
 
@@ -93,7 +93,7 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, "FittedMixture"]):
         if not task.soft:
             return model
         from cloister.models.differences.model import DifferencedModel
-        from cloister.models.mixture.weighing import weigh_mixture
+        from cloister.models.mixture.soft_constraints import weigh_mixture
 
         if isinstance(model, DifferencedModel):
             inner = weigh_mixture(private, model.inner.task, plan, model.inner)

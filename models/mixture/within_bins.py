@@ -24,7 +24,7 @@ from scipy.special import ndtr, ndtri
 
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.models.discretization.bins import Bins, alone, fine
-from cloister.models.mixture.fitting.products import Mixture
+from cloister.models.mixture.products import Mixture
 from cloister.schema.columns import Grid
 
 _LEAST_CORRELATION = 0.1

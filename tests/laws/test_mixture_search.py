@@ -18,7 +18,7 @@ from cloister.models.mixture.plan import (
     penalty_for,
     signal_of,
 )
-from cloister.models.mixture.rounds.schedule import (
+from cloister.models.mixture.schedule import (
     FEWEST_STEPS,
     MOST_ROUNDS,
     MOST_STEPS,

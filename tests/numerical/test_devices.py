@@ -24,10 +24,10 @@ from cloister.models.kamino.training import (
     TrainingSchedule,
     train_privately,
 )
-from cloister.models.mixture.fitting import optimizer
-from cloister.models.mixture.fitting.factors import join_supports, separate_factors
-from cloister.models.mixture.fitting.optimizer import Fit, MeanTarget, NoisyMarginal, TableTarget
-from cloister.models.mixture.fitting.products import Factor, Mixture
+from cloister.models.mixture import optimizer
+from cloister.models.mixture.factors import join_supports, separate_factors
+from cloister.models.mixture.optimizer import Fit, MeanTarget, NoisyMarginal, TableTarget
+from cloister.models.mixture.products import Factor, Mixture
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.mechanisms.noise import GaussianGradient, Neighbours

@@ -5,9 +5,9 @@ import torch
 from matches import TEAMS, matches
 from shape import release_once
 
-from cloister.models.mixture.fitting.interactions import joint_factors
-from cloister.models.mixture.fitting.optimizer import Fit, add_dependence_penalty
-from cloister.models.mixture.fitting.products import Factor, Layout, Mixture
+from cloister.models.mixture.factors import joint_factors
+from cloister.models.mixture.optimizer import Fit, add_dependence_penalty
+from cloister.models.mixture.products import Factor, Layout, Mixture
 
 SIZES = {"a": 4, "b": 5, "c": 3}
 APART = np.array([(a, b) for a in range(4) for b in range(5) if a != b])

@@ -12,14 +12,22 @@ import torch
 from cloister.constraints.supports import Support
 from cloister.models.discretization.bins import bin_cells, coarse, fine
 from cloister.models.mixture import model
-from cloister.models.mixture.fit import run_rounds
-from cloister.models.mixture.fitting.factors import (
+from cloister.models.mixture.factors import (
     arrange_factors,
     join_supports,
     separate_factors,
     transfer,
 )
-from cloister.models.mixture.fitting.optimizer import (
+from cloister.models.mixture.fit import run_rounds
+from cloister.models.mixture.measurements import (
+    TRIPLE_CELLS,
+    AllPairs,
+    TableChoice,
+    candidate_tables,
+    expected_shares,
+)
+from cloister.models.mixture.model import chain_of
+from cloister.models.mixture.optimizer import (
     Fit,
     NoisyMarginal,
     TableTarget,
@@ -27,15 +35,8 @@ from cloister.models.mixture.fitting.optimizer import (
     add_dependence_penalty,
     gradient,
 )
-from cloister.models.mixture.fitting.products import Factor, Mixture
-from cloister.models.mixture.model import chain_of
 from cloister.models.mixture.plan import MixtureParameters
-from cloister.models.mixture.rounds.candidates import (
-    TRIPLE_CELLS,
-    candidate_tables,
-    expected_shares,
-)
-from cloister.models.mixture.rounds.selection import AllPairs, TableChoice
+from cloister.models.mixture.products import Factor, Mixture
 from cloister.models.planning import PAIR_CELLS
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, Neighbours
 from cloister.privacy.mechanisms.selection import Exponential

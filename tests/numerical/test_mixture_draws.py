@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister.constraints.supports import Support
-from cloister.models.mixture.dependent import DependentAttribute
-from cloister.models.mixture.fitting.factors import arrange_factors
-from cloister.models.mixture.fitting.products import Factor
+from cloister.models.mixture.factors import arrange_factors
+from cloister.models.mixture.products import DependentAttribute, Factor
 from cloister.models.mixture.sampler import allocate, even_quantiles, follow
 
 WIDER = {"a": 3, "b": 4, "c": 2, "y": 5, "z": 9}

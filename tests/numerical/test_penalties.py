@@ -10,7 +10,7 @@ import pytest
 from cloister.constraints import KnownFigure
 from cloister.constraints.counting import violation_share
 from cloister.models.constrained import restore_algorithm, state_of_algorithm
-from cloister.models.mixture.weighing import weigh_mixture
+from cloister.models.mixture.soft_constraints import weigh_mixture
 from cloister.models.sampling.violation_index import Penalty
 from cloister.models.soft_constraints.penalties import _Brackets
 from cloister.models.task import RowSampling

@@ -11,9 +11,13 @@ from hypothesis import strategies as st
 from cloister.evaluation.marginals import compare_marginals
 from cloister.models.discretization.bins import Bins, Coarsening, fine
 from cloister.models.discretization.histograms import HistogramCounts
-from cloister.models.mixture.fitting.optimizer import NoisyMarginal
-from cloister.models.mixture.prior.pooling import EarlierTables, pool_histograms, refine_bins
-from cloister.models.mixture.prior.released import ReleasedNumbers
+from cloister.models.mixture.optimizer import NoisyMarginal
+from cloister.models.mixture.prior import (
+    EarlierTables,
+    ReleasedNumbers,
+    pool_histograms,
+    refine_bins,
+)
 from cloister.models.mixture.synthesizer import MixtureSynthesizer
 from cloister.models.protocol import fit, make_plan
 from cloister.models.sampling.expected_shares import JointTable

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from cloister.models.discretization.bins import Bins, coarse, fine
-from cloister.models.mixture.fitting.optimizer import NoisyMarginal
-from cloister.models.mixture.recalibration import MeasuredPair, recalibrate
+from cloister.models.mixture.optimizer import NoisyMarginal
+from cloister.models.mixture.sampler import MeasuredPair, recalibrate
 from cloister.models.sampling.whole_tables import BalancedSampler, PairChange, calibrate_weights
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Integer

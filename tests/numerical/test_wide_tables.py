@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from shape import Shape, release_once
 
-from cloister.models.mixture.rounds.schedule import MOST_CANDIDATES
+from cloister.models.mixture.schedule import MOST_CANDIDATES
 
 COLUMNS, GROUP, ROWS = 80, 4, 400
 

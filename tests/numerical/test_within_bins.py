@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from cloister.models.discretization.bins import bin_cells
-from cloister.models.mixture.fitting.factors import separate_factors
-from cloister.models.mixture.fitting.products import Mixture
+from cloister.models.mixture.factors import separate_factors
 from cloister.models.mixture.model import chain_of
+from cloister.models.mixture.products import Mixture
 from cloister.models.mixture.sampler import EvenSampler
 from cloister.models.mixture.within_bins import relations_between
 from cloister.models.sampling.sampler import ConstraintSampler

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cloister.constraints import parse_denial
-from cloister.models.planning.joint_budget import joint_budget
+from cloister.models.mixture.schedule import joint_budget
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Categorical

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from cloister.arrays import Floats
 from cloister.models.discretization.bins import Coarsening
-from cloister.models.mixture.fitting.interactions import QuasiIndependence, joint_factors
-from cloister.models.mixture.fitting.products import FactorView, Layout, Mixture
+from cloister.models.mixture.factors import QuasiIndependence, joint_factors
+from cloister.models.mixture.products import FactorView, Layout, Mixture
 
 _FIRST_DECAY = 0.9
 """Decay of Adam's first moment a step; Adam's usual value."""

@@ -1,1 +1,0 @@
-"""A mixture of products, and its fit to noisy marginals."""

@@ -1,0 +1,311 @@
+"""What a fit measures: histograms, then joint tables chosen round by round.
+
+Histograms are counted, pooled with those of an earlier release, and cut into bins.
+
+*Candidates:* which joint tables may be measured, and what the model expects of them: all pairs and
+small triples on coarse domains, each at several resolutions. Those are selected that the model
+explains worst.
+
+Source: McKenna, Mullins, Sheldon, Miklau, "AIM" (arXiv 2201.12677), algorithm 1. Several tables are
+chosen before the next fit where there are many attributes, and then such as join attributes that
+none of them joined yet, as in Kruskal's algorithm: McKenna, Miklau, Sheldon, "Winning the NIST
+contest" (arXiv 2108.04978), section 4 of which measures a spanning tree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+from typing import Protocol, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from cloister.models.discretization.bins import (
+    Bins,
+    Coarsening,
+    coarse,
+    coarse_by_spread,
+    fine,
+    variance_shares,
+)
+from cloister.models.discretization.histograms import (
+    HistogramCounts,
+    TwoLevels,
+    bin_deviations,
+    bins_of_histogram,
+    bins_of_values,
+    count_histogram,
+)
+from cloister.models.mixture.optimizer import NoisyMarginal
+from cloister.models.mixture.plan import MixtureParameters
+from cloister.models.mixture.prior import ReleasedNumbers, pool_histograms, refine_bins
+from cloister.models.mixture.products import Mixture
+from cloister.models.mixture.schedule import MOST_CANDIDATES
+from cloister.models.planning import PAIR_CELLS
+from cloister.models.task import Plan, Task
+from cloister.privacy.mechanisms.noise import DiscreteGaussian
+from cloister.privacy.mechanisms.selection import Exponential
+from cloister.privacy.queries.distances import Candidate, CandidateScores, PairScores
+from cloister.privacy.queries.query import Door, TableRows
+from cloister.schema.columns import Grid
+from cloister.schema.domain import declared_cells
+
+TRIPLE_CELLS = 1_500
+"""Cells of a candidate triple at most."""
+
+_RESOLUTIONS = (32, 8)
+"""Parts of an attribute in candidates, beside its bins, if it has twice as many.
+
+At epsilon 0.1 four parts, in place of eight or beside them, were no better (docs/papers.md).
+"""
+
+_TAIL_RESOLUTIONS = (16, 8)
+"""Parts of a number in candidate pairs that cut tails by value as well as by mass."""
+
+_HEAVY = 0.25
+"""Share of a number's variance in one bin from which on its tail is heavy.
+
+Of 32 bins of equal mass the outer ones have a tenth of a uniform variance, a sixth of a normal one,
+a third of an exponential one. With all numbers Adult was no better at epsilon 0.2.
+"""
+
+_MOST_VISITS = 4_000_000_000
+"""Rows times candidates at most: what counting the candidates takes."""
+
+Coarsenings = tuple[Coarsening, ...]
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Histograms:
+    """The noisy counts of attributes, and the bins that they make.
+
+    ``changes`` are those since an earlier release, of attributes that it has counted too.
+    """
+
+    counted: Mapping[str, HistogramCounts]
+    bins: Mapping[str, Bins]
+    changes: Mapping[str, float]
+
+    def among(self, names: Collection[str]) -> Histograms:
+        """Those of some attributes."""
+        counted = {name: own for name, own in self.counted.items() if name in names}
+        bins = {name: own for name, own in self.bins.items() if name in names}
+        return Histograms(counted, bins, self.changes)
+
+    def marginal(self, name: str, rows: int) -> NoisyMarginal:
+        """The histogram of an attribute over its bins."""
+        bins, counted = self.bins[name], self.counted[name]
+        deviations = bin_deviations(bins, counted.levels, counted.deviation)
+        return NoisyMarginal((fine(bins),), bins.mass * rows, deviations)
+
+
+def measure_histograms(
+    private: Door[TableRows],
+    task: Task,
+    plan: Plan[MixtureParameters],
+    prior: ReleasedNumbers | None,
+) -> Histograms:
+    """The histograms of all attributes, pooled with those of a prior."""
+    parameters = plan.parameters
+    counted = {name: _count(private, task, name, parameters) for name in plan.sequence}
+    changes: dict[str, float] = {}
+    if prior:
+        for name in counted.keys() & prior.histograms.keys():
+            earlier, scale = prior.histograms[name], task.data_rows / prior.rows
+            pooled = pool_histograms(counted[name], earlier, scale)
+            counted[name], changes[name] = pooled.counted, pooled.change
+    bins = {name: _bins_of(task, own, parameters, prior) for name, own in counted.items()}
+    return Histograms(counted, bins, changes)
+
+
+def _count(
+    private: Door[TableRows], task: Task, name: str, parameters: MixtureParameters
+) -> HistogramCounts:
+    cells = DiscreteGaussian(parameters.histogram_noise[name])
+    valued = name in parameters.valued
+    values = DiscreteGaussian(parameters.noise["joint tables"]) if valued else cells
+    declared = declared_cells(task.domain[name])
+    return count_histogram(
+        private,
+        declared,
+        cells,
+        values if name in parameters.by_value else None,
+        TwoLevels.of(declared) if name in parameters.two_levels else None,
+    )
+
+
+def _bins_of(
+    task: Task,
+    counted: HistogramCounts,
+    parameters: MixtureParameters,
+    prior: ReleasedNumbers | None,
+) -> Bins:
+    name = counted.cells.name
+    make = bins_of_values if name in parameters.valued else bins_of_histogram
+    bins = make(task, counted, parameters.groups)
+    return refine_bins(prior.bins[name], bins) if prior and name in prior.bins else bins
+
+
+def candidate_tables(bins: Mapping[str, Bins], rows: int, seed: int) -> tuple[Coarsenings, ...]:
+    """All pairs and triples of small joint size, of bins or of parts; singles if there is no pair.
+
+    Where there are too many to count, an even choice of them, pairs first.
+    """
+    levels = {name: _levels(own) for name, own in bins.items()}
+    most = max(min(MOST_CANDIDATES, _MOST_VISITS // max(rows, 1)), 1)
+    chosen = even_choice(_sets(levels, 2, PAIR_CELLS) + _tail_pairs(bins), most, seed)
+    if len(chosen) < most:
+        chosen += even_choice(_sets(levels, 3, TRIPLE_CELLS), most - len(chosen), seed)
+    return tuple(chosen) or tuple((coarsenings[0],) for coarsenings in levels.values())
+
+
+def _levels(bins: Bins) -> list[Coarsening]:
+    """The coarsenings of one attribute, finest first."""
+    return [fine(bins), *(coarse(bins, most) for most in _RESOLUTIONS if _worthwhile(bins, most))]
+
+
+def _tail_pairs(bins: Mapping[str, Bins]) -> list[Coarsenings]:
+    """Pairs of heavy-tailed numbers in parts that are small in tails."""
+    numbers = [
+        own
+        for own in bins.values()
+        if isinstance(own.cells.column, Grid) and variance_shares(own).max() >= _HEAVY
+    ]
+    return [
+        pair
+        for most in _TAIL_RESOLUTIONS
+        for pair in combinations(
+            [coarse_by_spread(own, most) for own in numbers if _worthwhile(own, most)], 2
+        )
+        if math.prod(own.size for own in pair) <= PAIR_CELLS
+    ]
+
+
+def _worthwhile(bins: Bins, most: int) -> bool:
+    return bins.size > (2 * most if most == max(_RESOLUTIONS) else most)
+
+
+def _sets(levels: Mapping[str, Sequence[Coarsening]], ways: int, cells: int) -> list[Coarsenings]:
+    """Sets of ``ways`` attributes, at every combination of their coarsenings."""
+    sets = (
+        coarsenings
+        for chosen in combinations(levels.values(), ways)
+        for coarsenings in product(*chosen)
+    )
+    return [table for table in sets if math.prod(own.size for own in table) <= cells]
+
+
+def even_choice(sets: list[_T], most: int, seed: int) -> list[_T]:
+    """At most ``most`` of them, each as likely as another, in their order."""
+    if len(sets) <= most:
+        return sets
+    chosen = np.random.default_rng(seed).choice(len(sets), most, replace=False)
+    return [sets[at] for at in np.sort(chosen)]
+
+
+def expected_shares(
+    mixture: Mixture, tables: Sequence[Coarsenings]
+) -> dict[Coarsenings, NDArray[np.float32]]:
+    """The model's joint shares of each table, one axis a coarsening.
+
+    Each attribute must be a factor of its own. Tables that differ in the last coarsening only are
+    computed together.
+    """
+    shares: dict[Coarsening, Tensor] = {}
+    for coarsening in (own for table in tables for own in table if own not in shares):
+        (view,), _ = mixture.layout.views([coarsening])
+        shares[coarsening] = mixture.view_shares(view)
+    lasts: dict[Coarsenings, list[Coarsening]] = {}
+    for table in tables:
+        lasts.setdefault(table[:-1], []).append(table[-1])
+    found: dict[Coarsenings, NDArray[np.float32]] = {}
+    for firsts, others in lasts.items():
+        folded = mixture.weights[None]
+        for coarsening in firsts:
+            folded = (folded[:, None] * shares[coarsening][None]).flatten(0, 1)
+        together = folded @ torch.cat([shares[other] for other in others]).T
+        parts = torch.split(together, [other.size for other in others], 1)
+        shape = [coarsening.size for coarsening in firsts]
+        found |= {
+            (*firsts, other): part.reshape(*shape, -1).numpy()
+            for other, part in zip(others, parts, strict=True)
+        }
+    return found
+
+
+@dataclass(frozen=True)
+class TableChoice:
+    """How tables are chosen: by a mechanism, for a table of ``rows`` rows.
+
+    The score of a table is the L1 distance, in rows, of its counts from those that the model
+    expects, less ``noise_of_cell`` for each cell: what the noise of measuring it would add.
+    """
+
+    mechanism: Exponential
+    rows: int
+    noise_of_cell: float
+
+
+class RoundCandidates(Protocol):
+    """The tables that a round may measure."""
+
+    def choose(
+        self, private: Door[TableRows], mixture: Mixture, by: TableChoice, labels: Sequence[str]
+    ) -> tuple[Coarsenings, ...]:
+        """One table for each label, by as many answers of the door."""
+        ...
+
+
+@dataclass(frozen=True)
+class ListedTables:
+    """Tables of one to three attributes, each a candidate."""
+
+    tables: tuple[Coarsenings, ...]
+
+    def choose(
+        self, private: Door[TableRows], mixture: Mixture, by: TableChoice, labels: Sequence[str]
+    ) -> tuple[Coarsenings, ...]:
+        """See `RoundCandidates`; each by the same scores."""
+        shares = expected_shares(mixture, self.tables)
+        scores = CandidateScores(
+            tuple(
+                Candidate(table, by.rows * shares[table], by.noise_of_cell * shares[table].size)
+                for table in self.tables
+            )
+        )
+        return tuple(self.tables[private.answer(scores, by.mechanism, label)] for label in labels)
+
+
+@dataclass(frozen=True)
+class AllPairs:
+    """All pairs of attributes, each at one coarsening: more tables than can be listed."""
+
+    coarsenings: tuple[Coarsening, ...]
+
+    def choose(
+        self, private: Door[TableRows], mixture: Mixture, by: TableChoice, labels: Sequence[str]
+    ) -> tuple[Coarsenings, ...]:
+        """See `RoundCandidates`; pairs that, with those chosen before them, make no circle."""
+        views = [mixture.layout.views([own])[0][0] for own in self.coarsenings]
+        shares = torch.cat([mixture.view_shares(view) for view in views])
+        expected = (by.rows * (shares * mixture.weights) @ shares.T).numpy()
+        sizes = np.array([own.size for own in self.coarsenings])
+        handicaps = by.noise_of_cell * np.outer(sizes, sizes)
+        pairs = np.triu(np.ones(handicaps.shape, dtype=bool), 1)
+        tree, chosen = np.arange(len(sizes)), list[Coarsenings]()
+        for label in labels:
+            apart = pairs & (tree[:, None] != tree)
+            scores = PairScores(
+                self.coarsenings, expected, handicaps, apart if apart.any() else pairs
+            )
+            first, second = private.answer(scores, by.mechanism, label)
+            tree[tree == tree[second]] = tree[first]
+            chosen.append((self.coarsenings[first], self.coarsenings[second]))
+        return tuple(chosen)

@@ -1,1 +1,0 @@
-"""What plans share: marginals for hard constraints, the strength of noise, stages."""
