@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 
 from cloister.arrays import Integers
-from cloister.models.deniability.accuracy import model_errors, network_of
+from cloister.models.deniability.pool import model_errors, network_of
 from cloister.models.storage import load_saved
 from cloister.schema.domain import Table
 from cloister.schema.spec_files.loading import load_spec

@@ -1,4 +1,4 @@
-"""The plan of records made from seeds: three disjoint parts of the rows; public.
+"""The plan of records made from seeds: three disjoint parts of the rows, and its forecast; public.
 
 Source: Bindschaedler, Shokri, Gunter (VLDB 2017), sections 3.5 and 6.1.
 """
@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure
-from cloister.models.deniability.bayes.plan import (
+from cloister.models.deniability.network_plan import (
     NetworkParameters,
     Outline,
     PartRows,
@@ -19,7 +19,6 @@ from cloister.models.deniability.bayes.plan import (
     forecast_network_fit,
     forecast_printed,
 )
-from cloister.models.deniability.forecast import forecast_records
 from cloister.models.deniability.paper.plan import (
     DeniabilityPaperParameters,
     most_costs,
@@ -32,6 +31,18 @@ from cloister.privacy.events import Relation
 from cloister.privacy.queries.transformations import Split
 from cloister.schema.domain import declared_cells
 
+_MADE = 2e-7
+"""Seconds for each candidate and attribute: drawn, and its plausible seeds looked up."""
+
+_TESTED = 1e-5
+"""Seconds for each candidate: exact noise of its threshold."""
+
+_INDEXED = 1.2e-7
+"""Seconds for each seed and attribute that may be kept: the counts of all prefixes."""
+
+_FINISHED = 1e-7
+"""Seconds for each cell of a record that is made a row."""
+
 STRUCTURE, PARAMETERS, SEEDS = "structure", "parameters", "seeds"
 """The parts of the rows: D_T, D_P and D_S."""
 
@@ -41,9 +52,19 @@ _SHARES = {STRUCTURE: Fraction(1, 5), PARAMETERS: Fraction(3, 10), SEEDS: Fracti
 Conditional tables need more rows than a structure.
 """
 
-
 _LEAST_ROWS = 3
 """Declared rows of a part at least."""
+
+
+def forecast_records(fit: Forecast, task: Task, seeding: SeedParameters, seeds: int) -> Forecast:
+    """Seconds and bytes of the network, and of making, testing and finishing the records."""
+    attributes = len(task.domain.modelled)
+    cells = seeding.candidates * attributes
+    prefixes = seeds * seeding.kept[1]
+    seconds = fit.seconds + (_MADE + _FINISHED) * cells + _INDEXED * prefixes
+    seconds += _TESTED * seeding.candidates if seeding.epsilon0 else 0.0
+    memory = fit.memory + 8 * attributes * seeds + 24 * prefixes + 24 * cells
+    return Forecast(round(seconds, 1), memory)
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,52 @@
-"""A finite pool of released rows: the product of a fit, of which every sample is a part."""
+"""Records made from seeds: one fit, and the finite pool of released rows that it makes.
+
+The network is fitted to two parts of the rows, the records come from the third, and every sample is
+a part of the pool. Released records are levels, and are made rows without a violation;
+post-processing.
+
+A record keeps its levels wherever the supports of the hard constraints allow them; where they do
+not, an attribute takes another level, by the network. Records that still break a rule are left out.
+
+How often the network is wrong about one attribute of a row, given all others, is measured here too.
+Source: Bindschaedler, Shokri, Gunter (VLDB 2017), section 6.2, Figures 1 and 2.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.arrays import Floats, Integers
+from cloister.constraints.counting import violations_per_row
 from cloister.errors import SampleError
 from cloister.models.constrained import merge_states
-from cloister.models.deniability.bayes.model import NetworkModel, restore_network
+from cloister.models.deniability.network import BayesianNetwork, NetworkModel, restore_network
+from cloister.models.deniability.network_fit import NetworkDoors, NetworkFit
+from cloister.models.deniability.paper.fit import PaperFit
+from cloister.models.deniability.paper.plan import DeniabilityPaperParameters
+from cloister.models.deniability.plan import (
+    PARAMETERS,
+    SEEDS,
+    STRUCTURE,
+    DeniabilityParameters,
+    divided_parts,
+)
+from cloister.models.deniability.seeding import SeedParameters
 from cloister.models.discretization.bins import Bins
-from cloister.models.protocol import Arrays, ModelState, Where, sample_whole
+from cloister.models.protocol import Arrays, ModelState, Progress, Where, sample_whole
+from cloister.models.sampling.ancestral import AncestralSampler
+from cloister.models.sampling.chain import Batch
 from cloister.models.sampling.conditions import Condition
-from cloister.models.sampling.sampler import chunks_of, number_keys
-from cloister.models.task import Task
+from cloister.models.sampling.row_by_row import AcceptedRows, Penalty
+from cloister.models.sampling.sampler import ConstraintSampler, chunks_of, number_keys
+from cloister.models.task import Plan, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.privacy.queries.query import Door, TableRows
+from cloister.privacy.queries.seeded_records import Kept, SeededCandidates
 from cloister.schema.columns import Serial
 from cloister.schema.domain import Domain, Table
 
@@ -25,14 +54,22 @@ _SEEDED = (
     "{seeded:,} of {rows:,} rows are records made from seeds that passed the privacy test; a "
     "sample is a random part of these rows, and the model gives no others"
 )
+
 _FILLED = (
     "{filled:,} rows, in place of records that failed the test or broke a hard constraint, have "
     "every attribute drawn from the network, and depend on no seed"
 )
+
 _REFINED = (
     "records keep their levels where the supports of hard constraints allow them, and take values "
     "inside levels by released histograms"
 )
+
+_BLOCK = 8_192
+"""Rows whose scores are in memory at a time."""
+
+_SEED = 20_170_102
+"""Public seed of the values that records take inside their levels."""
 
 
 @dataclass(frozen=True)
@@ -153,3 +190,179 @@ def released_pool(rows: Table) -> Table:
 
 def _narrow(codes: NDArray[np.int64]) -> NDArray[Any]:
     return codes.astype(np.min_scalar_type(int(codes.max(initial=0))))
+
+
+@dataclass(frozen=True)
+class ModelError:
+    """The share of rows whose level of one attribute is not the most likely one, from 0 to 1.
+
+    By the ``network``, given all other attributes; by the released ``marginals`` alone; and of a
+    ``guess`` of one of the levels.
+    """
+
+    attribute: str
+    network: float
+    marginals: float
+    guess: float
+
+
+def network_of(model: object) -> BayesianNetwork | None:
+    """The Bayesian network of a model, if it has one."""
+    if isinstance(model, DeniableModel):
+        return model.network.network
+    return model.network if isinstance(model, NetworkModel) else None
+
+
+def model_errors(network: BayesianNetwork, levels: Integers) -> list[ModelError]:
+    """The errors on rows of levels (n, m), by attribute in the order of the network."""
+    return [_error(network, levels, place) for place in range(len(network.sequence))]
+
+
+def _error(network: BayesianNetwork, levels: Integers, place: int) -> ModelError:
+    own = network.partitions[place]
+    said = most_likely(network, levels, place)
+    mode = int(own.mass.argmax())
+    return ModelError(
+        own.name,
+        float((said != levels[:, place]).mean()),
+        float((levels[:, place] != mode).mean()),
+        1 - 1 / own.size,
+    )
+
+
+def most_likely(network: BayesianNetwork, levels: Integers, place: int) -> Integers:
+    """The most likely level (n,) of the attribute at a place, given the others of rows (n, m)."""
+    blocks = [
+        _scores(network, levels[begin : begin + _BLOCK], place).argmax(axis=1)
+        for begin in range(0, len(levels), _BLOCK)
+    ]
+    return np.concatenate([np.zeros(0, dtype=np.int64), *blocks])
+
+
+def _scores(network: BayesianNetwork, levels: Integers, place: int) -> Floats:
+    """log2 of the joint probability (n, size) of rows (n, m) with each level at a place.
+
+    Factors in which the attribute does not occur are left out. Those of its children depend on the
+    part of its level alone, equation (7).
+    """
+    name = network.sequence[place]
+    with np.errstate(divide="ignore"):
+        own = np.log2(network.conditional(place, levels))
+    scores = np.array(np.broadcast_to(own, (len(levels), own.shape[1])))
+    children = [at for at, child in enumerate(network.sequence) if name in _parents(network, child)]
+    if not children:
+        return scores
+    changed, parts = levels.copy(), network.coarsenings[name].parts
+    for part in range(network.coarsenings[name].size):
+        inside = np.flatnonzero(parts == part)
+        changed[:, place] = inside[0]
+        of_children = np.sum([network.logs(child, changed) for child in children], axis=0)
+        scores[:, inside] += of_children[:, None]
+    return scores
+
+
+def _parents(network: BayesianNetwork, child: str) -> tuple[str, ...]:
+    return network.parents.get(child, ())
+
+
+@dataclass(frozen=True)
+class ReleasedRecordSampler(AncestralSampler):
+    """Draws rows that take the levels of ``records`` (n, k), wherever the supports allow."""
+
+    records: Integers = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
+
+    def extend(self, batch: Batch, place: int) -> None:
+        """Draw one more attribute; one in no support takes its levels without a draw."""
+        if self.chain.supports_at[place]:
+            super().extend(batch, place)
+        else:
+            self.advance(batch, place, self.records[:, place])
+
+    def advance(self, batch: Batch, place: int, levels: Integers) -> None:
+        """Give the attribute the records' levels, and the drawn ones (n,) where it may not."""
+        own, allowed = self.records[:, place], np.ones(batch.rows, dtype=bool)
+        for at, depth in self.chain.supports_at[place]:
+            allowed &= self.chain.tries[at].allows(depth, batch.nodes[at], own)
+        super().advance(batch, place, np.where(allowed, own, levels))
+
+
+def rows_of_records(model: NetworkModel, records: Integers, rng: SamplingSource) -> Table:
+    """The rows (n,) of records (r, k) that break no hard constraint, with values for levels."""
+    sampler = model.constraint_sampler
+    chunks = tuple(chunks_of(len(records), rng))
+    tables = [
+        _refined(sampler, records[own.begin : own.begin + own.rows], own.stream.generator)
+        for own in chunks
+    ]
+    rows = Table.concatenate(tables)
+    if not sampler.pair_rules:
+        return rows
+    hard = [Penalty(rule) for rule in sampler.pair_rules]
+    accepted = AcceptedRows(sampler.domain, sampler.chain, sampler.algorithm, hard, whole=True)
+    return rows.take(accepted.admit(rows, chunks[0].stream.generator))
+
+
+def _refined(sampler: ConstraintSampler, records: Integers, rng: np.random.Generator) -> Table:
+    batch = ReleasedRecordSampler(sampler.chain, records=records.astype(np.int64)).draw(
+        len(records), rng
+    )
+    unknown = np.zeros(batch.rows, dtype=np.int64)
+    rows = Table(sampler.domain, {n: batch.codes.get(n, unknown) for n in sampler.domain.names})
+    rows = rows.take(batch.alive)
+    for rule in sampler.row_rules:
+        rows = rows.take(violations_per_row(rule, rows) == 0)
+    return rows
+
+
+def fill_up(model: NetworkModel, rows: Table, wanted: int, rng: SamplingSource) -> Table:
+    """The rows, and so many of the network itself that there are ``wanted``, if there are fewer.
+
+    A record of which every attribute is drawn anew depends on no seed, so its test always passes.
+
+    Raises:
+        SampleError: they cannot be drawn.
+    """
+    if rows.rows >= wanted:
+        return rows
+    more = model.constraint_sampler.chunks(wanted - rows.rows, rng, before=[rows])
+    return Table.concatenate([rows, *more])
+
+
+def fit_deniability(
+    private: Door[TableRows], task: Task, plan: Plan[DeniabilityParameters], progress: Progress
+) -> DeniableModel:
+    """The network from parts of the rows, and the records that pass the test from the others."""
+    parts = divided_parts(plan.stages)
+    doors = dict(zip(parts.names, private.divide(parts.split, "parts"), strict=True))
+    network = _network(doors, task, plan, progress)
+    query = candidates_of(network, plan.parameters.seeding)
+    records = doors[SEEDS].answer(query, plan.parameters.seeding.test, "records")
+    finish, fill = SamplingSource(_SEED).spawn(2)
+    rows = rows_of_records(network, records, finish)
+    pool = fill_up(network, rows, task.output_rows, fill)
+    return DeniableModel(task, network, released_pool(pool), rows.rows)
+
+
+def _network(
+    doors: Mapping[str, Door[TableRows]],
+    task: Task,
+    plan: Plan[DeniabilityParameters],
+    progress: Progress,
+) -> NetworkModel:
+    own = NetworkDoors(doors.get(STRUCTURE, doors[PARAMETERS]), doors[PARAMETERS])
+    parameters = plan.parameters.network
+    if isinstance(parameters, DeniabilityPaperParameters):
+        return PaperFit(own, task, plan.sequence, parameters).train()
+    return NetworkFit(own, task, plan.sequence, parameters, progress).train()
+
+
+def candidates_of(model: NetworkModel, seeding: SeedParameters) -> SeededCandidates:
+    """The query of candidate records of a network."""
+    return SeededCandidates(
+        model.network,
+        Kept(*seeding.kept),
+        seeding.gamma,
+        seeding.candidates,
+        seeding.withheld,
+        seeding.least_seeds,
+    )

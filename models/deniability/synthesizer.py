@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cloister.models.deniability.bayes.plan import NETWORK_BINS, NetworkParameters, plan_network
+from cloister.models.deniability.network_plan import NETWORK_BINS, NetworkParameters, plan_network
 from cloister.models.deniability.plan import (
     DeniabilityParameters,
     NetworkPlanner,
@@ -24,7 +24,7 @@ from cloister.models.task import Budget, Plan, Task
 from cloister.privacy.queries.query import Door, TableRows
 
 if TYPE_CHECKING:
-    from cloister.models.deniability.bayes.model import NetworkModel
+    from cloister.models.deniability.network import NetworkModel
     from cloister.models.deniability.pool import DeniableModel
 
 
@@ -53,7 +53,7 @@ class BayesSynthesizer(Synthesizer[NetworkParameters, "NetworkModel"]):
         self, private: Door[TableRows], task: Task, plan: Plan[NetworkParameters]
     ) -> NetworkModel:
         """Histograms, structure, conditional tables; then the supports."""
-        from cloister.models.deniability.bayes.fit import NetworkDoors, NetworkFit
+        from cloister.models.deniability.network_fit import NetworkDoors, NetworkFit
 
         doors = NetworkDoors(private, private)
         return NetworkFit(doors, task, plan.sequence, plan.parameters, self._progress).train()
@@ -66,13 +66,13 @@ class BayesSynthesizer(Synthesizer[NetworkParameters, "NetworkModel"]):
         model: NetworkModel,
     ) -> NetworkModel:
         """Weights of soft constraints, from noisy counts of violating pairs."""
-        from cloister.models.deniability.bayes.fit import weigh_network
+        from cloister.models.deniability.network_fit import weigh_network
 
         return weigh_network(private, task, plan.parameters, model)
 
     def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> NetworkModel:
         """A model from its saved state."""
-        from cloister.models.deniability.bayes.model import restore_network
+        from cloister.models.deniability.network import restore_network
 
         return restore_network(task, meta, arrays)
 
@@ -132,7 +132,7 @@ class DeniabilitySynthesizer(Synthesizer[DeniabilityParameters, "DeniableModel"]
         self, private: Door[TableRows], task: Task, plan: Plan[DeniabilityParameters]
     ) -> DeniableModel:
         """The network, then the released records, and rows of the network in place of others."""
-        from cloister.models.deniability.fit import fit_deniability
+        from cloister.models.deniability.pool import fit_deniability
 
         return fit_deniability(private, task, plan, self._progress)
 

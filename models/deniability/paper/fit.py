@@ -12,17 +12,18 @@ import numpy as np
 
 from cloister.arrays import Floats
 from cloister.models.constrained import CUT_OFF
-from cloister.models.deniability.bayes.fit import NetworkDoors, constrain
-from cloister.models.deniability.bayes.model import NetworkModel
-from cloister.models.deniability.bayes.network import BayesianNetwork, in_steps
-from cloister.models.deniability.bayes.structure import (
+from cloister.models.deniability.network import (
+    BayesianNetwork,
     Correlations,
+    NetworkModel,
     ParentLimits,
     Parents,
     choose_parents,
     dependency_order,
+    in_steps,
     symmetrical_uncertainty,
 )
+from cloister.models.deniability.network_fit import NetworkDoors, constrain
 from cloister.models.deniability.paper.plan import DeniabilityPaperParameters, most_costs
 from cloister.models.discretization.bins import Bins, Coarsening
 from cloister.models.task import Task

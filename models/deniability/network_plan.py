@@ -61,6 +61,29 @@ _BYTES_OF_ROW = 40
 _BYTES_OF_CELL = 24
 """Bytes of a cell of a conditional table, in all its copies."""
 
+WEIGHER = PairCounts()
+
+_PARTS: Mapping[str, float] = {
+    "histograms": 0.15,
+    "joint tables": 0.06,
+    "structure": 0.10,
+    "parameters": 0.63,
+    "soft constraints": 0.06,
+}
+"""Part of the budget of each kind of query, as a share of rho; of those that a plan has."""
+
+NETWORK_BINS = 32
+"""Bins of a numeric attribute at most, special and missing values apart."""
+
+PARENT_PARTS = 8
+"""Parts of an attribute as a parent at most, missing and special values apart: bkt()."""
+
+_USEFUL = 4.0
+"""Rows in a cell of a conditional table on average, at least, over the deviation of its noise.
+
+The theta of PrivBayes (Zhang et al., 2017, section 4.5), which is 4 there as well.
+"""
+
 
 def forecast_network(task: Task, parameters: NetworkParameters) -> Forecast:
     """Seconds and bytes of a fit of the network, and of drawing the output from it."""
@@ -90,30 +113,6 @@ def forecast_printed(task: Task, parts: PartRows, attributes: int, cells: int) -
     count = _COUNTED * (parts.structure * entropies + parts.parameters * attributes)
     rows = (2 * attributes + _BYTES_OF_ROW) * task.data_rows
     return Forecast(round(_START + count, 1), _LIBRARIES + rows + _BYTES_OF_CELL * cells)
-
-
-WEIGHER = PairCounts()
-
-_PARTS: Mapping[str, float] = {
-    "histograms": 0.15,
-    "joint tables": 0.06,
-    "structure": 0.10,
-    "parameters": 0.63,
-    "soft constraints": 0.06,
-}
-"""Part of the budget of each kind of query, as a share of rho; of those that a plan has."""
-
-NETWORK_BINS = 32
-"""Bins of a numeric attribute at most, special and missing values apart."""
-
-PARENT_PARTS = 8
-"""Parts of an attribute as a parent at most, missing and special values apart: bkt()."""
-
-_USEFUL = 4.0
-"""Rows in a cell of a conditional table on average, at least, over the deviation of its noise.
-
-The theta of PrivBayes (Zhang et al., 2017, section 4.5), which is 4 there as well.
-"""
 
 
 @dataclass(frozen=True)

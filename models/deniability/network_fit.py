@@ -10,22 +10,23 @@ import numpy as np
 
 from cloister.arrays import Floats
 from cloister.models.constrained import estimated_histograms
-from cloister.models.deniability.bayes.model import NetworkModel
-from cloister.models.deniability.bayes.network import BayesianNetwork, in_steps
-from cloister.models.deniability.bayes.parameters import posterior_means
-from cloister.models.deniability.bayes.plan import (
-    NETWORK_BINS,
-    PARENT_PARTS,
-    WEIGHER,
-    NetworkParameters,
-)
-from cloister.models.deniability.bayes.structure import (
+from cloister.models.deniability.network import (
+    BayesianNetwork,
     Correlations,
+    NetworkModel,
     ParentLimits,
     Parents,
     choose_parents,
     dependence,
     dependency_order,
+    in_steps,
+    posterior_means,
+)
+from cloister.models.deniability.network_plan import (
+    NETWORK_BINS,
+    PARENT_PARTS,
+    WEIGHER,
+    NetworkParameters,
 )
 from cloister.models.discretization.bins import Bins, Coarsening, coarse
 from cloister.models.discretization.histograms import (

@@ -1,1 +1,0 @@
-"""The Bayesian network: structure, conditional tables, and rows drawn from it."""

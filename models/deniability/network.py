@@ -1,0 +1,348 @@
+"""A Bayesian network over bins: structure, tables, and the fitted model; released statistics only.
+
+Parents are chosen by correlation-based feature selection (section 3.3, equations (4) to (6)).
+Conditional tables are posterior means of a Dirichlet distribution, from noisy counts (section 3.4,
+equations (11) to (14)), and drawn from exactly (section 3.1, equations (2), (3) and (7)).
+
+Source: Bindschaedler, Shokri, Gunter (VLDB 2017).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.arrays import Floats, Integers
+from cloister.models.constrained import (
+    BALANCED,
+    ReweightedModel,
+    restore_bins,
+    restore_reweighting,
+    restore_rules,
+)
+from cloister.models.discretization.bins import Bins, Coarsening
+from cloister.models.protocol import Arrays, ModelState, Sampler
+from cloister.models.sampling.chain import Probabilities
+from cloister.models.sampling.support_builder import CompiledConstraints
+from cloister.models.sampling.whole_tables import BalancedSampler
+from cloister.models.soft_constraints.reweighting import Reweighting
+from cloister.models.task import Task
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.schema.domain import Table
+
+Parents = Mapping[str, tuple[str, ...]]
+
+_LEAST_PRIOR = 1.0
+"""Rows that the prior counts for at least, where there is no noise."""
+
+_FLOOR = 1e-9
+"""Share added to each level of a prior, so that none is impossible by it."""
+
+PROBABILITY_STEPS = 2**32
+"""Probabilities are multiples of one over this: a record is drawn exactly with the probability by
+which its plausible seeds are counted."""
+
+Words = NDArray[np.uint64]
+
+Tables = Mapping[str, Words]
+
+_DRAWN = "each attribute is drawn given its parents in a network without circles"
+
+
+@dataclass(frozen=True)
+class Correlations:
+    """Symmetrical uncertainty of attributes ``names``, each from 0 to 1.
+
+    Shapes: ``target`` (m, m), of an attribute (first axis) and a parent that it may have;
+    ``between`` (m, m), of two parents, symmetric.
+    """
+
+    names: tuple[str, ...]
+    target: Floats
+    between: Floats
+
+
+def symmetrical_uncertainty(one: Floats, other: Floats, joint: Floats) -> Floats:
+    """Equation (5), 2 - 2 H(x, y) / (H(x) + H(y)), from noisy entropies, kept within 0 and 1."""
+    whole = np.maximum(one + other, 1e-12)
+    found: Floats = np.clip(2.0 - 2.0 * joint / whole, 0.0, 1.0)
+    return np.where(one + other > 0, found, 0.0)
+
+
+def dependence(distance: float, expected: Floats) -> float:
+    """How much two attributes depend on each other, from 0 to 1.
+
+    ``distance`` is the noisy L1 distance, in rows, of their table from the counts ``expected`` of
+    independent ones. What chance alone adds, the mean absolute deviation of Poisson counts, is
+    taken off; half the rest is the share of rows that would have to move: total variation.
+    """
+    chance = float(np.sqrt(2 * expected / math.pi).sum())
+    return float(np.clip((distance - chance) / (2 * expected.sum()), 0.0, 1.0))
+
+
+def merit(related: Floats, redundant: Floats, parents: int) -> Floats:
+    """The score of sets of so many parents, equation (4); 0 for none.
+
+    ``related`` and ``redundant``, of one shape, add up the correlations of a set with its child,
+    and of its members with each other, both ways.
+    """
+    return related / np.sqrt(parents + redundant) if parents else np.zeros_like(related)
+
+
+@dataclass(frozen=True)
+class ParentLimits:
+    """What sets of parents may be.
+
+    ``sizes`` (m,) is the number of parts of each attribute as a parent; ``most`` (m,) how many
+    configurations the parents of each attribute may have, the bound of equation (6); ``least``
+    (m, m), the correlation from which on a parent is considered.
+    """
+
+    sizes: Sequence[int]
+    most: Sequence[float]
+    least: Floats
+
+
+def choose_parents(correlations: Correlations, limits: ParentLimits) -> Parents:
+    """The parents of each attribute: greedily, of all pairs the one that gains most merit.
+
+    The graph stays acyclic, and the parents of each attribute within their limits. Ends when no
+    parent gains merit.
+    """
+    names = correlations.names
+    parents: list[list[int]] = [[] for _ in names]
+    above = np.eye(len(names), dtype=bool)
+    # above[a, b]: whether a is b or an ancestor of b
+    gains = np.stack([_gains(correlations, limits, at, own) for at, own in enumerate(parents)])
+    while True:
+        child, parent = divmod(int(np.where(above, 0.0, gains).argmax()), len(names))
+        if above[child, parent] or gains[child, parent] <= 0.0:
+            return {name: tuple(names[p] for p in parents[at]) for at, name in enumerate(names)}
+        parents[child].append(parent)
+        above |= np.outer(above[:, parent], above[child])
+        gains[child] = _gains(correlations, limits, child, parents[child])
+
+
+def _gains(
+    correlations: Correlations, limits: ParentLimits, child: int, own: Sequence[int]
+) -> Floats:
+    """The merit (m,) that each further parent adds to its ``own``; 0 beyond the limits."""
+    chosen = list(own)
+    related, between = correlations.target[child], correlations.between
+    among = between[np.ix_(chosen, chosen)]
+    held, redundant = related[chosen].sum(), among.sum() - np.trace(among)
+    more = redundant + 2.0 * between[:, chosen].sum(axis=1)
+    added = merit(held + related, more, len(chosen) + 1) - merit(held, redundant, len(chosen))
+    sizes = np.asarray(limits.sizes, dtype=np.float64)
+    fits = related > limits.least[child]
+    fits &= math.prod(sizes[chosen]) * sizes <= limits.most[child]
+    fits[chosen] = False
+    return np.where(fits, added, 0.0)
+
+
+def dependency_order(parents: Parents, preferred: Sequence[str]) -> tuple[str, ...]:
+    """The order sigma: parents before children, otherwise as ``preferred``."""
+    order: list[str] = []
+    left = list(preferred)
+    while left:
+        ready = next(name for name in left if set(parents.get(name, ())) <= set(order))
+        order.append(ready)
+        left.remove(ready)
+    return tuple(order)
+
+
+def posterior_means(counts: Floats, deviation: float, prior: Floats) -> Floats:
+    """The shares (configurations, bins) of noisy counts of that shape, equation (13).
+
+    Counts of a configuration are first made the nearest that are not negative and have the same
+    total; hyper-parameters are ``prior`` (bins,), the released shares of all rows, times as many
+    rows as noise adds to a configuration.
+    """
+    totals = np.maximum(counts.sum(axis=1), 0.0)
+    strength = _LEAST_PRIOR + deviation * math.sqrt(counts.shape[1])
+    alpha = strength * (prior + _FLOOR) / (prior + _FLOOR).sum()
+    found = project_rows(counts, totals) + alpha
+    return np.asarray(found / found.sum(axis=1, keepdims=True))
+
+
+def project_rows(counts: Floats, totals: Floats) -> Floats:
+    """The nearest counts (n, k) in Euclidean distance that are not negative and add up to totals.
+
+    Source: Duchi et al., "Efficient projections onto the l1-ball" (2008), figure 1.
+    """
+    ordered = -np.sort(-counts, axis=1)
+    excess = (np.cumsum(ordered, axis=1) - totals[:, None]) / np.arange(1, counts.shape[1] + 1)
+    last = np.maximum((ordered > excess).sum(axis=1) - 1, 0)
+    threshold = np.take_along_axis(excess, last[:, None], axis=1)
+    return np.asarray(np.maximum(counts - threshold, 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class BayesianNetwork:
+    """Conditional tables of attributes in the order ``sequence``, parents before children.
+
+    Shapes: ``tables[name]`` (configurations, bins) uint64, each row summing to 2^32; configurations
+    are those of the parents' parts, the last parent fastest. Parents are bucketised, equation (7),
+    by their ``coarsenings``.
+    """
+
+    sequence: tuple[str, ...]
+    bins: Mapping[str, Bins]
+    coarsenings: Mapping[str, Coarsening]
+    parents: Parents
+    tables: Tables
+
+    @cached_property
+    def partitions(self) -> tuple[Bins, ...]:
+        """The bins of each attribute, in order."""
+        return tuple(self.bins[name] for name in self.sequence)
+
+    def conditional(self, place: int, context: Integers) -> Probabilities:
+        """Probabilities of the attribute at ``place``; see `TupleModel`."""
+        shares = self._shares[place]
+        return shares if len(shares) == 1 else shares[self.configurations(place, context)]
+
+    def configurations(self, place: int, levels: Integers) -> Integers:
+        """The configuration (n,) of the parents of an attribute, from levels (n, k) before it."""
+        found = np.zeros(len(levels), dtype=np.int64)
+        for parent in self.parents.get(self.sequence[place], ()):
+            coarsening = self.coarsenings[parent]
+            found *= coarsening.size
+            found += coarsening.parts[levels[:, self._places[parent]]]
+        return found
+
+    def draw(self, place: int, levels: Integers, words: Words) -> Integers:
+        """A level (n,), by even numbers (n,) below 2^32; see `RecordModel`."""
+        rows = self.configurations(place, levels)
+        wanted = (rows.astype(np.uint64) << np.uint64(32)) + words
+        size = self.bins[self.sequence[place]].size
+        found = np.searchsorted(self._heights[place], wanted, side="right") - rows * size
+        return found.astype(np.int64)
+
+    def logs(self, place: int, levels: Integers) -> Floats:
+        """log2 of the probability (n,) of the level at a place; see `RecordModel`."""
+        return self._logs[place][self.configurations(place, levels), levels[:, place]]
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: at for at, name in enumerate(self.sequence)}
+
+    @cached_property
+    def _shares(self) -> tuple[Floats, ...]:
+        return tuple(self.tables[n].astype(np.float64) / PROBABILITY_STEPS for n in self.sequence)
+
+    @cached_property
+    def _logs(self) -> tuple[Floats, ...]:
+        with np.errstate(divide="ignore"):
+            return tuple(np.log2(shares) for shares in self._shares)
+
+    @cached_property
+    def _heights(self) -> tuple[Words, ...]:
+        """Cumulative tables, flat: those of configuration c lie above c 2^32."""
+        return tuple(_heights(self.tables[name]) for name in self.sequence)
+
+
+def _heights(table: Words) -> Words:
+    below = np.cumsum(table, axis=1, dtype=np.uint64)
+    above = np.arange(len(table), dtype=np.uint64)[:, None] << np.uint64(32)
+    return np.asarray((below + above).ravel(), dtype=np.uint64)
+
+
+def in_steps(shares: Floats) -> Words:
+    """Probabilities (configurations, bins) as multiples of 2^-32 that add up to one exactly."""
+    whole = shares / shares.sum(axis=1, keepdims=True)
+    steps = np.floor(whole * PROBABILITY_STEPS).astype(np.int64)
+    rows, largest = np.arange(len(steps)), steps.argmax(axis=1)
+    steps[rows, largest] += PROBABILITY_STEPS - steps.sum(axis=1)
+    return steps.astype(np.uint64)
+
+
+@dataclass(frozen=True)
+class NetworkModel(ReweightedModel):
+    """A Bayesian network, and the rules that its rows satisfy.
+
+    ``steps`` say in sentences what was done to its noisy answers.
+    """
+
+    task: Task
+    sequence: tuple[str, ...]
+    bins: Mapping[str, Bins]
+    network: BayesianNetwork
+    rules: CompiledConstraints
+    steps: tuple[str, ...]
+    reweighting: Reweighting | None = None
+
+    @classmethod
+    def of(
+        cls,
+        task: Task,
+        network: BayesianNetwork,
+        rules: CompiledConstraints,
+        steps: tuple[str, ...],
+        reweighting: Reweighting | None = None,
+    ) -> Self:
+        """The model of a network, whose attributes are drawn in its order."""
+        return cls(task, network.sequence, network.bins, network, rules, steps, reweighting)
+
+    @property
+    def sampler(self) -> Sampler:
+        """Balanced draws, or the constraint sampler alone if rows depend on those before them."""
+        plain = self.constraint_sampler
+        return plain if plain.remembers else BalancedSampler(plain, self._inside)
+
+    def pool(self, rows: int, rng: SamplingSource) -> Table:
+        """About ``rows`` rows by which the model's own rates are measured, keys left unset.
+
+        No more than are released where each row must fit all before it.
+        """
+        plain = self.constraint_sampler
+        return plain.independent(min(rows, self.task.data_rows) if plain.remembers else rows, rng)
+
+    @property
+    def tuple_model(self) -> BayesianNetwork:
+        """The network as a chain of conditionals."""
+        return self.network
+
+    def processing_of_counts(self) -> tuple[str, ...]:
+        """What was done to histograms, dependences and tables."""
+        return self.steps
+
+    def own_post_processing(self) -> tuple[str, ...]:
+        """How rows are made from the network."""
+        return (_DRAWN,) if self.constraint_sampler.remembers else (_DRAWN, BALANCED)
+
+    def own_state(self) -> ModelState:
+        """The network as JSON and arrays."""
+        network, arrays = self.network, dict[str, NDArray[Any]]()
+        for at, name in enumerate(self.sequence):
+            arrays[f"table.{at}"] = network.tables[name]
+            if name in network.coarsenings:
+                arrays[f"parts.{at}"] = network.coarsenings[name].parts
+        parents = {name: list(own) for name, own in network.parents.items()}
+        return {"parents": parents, "steps": list(self.steps)}, arrays
+
+    @property
+    def _inside(self) -> dict[str, Bins]:
+        return {name: self.bins[name] for name in self.sequence if name in self.network.coarsenings}
+
+
+def restore_network(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> NetworkModel:
+    """The model whose :meth:`NetworkModel.state` is given."""
+    sequence = tuple(meta["sequence"])
+    bins = restore_bins(task, sequence, arrays)
+    coarsenings = {
+        name: Coarsening(bins[name], arrays[f"parts.{at}"])
+        for at, name in enumerate(sequence)
+        if f"parts.{at}" in arrays
+    }
+    tables = {name: arrays[f"table.{at}"].astype(np.uint64) for at, name in enumerate(sequence)}
+    parents = {name: tuple(own) for name, own in meta["parents"].items()}
+    network = BayesianNetwork(sequence, bins, coarsenings, parents, tables)
+    rules, reweighting = restore_rules(task, meta, arrays), restore_reweighting(task, meta, arrays)
+    return NetworkModel.of(task, network, rules, tuple(meta["steps"]), reweighting)
