@@ -1,49 +1,87 @@
-"""A fitted model of several tables: released statistics only."""
+"""A fitted model of several tables, and its fit; released statistics only.
+
+The fit has the rows of each table first, then what is released of each relationship.
+
+Source: arXiv 2405.18670, algorithm 1.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.arrays import Floats
 from cloister.models.discretization.bins import Bins
-from cloister.models.protocol import AnySynthesizer, Arrays, Model
-from cloister.models.relational.candidates import Workload
-from cloister.models.relational.constraints.key_rules import rules_across
-from cloister.models.relational.constraints.pair_keys import distinct_pairs
-from cloister.models.relational.drawing import Drawing
-from cloister.models.relational.link import Link, Measured
-from cloister.models.relational.parts import numbers_of, parts_of
+from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model
+from cloister.models.relational.constraints import distinct_pairs, rules_across
+from cloister.models.relational.link import Answers, Drawing, Link, Measured
+from cloister.models.relational.plan import RelationalParameters
+from cloister.models.relational.profiles import (
+    Parts,
+    Workload,
+    candidates,
+    numbers_of,
+    parts_across,
+    parts_of,
+)
 from cloister.models.relational.rows import (
+    DEGREES,
+    MEAN_NOISE,
+    MEASURE,
+    SELECT,
+    LinkNoise,
     counted_tables,
     post_processing_of_rows,
     restore_rows,
     rows_state,
+    tasks_of_rows,
+    train_rows,
+    with_counted_rows,
 )
-from cloister.models.several_tables import part_of_arrays
-from cloister.models.task import DatabaseTask, Task
+from cloister.models.several_tables import LabelledDoor, part_of_arrays
+from cloister.models.task import DatabaseTask, Plan, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.relations import Database, ForeignKey, joined_domain, joined_table
+from cloister.privacy.queries.counts import PartitionCounts
+from cloister.privacy.queries.distances import Candidate, CandidateScores
+from cloister.privacy.queries.query import Door, TableRows
+from cloister.schema.domain import Cells
+from cloister.schema.relations import (
+    Database,
+    ForeignKey,
+    degree_column,
+    degree_table,
+    earlier_keys,
+    joined_domain,
+    joined_table,
+    rows_domain,
+)
 
 _ROWS = "the rows of each table are drawn by a model of that table alone"
+
 _COUNTED = (
     "shares of values are of the noisy number of rows, drawn to the declared one as far as noise "
     "explains the difference"
 )
+
 _NUMBERED = "keys are numbered afresh, and name no row of the data"
+
 _DEGREES = (
     "noisy counts of how many rows refer to one are made a distribution, by which each synthetic "
     "row gets its number of rows that refer to it"
 )
+
 _MATCHED = (
     "noisy joint tables across a foreign key are fitted by projected gradient over pairs of kinds "
     "of rows, rounded without bias, and rows of each kind are matched at random; each row refers "
     "to exactly one"
 )
+
 _MOVED = "a row for which no place is left takes a free one, the likeliest by those tables"
+
 _KEPT = (
     "for constraints across a foreign key rows exchange the rows that they refer to; what no "
     "exchange helps moves to a free place, takes the attributes of another synthetic row, or is "
@@ -54,7 +92,14 @@ _DROPPED = (
     "of a table to itself, a reference that violates a constraint across it is dropped, and the "
     "row keeps its attributes"
 )
+
 _ROOTED = "no row is above itself: of such circles rows exchange or lose what they refer to"
+
+_POOL = 4_096
+"""Rows of each table that are drawn to make parts and answers: their error is below the noise."""
+
+_SEED = 20_261_123
+"""Public seed of those rows."""
 
 
 @dataclass(frozen=True)
@@ -192,3 +237,153 @@ def restored_link(
         for at, (parent, child) in enumerate(meta["measured"])
     )
     return Link(key, own["degrees"], parts, measured)
+
+
+def train_relational(
+    base: AnySynthesizer,
+    private: DatabaseDoor,
+    task: DatabaseTask,
+    plan: Plan[RelationalParameters],
+) -> RelationalModel:
+    """The models of the rows of all tables, then the relationships between them."""
+    parameters = plan.parameters
+    rows = with_counted_rows(private, tasks_of_rows(task), parameters.counts)
+    models = train_rows(base, private, rows, parameters.plans)
+    rng = SamplingSource(_SEED)
+    pools = Drawing(task.schema, rng.generator, distinct_pairs(task))
+    links: dict[str, Link] = {}
+    for name in task.schema.tables:
+        places = pools.places(name)
+        number = min(_POOL, task.tables[name].data_rows, _POOL if places is None else places)
+        model = models.get(name)
+        pools.add(name, model.sample(number, rng) if model else None, number)
+        for key in task.schema.parents_of(name):
+            link = joined_table(key)
+            fit = _LinkFit(private, key, parameters.links[link], pools, links)
+            links[link] = fit.fit()
+            pools.relate(links[link])
+    return RelationalModel(base.name, task, rows, models, links)
+
+
+def weigh_relational(
+    base: AnySynthesizer,
+    private: DatabaseDoor,
+    plan: Plan[RelationalParameters],
+    model: RelationalModel,
+) -> RelationalModel:
+    """The model with the soft constraints of each table weighed."""
+    weighed = {
+        name: base.weigh(
+            LabelledDoor(private.table(name), name),
+            model.rows[name],
+            plan.parameters.plans[name],
+            own,
+        )
+        for name, own in model.models.items()
+    }
+    return replace(model, models=weighed)
+
+
+@dataclass(frozen=True)
+class _LinkFit:
+    """One relationship, whose degrees are counted first; ``links`` are those before it."""
+
+    private: DatabaseDoor
+    key: ForeignKey
+    noise: LinkNoise
+    pools: Drawing
+    links: dict[str, Link]
+
+    def fit(self) -> Link:
+        """The link after all rounds."""
+        link = Link(self.key, self._degrees(), self._parts())
+        left = list(candidates(self.pools.schema, self.key, self.noise.ways))
+        for picks in self.noise.rounds:
+            chosen = self._choose(link, left, picks)
+            left = [workload for workload in left if workload not in chosen]
+            new = [self._measure(link, workload) for workload in chosen]
+            link = link.with_measured(new)
+            self._inform(new)
+        return link
+
+    def _inform(self, new: Sequence[Measured]) -> None:
+        """Tell the first key of rows without attributes which parents they have.
+
+        The rows of the pool are related by it again.
+        """
+        if rows_domain(self.pools.schema, self.key.table).modelled:
+            return
+        for earlier in earlier_keys(self.pools.schema, self.key):
+            name, own = joined_table(earlier), f"{earlier.column}: "
+            first = self.links[name]
+            of_first = [
+                table.of_children()
+                for table in new
+                if all(child.startswith(own) for child in table.workload.child)
+            ]
+            self.links[name] = first.with_measured(of_first)
+            self.pools.relate(self.links[name])
+
+    @property
+    def _door(self) -> Door[TableRows]:
+        name = joined_table(self.key)
+        return LabelledDoor(self.private.table(name), name)
+
+    def _degrees(self) -> Floats:
+        """The distribution of degrees (max_rows + 1,).
+
+        Privacy: a partition of the parents.
+        """
+        parts = Cells(degree_column(self.key), np.arange(self.key.max_rows + 1))
+        door = LabelledDoor(self.private.table(degree_table(self.key)), joined_table(self.key))
+        counts = door.answer(PartitionCounts((parts,)), self.noise.degrees, DEGREES)
+        positive = _nearest_counts(counts.astype(np.float64))
+        return positive / positive.sum()
+
+    def _parts(self) -> dict[str, Parts]:
+        parents, children, _ = self.pools.sides(self.key)
+        codes = {**parents.codes, **children.codes}
+        return parts_across(self.pools.schema, self.key, codes)
+
+    def _choose(self, link: Link, left: list[Workload], picks: int) -> list[Workload]:
+        """The joint tables of one round, by how far they are from the answers so far.
+
+        Privacy: selections among distances of partitions of the joined rows.
+        """
+        if self.noise.selection is None:
+            return left
+        chosen: list[Workload] = []
+        assert self.noise.tables is not None
+        parents, children, _ = self.pools.sides(self.key)
+        expected = Answers(link, parents, children).of(left)
+        scale = self.noise.tables.scale(self._door.neighbours.partition)
+        scored = [
+            Candidate(_partitions(link, workload), table, MEAN_NOISE * scale * table.size)
+            for workload, table in zip(left, expected, strict=True)
+        ]
+        for _ in range(picks):
+            open_ = [at for at, workload in enumerate(left) if workload not in chosen]
+            query = CandidateScores(tuple(scored[at] for at in open_))
+            chosen.append(left[open_[self._door.answer(query, self.noise.selection, SELECT)]])
+        return chosen
+
+    def _measure(self, link: Link, workload: Workload) -> Measured:
+        """One noisy joint table.
+
+        Privacy: a partition of the joined rows.
+        """
+        assert self.noise.tables is not None
+        query = PartitionCounts(_partitions(link, workload))
+        return Measured(workload, self._door.answer(query, self.noise.tables, MEASURE))
+
+
+def _partitions(link: Link, workload: Workload) -> tuple[Parts, ...]:
+    return tuple(link.parts[name] for name in workload.names)
+
+
+def _nearest_counts(noisy: Floats) -> Floats:
+    """The nearest counts (n,) that are not negative, of the same sum where that is positive."""
+    total = max(float(noisy.sum()), 1.0)
+    falling = -np.sort(-noisy)
+    levels = (np.cumsum(falling) - total) / np.arange(1, len(noisy) + 1)
+    return np.maximum(noisy - levels[np.flatnonzero(falling > levels)[-1]], 0.0)

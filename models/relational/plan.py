@@ -21,24 +21,20 @@ from typing import Any
 
 from cloister.errors import PlanError
 from cloister.models.protocol import AnySynthesizer
-from cloister.models.relational.candidates import candidates
-from cloister.models.relational.matching.profiles import MOST_UNKNOWNS
-from cloister.models.relational.parts import MOST_PARTS
+from cloister.models.relational.profiles import MOST_PARTS, MOST_UNKNOWNS, candidates
 from cloister.models.relational.rows import (
+    DEGREES_ONLY,
+    LinkNoise,
+    Noise,
     count_stages,
     counted_tables,
+    link_noise,
+    link_stages,
     most_drawn,
     plans_json,
     row_sequence,
     row_stages,
     tasks_of_rows,
-)
-from cloister.models.relational.schedule import (
-    DEGREES_ONLY,
-    LinkNoise,
-    Noise,
-    link_noise,
-    link_stages,
 )
 from cloister.models.several_tables import DIGITS, json_texts, largest_within
 from cloister.models.task import AnyPlan, Budget, DatabaseTask, Forecast, Parameters, Plan, Task

@@ -63,7 +63,7 @@ class RelationalSynthesizer(DatabaseSynthesizer[RelationalParameters, "Relationa
         self, private: DatabaseDoor, task: DatabaseTask, plan: Plan[RelationalParameters]
     ) -> RelationalModel:
         """The rows of each table, then each relationship."""
-        from cloister.models.relational.fit import train_relational
+        from cloister.models.relational.model import train_relational
 
         return train_relational(self._base(plan.parameters.base), private, task, plan)
 
@@ -75,7 +75,7 @@ class RelationalSynthesizer(DatabaseSynthesizer[RelationalParameters, "Relationa
         model: RelationalModel,
     ) -> RelationalModel:
         """The model with the soft constraints of each table weighed."""
-        from cloister.models.relational.fit import weigh_relational
+        from cloister.models.relational.model import weigh_relational
 
         return weigh_relational(self._base(plan.parameters.base), private, plan, model)
 

@@ -1,4 +1,6 @@
-"""The model of the paper: of the rows of two tables, and of the matrix between them.
+"""The fit and the model of the paper: rows of two tables, and the matrix between them.
+
+Rows of both tables come first, then rounds of selection, measurement and learning.
 
 The model holds what was measured, round by round. Other rows than those of the fit are drawn from
 it for a release; their matrix learns from the same answers in the same rounds, which is
@@ -16,30 +18,95 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.arrays import Integers
 from cloister.models.discretization.bins import Bins
-from cloister.models.protocol import AnySynthesizer, Arrays, Model
-from cloister.models.relational.link import Link, Measured
+from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model
+from cloister.models.relational.constraints import distinct_pairs
+from cloister.models.relational.link import Drawing, Link, Measured, Side
 from cloister.models.relational.model import link_arrays, link_meta, restored_link
-from cloister.models.relational.paper.drawn import DrawnLinks
-from cloister.models.relational.paper.plan import link_of
+from cloister.models.relational.paper.plan import RelationalPaperParameters, link_of, sides_of
 from cloister.models.relational.paper.relationship import Relationship, Slicing
+from cloister.models.relational.profiles import Parts, candidates, parts_across
 from cloister.models.relational.rows import (
+    MEASURE,
+    SELECT,
     post_processing_of_rows,
     restore_rows,
     rows_state,
     tasks_of_rows,
+    train_rows,
 )
-from cloister.models.several_tables import part_of_arrays
-from cloister.models.task import DatabaseTask, Task
+from cloister.models.several_tables import LabelledDoor, part_of_arrays
+from cloister.models.task import DatabaseTask, Plan, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.relations import Database
+from cloister.privacy.queries.counts import PartitionCounts
+from cloister.privacy.queries.distances import Candidate, CandidateScores
+from cloister.schema.relations import Database, ForeignKey, joined_table, of_parent, of_row
 
 _ROWS = "the rows of both tables are drawn by a model of each alone"
+
 _MATRIX = (
     "noisy joint tables across the relationship are fitted by projected gradient over all pairs of "
     "rows, round by round; links are sampled without bias from each slice; degrees are not bounded"
 )
+
 _NUMBERED = "keys are numbered afresh, and name no row of the data"
+
+_SEED = 20_240_518
+"""Public seed of the rows on which the matrix is learned during the fit."""
+
+
+@dataclass(frozen=True)
+class DrawnLinks:
+    """Drawn rows of both tables of a relationship, ``scale`` times as many as declared."""
+
+    task: DatabaseTask
+    key: ForeignKey
+    drawing: Drawing
+    scale: float
+
+    @classmethod
+    def of(
+        cls, task: DatabaseTask, models: Mapping[str, Model], rows: int, rng: SamplingSource
+    ) -> DrawnLinks:
+        """So many rows of the units' table, and as many of the other for each as declared."""
+        drawing = Drawing(task.schema, rng.generator, distinct_pairs(task))
+        scale = rows / task.data_rows
+        for name, model in models.items():
+            number = max(round(task.tables[name].data_rows * scale), 1)
+            drawing.add(name, model.sample(number, rng), number)
+        return cls(task, link_of(task), drawing, scale)
+
+    @property
+    def one_parent(self) -> bool:
+        """Whether rows of a table refer, each to one parent, and not a link to two."""
+        return self.task.schema.parents_of(self.key.table)[0] == self.key
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        """The parents; and the rows that refer, or those of the first parent of links."""
+        one, other = sides_of(self.task, self.key)
+        parents, rows = self.drawing.rows[other], self.drawing.rows[one]
+        everyone = np.arange(rows.rows)
+        first = self.task.schema.parents_of(self.key.table)[0]
+        own = of_row(one, rows, everyone) if self.one_parent else of_parent(first, rows, everyone)
+        above = of_parent(self.key, parents, np.arange(parents.rows))
+        return Side(above, parents.rows), Side(own, rows.rows)
+
+    def database(self, rows: Integers, parents: Integers) -> Database:
+        """The tables with links between rows and parents."""
+        first, *later = self.task.schema.parents_of(self.key.table)
+        if later:
+            self.drawing.add(self.key.table, None, len(rows))
+            self.drawing.owners[joined_table(first)] = rows
+        self.drawing.owners[joined_table(self.key)] = parents
+        return self.drawing.database()
+
+    def parts(self) -> dict[str, Parts]:
+        """At most eight parts of each attribute, of equal mass among these rows."""
+        parents, children = self.sides
+        codes = {**parents.codes, **children.codes}
+        return parts_across(self.task.schema, self.key, codes)
 
 
 @dataclass(frozen=True)
@@ -120,3 +187,36 @@ def restore_paper(
     link = restored_link(task, link_of(task), meta["link"], part_of_arrays(arrays, "link"))
     slicing = Slicing(**meta["slicing"])
     return PaperModel(base.name, task, rows, models, link, meta["workloads"], slicing)
+
+
+def train_paper(
+    base: AnySynthesizer,
+    private: DatabaseDoor,
+    task: DatabaseTask,
+    plan: Plan[RelationalPaperParameters],
+) -> PaperModel:
+    """The models of both tables, then all rounds."""
+    rows, parameters = tasks_of_rows(task), plan.parameters
+    models = train_rows(base, private, rows, parameters.plans)
+    key = link_of(task)
+    drawn = DrawnLinks.of(task, models, task.output_rows, SamplingSource(_SEED))
+    empty = Link(key, np.ones(1), drawn.parts())
+    model = PaperModel(
+        base.name, task, rows, models, empty, parameters.workloads, parameters.slicing
+    )
+    matrix = model.relationship(drawn, empty)
+    door = LabelledDoor(private.table(joined_table(key)), joined_table(key))
+    left, link = list(candidates(task.schema, key, parameters.ways)), empty
+    for _ in range(parameters.rounds):
+        expected = matrix.answers(left)
+        choices = [
+            Candidate(tuple(link.parts[name] for name in own.names), table, 0.0)
+            for own, table in zip(left, expected, strict=True)
+        ]
+        for _ in range(min(parameters.workloads, len(left))):
+            at = door.answer(CandidateScores(tuple(choices)), parameters.selection, SELECT)
+            workload, chosen = left.pop(at), choices.pop(at)
+            counts = door.answer(PartitionCounts(chosen.partitions), parameters.tables, MEASURE)
+            link = link.with_measured([Measured(workload, counts)])
+        matrix.learn(link)
+    return PaperModel(base.name, task, rows, models, link, parameters.workloads, parameters.slicing)

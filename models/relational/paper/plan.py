@@ -17,11 +17,18 @@ from cloister.errors import PlanError
 from cloister.figures import count_of, figure
 from cloister.models.planning import require_delta
 from cloister.models.protocol import AnySynthesizer
-from cloister.models.relational.candidates import candidates
-from cloister.models.relational.paper.pairs import STEPS
-from cloister.models.relational.paper.relationship import Slicing
-from cloister.models.relational.rows import plans_json, row_sequence, row_stages, tasks_of_rows
-from cloister.models.relational.schedule import MEASURE, SELECT, exponent_of, neighbours_of_table
+from cloister.models.relational.paper.relationship import STEPS, Slicing
+from cloister.models.relational.profiles import candidates
+from cloister.models.relational.rows import (
+    MEASURE,
+    SELECT,
+    exponent_of,
+    neighbours_of_table,
+    plans_json,
+    row_sequence,
+    row_stages,
+    tasks_of_rows,
+)
 from cloister.models.several_tables import json_texts
 from cloister.models.task import (
     AnyPlan,

@@ -53,7 +53,7 @@ class PaperSynthesizer(DatabaseSynthesizer[RelationalPaperParameters, "PaperMode
         self, private: DatabaseDoor, task: DatabaseTask, plan: Plan[RelationalPaperParameters]
     ) -> PaperModel:
         """The rows of each table, then the rounds."""
-        from cloister.models.relational.paper.fit import train_paper
+        from cloister.models.relational.paper.model import train_paper
 
         return train_paper(self._base(plan.parameters.base), private, task, plan)
 

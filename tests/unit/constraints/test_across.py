@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from cloister.constraints.across import across_constraints
 from cloister.errors import ConstraintError
-from cloister.models.relational.constraints.compatibility import Compatibility
-from cloister.models.relational.constraints.placement import Placement
+from cloister.models.relational.placement import Compatibility, Placement
 from cloister.schema.attributes import Boolean, Categorical, Date, Integer, TextKey
 from cloister.schema.declarations import ConstraintDeclaration
 from cloister.schema.domain import Domain, Table

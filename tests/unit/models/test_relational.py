@@ -17,18 +17,19 @@ from cloister.constraints import DenialConstraint
 from cloister.constraints.denial import Cell, Op, Predicate
 from cloister.errors import DataError, PlanError
 from cloister.models.registry import create
-from cloister.models.relational.candidates import MOST_CANDIDATES, Workload, workloads
 from cloister.models.relational.link import Link, Measured, Side
-from cloister.models.relational.matching.match import match
-from cloister.models.relational.matching.profiles import (
+from cloister.models.relational.matching import match, round_unbiased, sample_exactly
+from cloister.models.relational.model import RelationalModel
+from cloister.models.relational.profiles import (
+    MOST_CANDIDATES,
     Problem,
     Profiles,
     ProfileTarget,
+    Workload,
+    parts_by,
     project_columns,
+    workloads,
 )
-from cloister.models.relational.matching.rounding import round_unbiased, sample_exactly
-from cloister.models.relational.model import RelationalModel
-from cloister.models.relational.parts import parts_by
 from cloister.models.relational.rows import estimate_rows, tasks_of_rows
 from cloister.models.relational.synthesizer import RelationalSynthesizer
 from cloister.models.task import Budget, DatabaseTask, Task
@@ -162,7 +163,7 @@ def test_degrees_follow_their_distribution_and_matches_the_joint_table() -> None
 
 def test_sliced_rows_are_matched_within_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cloister.models.relational.link.MOST_UNKNOWNS", 3)
-    monkeypatch.setattr("cloister.models.relational.matching.slices.PAIRS", 2_000)
+    monkeypatch.setattr("cloister.models.relational.matching.PAIRS", 2_000)
     rng = np.random.default_rng(6)
     patients = Table(PATIENTS, {"id": np.arange(400), "sex": rng.integers(0, 2, 400)})
     drawn = Table(Domain((VISITS["cost"],)), {"cost": rng.integers(0, 100, 700)})

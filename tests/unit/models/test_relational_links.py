@@ -8,12 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloister.models.relational.candidates import Workload
-from cloister.models.relational.constraints.distinct_links import without_duplicates
-from cloister.models.relational.constraints.hierarchy import on_cycles, without_cycles
-from cloister.models.relational.drawing import Drawing
-from cloister.models.relational.link import Link, Measured
-from cloister.models.relational.parts import parts_of
+from cloister.models.relational.constraints import on_cycles, without_cycles, without_duplicates
+from cloister.models.relational.link import Drawing, Link, Measured
+from cloister.models.relational.profiles import Workload, parts_of
 from cloister.schema.attributes import Categorical, TextKey
 from cloister.schema.domain import Domain, Table
 from cloister.schema.relations import ForeignKey, Schema

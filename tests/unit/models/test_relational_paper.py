@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from cloister.errors import PlanError
 from cloister.models.protocol import make_plan
 from cloister.models.registry import create
-from cloister.models.relational.paper.drawn import DrawnLinks
-from cloister.models.relational.paper.model import PaperModel
-from cloister.models.relational.paper.pairs import project_capped
+from cloister.models.relational.paper.model import DrawnLinks, PaperModel
 from cloister.models.relational.paper.plan import printed_rho
+from cloister.models.relational.paper.relationship import project_capped
 from cloister.models.task import Budget, DatabaseTask, Task
 from cloister.privacy.accounting.accountants import spend
 from cloister.privacy.door.journal import Journal

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cloister.models.relational.schedule import LinkNoise, link_noise, link_stages
+from cloister.models.relational.rows import LinkNoise, link_noise, link_stages
 from cloister.models.task import DatabaseTask, Task
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Categorical, TextKey

@@ -8,19 +8,32 @@ iterates are too.
 
 Source: arXiv 2405.18670, section 5 and algorithm 7; momentum and restarts by O'Donoghue and Candes
     (2015).
+
+Parts of attributes are partitions by rows drawn from a fitted model: released facts alone. The
+joint tables across a foreign key that may be measured are 2- and 3-way; public.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
-from cloister.models.relational.parts import joint_number
+from cloister.schema.columns import Column, Grid
+from cloister.schema.domain import Cells
+from cloister.schema.relations import ForeignKey, Schema, joined_domain
+
+MOST_CANDIDATES = 2_000
+"""Joint tables among which selections are made; of more, those of two attributes alone."""
+
+MOST_PARTS = 8
+"""Parts of an attribute: two attributes then have 64 cells, and three 512."""
 
 MOST_UNKNOWNS = 200_000
 """Pairs of profiles in one problem; of more, rows are sliced at random, as in section 6."""
@@ -39,6 +52,133 @@ POWER_MARGIN = 1.05
 
 _PROJECTIONS = 50
 """Steps of a projection at most; each finds rows to leave out, and few are needed."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A joint table: attributes of the parent, and of the row that refers to it."""
+
+    parent: tuple[str, ...]
+    child: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All attributes, in the order of the table's axes."""
+        return (*self.parent, *self.child)
+
+
+def workloads(parent: Sequence[str], child: Sequence[str]) -> tuple[Workload, ...]:
+    """The joint tables of two and three attributes, one of each side at least."""
+    two = tuple(Workload((one,), (other,)) for one in parent for other in child)
+    three = tuple(_of_three(parent, child))
+    return two + three if len(two) + len(three) <= MOST_CANDIDATES else two
+
+
+def candidates(schema: Schema, key: ForeignKey, ways: int | None = None) -> tuple[Workload, ...]:
+    """The joint tables of a key that may be measured, of so many attributes if ``ways`` says.
+
+    Rows without any attribute have those of their first parent only by the tables of their next
+    key; where there is none, it is the parents' own attributes that are counted.
+    """
+    child, parent = (domain.names for domain in joined_domain(schema, key))
+    if child:
+        found = workloads(parent, child)
+        asked = tuple(own for own in found if ways in (None, len(own.names)))
+        return asked or found
+    later = [own for own in schema.parents_of(key.table) if own != key and not own.optional]
+    if later:
+        return ()
+    pairs = (Workload(pair, ()) for pair in combinations(parent, 2))
+    return (*(Workload((one,), ()) for one in parent), *pairs)
+
+
+def _of_three(parent: Sequence[str], child: Sequence[str]) -> Iterator[Workload]:
+    for pair in combinations(parent, 2):
+        yield from (Workload(pair, (other,)) for other in child)
+    for pair in combinations(child, 2):
+        yield from (Workload((one,), pair) for one in parent)
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """A partition of listed values: each frequent one alone, and the others together.
+
+    Shapes: ``groups`` (values of the column,), the number of the part of each.
+    """
+
+    column: Column
+    groups: Integers
+
+    @property
+    def name(self) -> str:
+        """The attribute."""
+        return self.column.name
+
+    @property
+    def size(self) -> int:
+        """Number of parts."""
+        return int(self.groups.max()) + 1
+
+    def of(self, codes: Integers) -> NDArray[np.int32]:
+        """Parts (n,) of codes (n,)."""
+        return self.groups[codes].astype(np.int32)
+
+
+Parts = Cells | Groups
+
+
+def parts_by(column: Column, codes: Integers) -> Parts:
+    """At most eight parts of about equal mass among drawn codes (n,) of an attribute.
+
+    Of a nominal attribute, the seven most frequent values and all others. Of an ordered one, ranges
+    between quantiles, with special and missing values, which follow the grid, apart.
+    """
+    if column.size <= MOST_PARTS:
+        return parts_of(column, np.arange(column.size))
+    if column.kind == "nominal":
+        counts = np.bincount(codes, minlength=column.size)
+        groups = np.full(column.size, MOST_PARTS - 1)
+        groups[np.argsort(-counts, kind="stable")[: MOST_PARTS - 1]] = np.arange(MOST_PARTS - 1)
+        return parts_of(column, groups)
+    apart = [0, column.steps] if isinstance(column, Grid) and column.steps < column.size else [0]
+    inner = np.quantile(codes, np.arange(1, MOST_PARTS - 1) / (MOST_PARTS - 1), method="higher")
+    return parts_of(column, np.unique([*apart, *inner.astype(np.int64).tolist()]))
+
+
+def parts_of(column: Column, numbers: Integers) -> Parts:
+    """The partition whose :func:`numbers_of` are given."""
+    if column.kind == "nominal":
+        return Groups(column, numbers)
+    return Cells(column, numbers)
+
+
+def parts_across(
+    schema: Schema, key: ForeignKey, codes: Mapping[str, Integers]
+) -> dict[str, Parts]:
+    """The parts of all attributes of both sides of a key, by drawn codes of each."""
+    return {
+        column.name: parts_by(column, codes[column.name])
+        for side in joined_domain(schema, key)
+        for column in side
+    }
+
+
+def joint_number(
+    numbers: Sequence[NDArray[np.integer[Any]]], sizes: Sequence[int], rows: int
+) -> Integers:
+    """One number (rows,) of the numbers of several attributes, the last varying fastest.
+
+    ``sizes`` are how many numbers each attribute has; without attributes all rows have 0.
+    """
+    joint = np.zeros(rows, dtype=np.int64)
+    for own, size in zip(numbers, sizes, strict=True):
+        joint = joint * size + own
+    return joint
+
+
+def numbers_of(parts: Parts) -> Integers:
+    """What a partition is made of, besides its column."""
+    return parts.groups if isinstance(parts, Groups) else parts.starts
 
 
 @dataclass(frozen=True, eq=False)
