@@ -16,7 +16,7 @@ import numpy as np
 
 from cloister.arrays import TINY, Floats, Integers
 from cloister.models.discretization.bins import Bins
-from cloister.models.persons.pair_kinds import ALONE, EQUAL, NEAR, PairKinds
+from cloister.models.persons.parts import ALONE, EQUAL, NEAR, PairKinds
 from cloister.schema.columns import Grid
 
 _CLEAR = 2.0

@@ -72,7 +72,7 @@ class OfPersons:
         """
         if task.persons is None:
             return self._base.train(private, task, plan)
-        from cloister.models.persons.fit import train_persons
+        from cloister.models.persons.model import train_persons
 
         return train_persons(self._base, private, split_task(task), plan)
 
@@ -80,7 +80,7 @@ class OfPersons:
         """The model with its soft constraints weighed: of persons, of rows."""
         if task.persons is None:
             return self._base.weigh(private, task, plan, model)
-        from cloister.models.persons.fit import weigh_persons
+        from cloister.models.persons.model import weigh_persons
 
         return weigh_persons(self._base, private, plan, model)
 
