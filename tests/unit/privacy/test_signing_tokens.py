@@ -1,0 +1,130 @@
+"""A key in a token signs, and nothing of its PIN is said.
+
+The token is SoftHSM's: ``apt-get install softhsm2``, the library is the extra ``pkcs11``.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from signing_keys import payload
+
+from cloister.errors import InputError, StorageError
+from cloister.privacy.signing import TokenSigner, add_signature, sign, signers
+
+MODULE = next(
+    (
+        path
+        for path in (
+            Path("/usr/lib/softhsm/libsofthsm2.so"),
+            Path("/usr/lib/x86_64-linux-gnu/softhsm/libsofthsm2.so"),
+        )
+        if path.exists()
+    ),
+    None,
+)
+PIN = "20261123"
+
+needs_token = pytest.mark.skipif(
+    MODULE is None, reason="SoftHSM is not installed: apt-get install softhsm2"
+)
+
+
+@pytest.fixture(scope="module")
+def token(tmp_path_factory) -> str:
+    """A token with two keys of Ed25519, and one of another curve, in a process's own store."""
+    pkcs11 = pytest.importorskip("pkcs11", reason="the extra pkcs11 is not installed")
+    from pkcs11.util.ec import encode_named_curve_parameters
+
+    store = tmp_path_factory.mktemp("softhsm")
+    (store / "tokens").mkdir()
+    (store / "softhsm2.conf").write_text(
+        f"directories.tokendir = {store / 'tokens'}\nobjectstore.backend = file\n"
+    )
+    os.environ["SOFTHSM2_CONF"] = str(store / "softhsm2.conf")
+    label = f"cloister-{os.getpid()}"
+    subprocess.run(
+        ["softhsm2-util", "--init-token", "--free", "--label", label]
+        + ["--pin", PIN, "--so-pin", "87654321"],
+        check=True,
+        capture_output=True,
+    )
+    edwards, other = pkcs11.KeyType.EC_EDWARDS, pkcs11.KeyType.EC
+    made = [
+        ("house", edwards, bytes.fromhex("06032b6570")),
+        ("officer", edwards, b"\x13\x0cedwards25519"),
+        ("goldilocks", edwards, bytes.fromhex("06032b6571")),
+        ("curve", other, encode_named_curve_parameters("secp256r1")),
+    ]
+    generate = {edwards: pkcs11.Mechanism.EC_EDWARDS_KEY_PAIR_GEN, other: None}
+    with (
+        pkcs11.lib(str(MODULE)).get_token(token_label=label).open(rw=True, user_pin=PIN) as session
+    ):
+        for name, kind, curve in made:
+            parameters = session.create_domain_parameters(
+                kind, {pkcs11.Attribute.EC_PARAMS: curve}, local=True
+            )
+            parameters.generate_keypair(mechanism=generate[kind], store=True, label=name)
+    yield label
+    del os.environ["SOFTHSM2_CONF"]
+
+
+@needs_token
+def test_a_token_signs_and_its_public_key_verifies(token):
+    house = TokenSigner.open(MODULE, token, "house", PIN)
+    signature = house.sign(b"text")
+    assert len(signature) == 64
+    assert house.key.verify(signature, b"text")
+    assert not house.key.verify(signature, b"other")
+    assert TokenSigner.open(MODULE, token, "house", PIN) == house
+    assert PIN not in repr(house)
+
+
+@needs_token
+def test_two_keys_of_a_token_sign_one_statement(token):
+    house, officer = (TokenSigner.open(MODULE, token, each, PIN) for each in ("house", "officer"))
+    envelope = add_signature(sign(payload(), house), officer)
+    assert signers(envelope, [house.key, officer.key]) == {house.key.id, officer.key.id}
+    assert house.key != officer.key
+
+
+@needs_token
+@pytest.mark.parametrize(
+    ("label", "pin", "problem"),
+    [
+        ("nobody", PIN, "NoSuchKey"),
+        ("curve", PIN, "NoSuchKey"),
+        ("house", "00000000", "PinIncorrect"),
+        ("house", "", "Pin"),
+    ],
+)
+def test_what_is_wrong_with_a_token_is_said_without_its_pin(token, label, pin, problem):
+    with pytest.raises(
+        StorageError, match=f"'{label}' of the token '{token}'.*{problem}"
+    ) as raised:
+        TokenSigner.open(MODULE, token, label, pin)
+    assert not pin or pin not in str(raised.value)
+
+
+@needs_token
+def test_a_key_of_another_curve_is_refused(token):
+    with pytest.raises(InputError, match="not one of Ed25519"):
+        TokenSigner.open(MODULE, token, "goldilocks", PIN)
+
+
+@needs_token
+def test_a_token_that_is_not_there(token):
+    with pytest.raises(StorageError, match="NoSuchToken"):
+        TokenSigner.open(MODULE, "other", "house", PIN)
+    with pytest.raises(StorageError, match=r"/no/module\.so"):
+        TokenSigner.open(Path("/no/module.so"), token, "house", PIN)
+
+
+def test_without_the_extra_its_name_is_said(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pkcs11", None)
+    with pytest.raises(InputError, match=r"pip install 'cloister\[pkcs11\]'"):
+        TokenSigner.open(Path("/module.so"), "token", "house", PIN)
