@@ -1,0 +1,346 @@
+"""Whose signatures count: the house's key and the keys of roles, as a signed statement.
+
+A house signs who may sign: roles with their keys and thresholds. Each change is a new statement,
+one version on, signed by the house; a change of the house's key is signed by the old and the new.
+A reader starts from a public key that the house gave by another way, never from what lies beside
+the files, since whoever forges those forges it too.
+
+Source of roles, thresholds and versions: The Update Framework (theupdateframework.io).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import dropwhile
+from types import MappingProxyType
+from typing import Any, Protocol, Self
+
+from cloister.errors import InputError, VerificationError
+from cloister.privacy.signing.envelope import (
+    Envelope,
+    read_statement,
+    sign,
+    signature_digests,
+    signers,
+)
+from cloister.privacy.signing.keys import PublicKey, Signer
+from cloister.privacy.signing.statement import make_statement
+
+TRUST_TYPE = "urn:cloister:trust"
+"""The type of what a trust statement says."""
+
+HOUSE = "house"
+"""The role of the house's own key, which signs candidates unattended and never approves."""
+
+ROLES = ("engineer", "officer", "reviewer", "auditor")
+"""The roles of people."""
+
+_MOST_KEYS = 100
+"""Keys of a role at most: each is tried with each signature."""
+
+
+class LedgerEntry(Protocol):
+    """Number and hash of an entry of the ledger."""
+
+    @property
+    def seq(self) -> int:
+        """The number."""
+
+    @property
+    def hash(self) -> str:
+        """The SHA-256 in hexadecimal."""
+
+
+@dataclass(frozen=True)
+class Role:
+    """Some keys, of which a threshold must sign; who holds two keys counts twice.
+
+    Errors: ``InputError`` for a threshold that cannot be met, and for a key twice.
+    """
+
+    name: str
+    keys: tuple[PublicKey, ...]
+    threshold: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.threshold <= len(self.keys) <= _MOST_KEYS:
+            raise InputError(
+                f"The role '{self.name}' has {len(self.keys)} keys, of which {self.threshold} must "
+                f"sign: give it 1 to {_MOST_KEYS} keys and a threshold from 1 to their number."
+            )
+        if len(set(self.keys)) < len(self.keys):
+            raise InputError(f"The role '{self.name}' has a key twice: name each once.")
+
+
+@dataclass(frozen=True)
+class Revocation:
+    """A key whose signatures count only if the ledger held them before this entry."""
+
+    key: str
+    seq: int
+    hash: str
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Whose signatures count, at one version.
+
+    ``former`` are the house's keys before this one: what they signed stays signed unless they are
+    revoked. The house's keys have no role of people. Errors: ``InputError`` for a contradiction.
+    """
+
+    house: PublicKey
+    roles: tuple[Role, ...] = ()
+    former: tuple[PublicKey, ...] = ()
+    revoked: tuple[Revocation, ...] = ()
+    version: int = 1
+
+    def __post_init__(self) -> None:
+        names = [role.name for role in self.roles]
+        if len(set(names)) < len(names) or not set(names) <= set(ROLES):
+            raise InputError(
+                f"Roles are {', '.join(ROLES)}, each once: correct {', '.join(names)}."
+            )
+        houses = self.role(HOUSE).keys
+        if any(key in houses for role in self.roles for key in role.keys):
+            raise InputError("The house's key has a role of people: give the person another key.")
+        if any(each.key == self.house.id for each in self.revoked):
+            raise InputError("The house's key is revoked: change it for another first.")
+
+    def role(self, name: str) -> Role:
+        """The role of this name; the house's needs one of its keys.
+
+        Errors: ``InputError`` if nobody has it.
+        """
+        if name == HOUSE:
+            return Role(HOUSE, (self.house, *self.former))
+        for role in self.roles:
+            if role.name == name:
+                return role
+        raise InputError(f"Nobody has the role '{name}': give it keys in the trust statement.")
+
+    def with_role(self, role: Role) -> Self:
+        """The next version, with this role instead of the one of its name."""
+        others = (each for each in self.roles if each.name != role.name)
+        return replace(self, roles=(*others, role), version=self.version + 1)
+
+    def with_house(self, key: PublicKey) -> Self:
+        """The next version, with another key of the house: both must sign it."""
+        former = (*self.former, self.house)
+        return replace(self, house=key, former=former, version=self.version + 1)
+
+    def with_revoked(self, key: PublicKey, since: LedgerEntry) -> Self:
+        """The next version, where a key's signatures count only before an entry of the ledger.
+
+        The key keeps its role, so that older signatures still count.
+        """
+        revoked = (*self.revoked, Revocation(key.id, since.seq, since.hash))
+        return replace(self, revoked=revoked, version=self.version + 1)
+
+    def revoked_since(self, key: str) -> Revocation | None:
+        """The earliest revocation of a key, by its id."""
+        of_key = [each for each in self.revoked if each.key == key]
+        return min(of_key, key=lambda each: each.seq, default=None)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Who of a role signed an envelope, by the ids of their keys, and how many are missing.
+
+    ``undated`` are revoked keys whose signatures do not count: nothing shows that they are older
+    than the revocation.
+    """
+
+    role: str
+    signed: frozenset[str]
+    undated: frozenset[str]
+    missing: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether the threshold of the role is met."""
+        return not self.missing
+
+    def __str__(self) -> str:
+        said = [f"signed by {len(self.signed)} of the role '{self.role}'"]
+        if self.undated:
+            said.append(f"{len(self.undated)} revoked since, and not shown to be older")
+        if self.missing:
+            said.append(f"missing: {'one' if self.missing == 1 else self.missing} more {self.role}")
+        return "; ".join(said)
+
+
+def sign_trust(trust: Trust, *by: Signer) -> Envelope:
+    """The trust statement, signed: by the house's key, and by the key before it if it is new.
+
+    Raises:
+        InputError: there is no signer.
+        StorageError: a signer cannot sign.
+    """
+    return sign(make_statement({HOUSE: trust.house.id}, TRUST_TYPE, _written(trust)), *by)
+
+
+def follow_trust(envelopes: Sequence[Envelope], key: PublicKey) -> list[Trust]:
+    """Each version of a house's trust statement from the first of a given public key on.
+
+    The last is the newest that is there: that there is none newer is for the reader to know. What
+    was signed under an older version is judged by its roles and by the newest revocations.
+
+    Raises:
+        VerificationError: no version is of this key, or one does not follow from the one before.
+    """
+    trusts: list[Trust] = []
+    for envelope in dropwhile(lambda each: not _is_of(each, key), envelopes):
+        trusts.append(_next(envelope, trusts[-1]) if trusts else _read(envelope))
+    if not trusts:
+        raise VerificationError(
+            f"No trust statement is of the key {key.id}; ask the house for its public key, by "
+            "another way than these files"
+        )
+    return trusts
+
+
+def standing(
+    envelope: Envelope,
+    trust: Trust,
+    role: str,
+    entries: Mapping[str, LedgerEntry] = MappingProxyType({}),
+) -> Standing:
+    """Who of a role signed an envelope, and what is missing.
+
+    ``entries`` are the ledger's entries that hold digests of signatures (`signature_digests`), by
+    digest. Only revoked keys need them. The caller read them from a chain that it verified and that
+    holds the entries of ``trust.revoked``, so that what comes before those is settled too.
+
+    Errors: ``InputError`` if nobody has the role.
+    """
+    asked = trust.role(role)
+    found = signature_digests(envelope, asked.keys)
+    undated = frozenset(
+        key for key, digests in found.items() if not _counts(trust, key, digests, entries)
+    )
+    signed = found.keys() - undated
+    return Standing(role, frozenset(signed), undated, max(0, asked.threshold - len(signed)))
+
+
+def _counts(
+    trust: Trust, key: str, digests: Iterable[str], entries: Mapping[str, LedgerEntry]
+) -> bool:
+    revocation = trust.revoked_since(key)
+    return revocation is None or any(
+        entries[digest].seq < revocation.seq for digest in digests if digest in entries
+    )
+
+
+def _is_of(envelope: Envelope, key: PublicKey) -> bool:
+    """Whether a key signed a trust statement in which it is the house's."""
+    return bool(signers(envelope, [key])) and _read(envelope).house == key
+
+
+def _next(envelope: Envelope, before: Trust) -> Trust:
+    """The version after another; its text is believed once the house's key before it signed."""
+    _require_signed(envelope, before.house, before)
+    after = _read(envelope)
+    _require_signed(envelope, after.house, before)
+    _require_follows(before, after)
+    return after
+
+
+def _require_signed(envelope: Envelope, key: PublicKey, before: Trust) -> None:
+    if not signers(envelope, [key]):
+        raise VerificationError(
+            f"The trust statement after version {before.version} is not signed by the house's key "
+            f"{key.id}; get it again from the house"
+        )
+
+
+def _require_follows(before: Trust, after: Trust) -> None:
+    """A version must be the next, and forget neither a key of the house nor a revocation."""
+    former = before.former if before.house == after.house else (*before.former, before.house)
+    if after.version != before.version + 1:
+        problem = f"does not follow version {before.version}"
+    elif after.former != former:
+        problem = "does not name the house's former keys"
+    elif after.revoked[: len(before.revoked)] != before.revoked:
+        problem = "takes a revocation back"
+    else:
+        return
+    raise VerificationError(
+        f"Version {after.version} of the trust statement {problem}; get all versions again from "
+        "the house"
+    )
+
+
+def _written(trust: Trust) -> dict[str, Any]:
+    return {
+        "version": trust.version,
+        "house": trust.house.raw.hex(),
+        "former": [key.raw.hex() for key in trust.former],
+        "roles": [
+            {
+                "name": role.name,
+                "keys": [key.raw.hex() for key in role.keys],
+                "threshold": role.threshold,
+            }
+            for role in trust.roles
+        ],
+        "revoked": [
+            {"key": each.key, "seq": each.seq, "hash": each.hash} for each in trust.revoked
+        ],
+    }
+
+
+def _read(envelope: Envelope) -> Trust:
+    """The trust that a statement says, which must be written as `sign_trust` writes it."""
+    statement = read_statement(envelope, "The trust statement")
+    said = statement.facts(TRUST_TYPE)
+    try:
+        trust = _parsed(said)
+    except InputError as error:
+        raise VerificationError(f"The trust statement contradicts itself. {error}") from None
+    except (KeyError, TypeError, ValueError):
+        raise _not_ours() from None
+    same = json.dumps(_written(trust), sort_keys=True) == json.dumps(said, sort_keys=True)
+    if not same or statement.subjects != {HOUSE: trust.house.id}:
+        raise _not_ours()
+    return trust
+
+
+def _parsed(said: Mapping[str, Any]) -> Trust:
+    """The trust of a predicate; whether it is written as ours are is checked after."""
+    roles = (
+        Role(role["name"], tuple(map(_key, role["keys"])), _whole(role["threshold"]))
+        for role in said["roles"]
+    )
+    revoked = (
+        Revocation(_text(each["key"]), _whole(each["seq"]), _text(each["hash"]))
+        for each in said["revoked"]
+    )
+    former = map(_key, said["former"])
+    return Trust(
+        _key(said["house"]), tuple(roles), tuple(former), tuple(revoked), _whole(said["version"])
+    )
+
+
+def _key(text: str) -> PublicKey:
+    return PublicKey(bytes.fromhex(text))
+
+
+def _whole(number: object) -> int:
+    if type(number) is not int or number < 1:
+        raise ValueError
+    return number
+
+
+def _text(text: object) -> str:
+    if not isinstance(text, str) or not text:
+        raise ValueError
+    return text
+
+
+def _not_ours() -> VerificationError:
+    return VerificationError(
+        "The trust statement is not as Cloister writes it; get it again from the house"
+    )
