@@ -1,0 +1,126 @@
+"""Stock verifiers accept what Cloister signed, and refuse what was forged."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from google.protobuf import json_format
+from in_toto_attestation.v1 import statement_pb2
+from in_toto_attestation.v1.statement import Statement
+from securesystemslib.dsse import Envelope as StockEnvelope
+from securesystemslib.exceptions import VerificationError as StockRefusal
+from securesystemslib.signer import CryptoSigner, SSlibKey
+from signing_keys import CERTIFICATE, FACTS, FILES, payload, signer
+
+from cloister.privacy.signing import (
+    Envelope,
+    PublicKey,
+    Role,
+    Trust,
+    add_signature,
+    read_statement,
+    sign,
+    sign_trust,
+    signers,
+)
+
+PAGE = Path(__file__).parents[3] / "docs" / "signatures.md"
+
+ADA, BEN, EVE = signer("ada"), signer("ben"), signer("eve")
+
+
+def stock_key(key: PublicKey) -> SSlibKey:
+    return SSlibKey.from_crypto(load_pem_public_key(key.pem.encode()), keyid=key.id)
+
+
+def accepted(text: bytes, keys: list[PublicKey], threshold: int) -> set[str]:
+    stock = StockEnvelope.from_dict(json.loads(text))
+    return set(stock.verify([stock_key(key) for key in keys], threshold))
+
+
+def test_a_stock_verifier_accepts_our_envelope():
+    envelope = add_signature(sign(payload(), ADA), BEN)
+    assert accepted(envelope.text, [ADA.key], 1) == {ADA.key.id}
+    assert accepted(envelope.text, [ADA.key, BEN.key], 2) == {ADA.key.id, BEN.key.id}
+    with pytest.raises(StockRefusal):
+        accepted(envelope.text, [ADA.key, EVE.key], 2)
+
+
+def test_a_stock_verifier_refuses_a_forged_envelope():
+    envelope, other = json.loads(sign(payload(), ADA).text), sign(payload({"epsilon": "9"}), EVE)
+    forged = envelope | {"payload": json.loads(other.text)["payload"]}
+    renamed = json.loads(other.text)
+    renamed["signatures"][0]["keyid"] = ADA.key.id
+    for each in (forged, renamed, envelope | {"payloadType": "application/vnd.other+json"}):
+        with pytest.raises(StockRefusal):
+            accepted(json.dumps(each).encode(), [ADA.key], 1)
+
+
+def test_we_accept_a_stock_envelope():
+    stock = StockEnvelope(payload(), "application/vnd.in-toto+json", {})
+    key = CryptoSigner.generate_ed25519()
+    stock.sign(key)
+    envelope = Envelope.parse(json.dumps(stock.to_dict()).encode())
+    ours = (
+        PublicKey.from_pem(key.public_key.keyval["public"].encode())
+        if ("BEGIN" in key.public_key.keyval["public"])
+        else PublicKey(bytes.fromhex(key.public_key.keyval["public"]))
+    )
+    assert signers(envelope, [ADA.key, ours]) == {ours.id}
+    assert read_statement(envelope).subjects == FILES
+
+
+@pytest.mark.parametrize(
+    "envelope",
+    [sign(payload(), ADA), sign_trust(Trust(ADA.key, (Role("officer", (BEN.key,)),)), ADA)],
+)
+def test_a_stock_reader_finds_a_valid_statement(envelope):
+    read = json_format.Parse(envelope.payload, statement_pb2.Statement())
+    Statement.copy_from_pb(read).validate()
+    ours = read_statement(envelope)
+    assert {each.name: each.digest["sha256"] for each in read.subject} == ours.subjects
+    assert read.predicate_type == ours.predicate_type
+    said = json_format.MessageToDict(read.predicate)
+    assert json.dumps(said, sort_keys=True) == json.dumps(
+        json.loads(json.dumps({"format": 1, **ours.predicate}), parse_int=float), sort_keys=True
+    )
+
+
+BLOCKS = [block.split("\n", 1) for block in PAGE.read_text(encoding="utf-8").split("```")[1::2]]
+
+
+@pytest.mark.parametrize(
+    ("language", "shell"), [("sh", ["sh", "-e", "-c"]), ("python", [sys.executable, "-c"])]
+)
+def test_the_commands_of_the_page_verify(tmp_path: Path, language: str, shell: list[str]):
+    (command,) = (text for name, text in BLOCKS if name == language)
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "certificate.yaml").write_text("certificate: 1\n")
+    (tmp_path / "tables" / "ünïcode name.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "house.pub").write_text(ADA.key.pem)
+
+    def verifies() -> bool:
+        run = subprocess.run([*shell, command], cwd=tmp_path, capture_output=True, timeout=60)
+        return run.returncode == 0
+
+    envelope = sign(payload(), ADA)
+    forged = json.loads(envelope.text)
+    forged["payload"] = json.loads(sign(payload({"epsilon": "9"}), EVE).text)["payload"]
+    (tmp_path / "certificate.dsse.json").write_bytes(envelope.text)
+    assert verifies()
+    (tmp_path / "certificate.yaml").write_text("certificate: 2\n")
+    assert not verifies()
+    (tmp_path / "certificate.yaml").write_text("certificate: 1\n")
+    for text in (json.dumps(forged).encode(), sign(payload(), EVE).text):
+        (tmp_path / "certificate.dsse.json").write_bytes(text)
+        assert not verifies()
+
+
+def test_the_facts_of_both_are_the_same():
+    assert json.loads(payload())["predicate"] == {"format": 1, **FACTS}
+    assert json.loads(payload())["predicateType"] == CERTIFICATE
