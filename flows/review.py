@@ -6,6 +6,7 @@ from cloister.errors import CloisterError, VerificationError
 from cloister.privacy.ledger import State
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger import open_ledger, release_of
+from cloister.tasks.release.signing import sign_moves
 from cloister.tasks.release.verify import release_problems
 from cloister.tasks.stores.mlflow_registry import ModelRegistry
 
@@ -27,6 +28,8 @@ def move_release(home: Home, release: str, state: str, by: str, reason: str) -> 
     if to in _CHECKED:
         _require_sound(home, release)
     now = open_ledger(home).advance(release, to, by, reason)
+    if to is not State.REFUNDED:
+        sign_moves(home, release, by)
     if to is not State.REFUNDED and held.state is not State.SPENT and not held.of_domain:
         _mirror(home, release, to)
     return now.state.value

@@ -34,7 +34,11 @@ def add_review_commands(app: typer.Typer) -> None:
             'certificate"'
         )
         review.command(name, help=summary, epilog=text)(_mover(state))
+    review.command(
+        "countersign", epilog=example("cloister review countersign r-0123456789 --by officer")
+    )(countersign)
     app.add_typer(review, name="review")
+    app.command(epilog=example("cloister keys", "cloister keys > house.pub"))(keys)
     app.command(
         epilog=example("cloister verify", "cloister verify r-0123456789", "cloister verify out/")
     )(verify)
@@ -76,26 +80,63 @@ def verify(
             help="NUMBER:HASH of an entry that the ledger must hold, as exports print it."
         ),
     ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(help="The public key of the house that made a folder; see cloister keys."),
+    ] = None,
+    max_age: Annotated[
+        int | None,
+        typer.Option(metavar="DAYS", help="Of a folder: how old its last statement may be."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Recompute the ledger's chain and budgets, manifests and certificates.
+    """Recompute the ledger's chain and budgets, manifests and certificates; check signatures.
 
-    Name whatever was altered or cut off.
+    Name whatever was altered or cut off. Of a folder, say whose it is and what was decided, too: a
+    holder needs its files and the house's public key alone.
 
-    Leaves with exit code 1 if anything is wrong.
+    Leaves with exit code 1 if anything is wrong; for a folder with 3 if no known key signed it, and
+    4 if it is not approved, or withdrawn.
     """
     from cloister.tasks.home.home import Home
     from cloister.tasks.ledger import anchor_of
+    from cloister.tasks.release.signing import folder_worth
     from cloister.tasks.release.verify import verify_records
 
     anchors = [anchor_of(text) for text in anchor or ()]
     checked, findings = verify_records(Home.current(), what, anchors)
+    folder = Path(what) if what is not None and Path(what).is_dir() else None
+    worth = folder_worth(Home.current(), folder, key, max_age) if folder and not findings else None
     if as_json:
-        show_json({"checked": checked, "findings": findings})
+        signed = {"signatures": worth.words} if worth else {}
+        show_json({"checked": checked, "findings": findings} | signed)
     else:
-        say("\n".join([*findings, f"{count_of(len(findings), 'problem')} in {', '.join(checked)}"]))
-    if findings:
-        raise typer.Exit(1)
+        summary = f"{count_of(len(findings), 'problem')} in {', '.join(checked)}"
+        say("\n".join([*findings, summary, *([worth.words] if worth else [])]))
+    if findings or (worth and worth.code):
+        raise typer.Exit(worth.code if worth else 1)
+
+
+def countersign(release: ReleaseId, by: By, as_json: Json = False) -> None:
+    """Sign the moves of a release that have no statement: those of an earlier version."""
+    from cloister.tasks.release.signing import sign_moves
+
+    signed = [state.words for state in sign_moves(Home.current(), release, by)]
+    if as_json:
+        show_json({"release": release, "signed": signed})
+    else:
+        say(f"{release}: signed {', '.join(signed) or 'nothing, all was signed'}")
+
+
+def keys(as_json: Json = False) -> None:
+    """Print the house's public key, which holders of releases need: give it by another way."""
+    from cloister.tasks.release.signing import house_signer
+
+    key = house_signer(Home.current()).key
+    if as_json:
+        show_json({"id": key.id, "pem": key.pem})
+    else:
+        say(key.pem.rstrip())
 
 
 def report(release: ReleaseId, as_json: Json = False) -> None:
@@ -131,10 +172,12 @@ def fetch(
 ) -> None:
     """Restore the public files of a release from the DVC remote, checked against the ledger."""
     from cloister.tasks.home.home import Home
+    from cloister.tasks.ledger import release_of
     from cloister.tasks.release.verify import fetch_release
 
     folder = fetch_release(Home.current(), release, out)
+    state = release_of(Home.current(), release).state.words
     if as_json:
-        show_json({"release": release, "public": str(folder)})
+        show_json({"release": release, "state": state, "public": str(folder)})
     else:
-        say(f"Files of release {release}: {folder}")
+        say(f"Files of release {release}, which is {state}: {folder}")

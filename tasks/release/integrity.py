@@ -29,6 +29,7 @@ from cloister.privacy.door.journal_format import JOURNAL_NAME, read_journal
 from cloister.privacy.ledger import Anchor, Ledger, Release, State
 from cloister.tasks.home.files import digest_of, write_json
 from cloister.tasks.home.home import Home, close
+from cloister.tasks.release.signing import statement_findings
 
 FILE_NAME, RUNS_NAME, PUBLIC = "kept.json", "runs.json", "public"
 
@@ -133,6 +134,7 @@ def release_findings(home: Home, ledger: Ledger, release: Release) -> Iterator[s
         manifest = released_manifest(home, release)
     except (StorageError, VerificationError):
         return  # named above
+    yield from statement_findings(home, ledger, release)
     yield from _model_findings(home, release, manifest)
     if manifest.lineage.kept:
         yield from kept_findings(home, release.id, manifest.lineage.kept)

@@ -32,9 +32,10 @@ from cloister.tasks.home.files import (
 )
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_version, reporter
-from cloister.tasks.ledger import pending_release, record_candidate, seal
+from cloister.tasks.ledger import open_ledger, pending_release, record_candidate, seal
 from cloister.tasks.release.integrity import write_kept
 from cloister.tasks.release.preflight import require_readable
+from cloister.tasks.release.signing import SIGNATURE, sign_candidate
 from cloister.tasks.requests.measurement import SPEC_NAME, domain_context, domain_plan
 from cloister.tasks.requests.options import require_small_delta
 from cloister.tasks.requests.plan import checked_spec
@@ -180,7 +181,13 @@ def finish(
     folder, kept = home.release(spent.release) / "public", write_kept(home, spent.release)
     lineage = Lineage(spent.anchor, code_version(), request.digest, kept=kept)
     manifest = write_manifest(folder, spent.release, lineage)
-    evidence = {"manifest": manifest.digest, "spec": digest_of(folder / SPEC_NAME)}
+    entry = open_ledger(home).release(spent.release)
+    signature = sign_candidate(folder, entry, spent.anchor, request.by, home)
+    evidence = {
+        "manifest": manifest.digest,
+        "spec": digest_of(folder / SPEC_NAME),
+        SIGNATURE: signature,
+    }
     record_candidate(spent.release, request.by, evidence, home)
 
 

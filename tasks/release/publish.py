@@ -25,6 +25,7 @@ from cloister.models.storage import model_digest
 from cloister.privacy.certificate.certificate import YAML_NAME, Certificate, read_certificate
 from cloister.privacy.certificate.manifest import MANIFEST_NAME, Lineage, Manifest, write_manifest
 from cloister.privacy.exact import decimal_below
+from cloister.privacy.ledger import State
 from cloister.tasks.data.tables import load_release, published_schema
 from cloister.tasks.home.files import Reference, copy_whole, digest_of, replace_file, write_json
 from cloister.tasks.home.home import Home
@@ -34,6 +35,7 @@ from cloister.tasks.release.certify import Certified
 from cloister.tasks.release.charge import ReservedRelease
 from cloister.tasks.release.comparison import EvaluationRecord
 from cloister.tasks.release.integrity import RUNS_NAME, write_kept
+from cloister.tasks.release.signing import SIGNATURE, sign_candidate, statement_name
 from cloister.tasks.release.verify import release_problems
 from cloister.tasks.requests.measurement import SPEC_NAME
 from cloister.tasks.requests.plan import plan_json
@@ -144,9 +146,8 @@ def publish_release(
     release, public = done.charge.release, folder.path
     if is_candidate(release, home):
         return request.out_path or public
-    (public / MANIFEST_NAME).unlink(
-        missing_ok=True
-    )  # of an attempt that failed: the digest of the folder is without
+    for name in (MANIFEST_NAME, statement_name(State.CANDIDATE)):
+        (public / name).unlink(missing_ok=True)  # of an attempt: the folder's digest is without
     folder.open()
     lineage = Lineage(
         done.anchor,
@@ -158,11 +159,18 @@ def publish_release(
         kept=write_kept(home, release),
     )
     manifest = write_manifest(public, release, lineage)
+    entry = open_ledger(home).release(release)
+    signature = sign_candidate(public, entry, done.anchor, request.by, home)
     if request.out_path:
         copy_whole(public, request.out_path, release)
     if request.database:
         load_release(request, request.database, release, public)
-    record_candidate(release, request.by, _evidence(manifest, public, recorded.run), home)
+    record_candidate(
+        release,
+        request.by,
+        _evidence(manifest, public, recorded.run) | {SIGNATURE: signature},
+        home,
+    )
     return request.out_path or public
 
 

@@ -23,7 +23,7 @@ from cloister.privacy.certificate.certificate import (
     Certificate,
     read_certificate,
 )
-from cloister.privacy.certificate.manifest import MANIFEST_NAME, read_manifest
+from cloister.privacy.certificate.manifest import MANIFEST_NAME, STATEMENTS, read_manifest
 from cloister.privacy.certificate.page import page
 from cloister.privacy.ledger import Anchor, Ledger, Release, State, verify_export
 from cloister.tasks.data.tables import write_csv
@@ -259,7 +259,8 @@ def fetch_release(home: Home, release: str, out: Path | None) -> Path:
         folder = Path(work)
         names = _fetched(home, held, folder)
         if out:
-            _copy(public / MANIFEST_NAME, folder)
+            for name in (MANIFEST_NAME, *STATEMENTS):
+                _copy(public / name, folder)
             copy_whole(folder, out, release)
             return out
         for name in names:

@@ -16,9 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from cloister.errors import StorageError, VerificationError
-from cloister.privacy.ledger import Anchor
+from cloister.privacy.ledger import Anchor, State
 
 MANIFEST_NAME = "manifest.json"
+
+STATEMENTS = frozenset(f"{state.value}.dsse.json" for state in State)
+"""Files of signed statements, which name the others: they are added after the manifest."""
 
 _FORMAT = 1
 """Version of the format, as written into each manifest."""
@@ -185,7 +188,7 @@ def _differences(folder: Path, manifest: Manifest) -> list[FileFinding]:
 
 
 def _paths(folder: Path) -> list[str]:
-    """All files, links and folders that hold nothing, the manifest apart; sorted."""
+    """All files, links and folders that hold nothing; manifest and statements apart; sorted."""
     try:
         found = [
             path
@@ -195,7 +198,8 @@ def _paths(folder: Path) -> list[str]:
     except OSError as error:
         raise _storage_error(folder, "read", error) from None
     names = (path.relative_to(folder).as_posix() for path in found)
-    return sorted(name for name in names if name not in (MANIFEST_NAME, f".{MANIFEST_NAME}.part"))
+    apart = {MANIFEST_NAME, f".{MANIFEST_NAME}.part", *STATEMENTS}
+    return sorted(name for name in names if name not in apart)
 
 
 def _plain(record: FileRecord) -> FileRecord:

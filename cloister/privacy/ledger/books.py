@@ -24,9 +24,9 @@ from cloister.privacy.ledger.records import (
 OPENED, PLACED, GRANTED = "account_opened", "places_added", "budget_granted"
 """Kinds of entries on accounts: one was opened, has more places, or has another budget."""
 
-RUN, SEALED, DELIVERED = "run_begun", "journal_sealed", "delivered"
+RUN, SEALED, DELIVERED, SIGNED = "run_begun", "journal_sealed", "delivered", "signed"
 """Kinds of entries on releases: a run begins at a place in its journal; the journal ends; the
-release was reported to its requester. Every other kind is a ``State``."""
+release was reported to its requester; its state was signed. Every other kind is a ``State``."""
 
 
 class Books:
@@ -100,6 +100,7 @@ class Books:
             RUN: self._begin_run,
             SEALED: self._seal,
             DELIVERED: self._deliver,
+            SIGNED: self._sign,
         }
         kinds.get(entry.kind, self._move)(entry)
 
@@ -173,6 +174,18 @@ class Books:
         if release.state in (State.RESERVED, State.SPENT, State.REFUNDED):
             raise ValueError("not finished")
         self.releases[release.id] = replace(release, delivered=True)
+
+    def _sign(self, entry: Entry) -> None:
+        release, digest = self.releases[entry.body["release"]], entry.body["signature"]
+        _require_slot(entry, signature_slot(entry.seq))
+        require_text("by", entry.body["by"])
+        signatures = (*release.signatures, identifier("signature", digest))
+        self.releases[release.id] = replace(release, signatures=signatures)
+
+
+def signature_slot(seq: int) -> str:
+    """The slot of a signature: each is new."""
+    return f"signature/{seq}"
 
 
 def account_slot(name: str) -> str:

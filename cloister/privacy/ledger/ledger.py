@@ -17,10 +17,12 @@ from cloister.privacy.ledger.books import (
     DELIVERED,
     RUN,
     SEALED,
+    SIGNED,
     Books,
     delivery_slot,
     run_slot,
     seal_slot,
+    signature_slot,
 )
 from cloister.privacy.ledger.budgets import (
     BudgetStatus,
@@ -280,6 +282,14 @@ class Ledger:
                     delivery_slot(release),
                     {"release": release, "by": require_text("by", by)},
                 )
+            return transaction.books.releases[release]
+
+    def sign(self, release: str, by: str, signature: str) -> Release:
+        """Record the digest of a signature, which shows that it is older than later entries."""
+        with self._writing() as transaction:
+            body = {"release": release, "by": require_text("by", by), "signature": signature}
+            find_release(transaction.books, release)
+            transaction.write(SIGNED, signature_slot(transaction.next_seq), body)
             return transaction.books.releases[release]
 
     def advance(

@@ -219,8 +219,8 @@ class Release:
     """A release as the ledger knows it.
 
     ``runs`` are the places of its journal at which runs began, ``seal`` where it ends: nothing is
-    drawn after. ``delivered`` says that its run reported its end to the requester. Releases of
-    ledgers older than these three have none.
+    drawn after. ``delivered`` says that its run reported its end to the requester; ``signatures``
+    are digests of those of its moves. Releases of ledgers older than these have none.
     """
 
     request: ReservationRequest
@@ -228,6 +228,7 @@ class Release:
     runs: tuple[Mark, ...] = ()
     seal: Mark | None = None
     delivered: bool = False
+    signatures: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:

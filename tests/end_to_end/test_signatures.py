@@ -1,0 +1,204 @@
+"""Signed statements as their readers meet them: at home, at a third party, in a forger's hands."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cloister.flows.cli.app import main
+from cloister.flows.review import move_release
+from cloister.privacy.certificate.manifest import Lineage, read_manifest, write_manifest
+from cloister.privacy.ledger import Ledger, State
+from cloister.privacy.ledger.entries import Entry
+from cloister.privacy.ledger.store import Store
+from cloister.privacy.signing import FileSigner
+from cloister.tasks.home.files import digest_of
+from cloister.tasks.home.home import Home
+from cloister.tasks.ledger import open_ledger
+from cloister.tasks.release.signing import house_signer, sign_moves
+from cloister.tasks.release.verify import verify_records
+
+
+@pytest.fixture
+def home(released, tmp_path, monkeypatch) -> Home:
+    """A copy of a home with one candidate."""
+    shutil.copytree(released.place.home.folder, tmp_path / "home")
+    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
+    return Home.current()
+
+
+@pytest.fixture
+def public(home: Home, released) -> Path:
+    return home.release(released.id) / "public"
+
+
+@pytest.fixture
+def key(home: Home, tmp_path: Path) -> Path:
+    path = tmp_path / "house.pub"
+    path.write_text(house_signer(home).key.pem)
+    return path
+
+
+def run(*words: object) -> int:
+    with pytest.raises(SystemExit) as done:
+        main([str(word) for word in words])
+    return int(done.value.code or 0)
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch) -> None:
+    """A third party, who has a home without releases."""
+    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "third" / "home"))
+
+
+def given(public: Path, tmp_path: Path) -> Path:
+    folder = tmp_path / "third" / "folder"
+    shutil.copytree(public, folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("moves", "code", "words"),
+    [
+        ((), 4, "not approved, as far as this folder shows"),
+        (("approved",), 0, "approved as of 2"),
+        (("approved", "published"), 0, "published as of 2"),
+        (("rejected",), 4, "rejected as of 2"),
+        (("approved", "published", "withdrawn"), 4, "withdrawn as of 2"),
+    ],
+)
+def test_a_third_party_reads_the_state_from_folder_and_key(
+    home, public, key, released, tmp_path, monkeypatch, capsys, moves, code, words
+):
+    for state in moves:
+        move_release(home, released.id, state, "officer", "because")
+    assert verify_records(home, None)[1] == []
+    folder = given(public, tmp_path)
+    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "third" / "home"))
+    capsys.readouterr()
+    assert run("verify", folder, "--key", key) == code
+    said = capsys.readouterr().out
+    assert words in said and ("by officer" in said or not moves)
+    assert run("verify", folder) == 3
+    assert "give --key" in capsys.readouterr().out
+    (tmp_path / "other").mkdir(mode=0o700)
+    (tmp_path / "other.pub").write_text(FileSigner.open(tmp_path / "other" / "key.pem").key.pem)
+    assert run("verify", folder, "--key", tmp_path / "other.pub") == 3
+
+
+def test_an_approval_may_be_too_old(home, public, key, released, tmp_path, monkeypatch):
+    move_release(home, released.id, "approved", "officer", "because")
+    folder = given(public, tmp_path)
+    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "third" / "home"))
+    assert run("verify", folder, "--key", key, "--max-age", "1") == 0
+    assert run("verify", folder, "--key", key, "--max-age", "0") == 4
+
+
+def test_in_the_home_the_ledger_gives_the_state_of_each_copy(home, public, released, tmp_path):
+    folder = given(public, tmp_path)
+    assert run("verify", folder) == 4
+    move_release(home, released.id, "approved", "officer", "because")
+    assert run("verify", folder) == 0
+    move_release(home, released.id, "withdrawn", "officer", "an error")
+    assert run("verify", folder) == 4
+    assert run("verify") == 0
+
+
+def test_a_folder_altered_with_all_digests_computed_anew_is_found(
+    home, public, key, released, tmp_path, monkeypatch, capsys
+):
+    """The forger changes a table and the certificate, and writes a manifest that fits."""
+    move_release(home, released.id, "approved", "officer", "because")
+    folder = given(public, tmp_path)
+    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "third" / "home"))
+    table, lineage = folder / "synthetic.parquet", read_manifest(folder).lineage
+    before = digest_of(table)
+    table.write_bytes(table.read_bytes() + b"salaries")
+    certificate = folder / "certificate.yaml"
+    certificate.write_text(certificate.read_text().replace(before, digest_of(table)))
+    (folder / "manifest.json").unlink()
+    assert isinstance(lineage, Lineage)
+    write_manifest(folder, released.id, lineage)
+    assert run("verify", folder, "--key", key) == 1
+    said = capsys.readouterr().out
+    assert said.startswith("0 problems")  # the folder agrees with itself
+    for name in ("synthetic.parquet", "certificate.yaml", "manifest.json"):
+        assert f"{name}: was altered" in said
+
+
+def test_an_unsigned_folder_is_only_consistent_with_itself(
+    public, key, tmp_path, elsewhere, capsys
+):
+    folder = given(public, tmp_path)
+    for path in folder.glob("*.dsse.json"):
+        path.unlink()
+    assert run("verify", folder, "--key", key) == 3
+    assert "unsigned: only consistent with itself" in capsys.readouterr().out
+
+
+def test_a_sheet_of_another_release_is_found(home, public, key, released, tmp_path, monkeypatch):
+    """An approval that was signed for another folder approves nothing here."""
+    move_release(home, released.id, "approved", "officer", "because")
+    folder = given(public, tmp_path)
+    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "third" / "home"))
+    (folder / "published.dsse.json").write_bytes((folder / "approved.dsse.json").read_bytes())
+    assert run("verify", folder, "--key", key) == 1
+
+
+def rewritten(home: Home, change, last: int | None = None) -> None:
+    """The forger's ledger: entries changed, the chain and the note of its end made to fit."""
+    entries = open_ledger(home).entries()[:last]
+    place = Path(home.ledger)
+    for path in place.parent.glob(place.name + "*"):
+        path.unlink()
+    store, before = Store.open(place, 5.0), None
+    with store.writing() as connection:
+        for entry in entries:
+            made = Entry.after(before, entry.time, entry.kind, entry.slot, change(entry))
+            store.append(connection, made)
+            before = made
+    home.end.write_text(f"{before.seq}:{before.hash}\n")
+    assert Ledger.open(place).verify() == []
+
+
+def test_a_rewritten_approver_is_found_by_the_signature(home, released):
+    move_release(home, released.id, "approved", "officer", "because")
+    approved = next(e for e in open_ledger(home).entries() if e.kind == State.APPROVED)
+
+    def other(entry: Entry) -> dict:
+        return {**entry.body, "by": "ceo"} if entry.seq == approved.seq else dict(entry.body)
+
+    rewritten(home, other)
+    found = verify_records(home, None)[1]
+    assert any("approved.dsse.json: the ledger names another person" in each for each in found)
+    assert any("does not hold the entry that was signed" in each for each in found)
+
+
+def test_a_withdrawal_that_was_cut_off_is_found(home, released):
+    move_release(home, released.id, "approved", "officer", "because")
+    before = len(open_ledger(home).entries())
+    move_release(home, released.id, "withdrawn", "officer", "an error")
+    rewritten(home, lambda entry: dict(entry.body), before)
+    found = verify_records(home, None)[1]
+    assert any("withdrawn.dsse.json: the ledger holds no such move" in each for each in found)
+
+
+def test_a_move_that_was_killed_before_its_signature_is_signed_again(home, public, released):
+    open_ledger(home).advance(released.id, State.APPROVED, "officer", "because")
+    found = verify_records(home, None)[1]
+    assert found and "countersign" in found[0]
+    assert run("review", "countersign", released.id, "--by", "officer") == 0
+    assert sign_moves(home, released.id, "officer") == []
+    assert verify_records(home, None)[1] == []
+    facts = json.loads((public / "approved.dsse.json").read_text())
+    assert len(facts["signatures"]) == 1
+
+
+def test_a_replaced_house_key_is_found(home, released):
+    (home.folder / "signing" / "house.pem").unlink()
+    FileSigner.open(home.folder / "signing" / "house.pem")
+    found = verify_records(home, None)[1]
+    assert any("is not signed by the key" in each for each in found)
