@@ -67,8 +67,23 @@ def house_signer(home: Home) -> FileSigner:
 
 def house_key(home: Home) -> PublicKey | None:
     """The public half of the house's key; None if none was made."""
-    private = home.folder / "signing" / "house.pem"
-    return FileSigner.open(private, make=False).key if private.exists() else None
+    public = home.folder / "signing" / "house.pub"
+    return PublicKey.read(public) if public.exists() else None
+
+
+def signing_findings(home: Home) -> Iterator[str]:
+    """What is wrong with the house's key: its two halves are one key."""
+    folder = home.folder / "signing"
+    if not folder.exists():
+        return
+    private, public = folder / "house.pem", folder / "house.pub"
+    try:
+        halves = FileSigner.open(private, make=False).key, PublicKey.read(public)
+    except CloisterError as error:
+        yield f"{private}, {public}: {error}"
+        return
+    if halves[0] != halves[1]:
+        yield f"{private} and {public} are of two keys: one was altered or replaced"
 
 
 def sign_candidate(public: Path, entry: Release, anchor: Anchor, by: str, home: Home) -> str:

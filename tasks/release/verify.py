@@ -31,6 +31,7 @@ from cloister.tasks.home.files import copy_whole, digest_of, exclusive, replace_
 from cloister.tasks.home.home import Home, open_to_others, temporary_files
 from cloister.tasks.ledger import anchor_of, existing_ledger, release_of, vouched
 from cloister.tasks.release.integrity import FILE_NAME, folder_findings, release_findings
+from cloister.tasks.release.signing import signing_findings
 from cloister.tasks.stores.dvc_store import PARTS, Versions, pointer_of
 
 _NAMED = 3
@@ -55,9 +56,10 @@ def mode_findings(home: Home) -> list[str]:
 
 
 def home_findings(home: Home) -> Iterator[str]:
-    """Problems of the key, the databases of the three tools, and the objects of the DVC remote."""
+    """Problems of the keys, the databases of the three tools, and the objects of the DVC remote."""
     if (home.folder / "key").exists() or (home.folder / "releases").exists():
         yield from _key_findings(home)
+    yield from signing_findings(home)
     for path in sorted(home.folder.glob("*/**/*.db")):
         yield from _database_findings(path)
     yield from _object_findings(Path(home.remote) / "files" / "md5")

@@ -198,7 +198,10 @@ def test_a_move_that_was_killed_before_its_signature_is_signed_again(home, publi
 
 
 def test_a_replaced_house_key_is_found(home, released):
-    (home.folder / "signing" / "house.pem").unlink()
-    FileSigner.open(home.folder / "signing" / "house.pem")
-    found = verify_records(home, None)[1]
-    assert any("is not signed by the key" in each for each in found)
+    private, public = (home.folder / "signing" / f"house.{end}" for end in ("pem", "pub"))
+    private.unlink()
+    FileSigner.open(private)
+    assert any("are of two keys" in each for each in verify_records(home, None)[1])
+    public.unlink()
+    house_signer(home)
+    assert any("is not signed by the key" in each for each in verify_records(home, None)[1])

@@ -52,7 +52,11 @@ def test_a_new_folder_is_one_that_verifies(own, tmp_path, capsys):
     assert run(["fetch", own.id, "--out", str(again), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["public"] == str(again)
     assert verify_records(own.place.home, str(again))[1] == []
-    assert {path.name for path in again.iterdir()} == {*FILES, "manifest.json"}
+    assert {path.name for path in again.iterdir()} == {
+        *FILES,
+        "manifest.json",
+        "candidate.dsse.json",
+    }
 
 
 def test_what_a_killed_fetch_left_goes(own, tmp_path):

@@ -63,9 +63,10 @@ def test_release_is_a_candidate_that_was_charged_once(released):
 
 
 def test_the_spec_granted_the_first_budget(released):
-    first = ledger_of(released).entries()[0]
-    assert first.kind == "budget_granted"
-    assert first.body["by"].startswith("spec")
+    opened, granted = ledger_of(released).entries()[:2]
+    assert (opened.kind, granted.kind) == ("account_opened", "budget_granted")
+    assert opened.body["places"] == [str(released.place.data.resolve())]
+    assert opened.body["by"].startswith("spec") and granted.body["by"].startswith("spec")
 
 
 def test_synthetic_table_has_the_schema_rows_and_missing_values_of_the_data(released):
@@ -105,6 +106,7 @@ def test_the_folder_handed_on_is_whole_and_is_the_one_kept(released):
         "certificate.yaml",
         "certificate.html",
         "manifest.json",
+        "candidate.dsse.json",
     }
     for name in names:
         assert (released.out / name).read_bytes() == (
