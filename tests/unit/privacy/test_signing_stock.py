@@ -111,13 +111,13 @@ def test_the_commands_of_the_page_verify(tmp_path: Path, language: str, shell: l
     envelope = sign(payload(), ADA)
     forged = json.loads(envelope.text)
     forged["payload"] = json.loads(sign(payload({"epsilon": "9"}), EVE).text)["payload"]
-    (tmp_path / "certificate.dsse.json").write_bytes(envelope.text)
+    (tmp_path / "approved.dsse.json").write_bytes(envelope.text)
     assert verifies()
     (tmp_path / "certificate.yaml").write_text("certificate: 2\n")
     assert not verifies()
     (tmp_path / "certificate.yaml").write_text("certificate: 1\n")
     for text in (json.dumps(forged).encode(), sign(payload(), EVE).text):
-        (tmp_path / "certificate.dsse.json").write_bytes(text)
+        (tmp_path / "approved.dsse.json").write_bytes(text)
         assert not verifies()
 
 
