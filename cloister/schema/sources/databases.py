@@ -64,6 +64,10 @@ def _resolved(url: str, made: bool) -> sa.URL:
     return found
 
 
+_PORTS = {"postgresql": 5432}
+"""Where a server listens if its URL does not say."""
+
+
 def table_identity(url: str, table: str) -> str:
     """A table of a database as a text that is the same for every user and driver of it.
 
@@ -74,9 +78,9 @@ def table_identity(url: str, table: str) -> str:
     database = found.database
     if found.get_backend_name() == "sqlite" and database:
         database = str(Path(database).resolve())
-    place = sa.URL.create(
-        found.get_backend_name(), host=found.host, port=found.port, database=database
-    )
+    backend = found.get_backend_name()
+    port = found.port or _PORTS.get(backend)
+    place = sa.URL.create(backend, host=found.host, port=port, database=database)
     return f"{place.render_as_string()} table {table}"
 
 

@@ -1,0 +1,55 @@
+"""Where data lies, as a text that is the same however a spec writes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from declared_table import TWO, content, declared
+
+from cloister.errors import StorageError
+from cloister.schema.sources.databases import table_identity
+from cloister.schema.sources.reading import places_of
+from cloister.schema.spec import Spec
+
+
+def test_a_file_is_the_same_by_any_path_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    data = tmp_path / "real" / "table.csv"
+    data.parent.mkdir()
+    data.write_text("a,b\n1,2\n")
+    (tmp_path / "link").symlink_to(data.parent)
+    monkeypatch.chdir(tmp_path)
+    ways = ("real/table.csv", "./real/../link/table.csv", str(tmp_path / "link" / "table.csv"))
+    found = {places_of(declared(tmp_path, TWO, {"path": way})) for way in ways}
+    assert found == {(str(data),)}
+    assert places_of(declared(tmp_path, TWO, {"path": "other.csv"}), Path("real/table.csv")) == (
+        str(data),
+    )
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://reader@db/shop",
+        "postgresql://other:${PASSWORD}@db:5432/shop",
+        "postgresql+psycopg://db/shop?connect_timeout=5",
+        "${WHOLE}",
+    ],
+)
+def test_a_table_is_the_same_for_each_user_and_driver(url: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PASSWORD", "secret:@/")
+    monkeypatch.setenv("WHOLE", "postgresql://x:y@db/shop")
+    assert table_identity(url, "visits") == "postgresql://db:5432/shop table visits"
+
+
+def test_a_variable_that_is_not_set_is_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("NOT_SET", raising=False)
+    with pytest.raises(StorageError, match="NOT_SET"):
+        table_identity("postgresql://x:${NOT_SET}@db/shop", "visits")
+
+
+def test_a_spec_may_name_the_account_and_keeps_its_digest_without(tmp_path: Path):
+    plain = declared(tmp_path, TWO)
+    assert (plain.account_name, "account" in plain.to_json()) == ("table", False)
+    other = Spec.declared_in(tmp_path, content(TWO) | {"account": "register"})
+    assert (other.name, other.account_name) == ("table", "register")
