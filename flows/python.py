@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from cloister.devices import AUTO, resolve_device
 from cloister.errors import CloisterError, InputError
 from cloister.evaluation import Level
-from cloister.flows.cli.options import DELIVERY, keywords_of, user
+from cloister.flows.cli.options import DELIVERY, acting, keywords_of, user
 from cloister.flows.results import (
     CheckResult,
     DraftResult,
@@ -186,7 +186,7 @@ def evaluate(
 
 
 def approve(release: str, reason: str, *, by: str | None = None) -> ReviewResult:
-    """Approve a candidate, once its folder is verified; ``by`` you, if nobody else is named.
+    """Approve a candidate, once its folder is verified; ``by`` says on whose behalf.
 
     Raises:
         InputError: there is no such release, or it is no candidate.
@@ -197,8 +197,8 @@ def approve(release: str, reason: str, *, by: str | None = None) -> ReviewResult
     with _in_python():
         if not reason.strip():
             raise InputError("an approval needs a reason; give it in a few words")
-        by = by or user()
-        return ReviewResult(release, move_release(Home.current(), release, "approved", by, reason))
+        who = acting(by or "")
+        return ReviewResult(release, move_release(Home.current(), release, "approved", who, reason))
 
 
 def load(release: str) -> LoadedModel:

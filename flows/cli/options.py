@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
+import os
+import pwd
 import re
 from collections.abc import Callable
 from enum import StrEnum
@@ -28,11 +29,20 @@ _LONGEST_UNIT = 200
 
 
 def user() -> str:
-    """The name that this person is logged in under."""
+    """The name of the account that the operating system runs this process under.
+
+    No variable of the environment changes it.
+    """
     try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return f"uid {os.geteuid()}"
+
+
+def acting(on_behalf_of: str) -> str:
+    """Who acts: the user of the system, whoever they say they act for."""
+    me = user()
+    return me if on_behalf_of in ("", me) else f"{me} on behalf of {on_behalf_of}"
 
 
 def _dataset(name: str) -> str:
@@ -76,7 +86,12 @@ DataOption = Annotated[Path | None, typer.Option(help="The data, in place of the
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 By = Annotated[
     str,
-    typer.Option(help="Who does this.", default_factory=user, show_default="you", callback=_words),
+    typer.Option(
+        help="On whose behalf; who does it is the user of the system.",
+        default_factory=user,
+        show_default="you",
+        callback=lambda text: acting(_words(text)),
+    ),
 ]
 Reason = Annotated[str, typer.Option(help="Why, in a few words.", callback=_words)]
 

@@ -225,13 +225,18 @@ def statement_findings(home: Home, ledger: Ledger, release: Release) -> Iterator
 
     Releases of versions before 0.3 are unsigned until somebody signs them again.
     """
-    public, key = home.release(release.id) / "public", house_key(home)
+    public = home.release(release.id) / "public"
     moves = {step.state: step for step in release.steps if step.state in _SIGNED}
     held = [state for state in _SIGNED if (public / statement_name(state)).exists()]
     if SIGNATURE not in release.evidence and not held:
         return
+    try:
+        key = house_key(home)
+    except CloisterError as error:
+        yield str(error)
+        return
     if key is None:
-        yield f"{home.folder / 'signing' / 'house.pem'}: is missing; restore it from a backup"
+        yield f"{home.folder / 'signing' / 'house.pub'}: is missing; restore it from a backup"
         return
     for state in [*moves, *(state for state in held if state not in moves)]:
         path = public / statement_name(state)
