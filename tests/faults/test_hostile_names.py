@@ -54,7 +54,7 @@ def test_a_release_with_hostile_names_is_delivered(
 ) -> None:
     spec, said = write_spec(tmp_path, dataset, method), tmp_path / "said"
     settings = {"CLOISTER_HOME": str(tmp_path / "home")}
-    commands = [["release", spec, "--out", tmp_path / "out", "--csv"], ["verify", tmp_path / "out"]]
+    commands = [["release", spec, "--out", tmp_path / "out", "--csv"], ["verify"]]
     preloaded.start(commands, settings, said)
     assert preloaded.ended(240) == 0, (said / "0.err").read_text()[-600:]
     assert [(said / f"{number}.code").read_text() for number in range(2)] == ["0", "0"]

@@ -191,6 +191,7 @@ def test_two_tables_are_released_with_one_charge_and_one_certificate(clinic: Pat
         "certificate.html",
         "certificate.yaml",
         "manifest.json",
+        "candidate.dsse.json",
         "schema.py",
         "patients.schema.yaml",
         "visits.schema.yaml",
