@@ -276,7 +276,7 @@ def test_a_declared_draft_releases_rows_in_the_formats_of_the_source(drafted, tm
 
 @pytest.mark.slow
 def test_a_wide_extract_is_released(drafted, tmp_path):
-    require_release(drafted, tmp_path, 600, 294, "auto")
+    require_release(drafted, tmp_path, 1_200, 294, "auto")  # of fewer rows noise drowns the counts
 
 
 def test_a_flag_written_as_decimals_does_not_decide_the_decimal_mark(tmp_path):
