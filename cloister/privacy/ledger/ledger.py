@@ -178,9 +178,8 @@ class Ledger:
         with self._writing() as transaction:
             held = transaction.books.pending(request.spend_id)
             if held and is_replanned(held, request):
-                transaction.move(
-                    held, State.REFUNDED, {"by": by, "reason": REPLANNED, "evidence": {}}
-                )
+                replanned = {"by": by, "reason": REPLANNED, "evidence": {}}
+                transaction.move(held, State.REFUNDED, replanned)
             elif held:
                 require_same_run(held, request)
                 return Reservation(held, resumed=True)
@@ -195,11 +194,8 @@ class Ledger:
                     transaction.grant(opening.budget, declared)
             composed = admit_request(transaction.books, request, transaction.time, self.compose)
             signature = {"by": by, "reason": "", "evidence": {}, "composed": ratio(composed)}
-            transaction.write(
-                State.RESERVED.value,
-                transaction.books.spend_slot(request.spend_id),
-                request.body | signature,
-            )
+            slot = transaction.books.spend_slot(request.spend_id)
+            transaction.write(State.RESERVED.value, slot, request.body | signature)
             return Reservation(transaction.books.releases[request.release], resumed=False)
 
     def spend(self, release: str, by: str, journal: str, data: str) -> Release:
@@ -211,16 +207,13 @@ class Ledger:
         other data; ``InputError`` if its state does not allow it.
         """
         evidence = {"data": identifier("data", data), "journal": identifier("journal", journal)}
+        signature = {"by": require_text("by", by), "reason": "", "evidence": evidence}
         with self._writing() as transaction:
             held = find_release(transaction.books, release)
             if held.state is State.SPENT:
                 require_same_evidence(held, evidence)
                 return held
-            return transaction.move(
-                held,
-                State.SPENT,
-                {"by": require_text("by", by), "reason": "", "evidence": evidence},
-            )
+            return transaction.move(held, State.SPENT, signature)
 
     def begin_run(self, release: str, by: str, journal: JournalState, owner: Owner) -> Lease:
         """Register where a run of a spent release begins, and lease the release to it.
@@ -277,11 +270,8 @@ class Ledger:
         with self._writing() as transaction:
             held = find_release(transaction.books, release)
             if not held.delivered:
-                transaction.write(
-                    DELIVERED,
-                    delivery_slot(release),
-                    {"release": release, "by": require_text("by", by)},
-                )
+                body = {"release": release, "by": require_text("by", by)}
+                transaction.write(DELIVERED, delivery_slot(release), body)
             return transaction.books.releases[release]
 
     def sign(self, release: str, by: str, signature: str) -> Release:
