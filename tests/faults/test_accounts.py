@@ -142,6 +142,16 @@ def test_a_budget_for_ever_holds_beside_later_ones(place: str) -> None:
     ledger.reserve(ask(), "flow", opening())
 
 
+def test_a_month_ends_where_its_budget_was_replaced_by_one_for_ever(place: str) -> None:
+    ledger = replace(Ledger.open(place), clock=on("2026-01-05"))
+    ledger.open_account(Account("adult", "row", "add_remove"), "officer", "why")
+    ledger.grant("adult", "row", 1, "1e-4", "month", "officer", "why")
+    ledger.grant("adult", "row", 5, "1e-4", "ever", "officer", "why")
+    assert ledger.budget("adult", "row").left == 1
+    later = replace(ledger, clock=on("2026-02-01"))
+    assert (later.budget("adult", "row").left, later.budget("adult", "row").others) == (5, ())
+
+
 def test_delta_is_named_where_delta_is_used_up(place: str) -> None:
     ledger = Ledger.open(place)
     ledger.reserve(ask(delta="9e-5"), "flow", opening())

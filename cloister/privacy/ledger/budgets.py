@@ -61,8 +61,9 @@ def binding_budgets(books: Books, dataset: str, unit: str, time: str) -> list[Bu
     """The budgets that hold at a time, the last granted first; empty if none was granted.
 
     A budget of another period takes effect with the next window of both: until then the earlier one
-    holds too, so that no change of the period frees what was spent. A budget of the same period
-    replaces the one before at once.
+    holds too, so that no change of the period frees what was spent. One for ever counts all that
+    was, so the earlier ends with its own window. A budget of the same period replaces the one
+    before at once.
     """
     grants = books.grants.get((dataset, unit), [])
     if not grants or dataset not in books.accounts:
@@ -70,7 +71,7 @@ def binding_budgets(books: Books, dataset: str, unit: str, time: str) -> list[Bu
     held = {grants[-1].budget.period: grants[-1].budget}
     for earlier, later in reversed(list(pairwise(grants))):
         period, changed = earlier.budget.period, later.time
-        both = {period, later.budget.period}
+        both = {period, later.budget.period} - ({Period.EVER} - {period})
         if any(each.window(changed) == each.window(time) for each in both):
             held.setdefault(period, earlier.budget)
     return list(held.values())
