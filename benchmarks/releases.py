@@ -21,7 +21,7 @@ from cloister.privacy.ledger import Ledger
 from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.home.files import replace_file, write_json
 from cloister.tasks.home.home import Home, private_folder
-from cloister.tasks.ledger import open_ledger
+from cloister.tasks.ledger.access import open_ledger
 
 
 def finished_run(combination: Combination, own: Home) -> Run | None:

@@ -28,7 +28,7 @@ from cloister.privacy.ledger import BudgetStatus
 from cloister.tasks.data.session import Session
 from cloister.tasks.data.sources import ColumnsSession, ColumnsSource
 from cloister.tasks.home.home import Home, temporary_files
-from cloister.tasks.ledger import open_ledger
+from cloister.tasks.ledger.access import open_ledger
 from cloister.tasks.release.charge import (
     ReservedRelease,
     refund_on_failure,

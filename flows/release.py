@@ -19,7 +19,7 @@ from cloister.privacy.ledger import BudgetStatus
 from cloister.tasks.data.session import AnySession, Session
 from cloister.tasks.data.sources import source_of
 from cloister.tasks.home.home import Home, temporary_files
-from cloister.tasks.ledger import open_ledger
+from cloister.tasks.ledger.access import open_ledger
 from cloister.tasks.release.certify import Certified, write_certificate
 from cloister.tasks.release.charge import (
     ReservedRelease,

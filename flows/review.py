@@ -5,7 +5,7 @@ from __future__ import annotations
 from cloister.errors import CloisterError, VerificationError
 from cloister.privacy.ledger import State
 from cloister.tasks.home.home import Home
-from cloister.tasks.ledger import open_ledger, release_of
+from cloister.tasks.ledger.access import open_ledger, release_of
 from cloister.tasks.release.signing import sign_moves
 from cloister.tasks.release.verify import release_problems
 from cloister.tasks.stores.mlflow_registry import ModelRegistry

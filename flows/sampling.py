@@ -41,7 +41,7 @@ from cloister.tasks.data.tables import (
 )
 from cloister.tasks.home.files import exclusive
 from cloister.tasks.home.home import Home
-from cloister.tasks.ledger import release_of
+from cloister.tasks.ledger.access import release_of
 from cloister.tasks.release.integrity import released_manifest
 from cloister.tasks.requests.resolved import PublicContext
 

@@ -16,8 +16,8 @@ from cloister.flows.cli.options import Json, command_of, example
 from cloister.tasks.requests.release_request import ReleaseRequest
 
 if TYPE_CHECKING:
-    from cloister.tasks.budgets import Allowance
     from cloister.tasks.home.home import Home
+    from cloister.tasks.ledger.budgets import Allowance
     from cloister.tasks.stores.prefect_deployment import Recurring
 
 _SHOWN = 3
@@ -116,7 +116,7 @@ def _deployed(
     asked: ReleaseRequest, when: tuple[str, str], home: Home, authenticated: bool
 ) -> Deployed:
     """Check what needs no data, then register the release on the server and in the home."""
-    from cloister.tasks.budgets import allowance_of
+    from cloister.tasks.ledger.budgets import allowance_of
     from cloister.tasks.release.preflight import require_usable
     from cloister.tasks.requests.plan import plan_of
     from cloister.tasks.requests.resolved import public_context_of, resolve

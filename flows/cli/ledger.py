@@ -73,9 +73,9 @@ def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:
     that no epsilon bounds them.
     """
     from cloister.flows.cli.console import show_json, show_table
-    from cloister.tasks.budgets import budgets, composed_spend
     from cloister.tasks.home.home import Home
-    from cloister.tasks.ledger import deniable_releases
+    from cloister.tasks.ledger.access import deniable_releases
+    from cloister.tasks.ledger.budgets import budgets, composed_spend
 
     home = Home.current()
     found = [
@@ -127,8 +127,8 @@ def grant(
     """
     from cloister.flows.cli.console import show_facts, show_json
     from cloister.privacy.ledger import BudgetGrant
-    from cloister.tasks.budgets import grant_budget
     from cloister.tasks.home.home import Home
+    from cloister.tasks.ledger.budgets import grant_budget
 
     budget = BudgetGrant.of(dataset, unit, epsilon, delta, per)
     status = _budget_json(grant_budget(Home.current(), budget, by, reason, confirmed=yes), None)
@@ -141,8 +141,8 @@ def grant(
 def show_history(dataset: AnyDataset = None, as_json: Json = False) -> None:
     """Show each grant of a budget: who, when, from what to what, and why."""
     from cloister.flows.cli.console import show_json, show_table
-    from cloister.tasks.budgets import budget_history
     from cloister.tasks.home.home import Home
+    from cloister.tasks.ledger.budgets import budget_history
 
     found = budget_history(Home.current(), dataset)
     if as_json:
@@ -174,8 +174,8 @@ def add_dataset(
     Its unit and relation are for life. A release whose data is registered to another account is
     refused, so that no second spec gives the same data a second budget.
     """
-    from cloister.tasks.budgets import account_json, open_account
     from cloister.tasks.home.home import Home
+    from cloister.tasks.ledger.budgets import account_json, open_account
 
     account = open_account(Home.current(), dataset, unit, relation, place, by, reason)
     _show_accounts([account_json(account)], as_json)
@@ -183,9 +183,9 @@ def add_dataset(
 
 def list_datasets(as_json: Json = False) -> None:
     """List the accounts, with their units, relations and places."""
-    from cloister.tasks.budgets import account_json
     from cloister.tasks.home.home import Home
-    from cloister.tasks.ledger import existing_ledger
+    from cloister.tasks.ledger.access import existing_ledger
+    from cloister.tasks.ledger.budgets import account_json
 
     ledger = existing_ledger(Home.current())
     _show_accounts([account_json(each) for each in ledger.accounts()] if ledger else [], as_json)
@@ -221,7 +221,7 @@ def list_releases(
     from cloister.flows.cli.console import show_json, show_table
     from cloister.privacy.ledger import State
     from cloister.tasks.home.home import Home
-    from cloister.tasks.ledger import releases
+    from cloister.tasks.ledger.access import releases
 
     listed = releases(Home.current(), dataset)
     if unfinished:
@@ -276,7 +276,7 @@ def show_release(release: ReleaseId, as_json: Json = False) -> None:
     from cloister.flows.cli.console import show_facts, show_json, show_table
     from cloister.flows.cli.reports import show_guarantees
     from cloister.tasks.home.home import Home
-    from cloister.tasks.ledger import guarantees_of, release_of
+    from cloister.tasks.ledger.access import guarantees_of, release_of
 
     held = release_of(Home.current(), release)
     steps = [
@@ -317,7 +317,7 @@ def export(
     """
     from cloister.flows.cli.console import show_facts, show_json
     from cloister.tasks.home.home import Home
-    from cloister.tasks.ledger import export_ledger
+    from cloister.tasks.ledger.access import export_ledger
 
     anchor = export_ledger(Home.current(), path)
     found = {"file": str(path), "anchor": f"{anchor.seq}:{anchor.hash}"}
@@ -334,7 +334,7 @@ def restore(
     """Restore a ledger that is gone from an export, which must hold all that this home wrote."""
     from cloister.flows.cli.console import show_facts, show_json
     from cloister.tasks.home.home import Home
-    from cloister.tasks.ledger import restore_ledger
+    from cloister.tasks.ledger.access import restore_ledger
 
     anchor = restore_ledger(Home.current(), path)
     found = {"entries": anchor.seq, "anchor": f"{anchor.seq}:{anchor.hash}"}
@@ -351,7 +351,7 @@ def _with_earlier_name(budget: dict[str, Any]) -> dict[str, Any]:
 
 def _budget_json(status: BudgetStatus, composed: Spend | None, deniable: int = 0) -> dict[str, Any]:
     from cloister.privacy.exact import decimal, decimal_below
-    from cloister.tasks.budgets import budget_text
+    from cloister.tasks.ledger.budgets import budget_text
 
     budget = status.budget
     return {

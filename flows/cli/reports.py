@@ -329,7 +329,7 @@ def show_certificate(home: Home, release: str, as_json: bool) -> None:
         VerificationError: the certificate was altered, or is another one than the ledger recorded.
     """
     from cloister.privacy.certificate.certificate import PAGE_NAME, YAML_NAME
-    from cloister.tasks.ledger import release_of
+    from cloister.tasks.ledger.access import release_of
     from cloister.tasks.release.integrity import recorded_certificate
 
     held = release_of(home, release)

@@ -51,7 +51,7 @@ def add_review_commands(app: typer.Typer) -> None:
 def list_candidates(as_json: Json = False) -> None:
     """List the releases that wait for review."""
     from cloister.tasks.home.home import Home
-    from cloister.tasks.ledger import releases
+    from cloister.tasks.ledger.access import releases
 
     waiting = [
         release for release in releases(Home.current(), None) if release.state.value == "candidate"
@@ -99,7 +99,7 @@ def verify(
     4 if it is not approved, or withdrawn.
     """
     from cloister.tasks.home.home import Home
-    from cloister.tasks.ledger import anchor_of
+    from cloister.tasks.ledger.access import anchor_of
     from cloister.tasks.release.signing import folder_worth
     from cloister.tasks.release.verify import verify_records
 
@@ -172,7 +172,7 @@ def fetch(
 ) -> None:
     """Restore the public files of a release from the DVC remote, checked against the ledger."""
     from cloister.tasks.home.home import Home
-    from cloister.tasks.ledger import release_of
+    from cloister.tasks.ledger.access import release_of
     from cloister.tasks.release.verify import fetch_release
 
     folder = fetch_release(Home.current(), release, out)

@@ -78,7 +78,7 @@ from cloister.tasks.data.tables import published_schema, write_csv
 from cloister.tasks.home.files import Reference, digest_of, emptied
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_digest, code_version
-from cloister.tasks.ledger import COMPOSITION, deniable_releases, open_ledger
+from cloister.tasks.ledger.access import COMPOSITION, deniable_releases, open_ledger
 from cloister.tasks.release.charge import ReservedRelease, kept_prior
 from cloister.tasks.release.preflight import reused_releases
 from cloister.tasks.release.synthesis import DrawnRows

@@ -32,7 +32,13 @@ from cloister.tasks.data.session import DoorT, Opened, RawT, RowSource, Session,
 from cloister.tasks.home.files import write_json
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_version, reporter
-from cloister.tasks.ledger import commit_charge, give_back, open_ledger, opening_of, release_request
+from cloister.tasks.ledger.access import (
+    commit_charge,
+    give_back,
+    open_ledger,
+    opening_of,
+    release_request,
+)
 from cloister.tasks.release.preflight import find_prior, prior_digest
 from cloister.tasks.requests.plan import (
     plan_along,

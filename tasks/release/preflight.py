@@ -38,7 +38,7 @@ from cloister.tasks.home.files import (
     require_room,
 )
 from cloister.tasks.home.home import Home
-from cloister.tasks.ledger import pending_release, release_of, releases
+from cloister.tasks.ledger.access import pending_release, release_of, releases
 from cloister.tasks.release.integrity import recorded_certificate, released_manifest
 from cloister.tasks.requests.plan import require_satisfiable
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest

@@ -30,7 +30,7 @@ from cloister.tasks.data.tables import load_release, published_schema
 from cloister.tasks.home.files import Reference, copy_whole, digest_of, replace_file, write_json
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_version
-from cloister.tasks.ledger import is_candidate, open_ledger, record_candidate
+from cloister.tasks.ledger.access import is_candidate, open_ledger, record_candidate
 from cloister.tasks.release.certify import Certified
 from cloister.tasks.release.charge import ReservedRelease
 from cloister.tasks.release.comparison import EvaluationRecord

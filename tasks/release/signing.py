@@ -30,7 +30,7 @@ from cloister.privacy.signing import (
     write_envelope,
 )
 from cloister.tasks.home.home import Home, private_folder
-from cloister.tasks.ledger import existing_ledger, open_ledger
+from cloister.tasks.ledger.access import existing_ledger, open_ledger
 
 RELEASE_TYPE = "urn:cloister:release"
 """The type of what a statement says of a release."""

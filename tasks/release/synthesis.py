@@ -36,7 +36,7 @@ from cloister.tasks.data.tables import (
 from cloister.tasks.home.files import Reference
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import reporter
-from cloister.tasks.ledger import seal
+from cloister.tasks.ledger.access import seal
 from cloister.tasks.release.charge import ReservedRelease, kept_prior, kept_seed
 from cloister.tasks.release.comparison import (
     EvaluationOptions,

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from cloister.flows.cli.app import run
-from cloister.tasks.ledger import existing_ledger
+from cloister.tasks.ledger.access import existing_ledger
 
 CANARY = "quokka-417"
 PROGRESS = re.compile(r"\d\d:\d\d:\d\d ")

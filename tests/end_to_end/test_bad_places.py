@@ -12,7 +12,7 @@ from small_disks import small_disk
 
 from cloister.flows.cli.app import run
 from cloister.tasks.home.home import Home
-from cloister.tasks.ledger import existing_ledger
+from cloister.tasks.ledger.access import existing_ledger
 from cloister.tasks.release.publish import register_release
 from cloister.tasks.stores.mlflow_store import Tracker
 

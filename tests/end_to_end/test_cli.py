@@ -13,7 +13,7 @@ import yaml
 
 from cloister.flows.cli.app import run
 from cloister.flows.cli.console import progress
-from cloister.tasks.ledger import existing_ledger
+from cloister.tasks.ledger.access import existing_ledger
 
 COMMANDS = [
     ["demo"],

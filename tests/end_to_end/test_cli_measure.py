@@ -25,7 +25,7 @@ from cloister.flows.review import move_release
 from cloister.privacy.ledger import State
 from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.home.home import Home
-from cloister.tasks.ledger import existing_ledger
+from cloister.tasks.ledger.access import existing_ledger
 from cloister.tasks.release.certify import certify
 from cloister.tasks.release.verify import verify_records
 

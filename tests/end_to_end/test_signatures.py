@@ -17,7 +17,7 @@ from cloister.privacy.ledger.store import Store
 from cloister.privacy.signing import FileSigner
 from cloister.tasks.home.files import digest_of
 from cloister.tasks.home.home import Home
-from cloister.tasks.ledger import open_ledger
+from cloister.tasks.ledger.access import open_ledger
 from cloister.tasks.release.signing import house_signer, sign_moves
 from cloister.tasks.release.verify import verify_records
 

@@ -21,7 +21,7 @@ import cloister.tasks.release.publish
 from cloister.errors import CloisterError, VerificationError
 from cloister.flows.cli.app import run
 from cloister.tasks.home.home import Home, open_to_others
-from cloister.tasks.ledger import existing_ledger
+from cloister.tasks.ledger.access import existing_ledger
 from cloister.tasks.release.integrity import kept_findings, write_kept
 from cloister.tasks.release.verify import verify_records
 

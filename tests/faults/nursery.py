@@ -29,7 +29,7 @@ USED = (
     "cloister.flows.sampling",
     "cloister.schema.drafts.reflection",
     "cloister.tasks.release.comparison",
-    "cloister.tasks.ledger",
+    "cloister.tasks.ledger.access",
     "cloister.tasks.release.verify",
     "cloister.tasks.release.preflight",
     "cloister.tasks.requests.plan",

@@ -15,9 +15,9 @@ from cloister.errors import BudgetExceeded, InputError, StorageError, Verificati
 from cloister.privacy.ledger import Account, BudgetGrant, Ledger, Opening
 from cloister.privacy.ledger.books import GRANTED
 from cloister.privacy.ledger.guards import TABLE
-from cloister.tasks.budgets import budget_history, grant_budget
 from cloister.tasks.home.home import Home
-from cloister.tasks.ledger import export_ledger, open_ledger, restore_ledger
+from cloister.tasks.ledger.access import export_ledger, open_ledger, restore_ledger
+from cloister.tasks.ledger.budgets import budget_history, grant_budget
 
 
 def opening(

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 from live_home import RELEASE, Live, Said, killed_at, reading, said, writing
 
-from cloister.tasks.ledger import existing_ledger
+from cloister.tasks.ledger.access import existing_ledger
 
 pytestmark = pytest.mark.timeout(
     3600

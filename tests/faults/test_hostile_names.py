@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from cloister.tasks.home.home import Home
-from cloister.tasks.ledger import existing_ledger
+from cloister.tasks.ledger.access import existing_ledger
 
 ATTRIBUTES = ["../x", "a/../b", "a?b", "a!b", "..", "y" * 300, "{x}", "é\U0001f600", "Run ID", "-1"]
 ROWS = 300

@@ -18,7 +18,7 @@ from killed_case import Case, Kill, orphans, run
 
 from cloister.privacy.ledger import State
 from cloister.tasks.home.home import Home
-from cloister.tasks.ledger import existing_ledger
+from cloister.tasks.ledger.access import existing_ledger
 from cloister.tasks.release.verify import verify_records
 
 pytestmark = pytest.mark.timeout(

@@ -10,7 +10,7 @@ import pytest
 from cloister.flows.cli.app import run
 from cloister.schema.sources.databases import connect
 from cloister.tasks.home.home import Home
-from cloister.tasks.ledger import existing_ledger
+from cloister.tasks.ledger.access import existing_ledger
 
 SPEC = """
 name: shop

@@ -16,7 +16,7 @@ from cloister.constraints import constraints_of
 from cloister.flows.cli.app import run
 from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.home.home import Home
-from cloister.tasks.ledger import releases
+from cloister.tasks.ledger.access import releases
 
 
 def declared(place, **changed):

@@ -22,7 +22,7 @@ from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation import validate_rows
 from cloister.tasks.home.home import Home
-from cloister.tasks.ledger import releases
+from cloister.tasks.ledger.access import releases
 from cloister.tasks.requests.resolved import declared_context
 
 PAGE = "<!-- generated: pairs -->\n<!-- end: pairs -->\n"

@@ -11,7 +11,7 @@ import cloister.flows.release
 from cloister.errors import CloisterError
 from cloister.flows.cli.app import run
 from cloister.privacy.ledger import Ledger, State
-from cloister.tasks.ledger import existing_ledger
+from cloister.tasks.ledger.access import existing_ledger
 
 
 def ledger_of(place) -> Ledger:

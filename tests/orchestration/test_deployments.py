@@ -17,7 +17,7 @@ from prefect.settings import (
 
 from cloister.flows.cli.app import run
 from cloister.flows.release import release
-from cloister.tasks.ledger import existing_ledger
+from cloister.tasks.ledger.access import existing_ledger
 from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.stores.prefect_deployment import registrations, require_server
 

@@ -21,7 +21,7 @@ from cloister.privacy.door.table import PlanBudget
 from cloister.privacy.events import compose, event_from_json
 from cloister.privacy.ledger import Ledger, State
 from cloister.tasks.data.tables import read_synthetic
-from cloister.tasks.ledger import existing_ledger
+from cloister.tasks.ledger.access import existing_ledger
 from cloister.tasks.release.verify import verify_records
 from cloister.tasks.requests.resolved import ResolvedRequest, public_context_of
 from cloister.tasks.stores.mlflow_registry import ModelRegistry

@@ -13,7 +13,7 @@ import yaml
 
 from cloister.privacy.ledger import State
 from cloister.tasks.home.process import PACKAGE, code_version
-from cloister.tasks.ledger import existing_ledger
+from cloister.tasks.ledger.access import existing_ledger
 from cloister.tasks.release.verify import verify_records
 
 RUN = """

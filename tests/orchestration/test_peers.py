@@ -18,7 +18,7 @@ from cloister.errors import CloisterError
 from cloister.flows.cli.app import run
 from cloister.schema.domain import declared_cells
 from cloister.tasks.home.home import Home
-from cloister.tasks.ledger import releases
+from cloister.tasks.ledger.access import releases
 
 SHUFFLES = """
 import numpy as np

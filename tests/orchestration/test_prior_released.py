@@ -11,7 +11,7 @@ import yaml
 import cloister
 from cloister.errors import InputError
 from cloister.flows.cli.app import run
-from cloister.tasks.ledger import releases
+from cloister.tasks.ledger.access import releases
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 

@@ -12,7 +12,7 @@ from receiver import receive
 import cloister
 from cloister.errors import CloisterError, ColumnsError, InputError, PlanError, SpecError
 from cloister.tasks.home.home import Home
-from cloister.tasks.ledger import existing_ledger
+from cloister.tasks.ledger.access import existing_ledger
 
 CLINIC = """
 name: clinic

@@ -11,7 +11,7 @@ import pytest
 
 from cloister.flows.review import move_release
 from cloister.tasks.home.home import Home
-from cloister.tasks.ledger import existing_ledger
+from cloister.tasks.ledger.access import existing_ledger
 
 DOCS = Path(__file__).parents[2] / "docs"
 APPROVE = "approve"

@@ -9,7 +9,7 @@ from opacus.accountants.analysis import rdp as opacus_rdp
 
 from cloister.privacy.events import Composed, GaussianCounts, SampledGaussian, event_from_json
 from cloister.privacy.ledger.budgets import together
-from cloister.tasks.ledger import open_ledger
+from cloister.tasks.ledger.access import open_ledger
 
 DELTA = 1e-6
 

@@ -13,7 +13,7 @@ from quick_release import quick_release
 from recorded import every
 
 from cloister.flows.cli.app import run
-from cloister.tasks.ledger import existing_ledger
+from cloister.tasks.ledger.access import existing_ledger
 
 DETAIL = ("(row 42)", "1 value", "home region")
 

@@ -13,7 +13,7 @@ import cloister.tasks.release.publish
 from cloister.errors import CloisterError, InputError, PrivacyError, StorageError, VerificationError
 from cloister.flows.cli.app import run
 from cloister.privacy.ledger import State
-from cloister.tasks.ledger import existing_ledger
+from cloister.tasks.ledger.access import existing_ledger
 from cloister.tasks.release.publish import record_candidate
 from cloister.tasks.release.verify import verify_records
 from cloister.tasks.stores.mlflow_registry import ModelRegistry

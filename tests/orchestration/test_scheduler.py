@@ -19,7 +19,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from cloister.tasks.ledger import existing_ledger, releases
+from cloister.tasks.ledger.access import existing_ledger, releases
 
 ROOT = Path(__file__).parents[2]
 # Seconds in which a server must be up, its database made first, on a machine that is busy.

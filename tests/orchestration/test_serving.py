@@ -18,7 +18,7 @@ from cloister.errors import InputError
 from cloister.flows.release import release
 from cloister.flows.serving import serve, serve_due
 from cloister.tasks.home.files import exclusive
-from cloister.tasks.ledger import existing_ledger
+from cloister.tasks.ledger.access import existing_ledger
 from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.stores.prefect_deployment import registrations
 

@@ -26,7 +26,7 @@ from cloister.schema.relations import Database, ForeignKey, Schema, rows_changed
 from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.data.sources import bound
 from cloister.tasks.home.home import Home
-from cloister.tasks.ledger import existing_ledger
+from cloister.tasks.ledger.access import existing_ledger
 from cloister.tasks.release.verify import verify_records
 
 SPEC = """

@@ -4,7 +4,7 @@ import yaml
 from quick_release import quick_release
 
 from cloister.flows.cli.app import run
-from cloister.tasks.ledger import open_ledger
+from cloister.tasks.ledger.access import open_ledger
 
 
 def test_seeded_noise_stains_whatever_is_handed_on(prefect_server, place, seeded_noise):

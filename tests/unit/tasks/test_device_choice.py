@@ -13,7 +13,7 @@ from cloister import devices
 from cloister.devices import CPU, Device, require_memory, resolve_device
 from cloister.errors import InputError, PlanError
 from cloister.flows.cli.app import run
-from cloister.tasks.ledger import spend_id
+from cloister.tasks.ledger.access import spend_id
 from cloister.tasks.requests.plan import plan_of
 from cloister.tasks.requests.plan_report import device_words, training_device
 from cloister.tasks.requests.release_request import ReleaseRequest

@@ -5,7 +5,7 @@ from hospital import hospital
 
 from cloister.flows.cli.app import run
 from cloister.tasks.home.home import Home
-from cloister.tasks.ledger import existing_ledger
+from cloister.tasks.ledger.access import existing_ledger
 
 
 @pytest.mark.parametrize("command", ["plan", "spec check", "release"])

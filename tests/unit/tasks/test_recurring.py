@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cloister.errors import BudgetExceeded, InputError
 from cloister.models.task import Budget as Price
 from cloister.privacy.ledger import BudgetGrant, Charge, basic_composition
-from cloister.tasks.budgets import Allowance, room
+from cloister.tasks.ledger.budgets import Allowance, room
 from cloister.tasks.stores.prefect_deployment import ReleaseSchedule
 
 NOW = datetime(2026, 11, 21, 13, 0, tzinfo=UTC)

@@ -22,7 +22,7 @@ from cloister.privacy.ledger.budgets import together
 from cloister.schema.sources.databases import table_identity
 from cloister.schema.sources.files_and_urls import is_url
 from cloister.tasks.home.home import Home
-from cloister.tasks.ledger import existing_ledger, open_ledger, opening_of, releases
+from cloister.tasks.ledger.access import existing_ledger, open_ledger, opening_of, releases
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest
 
 
