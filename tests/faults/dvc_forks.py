@@ -45,9 +45,13 @@ def forked(
     cwd: Path | str,
     env: Mapping[str, str],
     input: str,  # noqa: A002 - its name in subprocess
+    umask: int | None = None,
     **_: object,
 ) -> subprocess.CompletedProcess[str]:
-    """``subprocess.run`` of DVC's commands, without another start of Python."""
+    """``subprocess.run`` of DVC's commands, without another start of Python.
+
+    ``umask`` is that of the process that asks, where another one forks.
+    """
     import dvc.cli
 
     with tempfile.TemporaryFile() as said:
@@ -56,6 +60,8 @@ def forked(
         if pid == 0:
             for number in ENDING:
                 signal.signal(number, signal.SIG_DFL)
+            if umask is not None:
+                os.umask(umask)
             os.dup2(said.fileno(), 2)
             os.closerange(3, os.sysconf("SC_OPEN_MAX"))
             os.chdir(cwd)
@@ -88,7 +94,10 @@ class Forks:
         **_: object,
     ) -> subprocess.CompletedProcess[str]:
         """In place of ``subprocess.run``."""
+        umask = os.umask(0o077)
+        os.umask(umask)
         asked = {"command": command, "cwd": str(cwd), "env": dict(env), "input": input}
+        asked["umask"] = umask
         assert self._process.stdin and self._process.stdout
         with self._lock:
             self._process.stdin.write(json.dumps(asked).encode() + b"\n")
