@@ -121,7 +121,7 @@ def test_receivers_check_the_rows_without_cloister(released, tmp_path):
     assert {"schema.py", "schema.yaml"} < set(certificate["artefacts"])
     changed = Path(shutil.copytree(released.out, tmp_path / "out"))
     frame = pd.read_parquet(changed / "synthetic.parquet")
-    frame.assign(age=frame["age"] + 1).to_parquet(changed / "synthetic.parquet")
+    frame.assign(age=frame["age"] + 1000).to_parquet(changed / "synthetic.parquet")
     assert "SchemaErrors" in receive(changed).stderr
 
 
