@@ -130,7 +130,7 @@ def countersign(release: ReleaseId, by: By, as_json: Json = False) -> None:
 
 def keys(as_json: Json = False) -> None:
     """Print the house's public key, which holders of releases need: give it by another way."""
-    from cloister.tasks.release.signing import house_signer
+    from cloister.tasks.ledger.keys import house_signer
 
     key = house_signer(Home.current()).key
     if as_json:

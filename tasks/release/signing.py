@@ -18,7 +18,6 @@ from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.ledger import Anchor, Ledger, Release, ReleaseStep, State
 from cloister.privacy.signing import (
     Envelope,
-    FileSigner,
     PublicKey,
     compare_folder,
     folder_digests,
@@ -29,8 +28,9 @@ from cloister.privacy.signing import (
     signature_digests,
     write_envelope,
 )
-from cloister.tasks.home.home import Home, private_folder
+from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger, open_ledger
+from cloister.tasks.ledger.keys import house_key, house_signer
 
 RELEASE_TYPE = "urn:cloister:release"
 """The type of what a statement says of a release."""
@@ -49,41 +49,6 @@ _SIGNED = (
 
 SOUND, ALTERED, UNSIGNED, NOT_APPROVED = 0, 1, 3, 4
 """Exit codes: signed and approved; altered; by no known key; withdrawn or not approved."""
-
-
-def house_signer(home: Home) -> FileSigner:
-    """The house's key, made on first use, with its public half beside it.
-
-    Raises:
-        StorageError: it cannot be made or read, or others can read it.
-    """
-    folder = private_folder(home.folder / "signing")
-    signer = FileSigner.open(folder / "house.pem")
-    public = folder / "house.pub"
-    if not public.exists():
-        public.write_text(signer.key.pem, encoding="ascii")
-    return signer
-
-
-def house_key(home: Home) -> PublicKey | None:
-    """The public half of the house's key; None if none was made."""
-    public = home.folder / "signing" / "house.pub"
-    return PublicKey.read(public) if public.exists() else None
-
-
-def signing_findings(home: Home) -> Iterator[str]:
-    """What is wrong with the house's key: its two halves are one key."""
-    folder = home.folder / "signing"
-    if not folder.exists():
-        return
-    private, public = folder / "house.pem", folder / "house.pub"
-    try:
-        halves = FileSigner.open(private, make=False).key, PublicKey.read(public)
-    except CloisterError as error:
-        yield f"{private}, {public}: {error}"
-        return
-    if halves[0] != halves[1]:
-        yield f"{private} and {public} are of two keys: one was altered or replaced"
 
 
 def sign_candidate(public: Path, entry: Release, anchor: Anchor, by: str, home: Home) -> str:

@@ -30,8 +30,8 @@ from cloister.tasks.data.tables import write_csv
 from cloister.tasks.home.files import copy_whole, digest_of, exclusive, replace_file
 from cloister.tasks.home.home import Home, open_to_others, temporary_files
 from cloister.tasks.ledger.access import anchor_of, existing_ledger, release_of, vouched
+from cloister.tasks.ledger.keys import signing_findings
 from cloister.tasks.release.integrity import FILE_NAME, folder_findings, release_findings
-from cloister.tasks.release.signing import signing_findings
 from cloister.tasks.stores.dvc_store import PARTS, Versions, pointer_of
 
 _NAMED = 3

@@ -18,7 +18,8 @@ from cloister.privacy.signing import FileSigner
 from cloister.tasks.home.files import digest_of
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import open_ledger
-from cloister.tasks.release.signing import house_signer, sign_moves
+from cloister.tasks.ledger.keys import house_signer
+from cloister.tasks.release.signing import sign_moves
 from cloister.tasks.release.verify import verify_records
 
 
