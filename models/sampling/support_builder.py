@@ -148,7 +148,7 @@ class SupportBuilder:
         """Rules on pairs kept by attributes of one value each, so that keys have all of theirs.
 
         The last resort, where supports leave a key fewer values than there are rows. None where it
-        leaves no more.
+        leaves no more, or no rule on pairs can be kept so.
         """
         rest = [c for c in group if c.arity == 1 or key_attributes(c) or functional_dependency(c)]
         taken = {name for c in rest if c.arity == 2 for name in c.attributes}
@@ -157,7 +157,7 @@ class SupportBuilder:
             for c in group
             if c not in rest
         ]
-        if not all(differing):
+        if not differing or not all(differing):
             return None
         pinned = dict.fromkeys(names[0] for names in differing)
         builder = replace(self)

@@ -24,8 +24,14 @@ def house_signer(home: Home) -> FileSigner:
 
 
 def house_key(home: Home) -> PublicKey | None:
-    """The public half of the house's key; None if none was made."""
-    public = home.folder / "signing" / "house.pub"
+    """The public half of the house's key, by the private one if it is lost; None if none was made.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    private, public = (home.folder / "signing" / f"house.{end}" for end in ("pem", "pub"))
+    if private.exists() and not public.exists():
+        return FileSigner.open(private, make=False).key
     return PublicKey.read(public) if public.exists() else None
 
 

@@ -206,3 +206,11 @@ def test_a_replaced_house_key_is_found(home, released):
     public.unlink()
     house_signer(home)
     assert any("is not signed by the key" in each for each in verify_records(home, None)[1])
+
+
+def test_a_lost_public_half_is_missed_and_the_folder_still_read(home, public, released, capsys):
+    move_release(home, released.id, "approved", "officer", "because")
+    (home.folder / "signing" / "house.pub").unlink()
+    assert run("verify", public) == 0
+    assert run("verify") == 1
+    assert "house.pub" in capsys.readouterr().out

@@ -289,6 +289,13 @@ def test_contradictory_rules_are_an_error_and_not_a_short_table():
         with_supports(DOMAIN, (impossible,), 1).sample(10, SamplingSource(1))
 
 
+def test_a_key_whose_values_another_rule_forbids_is_an_error():
+    forbidden = DenialConstraint("nothing", (Predicate(Cell(1, "age"), Op.GE, 0),))
+    key = DenialConstraint("key", (same("age"),))
+    with pytest.raises(SampleError, match="hard constraints on 'age' leave none"):
+        with_supports(DOMAIN, (forbidden, key), 1).sample(10, SamplingSource(1))
+
+
 def test_no_rows_are_no_rows():
     assert with_supports(DOMAIN, (KEY,), 1).sample(0, SamplingSource(1)).rows == 0
 
