@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cloister.flows.cli.app import run
+from cloister.tasks.home.home import Home
 
 
 @pytest.fixture
@@ -33,6 +34,14 @@ def own(released, tmp_path, monkeypatch):
     monkeypatch.setenv("CLOISTER_HOME", str(home))
     shutil.copytree(released.out, tmp_path / "out")
     return tmp_path
+
+
+@pytest.fixture
+def home(released, tmp_path, monkeypatch) -> Home:
+    """A copy of a home with one candidate, which a test may change."""
+    shutil.copytree(released.place.home.folder, tmp_path / "home")
+    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
+    return Home.current()
 
 
 @pytest.fixture

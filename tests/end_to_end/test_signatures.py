@@ -24,14 +24,6 @@ from cloister.tasks.release.verify import verify_records
 
 
 @pytest.fixture
-def home(released, tmp_path, monkeypatch) -> Home:
-    """A copy of a home with one candidate."""
-    shutil.copytree(released.place.home.folder, tmp_path / "home")
-    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
-    return Home.current()
-
-
-@pytest.fixture
 def public(home: Home, released) -> Path:
     return home.release(released.id) / "public"
 

@@ -32,14 +32,6 @@ UNREAD = ("prefect/", "mlflow/mlflow.db", "dvc/.dvc", "dvc/lock", "dvc/site", ".
 """Settings, locks and caches of the tools: nothing of ours decides by them."""
 
 
-@pytest.fixture
-def home(released, tmp_path, monkeypatch) -> Home:
-    """A copy of the home of a release that a test may change."""
-    copy = shutil.copytree(released.place.home.folder, tmp_path / "home")
-    monkeypatch.setenv("CLOISTER_HOME", str(copy))
-    return Home.current()
-
-
 def findings(home: Home) -> list[str]:
     return verify_records(home, None)[1]
 
