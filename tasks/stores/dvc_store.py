@@ -23,6 +23,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from configparser import ConfigParser
+from configparser import Error as ConfigParserError
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,7 +103,7 @@ class Versions:
     def fetch(self, release: str, wanted: Mapping[str, Path]) -> None:
         """Write what a release has sent to the remote, in place of what lies there.
 
-        The repository stays as it is.
+        The repository stays as it is, but for settings that name another remote.
 
         Args:
             wanted: the files to write, by the names of their pointers.
@@ -110,6 +112,7 @@ class Versions:
             InputError: the release has no such pointer.
             StorageError: DVC cannot do it, or the remote does not hold it; says what DVC said.
         """
+        self.prepare()
         for name, path in wanted.items():
             tracked = self._tracked(release, name).relative_to(self.folder)
             with exclusive(self.folder / "lock"):
@@ -165,19 +168,40 @@ class Versions:
         private_folder(
             self.folder / "site" / "repo"
         )  # DVC makes both for everybody to write, and reads pickles there
-        config = self.folder / ".dvc" / "config"
         try:
             with exclusive(self.folder / "lock"):
-                if not self._names_remote(_settings_in(config)):
-                    self._configure(config)
+                if not self.names_remote:
+                    self._configure()
         except OSError as error:
-            raise _unwritten(config, error) from None
+            raise _unwritten(self.config, error) from None
 
-    def _names_remote(self, config: str) -> bool:
-        quoted = {f"url = {mark}{self.remote}{mark}" for mark in ("", '"', "'")}
-        return any(line.strip() in quoted for line in config.splitlines())
+    @property
+    def config(self) -> Path:
+        """The settings of the repository."""
+        return self.folder / ".dvc" / "config"
 
-    def _configure(self, config: Path) -> None:
+    @property
+    def _overriding(self) -> Path:
+        """Settings of this machine, such as passwords, which count before those."""
+        return self.config.with_name("config.local")
+
+    @property
+    def names_remote(self) -> bool:
+        """Whether its settings send to the remote, those that override them included."""
+        settings = ConfigParser(interpolation=None, strict=False)
+        try:
+            settings.read([self.config, self._overriding], encoding="utf-8")
+            name = settings.get("core", "remote")
+            url = settings.get(f"'remote \"{name}\"'", "url").strip("\"'")
+        except (ConfigParserError, UnicodeDecodeError):
+            return False
+        return self._resolved(url) == self._resolved(self._place())
+
+    def _resolved(self, place: str) -> str:
+        """A place as DVC finds it: a folder is relative to that of the settings."""
+        return place if "://" in place else os.path.normpath(self.config.parent / place)
+
+    def _configure(self) -> None:
         """Write the settings of the repository, once DVC has read them in a trial repository.
 
         DVC's own command writes no letters beyond ASCII.
@@ -185,16 +209,25 @@ class Versions:
         text, trial = _config(self._place()), self.folder / ".new"
         shutil.rmtree(trial, ignore_errors=True)
         tried = trial / ".dvc" / "config"
-        for folder in (tried.parent, config.parent):
+        for folder in (tried.parent, self.config.parent):
             self._make(folder)
         tried.write_text(text, encoding="utf-8")
         self._dvc(("remote", "list"), folder=trial)
         shutil.rmtree(trial, ignore_errors=True)
-        write_whole(config, lambda part: part.write_text(text, encoding="utf-8"))
+        write_whole(self.config, lambda part: part.write_text(text, encoding="utf-8"))
+        if not self.names_remote:
+            raise StorageError(
+                f"{self._overriding} names another remote than {self.remote}; correct it"
+            )
 
     def _place(self) -> str:
-        """The remote; a folder that is relative is so to the repository."""
-        return self.remote if "://" in self.remote else str(self.folder / self.remote)
+        """The remote as the settings name it: one in the home moves with it."""
+        if "://" in self.remote:
+            return self.remote
+        home, remote = self.folder.resolve().parent, (self.folder / self.remote).resolve()
+        if remote.is_relative_to(home):
+            return str(Path("..", "..", remote.relative_to(home)))
+        return str(self.folder / self.remote)
 
     def _pointing(self, source: Path, out: Path) -> tuple[str, ...]:
         """The command that writes a pointer to a file without a copy of it."""
@@ -246,14 +279,6 @@ class Versions:
 def pointer_of(file: str) -> str:
     """The name of the pointer to a file of a release that is no table; that of no table."""
     return f"_{file}"
-
-
-def _settings_in(config: Path) -> str:
-    """The text of DVC's settings; none if there is no file, or one that was damaged."""
-    try:
-        return config.read_text(encoding="utf-8")
-    except (FileNotFoundError, UnicodeDecodeError):
-        return ""
 
 
 def _config(remote: str) -> str:
