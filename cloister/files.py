@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -52,6 +53,26 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def is_read_only(folder: Path) -> bool:
+    """Whether a folder is there, and its mode, its owner or its disk allows no new file in it.
+
+    So is the mode of a copy that was made to be read: root alone could write there.
+    """
+    if not folder.is_dir():
+        return False
+    return not (folder.stat().st_mode & stat.S_IWUSR and os.access(folder, os.W_OK))
+
+
+def database_to_read(path: Path) -> str:
+    """The URI by which SQLite reads a database; in a read-only folder, without files beside it.
+
+    What other connections have not yet moved from its log into it is read too.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    alone = is_read_only(path.parent) and not (log.exists() and log.stat().st_size)
+    return f"{path.absolute().as_uri()}?mode=ro" + ("&immutable=1" if alone else "")
 
 
 def remove_abandoned(folder: Path) -> None:

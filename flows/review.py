@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cloister.errors import CloisterError, VerificationError
-from cloister.privacy.ledger import State
+from cloister.privacy.ledger import Release, State
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import open_ledger, release_of
 from cloister.tasks.release.signing import sign_moves
@@ -16,17 +16,17 @@ _CHECKED = (State.APPROVED, State.PUBLISHED)
 def move_release(home: Home, release: str, state: str, by: str, reason: str) -> str:
     """Move a release in the ledger, then its model's alias if it has a model; the state it has now.
 
-    A folder that is to be approved or published is verified first. A reservation that is withdrawn
-    before its data was opened is given back.
+    What is to be approved or published is verified first, with what MLflow and DVC hold of it. A
+    reservation that is withdrawn before its data was opened is given back.
 
     Raises:
         InputError: there is no such release, or its state does not allow the move.
-        VerificationError: the folder is not what was recorded.
+        VerificationError: the folder or the stores are not what was recorded; nothing is changed.
     """
     held = release_of(home, release)
     to = State.REFUNDED if state == "withdrawn" and held.state is State.RESERVED else State(state)
     if to in _CHECKED:
-        _require_sound(home, release)
+        _require_sound(home, held)
     now = open_ledger(home).advance(release, to, by, reason)
     if to is not State.REFUNDED:
         sign_moves(home, release, by)
@@ -35,12 +35,14 @@ def move_release(home: Home, release: str, state: str, by: str, reason: str) -> 
     return now.state.value
 
 
-def _require_sound(home: Home, release: str) -> None:
-    findings = release_problems(home, release)
+def _require_sound(home: Home, held: Release) -> None:
+    findings = release_problems(home, held.id)
     if findings:
         raise VerificationError(
-            f"{findings[0]}; release {release} must not be approved: see cloister verify {release}"
+            f"{findings[0]}; release {held.id} must not be approved: see cloister verify {held.id}"
         )
+    if not held.of_domain:
+        ModelRegistry.of(home).find(held.id)
 
 
 def _mirror(home: Home, release: str, to: State) -> None:

@@ -25,7 +25,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 
 from cloister.errors import StorageError
-from cloister.files import is_running, write_whole
+from cloister.files import is_read_only, is_running, write_whole
 
 if TYPE_CHECKING:
     from cloister.privacy.ledger import Anchor
@@ -103,6 +103,19 @@ class Home:
         """The DVC repository."""
         return self.folder / "dvc"
 
+    @property
+    def read_only(self) -> bool:
+        """Whether this is a copy or a mount to read: nothing is made, closed or locked in it."""
+        return is_read_only(self.folder)
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether this was copied to be read by others: owners and modes are not the home's."""
+        if not self.read_only:
+            return False
+        status = self.folder.stat()
+        return status.st_uid != os.geteuid() or not status.st_mode & stat.S_IWUSR
+
     def _ended_at(self) -> int:
         """The number of the stored entry; 0 if none can be read."""
         try:
@@ -161,7 +174,8 @@ class Home:
         Raises:
             StorageError: it cannot be read or made, or has another length.
         """
-        self.prepare()
+        if not self.read_only:
+            self.prepare()
         path = self.folder / "key"
         try:
             if not path.exists():

@@ -219,7 +219,9 @@ def opening_of(request: ResolvedRequest, context: PublicContext, home: Home) -> 
 def existing_ledger(home: Home) -> Ledger | None:
     """The ledger of a home, if there is one."""
     kept_in_file = "://" not in home.ledger
-    return None if kept_in_file and not Path(home.ledger).exists() else open_ledger(home)
+    if kept_in_file and not Path(home.ledger).exists():
+        return None
+    return Ledger.open(home.ledger) if home.read_only else open_ledger(home)
 
 
 def deniable_releases(home: Home, dataset: str) -> int:

@@ -36,9 +36,12 @@ def house_key(home: Home) -> PublicKey | None:
 
 
 def signing_findings(home: Home) -> Iterator[str]:
-    """What is wrong with the house's key: its two halves are one key."""
+    """What is wrong with the house's key: its two halves are one key.
+
+    The private half is its owner's alone, so that it cannot be checked in a copy.
+    """
     folder = home.folder / "signing"
-    if not folder.exists():
+    if not folder.exists() or home.is_copy:
         return
     private, public = folder / "house.pem", folder / "house.pub"
     try:

@@ -30,6 +30,7 @@ from cloister.privacy.ledger import Anchor, Ledger, Release, State
 from cloister.tasks.home.files import digest_of, write_json
 from cloister.tasks.home.home import Home, close
 from cloister.tasks.release.signing import statement_findings
+from cloister.tasks.stores.kept_records import object_findings, tracking_findings
 
 FILE_NAME, RUNS_NAME, PUBLIC = "kept.json", "runs.json", "public"
 
@@ -104,12 +105,19 @@ def _places(home: Home, release: str) -> list[Path]:
 
 def _tracked(home: Home, own: Path) -> list[Path]:
     """Where MLflow keeps files of the runs and models of a release, in a store of this home."""
+    runs, models = _logged(own)
+    names = [*runs, *(f"models/{model}" for model in models)]
+    return [place for name in names for place in home.artifacts.glob(f"*/{name}")]
+
+
+def _logged(own: Path) -> tuple[list[str], list[str]]:
+    """The ids of MLflow's runs and models of a release; none if their list was altered."""
     try:
         kept = json.loads((own / RUNS_NAME).read_text(encoding="utf-8"))
-        names = [*kept["runs"], *(f"models/{model}" for model in kept.get("models", []))]
-        return [place for name in names for place in home.artifacts.glob(f"*/{name}")]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
+        runs, models = kept["runs"], kept.get("models", [])
+        return [*map(str, runs)], [*map(str, models)]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return [], []
 
 
 def _digest(path: Path) -> str:
@@ -135,9 +143,18 @@ def release_findings(home: Home, ledger: Ledger, release: Release) -> Iterator[s
     except (StorageError, VerificationError):
         return  # named above
     yield from statement_findings(home, ledger, release)
+    yield from _store_findings(home, release)
     yield from _model_findings(home, release, manifest)
     if manifest.lineage.kept:
         yield from kept_findings(home, release.id, manifest.lineage.kept)
+
+
+def _store_findings(home: Home, release: Release) -> Iterator[str]:
+    """What the stores lack that the ledger, or the list of what stays in the home, speaks of."""
+    if run := release.evidence.get("tracking_run"):
+        runs, models = _logged(home.release(release.id))
+        yield from tracking_findings(home, release.id, list(dict.fromkeys([run, *runs])), models)
+    yield from object_findings(home, release.id)
 
 
 def folder_findings(folder: Path, ledger: Ledger | None, release: Release | None) -> Iterator[str]:

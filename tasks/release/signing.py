@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cloister.errors import CloisterError, StorageError, VerificationError
-from cloister.privacy.certificate.manifest import MANIFEST_NAME, STATEMENTS, read_manifest
+from cloister.privacy.certificate.manifest import MANIFEST_NAME, SIGNED, STATEMENTS, read_manifest
 from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.ledger import Anchor, Ledger, Release, ReleaseStep, State
 from cloister.privacy.signing import (
@@ -38,15 +38,6 @@ RELEASE_TYPE = "urn:cloister:release"
 SIGNATURE = "signature"
 """What the digest of a candidate's signature is called in the ledger."""
 
-_SIGNED = (
-    State.CANDIDATE,
-    State.APPROVED,
-    State.PUBLISHED,
-    State.REJECTED,
-    State.WITHDRAWN,
-)
-"""States of which there are statements."""
-
 SOUND, ALTERED, UNSIGNED, NOT_APPROVED = 0, 1, 3, 4
 """Exit codes: signed and approved; altered; by no known key; withdrawn or not approved."""
 
@@ -70,7 +61,7 @@ def sign_moves(home: Home, release: str, by: str) -> list[State]:
     steps = [
         step
         for step in held.steps
-        if step.state in _SIGNED
+        if step.state in SIGNED
         and (public / MANIFEST_NAME).exists()
         and not (public / statement_name(step.state)).exists()
     ]
@@ -191,8 +182,8 @@ def statement_findings(home: Home, ledger: Ledger, release: Release) -> Iterator
     Releases of versions before 0.3 are unsigned until somebody signs them again.
     """
     public = home.release(release.id) / "public"
-    moves = {step.state: step for step in release.steps if step.state in _SIGNED}
-    held = [state for state in _SIGNED if (public / statement_name(state)).exists()]
+    moves = {step.state: step for step in release.steps if step.state in SIGNED}
+    held = [state for state in SIGNED if (public / statement_name(state)).exists()]
     if SIGNATURE not in release.evidence and not held:
         return
     try:

@@ -7,7 +7,6 @@ ledger.
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from cloister.errors import InputError, StorageError, VerificationError
+from cloister.files import database_to_read
 from cloister.models.storage import load_saved
 from cloister.privacy.certificate.certificate import (
     PAGE_NAME,
@@ -32,7 +32,8 @@ from cloister.tasks.home.home import Home, open_to_others, temporary_files
 from cloister.tasks.ledger.access import anchor_of, existing_ledger, release_of, vouched
 from cloister.tasks.ledger.keys import signing_findings
 from cloister.tasks.release.integrity import FILE_NAME, folder_findings, release_findings
-from cloister.tasks.stores.dvc_store import PARTS, Versions, pointer_of
+from cloister.tasks.stores.dvc_store import Versions, pointer_of
+from cloister.tasks.stores.kept_records import remote_findings
 
 _NAMED = 3
 """Findings on modes at most: the first ones show where to look."""
@@ -44,25 +45,40 @@ def mode_findings(home: Home) -> list[str]:
     Call this before the home is used, which closes them. Objects that DVC is about to send are
     waited for: it opens them, and they are closed at its end.
     """
-    if not home.folder.is_dir():
+    if not home.folder.is_dir() or home.is_copy:
         return []
     lock = home.versions / "lock"
-    with exclusive(lock) if lock.exists() else nullcontext():
+    with exclusive(lock) if lock.exists() and not home.read_only else nullcontext():
         found = list(islice(open_to_others(home.folder), _NAMED))
+    done = "close it" if home.read_only else "it is closed now"
     return [
-        f"{path}: others could use it (mode {path.lstat().st_mode & 0o777:o}); it is closed now"
+        f"{path}: others could use it (mode {path.lstat().st_mode & 0o777:o}); {done}"
         for path in found
     ]
 
 
+_OWN_FILES = ("key", "end", "ledger.db", "signing/house.pem", "signing/house.pub")
+
+
+def _link_findings(home: Home) -> Iterator[str]:
+    for path in (home.folder / name for name in _OWN_FILES):
+        if path.is_symlink():
+            yield (
+                f"{path}: is a link, and what it leads to may be anybody's; move the file itself "
+                "there, once you know that it is the right one"
+            )
+
+
 def home_findings(home: Home) -> Iterator[str]:
-    """Problems of the keys, the databases of the three tools, and the objects of the DVC remote."""
+    """Problems of the keys, the databases of the three tools, and the DVC remote."""
+    yield from _link_findings(home)
     if (home.folder / "key").exists() or (home.folder / "releases").exists():
         yield from _key_findings(home)
-    yield from signing_findings(home)
+    if not (home.folder / "signing" / "house.pem").is_symlink():
+        yield from signing_findings(home)
     for path in sorted(home.folder.glob("*/**/*.db")):
         yield from _database_findings(path)
-    yield from _object_findings(Path(home.remote) / "files" / "md5")
+    yield from remote_findings(home)
 
 
 def _key_findings(home: Home) -> Iterator[str]:
@@ -78,25 +94,13 @@ def _key_findings(home: Home) -> Iterator[str]:
 def _database_findings(path: Path) -> Iterator[str]:
     """What SQLite itself finds."""
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+        with closing(sqlite3.connect(database_to_read(path), uri=True)) as database:
             ((verdict,),) = database.execute("PRAGMA integrity_check(1)").fetchall()
             schema = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except (sqlite3.Error, ValueError) as error:
         verdict, schema = type(error).__name__, ()
     if verdict != "ok" or not schema:
         yield f"{path}: is damaged ({str(verdict).splitlines()[0]}); restore a copy"
-
-
-def _object_findings(folder: Path) -> Iterator[str]:
-    """Objects of a DVC remote that is a folder: each is named by its MD5."""
-    for path in sorted(set(folder.glob("??/*")) - set(folder.glob(f"??/{PARTS}"))):
-        name = path.parent.name + path.name
-        if (
-            path.is_file()
-            and hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
-            != name.partition(".")[0]
-        ):
-            yield f"{path}: was altered: its name is not its digest"
 
 
 _KEPT_STATES = (
@@ -169,7 +173,10 @@ def _verified_home(
         folders = sorted((home.folder / "releases").glob("*/public"))
         found = [finding for folder in folders for finding in folder_findings(folder, None, None)]
         return ["the ledger", *map(str, folders)], findings + found
-    present = home.traces()  # before the ledger is read: a release may begin meanwhile
+    present = [
+        *home.traces(),
+        *home.versions.glob("releases/*"),
+    ]  # before the ledger is read: a release may begin meanwhile
     known = ledger.releases()
     chosen = [
         release for release in known if release.state in _KEPT_STATES and _is_here(release, home)
@@ -185,7 +192,7 @@ def _verified_home(
         "the ledger",
         str(home.folder),
         *(f"release {release.id}" for release in chosen),
-    ], findings + unknown + found
+    ], list(dict.fromkeys(findings + unknown + found))
 
 
 def _is_here(release: Release, home: Home) -> bool:

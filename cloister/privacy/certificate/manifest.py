@@ -20,7 +20,10 @@ from cloister.privacy.ledger import Anchor, State
 
 MANIFEST_NAME = "manifest.json"
 
-STATEMENTS = frozenset(f"{state.value}.dsse.json" for state in State)
+SIGNED = (State.CANDIDATE, State.APPROVED, State.PUBLISHED, State.REJECTED, State.WITHDRAWN)
+"""States of which there are statements."""
+
+STATEMENTS = frozenset(f"{state.value}.dsse.json" for state in SIGNED)
 """Files of signed statements, which name the others: they are added after the manifest."""
 
 _FORMAT = 1
@@ -121,10 +124,11 @@ def write_manifest(folder: Path, release: str, lineage: Lineage) -> Manifest:
     Raises:
         StorageError: the folder cannot be read or written, or holds a link or an empty folder.
     """
+    part = folder / f".{MANIFEST_NAME}.part"
+    part.unlink(missing_ok=True)
     manifest = Manifest(
         release, lineage, tuple(_plain(_record(folder, path)) for path in _paths(folder))
     )
-    part = folder / f".{MANIFEST_NAME}.part"
     try:
         with part.open("w", encoding="ascii") as file:
             file.write(manifest.to_json())
@@ -198,8 +202,7 @@ def _paths(folder: Path) -> list[str]:
     except OSError as error:
         raise _storage_error(folder, "read", error) from None
     names = (path.relative_to(folder).as_posix() for path in found)
-    apart = {MANIFEST_NAME, f".{MANIFEST_NAME}.part", *STATEMENTS}
-    return sorted(name for name in names if name not in apart)
+    return sorted(name for name in names if name not in {MANIFEST_NAME, *STATEMENTS})
 
 
 def _plain(record: FileRecord) -> FileRecord:

@@ -246,7 +246,7 @@ class Ledger:
 
     def is_running(self, release: str) -> bool:
         """Whether a process holds the lease of a release, and may still be running."""
-        with self.store.writing() as connection:
+        with self.store.reading() as connection:
             return held_lease(self.store, connection, release).live
 
     def seal(self, release: str, by: str, mark: Mark) -> Release:

@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,7 +30,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from cloister.errors import StorageError
-from cloister.files import write_whole
+from cloister.files import database_to_read, is_read_only, write_whole
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.guards import DECLARED, LIST_OBJECTS, STATEMENTS, TABLE, differences
 
@@ -66,10 +67,12 @@ class Store:
     def open(cls, place: str | Path, timeout: float) -> Self:
         """The store at a path or SQLAlchemy URL, made if there is none.
 
+        In a read-only folder it can be read, and nothing is made.
+
         Errors: ``StorageError`` if it cannot be reached, read or made.
         """
         url = _url(place)
-        if url.get_backend_name() == "sqlite":
+        if url.get_backend_name() == "sqlite" and not _sealed(url):
             _make_file(url, timeout)
         store = cls(_engine(url, timeout), timeout)
         store._prepare()
@@ -213,6 +216,10 @@ def _url(place: str | Path) -> URL:
     return url
 
 
+def _sealed(url: URL) -> bool:
+    return is_read_only(Path(str(url.database)).parent)
+
+
 def _make_file(url: URL, timeout: float) -> None:
     path = Path(str(url.database))
     try:
@@ -267,9 +274,11 @@ def _engine(url: URL, timeout: float) -> Engine:
             hide_parameters=True,
             connect_args=arguments,
         )
-    engine = create_engine(
-        url, poolclass=NullPool, hide_parameters=True, connect_args={"timeout": timeout}
-    )
+    given: dict[str, Any] = {"connect_args": {"timeout": timeout}}
+    if _sealed(url):
+        source = database_to_read(Path(str(url.database)))
+        given = {"creator": partial(sqlite3.connect, source, timeout, uri=True)}
+    engine = create_engine(url, poolclass=NullPool, hide_parameters=True, **given)
     event.listen(engine, "connect", _own_transactions)
     event.listen(engine, "begin", _begin)
     return engine

@@ -1,0 +1,309 @@
+"""verify finds what stores lost and what was added, and works where nothing can be written."""
+
+import json
+import os
+import shutil
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from cloister.flows.cli.app import run
+from cloister.tasks.home.home import Home
+from cloister.tasks.ledger.access import existing_ledger, release_of
+from cloister.tasks.release.verify import verify_records
+from cloister.tasks.stores.mlflow_store import SqlAlchemyStore
+
+NOBODY = 65534
+
+
+def findings(home: Home, what: str | None = None) -> list[str]:
+    return verify_records(home, what)[1]
+
+
+def objects(home: Home) -> list[Path]:
+    return sorted(path for path in Path(home.remote).rglob("*") if path.is_file())
+
+
+@pytest.fixture
+def store(home: Home) -> Path:
+    return home.folder / "mlflow" / "mlflow.db"
+
+
+def test_an_object_that_is_missing_is_named_with_its_pointer(home, released):
+    pointers = {path.name for path in (home.versions / "releases" / released.id).iterdir()}
+    for path in objects(home):
+        content = path.read_bytes()
+        path.unlink()
+        (finding,) = findings(home)
+        assert [finding] == findings(home, released.id)
+        assert finding.startswith(f"{path}: is missing: ")
+        assert f"cloister fetch {released.id} needs it; restore it from a backup" in finding
+        pointers -= {name for name in pointers if f"/{name} points" in finding}
+        path.write_bytes(content)
+    assert pointers == {"input.dvc"}
+    assert findings(home) == []
+
+
+@pytest.mark.parametrize("gone", ["", "files"])
+def test_a_remote_that_is_empty_is_named_once_for_a_release(home, released, gone):
+    count = len(objects(home))
+    shutil.rmtree(Path(home.remote) / gone)
+    (finding,) = findings(home)
+    assert finding == (
+        f"{home.remote}: holds none of the {count} files of release {released.id}, which cloister "
+        "fetch restores from there; restore it from a backup, or correct CLOISTER_REMOTE"
+    )
+
+
+def test_an_object_that_was_altered_is_named_once(home, released):
+    path = objects(home)[0]
+    path.write_bytes(path.read_bytes() + b"?")
+    expected = [f"{path}: was altered: its name is not its digest; restore it from a backup"]
+    assert findings(home) == findings(home, released.id) == expected
+
+
+def test_a_remote_that_was_moved_elsewhere_is_named_and_set_right(home, released, tmp_path):
+    config = home.versions / ".dvc" / "config"
+    text, elsewhere = config.read_text(encoding="utf-8"), tmp_path / "elsewhere"
+    shutil.copytree(home.remote, elsewhere)
+    for moved in (
+        text.replace("../../dvc-remote", str(elsewhere)),
+        text.replace("remote = storage", "remote = other")
+        + f"['remote \"other\"']\n    url = {elsewhere}\n",
+        "",
+    ):
+        assert moved != text
+        config.write_text(moved, encoding="utf-8")
+        (finding,) = findings(home)
+        assert finding.startswith(f"{config}: does not name {home.remote} as the remote")
+    config.with_name("config.local").write_text(
+        f"['remote \"storage\"']\n    url = {elsewhere}\n", encoding="utf-8"
+    )
+    config.write_text(text, encoding="utf-8")
+    assert any(str(config) in finding for finding in findings(home))
+    assert run(["fetch", released.id]) == 2
+    config.with_name("config.local").unlink()
+    config.write_text("", encoding="utf-8")
+    assert run(["fetch", released.id]) == 0
+    assert config.read_text(encoding="utf-8") == text
+    assert findings(home) == []
+
+
+def test_a_copied_home_fetches_from_its_own_remote(home, released, tmp_path):
+    path = home.release(released.id) / "public" / "synthetic.parquet"
+    shutil.rmtree(home.remote)
+    path.unlink()
+    assert run(["fetch", released.id]) == 2  # the home that it was copied from has it still
+    assert not path.exists()
+
+
+def contents(home: Home) -> dict[Path, bytes]:
+    """All files of a home, but those that SQLite makes to read a database."""
+    files = (path for path in home.folder.rglob("*") if path.is_file())
+    return {path: path.read_bytes() for path in files if not path.name.endswith(("-shm", "-wal"))}
+
+
+def emptied(store: Path) -> None:
+    with closing(sqlite3.connect(store)) as database, database:
+        database.execute("PRAGMA foreign_keys = OFF")
+        tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        for (table,) in tables:
+            if table != "alembic_version":
+                database.execute(f"DELETE FROM {table}")
+
+
+def replaced(store: Path) -> None:
+    store.unlink()
+    SqlAlchemyStore(f"sqlite:///{store}", store.parent.as_uri()).engine.dispose()
+
+
+def forgotten(store: Path) -> None:
+    with closing(sqlite3.connect(store)) as database, database:
+        database.execute("DROP TABLE model_versions")
+        database.execute("DROP TABLE runs")
+        database.execute("DROP TABLE logged_models")
+
+
+@pytest.mark.parametrize("change", [emptied, replaced, forgotten, Path.unlink])
+def test_a_tracking_store_without_its_rows_is_named_and_nothing_is_approved(
+    home, released, store, change: Callable[[Path], None], capsys
+):
+    logged = json.loads((home.release(released.id) / "runs.json").read_text(encoding="utf-8"))
+    change(store)
+    before = contents(home)
+    (finding,) = findings(home)
+    assert finding.startswith(f"{store}: {'lacks' if store.exists() else 'is missing, with'} ")
+    for name in (*logged["runs"], *logged["models"], f"registered model of release {released.id}"):
+        assert name in finding
+    assert "restore it from a backup" in finding
+    assert run(["review", "approve", released.id, "--by", "A. Officer", "--reason", "fine"]) == 1
+    assert finding in capsys.readouterr().err
+    assert release_of(home, released.id).state.value == "candidate"
+    after = contents(home)
+    assert before == after
+
+
+@pytest.mark.parametrize(
+    ("statement", "named"),
+    [
+        ("DELETE FROM model_versions", ["the registered model"]),
+        ("UPDATE runs SET lifecycle_stage = 'deleted' WHERE name LIKE '% r-%'", ["run "]),
+        ("DELETE FROM logged_models", ["model m-"]),
+    ],
+)
+def test_a_row_that_is_gone_is_named_alone(home, released, store, statement, named):
+    with closing(sqlite3.connect(store)) as database, database:
+        database.execute("PRAGMA foreign_keys = OFF")
+        database.execute(statement)
+    (finding,) = findings(home)
+    lacking = finding.removeprefix(f"{store}: lacks ").partition(" of release ")[0].split(", ")
+    assert len(lacking) == len(named)
+    assert all(each.startswith(name) for each, name in zip(lacking, named, strict=True))
+
+
+def test_a_store_that_lost_its_rows_after_the_approval_stops_the_publication(home, released, store):
+    words = (released.id, "--by", "A. Officer", "--reason", "fine")
+    assert run(["review", "approve", *words]) == 0
+    whole = store.read_bytes()
+    emptied(store)
+    assert run(["review", "publish", *words]) == 1
+    assert release_of(home, released.id).state.value == "approved"
+    store.write_bytes(whole)
+    assert run(["review", "publish", *words]) == 0
+    assert findings(home) == []
+
+
+ADDED = (
+    "releases/note.txt",
+    "releases/r-0000000000/manifest.json",
+    "releases/RELEASE/note.txt",
+    "releases/RELEASE/model/arrays.npy",
+    "releases/RELEASE/public/salaries.csv",
+    "releases/RELEASE/public/more/salaries.csv",
+    "releases/RELEASE/public/.manifest.json.part",
+    "releases/RELEASE/public/spent.dsse.json",
+    "releases/RELEASE/public/approved.dsse.json",
+    "journals/RELEASE/journal.bak",
+    "journals/r-0000000000/journal.bin",
+    "dvc/releases/RELEASE/other.dvc",
+    "dvc/releases/r-0000000000/synthetic.dvc",
+)
+
+
+@pytest.mark.parametrize("name", ADDED)
+def test_an_added_file_is_named(home, released, name, capsys):
+    path = home.folder / name.replace("RELEASE", released.id)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("{}")
+    assert any(
+        str(part) in finding for finding in findings(home) for part in (path, path.parent)
+    ), path
+    if path.parent.name == "public":
+        assert run(["verify", str(path.parent)]) == 1
+        said = capsys.readouterr()
+        assert path.name in said.out + said.err
+
+
+@pytest.mark.parametrize(
+    "name", ["key", "end", "ledger.db", "signing/house.pem", "signing/house.pub"]
+)
+def test_a_link_in_place_of_a_file_of_the_home_is_named(home, tmp_path, name):
+    path = home.folder / name
+    path.rename(tmp_path / path.name)
+    path.symlink_to(tmp_path / path.name)
+    (finding,) = findings(home)
+    assert finding.startswith(f"{path}: is a link") and "move the file itself there" in finding
+
+
+@pytest.fixture
+def copied(home: Home) -> Iterator[Callable[[], Home]]:
+    """Makes a copy of the home that others may read and nobody write, as an auditor has it."""
+    made = []
+
+    def copy() -> Home:
+        folder = Path(tempfile.mkdtemp(prefix="copy-"))
+        made.append(folder)
+        folder.chmod(0o755)
+        shutil.copytree(home.folder, folder / "home")
+        for path in [folder / "home", *(folder / "home").rglob("*")]:
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        return Home.current({"CLOISTER_HOME": str(folder / "home")})
+
+    yield copy
+    for folder in made:
+        for path in [folder, *folder.rglob("*")]:
+            if path.is_dir():
+                path.chmod(0o700)
+        shutil.rmtree(folder)
+
+
+def traces(home: Home) -> dict[str, tuple[int, int, int]]:
+    """All files of a home, with what changes when they do."""
+    return {
+        str(path): (path.stat().st_mode, path.stat().st_size, path.stat().st_mtime_ns)
+        for path in home.folder.rglob("*")
+    }
+
+
+def found_as(user: int, home: Home, *what: str) -> tuple[int, str]:
+    """What the command says to a user, in a process of theirs: exit code and text."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        sys.stdout = sys.stderr = os.fdopen(write, "w")
+        os.environ["CLOISTER_HOME"] = str(home.folder)
+        if os.geteuid() == 0:
+            os.setgroups([])
+            os.setgid(user)
+            os.setuid(user)
+        code = run(["verify", *what, "--json"])
+        sys.stdout.flush()
+        os._exit(code)
+    os.close(write)
+    with os.fdopen(read) as said:
+        text = said.read()
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), text
+
+
+@pytest.mark.parametrize("user", [NOBODY, 0])
+def test_a_copy_that_nobody_may_write_is_verified_and_left_as_it_is(
+    home, released, copied, user, capfd
+):
+    sound = copied()
+    before = traces(sound)
+    for what in ((), (released.id,), (str(sound.release(released.id) / "public"), "--key")):
+        key = [str(sound.folder / "signing" / "house.pub")] if "--key" in what else []
+        code, text = found_as(user, sound, *what, *key)
+        assert (code, json.loads(text)["findings"]) == (4 if key else 0, []), text
+    assert traces(sound) == before
+
+
+def test_a_copy_that_nobody_may_write_shows_the_same_findings(home, released, copied, store):
+    emptied(store)
+    objects(home)[0].unlink()
+    (home.release(released.id) / "public" / "note.txt").write_text("mine")
+    home.end.unlink()
+    there = findings(home)
+    assert len(there) == 5
+    copy = copied()
+    code, text = found_as(NOBODY, copy)
+    here = [
+        each.replace(str(copy.folder), str(home.folder)) for each in json.loads(text)["findings"]
+    ]
+    assert (code, here) == (1, there)
+
+
+def test_a_copy_of_a_home_in_use_is_read_with_what_its_ledger_wrote_last(home, released, copied):
+    ledger = existing_ledger(home)
+    with ledger.store.reading():  # SQLite moves nothing from its log while somebody reads
+        words = (released.id, "--by", "A. Officer", "--reason", "no")
+        assert run(["review", "reject", *words]) == 0
+        copy = copied()
+    code, text = found_as(NOBODY, copy)
+    assert (code, json.loads(text)["findings"]) == (0, []), text
+    assert release_of(copy, released.id).state.value == "rejected"
