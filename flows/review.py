@@ -6,6 +6,7 @@ from cloister.errors import CloisterError, VerificationError
 from cloister.privacy.ledger import Release, State
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import open_ledger, release_of
+from cloister.tasks.release.integrity import folder_findings
 from cloister.tasks.release.signing import sign_moves
 from cloister.tasks.release.verify import release_problems
 from cloister.tasks.stores.mlflow_registry import ModelRegistry
@@ -33,6 +34,19 @@ def move_release(home: Home, release: str, state: str, by: str, reason: str) -> 
     if to is not State.REFUNDED and held.state is not State.SPENT and not held.of_domain:
         _mirror(home, release, to)
     return now.state.value
+
+
+def countersign_release(home: Home, release: str, by: str) -> list[State]:
+    """Sign the moves of a release that have no statement; their states.
+
+    Raises:
+        InputError: there is no such release.
+        VerificationError: the folder is not what was recorded.
+    """
+    held, ledger = release_of(home, release), open_ledger(home)
+    for finding in folder_findings(home.release(release) / "public", ledger, held):
+        raise VerificationError(f"{finding}; nothing was signed: see cloister verify {release}")
+    return sign_moves(home, release, by)
 
 
 def _require_sound(home: Home, held: Release) -> None:

@@ -38,7 +38,16 @@ def add_review_commands(app: typer.Typer) -> None:
         "countersign", epilog=example("cloister review countersign r-0123456789 --by officer")
     )(countersign)
     app.add_typer(review, name="review")
-    app.command(epilog=example("cloister keys", "cloister keys > house.pub"))(keys)
+    keys = typer.Typer(
+        help="The house's keys, by which others know its word.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    keys.command("show", epilog=example("cloister keys show > house.pub"))(show_key)
+    keys.command(
+        "trust", epilog=example('cloister keys trust second.pub --reason "the home in Porto"')
+    )(trust_key)
+    app.add_typer(keys, name="keys")
     app.command(
         epilog=example("cloister verify", "cloister verify r-0123456789", "cloister verify out/")
     )(verify)
@@ -82,7 +91,9 @@ def verify(
     ] = None,
     key: Annotated[
         Path | None,
-        typer.Option(help="The public key of the house that made a folder; see cloister keys."),
+        typer.Option(
+            help="The public key of the house that made a folder or a ledger; see cloister keys."
+        ),
     ] = None,
     max_age: Annotated[
         int | None,
@@ -98,13 +109,15 @@ def verify(
     Leaves with exit code 1 if anything is wrong; for a folder with 3 if no known key signed it, and
     4 if it is not approved, or withdrawn.
     """
+    from cloister.privacy.signing import PublicKey
     from cloister.tasks.home.home import Home
     from cloister.tasks.ledger.access import anchor_of
     from cloister.tasks.release.signing import folder_worth
     from cloister.tasks.release.verify import verify_records
 
     anchors = [anchor_of(text) for text in anchor or ()]
-    checked, findings = verify_records(Home.current(), what, anchors)
+    given = PublicKey.read(key) if key else None
+    checked, findings = verify_records(Home.current(), what, anchors, given)
     folder = Path(what) if what is not None and Path(what).is_dir() else None
     worth = folder_worth(Home.current(), folder, key, max_age) if folder and not findings else None
     if as_json:
@@ -118,17 +131,38 @@ def verify(
 
 
 def countersign(release: ReleaseId, by: By, as_json: Json = False) -> None:
-    """Sign the moves of a release that have no statement: those of an earlier version."""
-    from cloister.tasks.release.signing import sign_moves
+    """Sign the moves of a release that have no statement: those of an earlier version.
 
-    signed = [state.words for state in sign_moves(Home.current(), release, by)]
+    Its folder is verified first.
+    """
+    from cloister.flows.review import countersign_release
+
+    signed = [state.words for state in countersign_release(Home.current(), release, by)]
     if as_json:
         show_json({"release": release, "signed": signed})
     else:
         say(f"{release}: signed {', '.join(signed) or 'nothing, all was signed'}")
 
 
-def keys(as_json: Json = False) -> None:
+def trust_key(
+    key: Annotated[Path, typer.Argument(help="The public key of another home of the house.")],
+    reason: Reason,
+    by: By,
+    as_json: Json = False,
+) -> None:
+    """Trust the key of another home that shares the ledger: what it signs is the house's word."""
+    from cloister.privacy.signing import PublicKey
+    from cloister.tasks.ledger.access import open_ledger
+
+    trusted = PublicKey.read(key)
+    open_ledger(Home.current()).trust(trusted, by, reason)
+    if as_json:
+        show_json({"id": trusted.id})
+    else:
+        say(f"trusted: the key {trusted.id[:16]}")
+
+
+def show_key(as_json: Json = False) -> None:
     """Print the house's public key, which holders of releases need: give it by another way."""
     from cloister.tasks.ledger.keys import house_signer
 

@@ -38,6 +38,7 @@ from cloister.privacy.mechanisms.randomness import noise_source
 from cloister.schema.sources.reading import places_of
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_version
+from cloister.tasks.ledger.keys import house_signer
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest
 
 COMPOSITION = "the sum of the epsilons of all releases (basic composition)"
@@ -51,7 +52,12 @@ def open_ledger(home: Home) -> Ledger:
     """
     home.prepare()
     ledger = Ledger.open(home.ledger)
-    return replace(ledger, written=home.write_end, before=partial(_require_kept, home, ledger))
+    return replace(
+        ledger,
+        written=home.write_end,
+        before=partial(_require_kept, home, ledger),
+        signer=partial(house_signer, home),
+    )
 
 
 def _require_kept(home: Home, ledger: Ledger, entries: Sequence[Entry]) -> None:

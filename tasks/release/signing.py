@@ -55,6 +55,7 @@ def sign_moves(home: Home, release: str, by: str) -> list[State]:
     """Sign the moves of a release that have no statement, and record the signatures; their states.
 
     Those are the last, where a run was killed after it, and all of a release of an earlier version.
+    A statement that was written, and not recorded when a run was killed, is recorded now.
     """
     ledger, public = open_ledger(home), home.release(release) / "public"
     held, entries = ledger.release(release), ledger.entries()
@@ -63,13 +64,31 @@ def sign_moves(home: Home, release: str, by: str) -> list[State]:
         for step in held.steps
         if step.state in SIGNED
         and (public / MANIFEST_NAME).exists()
-        and not (public / statement_name(step.state)).exists()
+        and _unrecorded(public, step.state, held, house_signer(home).key)
     ]
     for step in steps:
         move = _Move(step.state, step.by, step.reason, step.time)
         digest = _signed(public, held, move, entries[step.seq - 1].anchor, home)
         ledger.sign(release, by, digest)
     return [step.state for step in steps]
+
+
+def _unrecorded(public: Path, state: State, release: Release, key: PublicKey) -> bool:
+    """Whether a state has no statement, or a sound one that the ledger does not know.
+
+    The same key signs the same words in the same way, so that the second is made again as it is.
+    """
+    path = public / statement_name(state)
+    if not path.exists():
+        return True
+    envelope = read_envelope(path)
+    digests = signature_digests(envelope, [key]).get(key.id, frozenset())
+    return not digests & _recorded(release) and not [*_problems(public, state, envelope, key)]
+
+
+def _recorded(release: Release) -> set[str | None]:
+    """The digests of signatures of a release that the ledger holds."""
+    return {release.evidence.get(SIGNATURE), *release.signatures}
 
 
 @dataclass(frozen=True)
@@ -215,7 +234,7 @@ def _unlike_ledger(
         return
     yield from _problems(path.parent, step.state, envelope, key)
     digests = signature_digests(envelope, [key]).get(key.id, frozenset())
-    if not digests & {release.evidence.get(SIGNATURE), *release.signatures}:
+    if not digests & _recorded(release):
         yield f"{path.name}: holds no signature that the ledger recorded"
     facts = read_statement(envelope, path.name).facts(RELEASE_TYPE)
     seq, entries = facts["entry"]["seq"], ledger.entries()

@@ -14,7 +14,7 @@ from contextlib import closing, nullcontext
 from itertools import islice
 from pathlib import Path
 
-from cloister.errors import InputError, StorageError, VerificationError
+from cloister.errors import CloisterError, InputError, StorageError, VerificationError
 from cloister.files import database_to_read
 from cloister.models.storage import load_saved
 from cloister.privacy.certificate.certificate import (
@@ -25,12 +25,24 @@ from cloister.privacy.certificate.certificate import (
 )
 from cloister.privacy.certificate.manifest import MANIFEST_NAME, STATEMENTS, read_manifest
 from cloister.privacy.certificate.page import page
-from cloister.privacy.ledger import Anchor, Ledger, Release, State, verify_export
+from cloister.privacy.ledger import (
+    Anchor,
+    Finding,
+    Ledger,
+    Release,
+    State,
+    export_lines,
+    read_chain,
+    signature_findings,
+    signed_by,
+    verify_export,
+)
+from cloister.privacy.signing import PublicKey
 from cloister.tasks.data.tables import write_csv
 from cloister.tasks.home.files import copy_whole, digest_of, exclusive, replace_file
 from cloister.tasks.home.home import Home, open_to_others, temporary_files
 from cloister.tasks.ledger.access import anchor_of, existing_ledger, release_of, vouched
-from cloister.tasks.ledger.keys import signing_findings
+from cloister.tasks.ledger.keys import house_key, signing_findings
 from cloister.tasks.release.integrity import FILE_NAME, folder_findings, release_findings
 from cloister.tasks.stores.dvc_store import Versions, pointer_of
 from cloister.tasks.stores.kept_records import remote_findings
@@ -114,18 +126,20 @@ _KEPT_STATES = (
 
 
 def verify_records(
-    home: Home, what: str | None, anchors: Sequence[Anchor] = ()
+    home: Home, what: str | None, anchors: Sequence[Anchor] = (), key: PublicKey | None = None
 ) -> tuple[list[str], list[str]]:
     """What was checked, and all problems of it: the ledger and the whole home, or one release.
 
     ``what`` may be a release, its folder, or an exported ledger. The ledger must hold the
     ``anchors``, and the entries that the home and its certificates name: so a cut-off end is found.
+    Entries must be signed by this home's key, an export's by a given ``key``, or by others that it
+    trusts.
 
     Raises:
         InputError: ``what`` is none of these.
     """
     if what is not None and Path(what).is_file():
-        return [what], [f"{what}, {finding}" for finding in verify_export(what, anchors)]
+        return [what], [f"{what}, {finding}" for finding in _export_findings(what, anchors, key)]
     modes = mode_findings(home)
     ledger = existing_ledger(home)
     anchors = [*anchors, *vouched(home)]
@@ -137,11 +151,34 @@ def verify_records(
             "CLOISTER_HOME"
         )
     broken = [f"ledger, {finding}" for finding in ledger.verify(anchors)]
+    signed = [] if broken else [f"ledger, {each}" for each in _unsigned(home, ledger)]
     ended = list(_end_findings(home, ledger))
     if what is not None:
-        return _verified_release(home, ledger, what, [*ended, *broken])
-    findings = [*modes, *ended, *broken, *home_findings(home)]
+        return _verified_release(home, ledger, what, [*ended, *broken, *signed])
+    findings = [*modes, *ended, *broken, *signed, *home_findings(home)]
     return _verified_home(home, ledger if not broken else None, findings)
+
+
+def _unsigned(home: Home, ledger: Ledger) -> list[Finding]:
+    """What is wrong with the signatures of the entries of a sound ledger."""
+    try:
+        key = house_key(home)
+    except CloisterError:
+        return []  # the key is reported by itself
+    return signature_findings(ledger.entries(), [key]) if key else []
+
+
+def _export_findings(
+    path: str, anchors: Sequence[Anchor], key: PublicKey | None
+) -> Sequence[Finding]:
+    """What is wrong with an export, and by a given key with the signatures of its entries."""
+    found = verify_export(path, anchors)
+    if found or key is None:
+        return found
+    entries, _ = read_chain(export_lines(path))
+    if not signed_by(entries, key):
+        return [Finding(0, f"none of its entries is signed by the key {key.id[:16]}")]
+    return signature_findings(entries, [key])
 
 
 def release_problems(home: Home, release: str) -> list[str]:
@@ -226,7 +263,9 @@ def _verified_folder(
     named, held = _named_in(folder), _release_in(folder, ledger)
     own = held is not None or (named is not None and home.release(named).exists())
     findings = (
-        [f"ledger, {finding}" for finding in ledger.verify(anchors)] if ledger and own else []
+        [f"ledger, {finding}" for finding in ledger.verify(anchors) or _unsigned(home, ledger)]
+        if ledger and own
+        else []
     )
     checked = [str(folder), *(["the ledger"] if own else [])]
     return checked, [*findings, *folder_findings(folder, None if findings else ledger, held)]

@@ -206,3 +206,24 @@ def test_a_lost_public_half_is_missed_and_the_folder_still_read(home, public, re
     assert run("verify", public) == 0
     assert run("verify") == 1
     assert "house.pub" in capsys.readouterr().out
+
+
+def test_a_statement_that_was_written_and_not_recorded_is_recorded(home, released, monkeypatch):
+    """Killed between the file and the entry of its signature."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "sign", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            move_release(home, released.id, "approved", "officer", "because")
+    assert any("no signature that the ledger recorded" in e for e in verify_records(home, None)[1])
+    assert run("review", "countersign", released.id, "--by", "officer") == 0
+    assert verify_records(home, None)[1] == []
+    assert sign_moves(home, released.id, "officer") == []
+
+
+def test_an_altered_folder_is_not_signed_again(home, public, released, capsys):
+    open_ledger(home).advance(released.id, State.APPROVED, "officer", "because")
+    table = public / "synthetic.parquet"
+    table.write_bytes(table.read_bytes() + b"more")
+    assert run("review", "countersign", released.id, "--by", "officer") != 0
+    assert "nothing was signed" in capsys.readouterr().err
+    assert not (public / "approved.dsse.json").exists()

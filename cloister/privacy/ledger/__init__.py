@@ -2,8 +2,8 @@
 
 from cloister.privacy.exact import Amount, exact, ratio
 from cloister.privacy.ledger.budgets import BudgetStatus, Charge, Compose, basic_composition
-from cloister.privacy.ledger.checks import verify_chain, verify_export
-from cloister.privacy.ledger.entries import Anchor, Entry, Finding, canonical
+from cloister.privacy.ledger.checks import export_lines, verify_chain, verify_export
+from cloister.privacy.ledger.entries import Anchor, Entry, Finding, canonical, read_chain
 from cloister.privacy.ledger.leases import Lease, Owner
 from cloister.privacy.ledger.ledger import Ledger
 from cloister.privacy.ledger.records import (
@@ -19,6 +19,7 @@ from cloister.privacy.ledger.records import (
     State,
     new_release_id,
 )
+from cloister.privacy.ledger.signatures import signature_findings, signed_by
 
 __all__ = [
     "Account",
@@ -44,8 +45,12 @@ __all__ = [
     "basic_composition",
     "canonical",
     "exact",
+    "export_lines",
     "new_release_id",
     "ratio",
+    "read_chain",
+    "signature_findings",
+    "signed_by",
     "verify_chain",
     "verify_export",
 ]

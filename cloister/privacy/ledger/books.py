@@ -20,17 +20,22 @@ from cloister.privacy.ledger.records import (
     identifier,
     require_text,
 )
+from cloister.privacy.ledger.signatures import TRUSTED
+from cloister.privacy.signing import PublicKey
 
 OPENED, PLACED, GRANTED = "account_opened", "places_added", "budget_granted"
 """Kinds of entries on accounts: one was opened, has more places, or has another budget."""
 
 RUN, SEALED, DELIVERED, SIGNED = "run_begun", "journal_sealed", "delivered", "signed"
 """Kinds of entries on releases: a run begins at a place in its journal; the journal ends; the
-release was reported to its requester; its state was signed. Every other kind is a ``State``."""
+release was reported to its requester; its state was signed. Every other kind is a ``State``, or
+trusts a key."""
 
 
 class Books:
     """Accounts by name, grants by dataset and unit, releases by id, in the order of the entries.
+
+    And the keys of other homes of the house.
 
     Ledgers of versions before 0.3 have datasets without accounts, with a budget for each unit.
     """
@@ -39,6 +44,7 @@ class Books:
         self.accounts: dict[str, Account] = {}
         self.grants: dict[tuple[str, str], list[Granted]] = {}
         self.releases: dict[str, Release] = {}
+        self.trusted: set[PublicKey] = set()
         self._runs: dict[str, list[str]] = {}
 
     @classmethod
@@ -101,6 +107,7 @@ class Books:
             SEALED: self._seal,
             DELIVERED: self._deliver,
             SIGNED: self._sign,
+            TRUSTED: self._trust,
         }
         kinds.get(entry.kind, self._move)(entry)
 
@@ -181,6 +188,18 @@ class Books:
         require_text("by", entry.body["by"])
         signatures = (*release.signatures, identifier("signature", digest))
         self.releases[release.id] = replace(release, signatures=signatures)
+
+    def _trust(self, entry: Entry) -> None:
+        key = PublicKey(bytes.fromhex(entry.body["key"]))
+        _require_slot(entry, trust_slot(key))
+        require_text("by", entry.body["by"])
+        require_text("reason", entry.body["reason"])
+        self.trusted.add(key)
+
+
+def trust_slot(key: PublicKey) -> str:
+    """The slot of a key: it is trusted once."""
+    return f"trust/{key.id}"
 
 
 def signature_slot(seq: int) -> str:

@@ -23,6 +23,7 @@ from cloister.privacy.ledger.books import (
     run_slot,
     seal_slot,
     signature_slot,
+    trust_slot,
 )
 from cloister.privacy.ledger.budgets import (
     BudgetStatus,
@@ -41,7 +42,6 @@ from cloister.privacy.ledger.checks import (
     require_same_evidence,
     require_same_run,
     require_sound,
-    require_unit,
     require_whole_journal,
     stale_journal,
     verify_lines,
@@ -71,13 +71,10 @@ from cloister.privacy.ledger.records import (
     identifier,
     require_text,
 )
+from cloister.privacy.ledger.signatures import TRUSTED
 from cloister.privacy.ledger.store import Store, write_export
 from cloister.privacy.ledger.transactions import Transaction, marked
-
-
-def utc_now() -> datetime:
-    """The clock of the machine."""
-    return datetime.now(UTC)
+from cloister.privacy.signing import PublicKey, Signer
 
 
 @dataclass(frozen=True)
@@ -90,14 +87,16 @@ class Ledger:
     the one before it. A clock set ahead opens the next budget window early, and that window then
     lasts until the real one ends. ``written`` is called with the last entry of each transaction
     that added one, after it was committed. ``before`` checks all entries before one is added;
-    nothing is added to a ledger whose guards were changed.
+    nothing is added to a ledger whose guards were changed. ``signer`` gives the key that signs each
+    new entry.
     """
 
     store: Store
     compose: Compose = basic_composition
-    clock: Callable[[], datetime] = utc_now
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     written: Callable[[Anchor], None] = lambda _: None
     before: Callable[[Sequence[Entry]], None] = lambda _: None
+    signer: Callable[[], Signer | None] = lambda: None
 
     @classmethod
     def open(
@@ -119,13 +118,7 @@ class Ledger:
         ledger = cls.open(place)
         entries, _ = read_chain(export_lines(export))
         with ledger._writing() as transaction:
-            if transaction.last or not entries:
-                state = "holds entries" if transaction.last else "would hold none"
-                raise StorageError(
-                    f"The ledger {ledger.store.name} {state}: only one that is gone is restored."
-                )
-            for entry in entries:
-                transaction.append(entry)
+            transaction.restore(entries)
             return entries[-1].anchor
 
     def grant(
@@ -145,9 +138,15 @@ class Ledger:
         budget = BudgetGrant.of(dataset, unit, epsilon, delta, period)
         signature = {"by": require_text("by", by), "reason": require_text("reason", reason)}
         with self._writing() as transaction:
-            require_unit(transaction.books, dataset, unit)
             transaction.grant(budget, signature)
             return status(transaction.books, dataset, unit, transaction.time, self.compose)
+
+    def trust(self, key: PublicKey, by: str, reason: str) -> None:
+        """Trust the key of another home of the house; doing it again changes nothing."""
+        signature = {"by": require_text("by", by), "reason": require_text("reason", reason)}
+        with self._writing() as transaction:
+            if key not in transaction.books.trusted:
+                transaction.write(TRUSTED, trust_slot(key), {"key": key.raw.hex()} | signature)
 
     def open_account(self, account: Account, by: str, reason: str) -> Account:
         """Register a data set, or further places of one; each place is of one account.
@@ -296,15 +295,12 @@ class Ledger:
 
         Errors: ``InputError`` if there is no such release, or its state does not allow the move.
         """
-        signature = {
-            "by": require_text("by", by),
-            "reason": require_text("reason", reason),
-            "evidence": dict(evidence or {}),
-        }
+        signature = {"by": require_text("by", by), "reason": require_text("reason", reason)}
         if to is State.SPENT:
             raise InputError("A release is spent by its run, with a journal: start the run again.")
         with self._writing() as transaction:
-            moved = transaction.move(find_release(transaction.books, release), to, signature)
+            held = find_release(transaction.books, release)
+            moved = transaction.move(held, to, signature | {"evidence": dict(evidence or {})})
             if to is State.WITHDRAWN:
                 end(transaction.connection, release)
             return moved
@@ -314,36 +310,34 @@ class Ledger:
 
         Errors: ``BudgetExceeded`` if none was granted.
         """
-        entries = self.entries()
-        last = entries[-1] if entries else None
-        return status(Books.of(entries), dataset, unit, self._time(last), self.compose)
+        books, now = self._books()
+        return status(books, dataset, unit, now, self.compose)
 
     def budgets(self) -> list[BudgetStatus]:
         """All budgets, now."""
-        entries = self.entries()
-        books, now = Books.of(entries), self._time(entries[-1] if entries else None)
+        books, now = self._books()
         return [status(books, *owner, now, self.compose) for owner in books.grants]
 
     def history(self) -> list[Granted]:
         """All grants, oldest first."""
-        grants = chain.from_iterable(Books.of(self.entries()).grants.values())
+        grants = chain.from_iterable(self._books()[0].grants.values())
         return sorted(grants, key=lambda granted: granted.seq)
 
     def accounts(self) -> list[Account]:
         """The accounts, in the order in which they were opened."""
-        return list(Books.of(self.entries()).accounts.values())
+        return list(self._books()[0].accounts.values())
 
     def release(self, release: str) -> Release:
         """One release.
 
         Errors: ``InputError`` if there is none of this name.
         """
-        return find_release(Books.of(self.entries()), release)
+        return find_release(self._books()[0], release)
 
     def releases(self, dataset: str | None = None) -> list[Release]:
         """All releases, or those of one dataset, oldest first."""
-        books = Books.of(self.entries())
-        return [held for held in books.releases.values() if dataset in (None, held.request.dataset)]
+        held = self._books()[0].releases.values()
+        return [each for each in held if dataset in (None, each.request.dataset)]
 
     def entries(self) -> list[Entry]:
         """All entries, oldest first.
@@ -388,11 +382,15 @@ class Ledger:
             self.before(entries)
             last = entries[-1] if entries else None
             transaction = Transaction(
-                self.store, connection, last, Books.of(entries), self._time(last)
+                self.store, connection, last, Books.of(entries), self._time(last), self.signer()
             )
             yield transaction
         if transaction.last and transaction.last is not last:
             self.written(transaction.last.anchor)
+
+    def _books(self) -> tuple[Books, str]:
+        entries = self.entries()
+        return Books.of(entries), self._time(entries[-1] if entries else None)
 
     def _time(self, last: Entry | None) -> str:
         now = self.clock().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

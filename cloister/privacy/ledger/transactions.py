@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection
 
-from cloister.errors import InputError
+from cloister.errors import InputError, StorageError
 from cloister.privacy.ledger.books import (
     GRANTED,
     OPENED,
@@ -19,10 +19,12 @@ from cloister.privacy.ledger.books import (
     place_slot,
     state_slot,
 )
-from cloister.privacy.ledger.checks import require_account
+from cloister.privacy.ledger.checks import require_account, require_unit
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.records import Account, BudgetGrant, Mark, Release, State, require_text
+from cloister.privacy.ledger.signatures import signed_body
 from cloister.privacy.ledger.store import Store
+from cloister.privacy.signing import Signer
 
 
 @dataclass
@@ -37,10 +39,14 @@ class Transaction:
     last: Entry | None
     books: Books
     time: str
+    signer: Signer | None = None
 
     def write(self, kind: str, slot: str, body: Mapping[str, Any]) -> Entry:
-        """Add an entry."""
+        """Add an entry, signed if there is a signer."""
         entry = Entry.after(self.last, self.time, kind, slot, body)
+        if self.signer:
+            signed = signed_body(entry, self.signer)
+            entry = Entry.after(self.last, self.time, kind, slot, signed)
         self.append(entry)
         return entry
 
@@ -55,8 +61,25 @@ class Transaction:
         """The number of the next entry."""
         return self.last.seq + 1 if self.last else 1
 
+    def restore(self, entries: Sequence[Entry]) -> None:
+        """Add entries as they were written, to a ledger that has none.
+
+        Errors: ``StorageError`` if it has some, or there are none to add.
+        """
+        if self.last or not entries:
+            state = "holds entries" if self.last else "would hold none"
+            raise StorageError(
+                f"The ledger {self.store.name} {state}: only one that is gone is restored."
+            )
+        for entry in entries:
+            self.append(entry)
+
     def grant(self, budget: BudgetGrant, signature: Mapping[str, str]) -> None:
-        """Grant a budget."""
+        """Grant a budget.
+
+        Errors: ``InputError`` if its account is of another unit.
+        """
+        require_unit(self.books, budget.dataset, budget.unit)
         self.write(GRANTED, grant_slot(self.next_seq), budget.body | dict(signature))
 
     def open(self, account: Account, signature: Mapping[str, str]) -> Account:
