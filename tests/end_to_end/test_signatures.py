@@ -7,13 +7,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from forged_ledger import rewritten
 
 from cloister.flows.cli.app import main
 from cloister.flows.review import move_release
 from cloister.privacy.certificate.manifest import Lineage, read_manifest, write_manifest
-from cloister.privacy.ledger import Ledger, State
+from cloister.privacy.ledger import State
 from cloister.privacy.ledger.entries import Entry
-from cloister.privacy.ledger.store import Store
 from cloister.privacy.signing import FileSigner
 from cloister.tasks.home.files import digest_of
 from cloister.tasks.home.home import Home
@@ -139,22 +139,6 @@ def test_a_sheet_of_another_release_is_found(home, public, key, released, tmp_pa
     monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "third" / "home"))
     (folder / "published.dsse.json").write_bytes((folder / "approved.dsse.json").read_bytes())
     assert run("verify", folder, "--key", key) == 1
-
-
-def rewritten(home: Home, change, last: int | None = None) -> None:
-    """The forger's ledger: entries changed, the chain and the note of its end made to fit."""
-    entries = open_ledger(home).entries()[:last]
-    place = Path(home.ledger)
-    for path in place.parent.glob(place.name + "*"):
-        path.unlink()
-    store, before = Store.open(place, 5.0), None
-    with store.writing() as connection:
-        for entry in entries:
-            made = Entry.after(before, entry.time, entry.kind, entry.slot, change(entry))
-            store.append(connection, made)
-            before = made
-    home.end.write_text(f"{before.seq}:{before.hash}\n")
-    assert Ledger.open(place).verify() == []
 
 
 def test_a_rewritten_approver_is_found_by_the_signature(home, released):
