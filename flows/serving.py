@@ -156,8 +156,8 @@ def _required_time(run: FlowRun, registration: Registration, home: Home) -> date
 def _require_same_settings(registration: Registration, home: Home) -> None:
     if registration.settings != settings_digest(home):
         raise InputError(
-            "CLOISTER_LEDGER, MLFLOW_TRACKING_URI or CLOISTER_REMOTE differ from those that it was "
-            "registered under"
+            "CLOISTER_LEDGER, MLFLOW_TRACKING_URI, CLOISTER_REMOTE or CLOISTER_ANCHORS differ from "
+            "those that it was registered under"
         )
 
 

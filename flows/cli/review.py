@@ -92,7 +92,7 @@ def verify(
     key: Annotated[
         Path | None,
         typer.Option(
-            help="The public key of the house that made a folder or a ledger; see cloister keys."
+            help="The public key of the house that made a folder or an export; see cloister keys."
         ),
     ] = None,
     max_age: Annotated[

@@ -5,6 +5,7 @@ CLOISTER_LEDGER      the ledger, a path or a PostgreSQL URL; by default ``ledger
 MLFLOW_TRACKING_URI  the tracking store; by default SQLite in the folder
 PREFECT_API_URL      a Prefect server; by default none, flows run on an ephemeral one
 CLOISTER_REMOTE      the DVC remote; by default a folder beside the DVC repository
+CLOISTER_ANCHORS     places elsewhere that hold the ledger's newest entries; by default none
 
 Temporary files of a process and its libraries lie in the home too, and are removed after the work.
 """
@@ -80,6 +81,7 @@ class Home:
     ledger: str
     tracking: str
     remote: str
+    anchors: str
 
     @classmethod
     def current(cls, environment: MutableMapping[str, str] = os.environ) -> Self:
@@ -91,6 +93,7 @@ class Home:
             environment.get("MLFLOW_TRACKING_URI")
             or f"sqlite:///{folder / 'mlflow' / 'mlflow.db'}",
             environment.get("CLOISTER_REMOTE") or str(folder / "dvc-remote"),
+            environment.get("CLOISTER_ANCHORS", ""),
         )
 
     @property

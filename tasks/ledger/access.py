@@ -38,6 +38,7 @@ from cloister.privacy.mechanisms.randomness import noise_source
 from cloister.schema.sources.reading import places_of
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_version
+from cloister.tasks.ledger.anchors import anchor_places, held_anchors, send_anchor
 from cloister.tasks.ledger.keys import house_signer
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest
 
@@ -47,17 +48,26 @@ COMPOSITION = "the sum of the epsilons of all releases (basic composition)"
 def open_ledger(home: Home) -> Ledger:
     """The ledger of a home, to which nothing is added that does not follow what this home wrote.
 
+    Its newest entry goes to the places of anchors.
+
     Raises:
+        InputError: one of these can be none.
         StorageError: it cannot be reached, read or made.
     """
+    anchor_places(home)
     home.prepare()
     ledger = Ledger.open(home.ledger)
     return replace(
         ledger,
-        written=home.write_end,
+        written=partial(_note, home),
         before=partial(_require_kept, home, ledger),
         signer=partial(house_signer, home),
     )
+
+
+def _note(home: Home, last: Anchor) -> None:
+    home.write_end(last)
+    send_anchor(home, last)
 
 
 def _require_kept(home: Home, ledger: Ledger, entries: Sequence[Entry]) -> None:
@@ -259,9 +269,10 @@ def restore_ledger(home: Home, export: Path) -> Anchor:
     Raises:
         StorageError: there is a ledger, or the export cannot be read.
         VerificationError: the export is not a ledger as it was written, or lacks entries that this
-            home wrote or that one of its certificates names.
+            home wrote, that one of its certificates names, or that a place of anchors holds.
     """
-    if findings := verify_export(export, [*filter(None, [_noted_end(home)]), *vouched(home)]):
+    anchors = [*filter(None, [_noted_end(home)]), *vouched(home), *held_anchors(home)]
+    if findings := verify_export(export, anchors):
         raise VerificationError(
             f"{export}, {findings[0]}; restore a later export, or a backup of the ledger itself"
         )

@@ -27,6 +27,7 @@ from cloister.privacy.certificate.manifest import MANIFEST_NAME, STATEMENTS, rea
 from cloister.privacy.certificate.page import page
 from cloister.privacy.ledger import (
     Anchor,
+    Entry,
     Finding,
     Ledger,
     Release,
@@ -42,6 +43,7 @@ from cloister.tasks.data.tables import write_csv
 from cloister.tasks.home.files import copy_whole, digest_of, exclusive, replace_file
 from cloister.tasks.home.home import Home, open_to_others, temporary_files
 from cloister.tasks.ledger.access import anchor_of, existing_ledger, release_of, vouched
+from cloister.tasks.ledger.anchors import Comparison, compare_places
 from cloister.tasks.ledger.keys import house_key, signing_findings
 from cloister.tasks.release.integrity import FILE_NAME, folder_findings, release_findings
 from cloister.tasks.stores.dvc_store import Versions, pointer_of
@@ -131,15 +133,19 @@ def verify_records(
     """What was checked, and all problems of it: the ledger and the whole home, or one release.
 
     ``what`` may be a release, its folder, or an exported ledger. The ledger must hold the
-    ``anchors``, and the entries that the home and its certificates name: so a cut-off end is found.
-    Entries must be signed by this home's key, an export's by a given ``key``, or by others that it
-    trusts.
+    ``anchors``, and the entries that the home, its certificates and its places of anchors name: so
+    a cut-off end is found. Of an export, those places may hold later entries. The key of the house
+    signed its anchors and entries: a given ``key``, by default this home's own.
 
     Raises:
         InputError: ``what`` is none of these.
     """
     if what is not None and Path(what).is_file():
-        return [what], [f"{what}, {finding}" for finding in _export_findings(what, anchors, key)]
+        broken = [f"{what}, {finding}" for finding in verify_export(what, anchors)]
+        entries = [] if broken else read_chain(export_lines(what))[0]
+        signed = [f"{what}, {finding}" for finding in _unsigned(home, entries, key)]
+        compared = compare_places(home, entries, key, whole=False) if entries else []
+        return [what, *_words(compared)], [*broken, *signed, *_found(compared)]
     modes = mode_findings(home)
     ledger = existing_ledger(home)
     anchors = [*anchors, *vouched(home)]
@@ -151,34 +157,36 @@ def verify_records(
             "CLOISTER_HOME"
         )
     broken = [f"ledger, {finding}" for finding in ledger.verify(anchors)]
-    signed = [] if broken else [f"ledger, {each}" for each in _unsigned(home, ledger)]
+    compared = [] if broken else compare_places(home, ledger.entries(), key)
+    signed = (
+        [] if broken else [f"ledger, {each}" for each in _unsigned(home, ledger.entries(), key)]
+    )
     ended = list(_end_findings(home, ledger))
     if what is not None:
-        return _verified_release(home, ledger, what, [*ended, *broken, *signed])
-    findings = [*modes, *ended, *broken, *signed, *home_findings(home)]
-    return _verified_home(home, ledger if not broken else None, findings)
+        checked, findings = _verified_release(home, ledger, what, [*ended, *broken, *signed])
+    else:
+        known = [*modes, *ended, *broken, *signed, *home_findings(home)]
+        checked, findings = _verified_home(home, ledger if not broken else None, known)
+    return [*checked, *_words(compared)], [*_found(compared), *findings]
 
 
-def _unsigned(home: Home, ledger: Ledger) -> list[Finding]:
-    """What is wrong with the signatures of the entries of a sound ledger."""
+def _words(compared: Sequence[Comparison]) -> list[str]:
+    return [each.words for each in compared]
+
+
+def _found(compared: Sequence[Comparison]) -> list[str]:
+    return [finding for each in compared for finding in each.findings]
+
+
+def _unsigned(home: Home, entries: Sequence[Entry], key: PublicKey | None) -> list[Finding]:
+    """What is wrong with the signatures of sound entries, by a given key or this home's own."""
     try:
-        key = house_key(home)
+        known = key or house_key(home)
     except CloisterError:
         return []  # the key is reported by itself
-    return signature_findings(ledger.entries(), [key]) if key else []
-
-
-def _export_findings(
-    path: str, anchors: Sequence[Anchor], key: PublicKey | None
-) -> Sequence[Finding]:
-    """What is wrong with an export, and by a given key with the signatures of its entries."""
-    found = verify_export(path, anchors)
-    if found or key is None:
-        return found
-    entries, _ = read_chain(export_lines(path))
-    if not signed_by(entries, key):
+    if key and entries and not signed_by(entries, key):
         return [Finding(0, f"none of its entries is signed by the key {key.id[:16]}")]
-    return signature_findings(entries, [key])
+    return signature_findings(entries, [known]) if known else []
 
 
 def release_problems(home: Home, release: str) -> list[str]:
@@ -263,9 +271,7 @@ def _verified_folder(
     named, held = _named_in(folder), _release_in(folder, ledger)
     own = held is not None or (named is not None and home.release(named).exists())
     findings = (
-        [f"ledger, {finding}" for finding in ledger.verify(anchors) or _unsigned(home, ledger)]
-        if ledger and own
-        else []
+        [f"ledger, {finding}" for finding in ledger.verify(anchors)] if ledger and own else []
     )
     checked = [str(folder), *(["the ledger"] if own else [])]
     return checked, [*findings, *folder_findings(folder, None if findings else ledger, held)]

@@ -189,8 +189,10 @@ def registrations(home: Home) -> list[Registration]:
 
 
 def settings_digest(home: Home) -> str:
-    """SHA-256 of the places of ledger, tracking store and remote."""
-    return hashlib.sha256(repr((home.ledger, home.tracking, home.remote)).encode()).hexdigest()
+    """SHA-256 of the places of ledger, tracking store, remote and, if there are any, anchors."""
+    anchors = (home.anchors,) if home.anchors else ()
+    places = (home.ledger, home.tracking, home.remote, *anchors)
+    return hashlib.sha256(repr(places).encode()).hexdigest()
 
 
 def _read(path: Path) -> Registration:

@@ -12,7 +12,7 @@ from forged_ledger import rewritten
 from cloister.flows.cli.app import main
 from cloister.flows.review import move_release
 from cloister.privacy.certificate.manifest import Lineage, read_manifest, write_manifest
-from cloister.privacy.ledger import State
+from cloister.privacy.ledger import Ledger, State
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.signing import FileSigner
 from cloister.tasks.home.files import digest_of

@@ -1,0 +1,222 @@
+"""Anchors outside: the newest entry of the ledger, signed, in append-only places elsewhere.
+
+CLOISTER_ANCHORS names the places, separated by spaces and quoted as in a shell::
+
+    /mnt/worm/anchors.jsonl            a file: a line of JSON for each anchor
+    git+ssh://host/anchors.git         a Git remote: a commit of the branch ``anchors`` for each
+    s3://BUCKET/PREFIX                 a bucket: an object for each
+
+An anchor is a statement on the entry's hash in a DSSE envelope. It is sent once the entry is
+committed: what a place does not take waits in the home and goes with the next one, and no move
+fails by it. A place is of one home.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+
+from cloister.errors import CloisterError, InputError, StorageError, VerificationError
+from cloister.figures import count_of
+from cloister.files import write_whole
+from cloister.privacy.ledger import Anchor, Entry
+from cloister.privacy.signing import (
+    Envelope,
+    PublicKey,
+    make_statement,
+    read_statement,
+    sign,
+    signers,
+)
+from cloister.tasks.home.files import exclusive
+from cloister.tasks.home.home import Home, private_folder
+from cloister.tasks.ledger.append_only import LineFile, Place, place_of
+from cloister.tasks.ledger.keys import house_key, house_signer
+
+ANCHOR_TYPE = "urn:cloister:anchor"
+"""The type of what a statement says of an entry of the ledger."""
+
+
+def anchor_places(home: Home) -> list[Place]:
+    """The places that CLOISTER_ANCHORS names; none of them is reached.
+
+    Raises:
+        InputError: one cannot be a place, or needs what is not installed.
+    """
+    try:
+        places = [place_of(name) for name in shlex.split(home.anchors)]
+    except ValueError:
+        raise InputError(
+            "CLOISTER_ANCHORS has an opening quote without a closing one. Nothing was charged."
+        ) from None
+    for place in places:
+        inside = Path(place.name).resolve().is_relative_to(home.folder.resolve())
+        if isinstance(place, LineFile) and inside:
+            raise InputError(
+                f"CLOISTER_ANCHORS names {place.name}, which is in the home that it should vouch "
+                "for; give a place that others keep. Nothing was charged."
+            )
+    return places
+
+
+def send_anchor(home: Home, anchor: Anchor) -> None:
+    """Send an entry that was just committed to all places of a home.
+
+    What cannot be sent is told on standard error: the move has happened, and does not fail.
+    """
+    for place in anchor_places(home):
+        waiting = _waiting(home, place)
+        try:
+            private_folder(waiting.parent)
+            with exclusive(waiting.with_suffix(".lock")):
+                _send(place, waiting, [*_lines(waiting), _signed(home, anchor)])
+        except (CloisterError, OSError) as error:
+            sys.stderr.write(
+                f"warning: entry {anchor.seq} is in the ledger, and its anchor could not be sent "
+                f"to {place.name} ({error}); it waits in the home and is sent with the next one\n"
+            )
+
+
+def _send(place: Place, waiting: Path, lines: Sequence[str]) -> None:
+    """Send anchors, which wait on the disk until they are sent; the newest is noted then."""
+    text = "".join(f"{line}\n" for line in lines)
+    write_whole(waiting, lambda part: part.write_text(text, encoding="ascii"))
+    place.send(lines)
+    sent = waiting.with_suffix(".sent")
+    known = [*_readable([*_lines(sent), *lines])]
+    newest = max(known, key=lambda each: each[1].seq)[0]
+    write_whole(sent, lambda part: part.write_bytes(newest.text))
+    waiting.unlink()
+
+
+def _waiting(home: Home, place: Place) -> Path:
+    """The file of the anchors that a place has not taken yet."""
+    return home.folder / "anchors" / f"{sha256(place.name.encode()).hexdigest()[:16]}.waiting"
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="ascii").splitlines() if path.exists() else []
+
+
+def _signed(home: Home, anchor: Anchor) -> str:
+    facts = {**asdict(anchor), "time": datetime.now(UTC).isoformat()}
+    payload = make_statement({f"entry-{anchor.seq}": anchor.hash}, ANCHOR_TYPE, facts)
+    return json.dumps(json.loads(sign(payload, house_signer(home)).text))
+
+
+def _read(line: str) -> tuple[Envelope, Anchor]:
+    """An anchor as a place holds it, whoever signed it.
+
+    Raises:
+        VerificationError: it is none.
+    """
+    envelope = Envelope.parse(line.encode())
+    facts = read_statement(envelope).facts(ANCHOR_TYPE)
+    try:
+        return envelope, Anchor(int(facts["seq"]), str(facts["hash"]))
+    except (KeyError, TypeError, ValueError):
+        raise VerificationError("The anchor names no entry") from None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a place holds of a ledger, in words, and what is wrong with either."""
+
+    words: str
+    findings: list[str]
+
+
+def compare_places(
+    home: Home, entries: Sequence[Entry], key: PublicKey | None, *, whole: bool = True
+) -> list[Comparison]:
+    """Compare a ledger with the anchors in the places of its home.
+
+    Args:
+        key: that of the house which signed them; by default this home's own.
+        whole: the entries are all that there are; else a place may hold later ones.
+    """
+    known = key or house_key(home)
+    return [_compare(home, place, entries, known, whole) for place in anchor_places(home)]
+
+
+def _compare(
+    home: Home, place: Place, entries: Sequence[Entry], key: PublicKey | None, whole: bool
+) -> Comparison:
+    try:
+        lines = place.held()
+    except StorageError as error:
+        return Comparison(place.name, [f"{place.name}: cannot be read ({error}); try again"])
+    read = [*_readable(lines)]
+    found = [*_unlike(place, read, entries, key, whole)]
+    waiting = _waiting(home, place)
+    newest = max((anchor.seq for _, anchor in read), default=0)
+    sent = [anchor for _, anchor in _readable(_lines(waiting.with_suffix(".sent")))]
+    if whole and any(anchor not in [held for _, held in read] for anchor in sent):
+        found.append(
+            f"{place.name}: lacks the anchor of entry {sent[0].seq}, which was sent there: it was "
+            "cut off or replaced; restore it, and find out who can write there"
+        )
+    words = f"{place.name} ({count_of(len(read), 'anchor')}, up to entry {newest}"
+    words += f"; {len(_lines(waiting))} wait to be sent" if _lines(waiting) else ""
+    unread = len(lines) - len(read)
+    words += f"; {count_of(unread, 'line')} that cannot be read" if unread else ""
+    return Comparison(f"{words})", found)
+
+
+def _readable(lines: Sequence[str]) -> Iterator[tuple[Envelope, Anchor]]:
+    """The anchors among lines; one that a full disk cut off is none."""
+    for line in lines:
+        with suppress(VerificationError):
+            yield _read(line)
+
+
+def _unlike(
+    place: Place,
+    read: Sequence[tuple[Envelope, Anchor]],
+    entries: Sequence[Entry],
+    key: PublicKey | None,
+    whole: bool,
+) -> Iterator[str]:
+    """How the anchors of a place differ from a ledger; the first of each kind of difference."""
+    foreign = [anchor.seq for envelope, anchor in read if not key or not signers(envelope, [key])]
+    if foreign:
+        yield (
+            f"{place.name}: the anchor of entry {min(foreign)} is not signed by "
+            + (f"the key {key.id[:16]}" if key else "a known key; give --key")
+            + f" ({len(foreign)} of {len(read)}): the house's key was replaced, or others send it"
+        )
+    beyond = [anchor.seq for _, anchor in read if anchor.seq > len(entries)]
+    if beyond and whole:
+        yield (
+            f"the ledger's end was cut off: {place.name} holds entry {max(beyond)}, and the ledger "
+            f"ends with {len(entries)}; restore it from a backup or an export"
+        )
+    rewritten = [
+        anchor.seq
+        for _, anchor in read
+        if anchor.seq <= len(entries) and entries[anchor.seq - 1].anchor != anchor
+    ]
+    if rewritten:
+        yield (
+            f"the ledger was rewritten: entry {min(rewritten)} is not the one that {place.name} "
+            "holds; restore it from a backup or an export that agrees"
+        )
+
+
+def held_anchors(home: Home) -> list[Anchor]:
+    """The entries that the places of a home hold under its key, oldest first.
+
+    Raises:
+        StorageError: a place cannot be read.
+    """
+    key = house_key(home)
+    read = [each for place in anchor_places(home) for each in _readable(place.held())]
+    ours = [anchor for envelope, anchor in read if key and signers(envelope, [key])]
+    return sorted(ours, key=lambda anchor: anchor.seq)
