@@ -306,6 +306,23 @@ def test_what_cannot_be_a_place_is_refused_before_anything_is_charged(
     assert entries(home) == before
 
 
+@pytest.mark.parametrize(
+    ("name", "lacking", "remedy"),
+    [
+        ("s3://anchors", "find_spec", "pip install 'cloister[s3]'"),
+        ("git+ssh://host/a.git", "shutil.which", "no command git here; install it"),
+    ],
+)
+def test_a_place_that_needs_what_is_not_installed_is_refused(
+    home, monkeypatch, name, lacking, remedy
+):
+    monkeypatch.setenv("CLOISTER_ANCHORS", name)
+    monkeypatch.setattr(f"cloister.tasks.ledger.append_only.{lacking}", lambda _: None)
+    with pytest.raises(InputError) as refused:
+        open_ledger(Home.current())
+    assert remedy in str(refused.value)
+
+
 def test_an_anchor_is_a_statement_that_a_stock_reader_accepts(anchored, released, tmp_path):
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
     from securesystemslib.dsse import Envelope
