@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -26,26 +26,30 @@ def canonical(value: object) -> str:
 
     Errors: ``InputError`` for floats, keys that are no text, and whatever JSON does not know.
     """
-    return _dump(_exact_json(value))
-
-
-def _dump(value: object) -> str:
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-    )
+    return _dump(exact_json(value))
 
 
 def _refuse_float(_: str) -> object:
     raise ValueError("the ledger holds no floats")
 
 
-def _exact_json(value: object) -> object:
-    if value is None or isinstance(value, str | bool | int):
+_dump = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+).encode
+_load = json.JSONDecoder(parse_float=_refuse_float, parse_constant=_refuse_float).decode
+
+
+def exact_json(value: object) -> object:
+    """``value`` as JSON holds it: plain lists, and maps by text.
+
+    Errors: ``InputError`` as of ``canonical``.
+    """
+    if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-        return {key: _exact_json(item) for key, item in value.items()}
+        return {key: exact_json(item) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
-        return [_exact_json(item) for item in value]
+        return [exact_json(item) for item in value]
     raise InputError(
         f"The ledger cannot hold a {type(value).__name__}: write numbers as 'p/q' text, and text "
         "as keys."
@@ -81,9 +85,8 @@ class Entry:
     ) -> Self:
         """The entry that follows ``last`` (None: the first)."""
         seq, previous = (last.seq + 1, last.hash) if last else (1, GENESIS)
-        return cls(
-            seq, time, kind, slot, body, previous, _digest(seq, time, kind, slot, body, previous)
-        )
+        unhashed = cls(seq, time, kind, slot, body, previous, "")
+        return replace(unhashed, hash=unhashed.digest)
 
     @classmethod
     def parse(cls, line: str) -> Self:
@@ -92,8 +95,7 @@ class Entry:
         Its hash is not checked here.
         """
         try:
-            fields = json.loads(line, parse_float=_refuse_float, parse_constant=_refuse_float)
-            entry = cls(**fields)
+            entry = cls(**_load(line))
             texts = (entry.time, entry.kind, entry.slot, entry.previous, entry.hash)
             typed = (
                 type(entry.seq) is int
@@ -107,42 +109,34 @@ class Entry:
         raise VerificationError("is not an entry as the ledger writes them")
 
     @cached_property
+    def _unhashed(self) -> str:
+        """The entry as canonical JSON, without its hash."""
+        return _dump(
+            {
+                "seq": self.seq,
+                "time": self.time,
+                "kind": self.kind,
+                "slot": self.slot,
+                "body": self.body,
+                "previous": self.previous,
+            }
+        )
+
+    @cached_property
     def digest(self) -> str:
         """What ``hash`` must be."""
-        return _digest(self.seq, self.time, self.kind, self.slot, self.body, self.previous)
+        return hashlib.sha256(self._unhashed.encode("ascii")).hexdigest()
 
     @property
     def line(self) -> str:
         """The entry as one line of canonical JSON, hash included."""
-        return _dump(
-            _fields(self.seq, self.time, self.kind, self.slot, self.body, self.previous)
-            | {"hash": self.hash}
-        )
+        before, kind, after = self._unhashed.rpartition('"kind":')
+        return f'{before}"hash":{_dump(self.hash)},{kind}{after}'
 
     @property
     def anchor(self) -> Anchor:
         """What a certificate records of this entry."""
         return Anchor(self.seq, self.hash)
-
-
-def _fields(
-    seq: int, time: str, kind: str, slot: str, body: Mapping[str, Any], previous: str
-) -> dict[str, Any]:
-    return {
-        "seq": seq,
-        "time": time,
-        "kind": kind,
-        "slot": slot,
-        "body": body,
-        "previous": previous,
-    }
-
-
-def _digest(
-    seq: int, time: str, kind: str, slot: str, body: Mapping[str, Any], previous: str
-) -> str:
-    text = _dump(_fields(seq, time, kind, slot, body, previous))
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 @dataclass(frozen=True)

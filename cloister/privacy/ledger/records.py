@@ -5,7 +5,6 @@ By the places the ledger recognises older copies of a journal.
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from typing import Any, Self
 
 from cloister.errors import InputError
 from cloister.privacy.exact import Amount, positive_epsilon, proper_delta, ratio
-from cloister.privacy.ledger.entries import canonical
+from cloister.privacy.ledger.entries import exact_json
 
 
 @dataclass(frozen=True)
@@ -184,7 +183,7 @@ class ReservationRequest:
         identifier("release", self.release)
         object.__setattr__(self, "epsilon", positive_epsilon(self.epsilon))
         object.__setattr__(self, "delta", proper_delta(self.delta))
-        object.__setattr__(self, "events", json.loads(canonical(self.events)))
+        object.__setattr__(self, "events", exact_json(self.events))
 
     def same_run(self, other: ReservationRequest) -> bool:
         """Whether both requests are the same, except for the release id and the code."""
