@@ -142,7 +142,9 @@ def compare_places(
         key: that of the house which signed them; by default this home's own.
         whole: the entries are all that there are; else a place may hold later ones.
     """
-    known = key or house_key(home)
+    known = key
+    with suppress(CloisterError):  # one that cannot be read is reported by itself
+        known = key or house_key(home)
     return [_compare(home, place, entries, known, whole) for place in anchor_places(home)]
 
 

@@ -176,6 +176,16 @@ def test_a_replaced_key_is_found_by_what_a_place_holds(anchored, tmp_path, relea
     assert any("is not signed by the key" in f and "worm" in f for f in findings(home))
 
 
+def test_a_key_that_was_damaged_is_named_beside_what_a_place_holds(anchored, tmp_path, released):
+    home = anchored(str(tmp_path / "worm"))
+    assert move(released.id) == 0
+    public = home.folder / "signing" / "house.pub"
+    public.write_text("damaged")
+    found = findings(home)
+    assert any(str(public) in finding for finding in found)
+    assert any("worm" in finding and "is not signed by a known key" in finding for finding in found)
+
+
 def test_an_auditor_compares_an_export_with_a_place(
     anchored, place, released, tmp_path, monkeypatch
 ):
