@@ -207,8 +207,8 @@ def said_of(server, recorder, monkeypatch, capsys):
             if next(rounds, None) is None:
                 raise Ended
 
-        monkeypatch.setattr("cloister.flows.serving.time.sleep", end_after_three)
-        with pytest.raises(Ended):
+        with monkeypatch.context() as patch, pytest.raises(Ended):
+            patch.setattr("cloister.flows.serving.time.sleep", end_after_three)
             serve(recorder, server.home)
         return capsys.readouterr().err
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from cloister.errors import StorageError
-from cloister.tasks.home.home import open_to_others
+from cloister.tasks.home.home import Home, close, open_to_others
 from cloister.tasks.stores import dvc_store
 from cloister.tasks.stores.dvc_store import Versions
 
@@ -33,7 +33,10 @@ def place(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def versions(place: Path) -> Versions:
-    return Versions(place / "home" / "dvc", str(place / "home" / "dvc-remote"))
+    """The repository of a prepared home: what this process makes is its owner's alone."""
+    home = Home.current({"CLOISTER_HOME": str(place / "home")})
+    home.prepare()
+    return Versions(home.versions, home.remote)
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +115,8 @@ def test_what_was_sent_can_be_fetched(versions: Versions, pointers: Path, files:
     for name, pulled in (("synthetic", "synthetic.parquet"), ("certificate", "certificate.yaml")):
         assert (pointers / pulled).read_bytes() == files[name].read_bytes()
         (pointers / pulled).unlink()
+    for folder in (versions.folder, Path(versions.remote)):
+        close(folder)  # DVC's own command opens what it reads
 
 
 def test_a_resumed_release_writes_its_pointers_anew(files: dict[str, Path], tmp_path: Path):
