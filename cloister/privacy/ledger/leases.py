@@ -39,6 +39,10 @@ _STATE, _STARTED = 0, 19
 """Fields of /proc/PID/stat behind the program's name: state, start in clock ticks since boot."""
 
 
+_GIVEN_UP: set[str] = set()
+"""Tokens of runs of this process that gave up their lease, which a full disk may not let in."""
+
+
 @dataclass(frozen=True)
 class Owner:
     """A process and one run in it; ``token`` is random and identifies the run.
@@ -74,6 +78,8 @@ class Owner:
     @property
     def ended(self) -> bool:
         """Whether it is known to have ended: it ran here since the last boot, and is gone."""
+        if self.token in _GIVEN_UP:
+            return True
         if not self.boot or (self.boot, self.namespace) != (_boot(), _namespace()):
             return False
         found = _stat(self.pid)
@@ -235,10 +241,11 @@ class Lease:
         )
 
     def close(self) -> None:
-        """Give up the lease; if the ledger cannot be reached, it expires."""
+        """Give up the lease; for others it expires where the ledger cannot be reached."""
         if self._closing.is_set():
             return
         self._closing.set()
+        _GIVEN_UP.add(self._owner.token)
         with self._lock, suppress(StorageError):
             self._execute("token = '', owner = '', expires = 0", {})
         self._disconnect()
