@@ -8,6 +8,7 @@
     │   ├── ConstraintError     a constraint: its name, what is wrong with it, remedy
     │   ├── PlanError           no plan fits the budget, the memory or the privacy parameters
     │   ├── BudgetExceeded      the ledger refuses: what is left, what was requested
+    │   ├── NotPermitted        the ledger refuses: a role, or another person, is needed
     │   └── StorageError        a path cannot be read or written: possibly after the charge
     ├── PrivacyError            a step that cannot be shown private: refused
     │   ├── UnsupportedEvent    no accountant reads the event
@@ -77,6 +78,10 @@ class ConstraintError(InputError):
 
 class PlanError(InputError):
     """No plan fits the budget, the memory or the privacy parameters."""
+
+
+class NotPermitted(InputError):
+    """Who acts lacks a role, or the rules of the house ask for another person."""
 
 
 class BudgetExceeded(InputError):

@@ -21,6 +21,7 @@ from cloister.flows.cli.data import add_data_commands
 from cloister.flows.cli.deploy import add_deploy_commands
 from cloister.flows.cli.ledger import add_ledger_commands
 from cloister.flows.cli.options import LogOption
+from cloister.flows.cli.people import add_people_commands
 from cloister.flows.cli.release import add_release_commands
 from cloister.flows.cli.review import add_review_commands
 from cloister.tasks.home.home import Home
@@ -69,6 +70,7 @@ for add_commands in (
     add_data_commands,
     add_ledger_commands,
     add_review_commands,
+    add_people_commands,
     add_benchmark_command,
     add_deploy_commands,
 ):

@@ -126,12 +126,17 @@ def grant(
     holds too.
     """
     from cloister.flows.cli.console import show_facts, show_json
-    from cloister.privacy.ledger import BudgetGrant
+    from cloister.flows.cli.people import show_proposal
+    from cloister.privacy.ledger import BudgetGrant, Proposal
     from cloister.tasks.home.home import Home
     from cloister.tasks.ledger.budgets import grant_budget
 
     budget = BudgetGrant.of(dataset, unit, epsilon, delta, per)
-    status = _budget_json(grant_budget(Home.current(), budget, by, reason, confirmed=yes), None)
+    granted = grant_budget(Home.current(), budget, by, reason, confirmed=yes)
+    if isinstance(granted, Proposal):
+        show_proposal(granted, as_json)
+        return
+    status = _budget_json(granted, None)
     if as_json:
         show_json(_with_earlier_name(status))
     else:

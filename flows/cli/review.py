@@ -151,11 +151,12 @@ def trust_key(
     as_json: Json = False,
 ) -> None:
     """Trust the key of another home that shares the ledger: what it signs is the house's word."""
+    from cloister.privacy.ledger.governance import trust
     from cloister.privacy.signing import PublicKey
     from cloister.tasks.ledger.access import open_ledger
 
     trusted = PublicKey.read(key)
-    open_ledger(Home.current()).trust(trusted, by, reason)
+    trust(open_ledger(Home.current()), trusted, by, reason)
     if as_json:
         show_json({"id": trusted.id})
     else:

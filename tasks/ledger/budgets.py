@@ -17,7 +17,7 @@ from cloister.models.task import Budget as Price
 from cloister.privacy.accounting.accountants import Spend
 from cloister.privacy.events import Relation
 from cloister.privacy.exact import decimal, decimal_below
-from cloister.privacy.ledger import Account, BudgetGrant, BudgetStatus, Period
+from cloister.privacy.ledger import Account, BudgetGrant, BudgetStatus, Period, Proposal
 from cloister.privacy.ledger.budgets import together
 from cloister.schema.sources.databases import table_identity
 from cloister.schema.sources.files_and_urls import is_url
@@ -58,8 +58,8 @@ def composed_spend(home: Home, status: BudgetStatus) -> Spend | None:
 
 def grant_budget(
     home: Home, budget: BudgetGrant, by: str, reason: str, *, confirmed: bool = False
-) -> BudgetStatus:
-    """Grant a budget to an account that there is.
+) -> BudgetStatus | Proposal:
+    """Grant a budget to an account that there is; a proposal, where a second officer confirms it.
 
     Raises:
         InputError: there is no such account; or, unless ``confirmed``, the budget is below what is

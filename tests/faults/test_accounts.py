@@ -247,6 +247,6 @@ def test_an_unusual_grant_is_asked_about_and_each_is_in_the_history(home: Home) 
         grant("1/2")
     grant("1/2", confirmed=True)
     first, second = budget_history(home, "adult")
-    assert (first["from"], first["by"]) == ("none", "spec (flow)")
+    assert (first["from"], first["by"]) == ("none", "flow")
     assert second["from"] == first["to"] and "epsilon 0.5" in second["to"]
     assert (second["by"], second["reason"]) == ("officer", "policy 7")

@@ -11,6 +11,7 @@ from ledger_requests import ask
 
 from cloister.errors import StorageError
 from cloister.privacy.ledger import Account, BudgetGrant, Entry, Ledger, Opening, signature_findings
+from cloister.privacy.ledger.governance import trust
 from cloister.privacy.ledger.signatures import signed_body
 from cloister.privacy.signing import FileSigner, PublicKey
 from cloister.tasks.home.home import Home
@@ -102,8 +103,8 @@ def test_another_home_is_unknown_until_it_is_trusted(
     key = key_of(second)
     (unknown,) = [each for each in verify_records(home, None)[1] if "cloister keys trust" in each]
     assert f"entry 4: 1 entry from here on is signed by the key {key.id[:16]}" in unknown
-    open_ledger(home).trust(key, "officer", "the home in Porto")
-    open_ledger(home).trust(key, "officer", "the home in Porto")
+    trust(open_ledger(home), key, "officer", "the home in Porto")
+    trust(open_ledger(home), key, "officer", "the home in Porto")
     assert verify_records(home, None)[1] == []
     assert [entry.kind for entry in open_ledger(home).entries()].count("key_trusted") == 1
     assert open_ledger(home).verify() == []
@@ -112,7 +113,7 @@ def test_another_home_is_unknown_until_it_is_trusted(
 def test_a_forger_cannot_trust_a_key(home: Home, tmp_path: Path, place: str) -> None:
     forger = FileSigner.open(tmp_path / "forger.pem")
     ledger = replace(Ledger.open(place), signer=lambda: forger)
-    ledger.trust(forger.key, "officer", "the home in Porto")
+    trust(ledger, forger.key, "officer", "the home in Porto")
     said = verify_records(home, None)[1]
     assert any(forger.key.id[:16] in each for each in said)
 

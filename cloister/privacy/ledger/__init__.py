@@ -4,6 +4,7 @@ from cloister.privacy.exact import Amount, exact, ratio
 from cloister.privacy.ledger.budgets import BudgetStatus, Charge, Compose, basic_composition
 from cloister.privacy.ledger.checks import export_lines, verify_chain, verify_export
 from cloister.privacy.ledger.entries import Anchor, Entry, Finding, canonical, read_chain
+from cloister.privacy.ledger.house import Person, Proposal, Rules
 from cloister.privacy.ledger.leases import Lease, Owner
 from cloister.privacy.ledger.ledger import Ledger
 from cloister.privacy.ledger.records import (
@@ -37,10 +38,13 @@ __all__ = [
     "Opening",
     "Owner",
     "Period",
+    "Person",
+    "Proposal",
     "Release",
     "ReleaseStep",
     "Reservation",
     "ReservationRequest",
+    "Rules",
     "State",
     "basic_composition",
     "canonical",

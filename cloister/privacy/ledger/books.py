@@ -8,6 +8,7 @@ from typing import Self
 
 from cloister.errors import InputError, VerificationError
 from cloister.privacy.ledger.entries import Entry
+from cloister.privacy.ledger.house import PERSON, PROPOSED, RULES, House, governing_slot
 from cloister.privacy.ledger.records import (
     Account,
     BudgetGrant,
@@ -21,21 +22,23 @@ from cloister.privacy.ledger.records import (
     require_text,
 )
 from cloister.privacy.ledger.signatures import TRUSTED
-from cloister.privacy.signing import PublicKey
 
 OPENED, PLACED, GRANTED = "account_opened", "places_added", "budget_granted"
 """Kinds of entries on accounts: one was opened, has more places, or has another budget."""
 
 RUN, SEALED, DELIVERED, SIGNED = "run_begun", "journal_sealed", "delivered", "signed"
 """Kinds of entries on releases: a run begins at a place in its journal; the journal ends; the
-release was reported to its requester; its state was signed. Every other kind is a ``State``, or
-trusts a key."""
+release was reported to its requester; its state was signed."""
+
+CONSENTED = "consented"
+"""The kind of an entry by which one of several approves a release. Every other kind is a ``State``,
+or on the house."""
 
 
 class Books:
     """Accounts by name, grants by dataset and unit, releases by id, in the order of the entries.
 
-    And the keys of other homes of the house.
+    And the house: its people, rules and trusted keys.
 
     Ledgers of versions before 0.3 have datasets without accounts, with a budget for each unit.
     """
@@ -44,7 +47,7 @@ class Books:
         self.accounts: dict[str, Account] = {}
         self.grants: dict[tuple[str, str], list[Granted]] = {}
         self.releases: dict[str, Release] = {}
-        self.trusted: set[PublicKey] = set()
+        self.house = House()
         self._runs: dict[str, list[str]] = {}
 
     @classmethod
@@ -107,9 +110,11 @@ class Books:
             SEALED: self._seal,
             DELIVERED: self._deliver,
             SIGNED: self._sign,
-            TRUSTED: self._trust,
+            CONSENTED: self._consent,
+            **dict.fromkeys((PERSON, RULES, PROPOSED, TRUSTED), self.house.post),
         }
         kinds.get(entry.kind, self._move)(entry)
+        self.house.close_proposal(entry)
 
     def _open(self, entry: Entry) -> None:
         account = Account.from_body(entry.body)
@@ -137,7 +142,7 @@ class Books:
         budget = BudgetGrant.of(
             body["dataset"], body["unit"], body["epsilon"], body["delta"], body["period"]
         )
-        _require_slot(entry, grant_slot(entry.seq))
+        _require_slot(entry, governing_slot(GRANTED, entry.seq))
         _require_of_account(self.accounts.get(budget.dataset), budget.unit)
         granted = Granted(budget, entry.seq, entry.time, body["by"], body["reason"])
         self.grants.setdefault((budget.dataset, budget.unit), []).append(granted)
@@ -189,17 +194,18 @@ class Books:
         signatures = (*release.signatures, identifier("signature", digest))
         self.releases[release.id] = replace(release, signatures=signatures)
 
-    def _trust(self, entry: Entry) -> None:
-        key = PublicKey(bytes.fromhex(entry.body["key"]))
-        _require_slot(entry, trust_slot(key))
-        require_text("by", entry.body["by"])
+    def _consent(self, entry: Entry) -> None:
+        release, by = self.releases[entry.body["release"]], require_text("by", entry.body["by"])
         require_text("reason", entry.body["reason"])
-        self.trusted.add(key)
+        _require_slot(entry, consent_slot(release))
+        if release.state is not State.CANDIDATE:
+            raise ValueError("no candidate")
+        self.releases[release.id] = replace(release, consents=(*release.consents, by))
 
 
-def trust_slot(key: PublicKey) -> str:
-    """The slot of a key: it is trusted once."""
-    return f"trust/{key.id}"
+def consent_slot(release: Release) -> str:
+    """The slot of the next person who approves a release."""
+    return f"consent/{release.id}/{len(release.consents)}"
 
 
 def signature_slot(seq: int) -> str:
@@ -215,11 +221,6 @@ def account_slot(name: str) -> str:
 def place_slot(seq: int) -> str:
     """The slot of further places: each time is new."""
     return f"places/{seq}"
-
-
-def grant_slot(seq: int) -> str:
-    """The slot of a grant: each grant is new."""
-    return f"grant/{seq}"
 
 
 def state_slot(release: str, state: State) -> str:

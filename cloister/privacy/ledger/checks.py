@@ -7,6 +7,7 @@ all charges within budget.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ from cloister.privacy.ledger.books import Books
 from cloister.privacy.ledger.budgets import Compose, admit_request, basic_composition
 from cloister.privacy.ledger.entries import Anchor, Entry, Finding, check_chain, read_chain
 from cloister.privacy.ledger.leases import Held
+from cloister.privacy.ledger.permissions import require_permitted
 from cloister.privacy.ledger.records import (
     Account,
     JournalState,
@@ -230,6 +232,7 @@ def audit(entries: Iterable[Entry], compose: Compose) -> list[Finding]:
         for check in (
             partial(_require_time, before=before),
             partial(_require_room, books, compose),
+            partial(_require_permission, books),
             books.post,
         ):
             try:
@@ -253,6 +256,12 @@ def _require_room(books: Books, compose: Compose, entry: Entry) -> None:
     request = _request(entry)
     if request:
         admit_request(books, request, entry.time, compose)
+
+
+def _require_permission(books: Books, entry: Entry) -> None:
+    """Check that who wrote an entry might; one that cannot be read fails when posted."""
+    with suppress(KeyError, TypeError, ValueError, AttributeError):
+        require_permitted(books, entry)
 
 
 def _request(entry: Entry) -> ReservationRequest | None:

@@ -23,7 +23,6 @@ from cloister.privacy.ledger.books import (
     run_slot,
     seal_slot,
     signature_slot,
-    trust_slot,
 )
 from cloister.privacy.ledger.budgets import (
     BudgetStatus,
@@ -47,6 +46,7 @@ from cloister.privacy.ledger.checks import (
     verify_lines,
 )
 from cloister.privacy.ledger.entries import Anchor, Entry, Finding, read_chain
+from cloister.privacy.ledger.house import House, Proposal
 from cloister.privacy.ledger.leases import (
     LEASE_SECONDS,
     Lease,
@@ -71,10 +71,9 @@ from cloister.privacy.ledger.records import (
     identifier,
     require_text,
 )
-from cloister.privacy.ledger.signatures import TRUSTED
 from cloister.privacy.ledger.store import Store, write_export
 from cloister.privacy.ledger.transactions import Transaction, marked
-from cloister.privacy.signing import PublicKey, Signer
+from cloister.privacy.signing import Signer
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,7 @@ class Ledger:
         """
         ledger = cls.open(place)
         entries, _ = read_chain(export_lines(export))
-        with ledger._writing() as transaction:
+        with ledger.writing() as transaction:
             transaction.restore(entries)
             return entries[-1].anchor
 
@@ -130,23 +129,18 @@ class Ledger:
         period: str,
         by: str,
         reason: str,
-    ) -> BudgetStatus:
+    ) -> BudgetStatus | Proposal:
         """Grant a budget; it replaces the one before, and gives back nothing that was spent.
 
-        Errors: ``InputError`` for amounts, periods or names that cannot be used.
+        Where the rules ask for a second officer, it is a proposal. Errors: ``InputError`` for
+        amounts, periods or names that cannot be used.
         """
         budget = BudgetGrant.of(dataset, unit, epsilon, delta, period)
         signature = {"by": require_text("by", by), "reason": require_text("reason", reason)}
-        with self._writing() as transaction:
-            transaction.grant(budget, signature)
-            return status(transaction.books, dataset, unit, transaction.time, self.compose)
-
-    def trust(self, key: PublicKey, by: str, reason: str) -> None:
-        """Trust the key of another home of the house; doing it again changes nothing."""
-        signature = {"by": require_text("by", by), "reason": require_text("reason", reason)}
-        with self._writing() as transaction:
-            if key not in transaction.books.trusted:
-                transaction.write(TRUSTED, trust_slot(key), {"key": key.raw.hex()} | signature)
+        with self.writing() as transaction:
+            proposal = transaction.grant(budget, signature)
+            now = transaction.time
+            return proposal or status(transaction.books, dataset, unit, now, self.compose)
 
     def open_account(self, account: Account, by: str, reason: str) -> Account:
         """Register a data set, or further places of one; each place is of one account.
@@ -155,7 +149,7 @@ class Ledger:
         registered to another.
         """
         signature = {"by": require_text("by", by), "reason": require_text("reason", reason)}
-        with self._writing() as transaction:
+        with self.writing() as transaction:
             return transaction.open(account, signature)
 
     def reserve(
@@ -174,7 +168,7 @@ class Ledger:
         another version.
         """
         require_text("by", by)
-        with self._writing() as transaction:
+        with self.writing() as transaction:
             held = transaction.books.pending(request.spend_id)
             if held and is_replanned(held, request):
                 replanned = {"by": by, "reason": REPLANNED, "evidence": {}}
@@ -187,7 +181,7 @@ class Ledger:
                     f"Release {request.release} exists already: let the ledger choose a name."
                 )
             if opening:
-                declared = {"by": f"spec ({by})", "reason": opening.reason}
+                declared = {"by": by, "reason": opening.reason}
                 account = transaction.open(opening.account, declared)
                 if (account.name, account.unit) not in transaction.books.grants:
                     transaction.grant(opening.budget, declared)
@@ -207,7 +201,7 @@ class Ledger:
         """
         evidence = {"data": identifier("data", data), "journal": identifier("journal", journal)}
         signature = {"by": require_text("by", by), "reason": "", "evidence": evidence}
-        with self._writing() as transaction:
+        with self.writing() as transaction:
             held = find_release(transaction.books, release)
             if held.state is State.SPENT:
                 require_same_evidence(held, evidence)
@@ -227,7 +221,7 @@ class Ledger:
             InputError: the release is not spent.
         """
         began = time.monotonic()
-        with self._writing() as transaction:
+        with self.writing() as transaction:
             held = find_release(transaction.books, release)
             lease = held_lease(self.store, transaction.connection, release)
             if lease.live and lease.left > LEASE_SECONDS:
@@ -256,7 +250,7 @@ class Ledger:
         Raises:
             JournalMismatch: it was sealed elsewhere.
         """
-        with self._writing() as transaction:
+        with self.writing() as transaction:
             held = find_release(transaction.books, release)
             if held.seal is None:
                 transaction.write(SEALED, seal_slot(release), marked(release, by, mark))
@@ -266,7 +260,7 @@ class Ledger:
 
     def deliver(self, release: str, by: str) -> Release:
         """Record that a finished release was reported: the same request is then a new release."""
-        with self._writing() as transaction:
+        with self.writing() as transaction:
             held = find_release(transaction.books, release)
             if not held.delivered:
                 body = {"release": release, "by": require_text("by", by)}
@@ -275,7 +269,7 @@ class Ledger:
 
     def sign(self, release: str, by: str, signature: str) -> Release:
         """Record the digest of a signature, which shows that it is older than later entries."""
-        with self._writing() as transaction:
+        with self.writing() as transaction:
             body = {"release": release, "by": require_text("by", by), "signature": signature}
             find_release(transaction.books, release)
             transaction.write(SIGNED, signature_slot(transaction.next_seq), body)
@@ -298,7 +292,7 @@ class Ledger:
         signature = {"by": require_text("by", by), "reason": require_text("reason", reason)}
         if to is State.SPENT:
             raise InputError("A release is spent by its run, with a journal: start the run again.")
-        with self._writing() as transaction:
+        with self.writing() as transaction:
             held = find_release(transaction.books, release)
             moved = transaction.move(held, to, signature | {"evidence": dict(evidence or {})})
             if to is State.WITHDRAWN:
@@ -322,6 +316,10 @@ class Ledger:
         """All grants, oldest first."""
         grants = chain.from_iterable(self._books()[0].grants.values())
         return sorted(grants, key=lambda granted: granted.seq)
+
+    def house(self) -> House:
+        """People, rules, trusted keys and open proposals."""
+        return self._books()[0].house
 
     def accounts(self) -> list[Account]:
         """The accounts, in the order in which they were opened."""
@@ -375,7 +373,8 @@ class Ledger:
         return damages + copies + verify_lines(entry_lines(rows), anchors, self.compose)
 
     @contextmanager
-    def _writing(self) -> Iterator[Transaction]:
+    def writing(self) -> Iterator[Transaction]:
+        """A transaction that adds entries: all of them, or none where it ends by an error."""
         with self.store.writing() as connection:
             entries = require_sound(self.store.rows(connection))
             require_guarded(self.store.changed_guards(connection))

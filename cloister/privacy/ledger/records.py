@@ -219,7 +219,8 @@ class Release:
 
     ``runs`` are the places of its journal at which runs began, ``seal`` where it ends: nothing is
     drawn after. ``delivered`` says that its run reported its end to the requester; ``signatures``
-    are digests of those of its moves. Releases of ledgers older than these have none.
+    are digests of those of its moves. Releases of ledgers older than these have none. ``consents``
+    are those who approved it while the rules ask for more.
     """
 
     request: ReservationRequest
@@ -228,6 +229,7 @@ class Release:
     seal: Mark | None = None
     delivered: bool = False
     signatures: tuple[str, ...] = ()
+    consents: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:

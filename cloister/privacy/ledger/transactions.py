@@ -10,17 +10,20 @@ from sqlalchemy import Connection
 
 from cloister.errors import InputError, StorageError
 from cloister.privacy.ledger.books import (
+    CONSENTED,
     GRANTED,
     OPENED,
     PLACED,
     Books,
     account_slot,
-    grant_slot,
+    consent_slot,
     place_slot,
     state_slot,
 )
 from cloister.privacy.ledger.checks import require_account, require_unit
 from cloister.privacy.ledger.entries import Entry
+from cloister.privacy.ledger.house import CONFIRMED, EVERYWHERE, PROPOSED, Proposal, governing_slot
+from cloister.privacy.ledger.permissions import missing_approvals, require_permitted
 from cloister.privacy.ledger.records import Account, BudgetGrant, Mark, Release, State, require_text
 from cloister.privacy.ledger.signatures import signed_body
 from cloister.privacy.ledger.store import Store
@@ -42,8 +45,12 @@ class Transaction:
     signer: Signer | None = None
 
     def write(self, kind: str, slot: str, body: Mapping[str, Any]) -> Entry:
-        """Add an entry, signed if there is a signer."""
+        """Add an entry, signed if there is a signer.
+
+        Errors: ``NotPermitted`` if who writes it may not.
+        """
         entry = Entry.after(self.last, self.time, kind, slot, body)
+        require_permitted(self.books, entry)
         if self.signer:
             signed = signed_body(entry, self.signer)
             entry = Entry.after(self.last, self.time, kind, slot, signed)
@@ -74,13 +81,38 @@ class Transaction:
         for entry in entries:
             self.append(entry)
 
-    def grant(self, budget: BudgetGrant, signature: Mapping[str, str]) -> None:
-        """Grant a budget.
+    def govern(self, kind: str, body: Mapping[str, Any]) -> Proposal | None:
+        """Set a person, rules or a budget; where the rules ask for a second officer, propose it.
+
+        The proposal, if it is one.
+        """
+        account = body.get("dataset", EVERYWHERE)
+        if not self.books.house.rules_of(account).second_officer:
+            self.write(kind, governing_slot(kind, self.next_seq), body)
+            return None
+        proposed = {"kind": kind, "body": dict(body), "by": body["by"], "reason": body["reason"]}
+        entry = self.write(PROPOSED, governing_slot(PROPOSED, self.next_seq), proposed)
+        return self.books.house.proposals[entry.seq]
+
+    def confirm(self, proposal: int, signature: Mapping[str, str]) -> Entry:
+        """Write what an officer proposed, as another one confirms it.
+
+        Errors: ``InputError`` if there is no such proposal.
+        """
+        proposed = self.books.house.proposals.get(proposal)
+        if proposed is None:
+            raise InputError(f"Entry {proposal} proposes nothing, or was confirmed already.")
+        confirmed = {CONFIRMED: {"proposal": proposal} | dict(signature)}
+        slot = governing_slot(proposed.kind, self.next_seq)
+        return self.write(proposed.kind, slot, dict(proposed.body) | confirmed)
+
+    def grant(self, budget: BudgetGrant, signature: Mapping[str, str]) -> Proposal | None:
+        """Grant a budget, or propose it; the proposal.
 
         Errors: ``InputError`` if its account is of another unit.
         """
         require_unit(self.books, budget.dataset, budget.unit)
-        self.write(GRANTED, grant_slot(self.next_seq), budget.body | dict(signature))
+        return self.govern(GRANTED, budget.body | dict(signature))
 
     def open(self, account: Account, signature: Mapping[str, str]) -> Account:
         """Open an account, or add the places that it does not have yet.
@@ -97,7 +129,7 @@ class Transaction:
         return self.books.accounts[account.name]
 
     def move(self, held: Release, to: State, signature: Mapping[str, Any]) -> Release:
-        """Move a release to another state.
+        """Move a release to another state; approved by too few, it stays a candidate.
 
         Errors: ``InputError`` if its state does not allow the move.
         """
@@ -107,7 +139,11 @@ class Transaction:
                 f"Release {held.id} is {held.state.words} and cannot become {to.words}: {allowed} "
                 "may follow."
             )
-        self.write(to.value, state_slot(held.id, to), {"release": held.id} | dict(signature))
+        body = {"release": held.id} | dict(signature)
+        if to is State.APPROVED and missing_approvals(self.books, held, body["by"]):
+            self.write(CONSENTED, consent_slot(held), body)
+        else:
+            self.write(to.value, state_slot(held.id, to), body)
         return self.books.releases[held.id]
 
 

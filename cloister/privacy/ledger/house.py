@@ -1,0 +1,199 @@
+"""The house: who may act and in which role, by which rules, and the keys that it trusts.
+
+A person is known by identities: a user of the system, a token, the claims of an identity provider.
+A role lets a person write certain kinds of entries (`permissions`). Until a first person is set,
+whoever reaches the ledger may write all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
+
+from cloister.errors import InputError
+from cloister.privacy.ledger.entries import Entry
+from cloister.privacy.ledger.records import require_text
+from cloister.privacy.ledger.signatures import TRUSTED
+from cloister.privacy.signing import ROLES, PublicKey
+
+PERSON, RULES, PROPOSED = "person_set", "rules_set", "proposed"
+"""Kinds of entries on the house: a person, rules, and what another officer has yet to confirm."""
+
+EVERYWHERE = "*"
+"""The account of rules that hold for every account without rules of its own."""
+
+BEHALF = " on behalf of "
+"""What stands between the identity of who acts and whom they act for."""
+
+CONFIRMED = "confirmed"
+"""What an entry that was proposed says of its confirmation: the proposal, by whom, why."""
+
+_MOST_APPROVALS = 20
+"""Approvals of a role at most: more people than a review has."""
+
+
+@dataclass(frozen=True)
+class Person:
+    """Someone who may act, with roles, identities and public keys (hexadecimal, the last in use).
+
+    Without roles a person may do nothing. Errors: ``InputError`` for what cannot be one of these.
+    """
+
+    name: str
+    roles: tuple[str, ...] = ()
+    identities: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        require_text("person", self.name)
+        if unknown := set(self.roles) - set(ROLES):
+            raise InputError(f"'{min(unknown)}' is no role: choose {', '.join(ROLES)}.")
+        for identity in self.identities:
+            if require_text("identity", identity) != identity_of(identity):
+                raise InputError(f"'{identity}' acts for somebody: give who acts alone.")
+        for key in self.keys:
+            PublicKey(bytes.fromhex(key))
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The person as JSON."""
+        values = {part.name: list(getattr(self, part.name)) for part in fields(self)[1:]}
+        return {"person": self.name, **values}
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Self:
+        """The person in ``body``, which may hold more."""
+        return cls(body["person"], *(tuple(body[part.name]) for part in fields(cls)[1:]))
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What is asked of releases and budgets of an account, beyond that they fit.
+
+    ``four_eyes``: nobody decides on what they ran. ``approvals``: how many people of each role must
+    approve; one officer or reviewer, if it is empty. ``second_officer``: grants, people and rules
+    take effect when another officer confirms them. Errors: ``InputError`` for other values.
+    """
+
+    four_eyes: bool = False
+    approvals: Mapping[str, int] = field(default_factory=dict)
+    second_officer: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("four_eyes", "second_officer"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"'{name}' is yes or no.")
+        for role, number in self.approvals.items():
+            if role not in ("officer", "reviewer") or type(number) is not int:
+                raise InputError("'approvals' are of officers and reviewers, each a whole number.")
+            if not 0 <= number <= _MOST_APPROVALS:
+                raise InputError(f"'approvals' are 0 to {_MOST_APPROVALS} of a role.")
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The rules as JSON."""
+        values = {part.name: getattr(self, part.name) for part in fields(self)}
+        return values | {"approvals": dict(self.approvals)}
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Self:
+        """The rules in ``body``, which may hold more, or lack those of later versions."""
+        return cls(**{part.name: body[part.name] for part in fields(cls) if part.name in body})
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """An entry that takes effect once another officer confirms it."""
+
+    seq: int
+    kind: str
+    body: Mapping[str, Any]
+
+
+class House:
+    """People by name, rules by account, trusted keys, and proposals by the number of their entry.
+
+    In the order of the entries.
+    """
+
+    def __init__(self) -> None:
+        self.people: dict[str, Person] = {}
+        self.rules: dict[str, Rules] = {}
+        self.trusted: set[PublicKey] = set()
+        self.proposals: dict[int, Proposal] = {}
+
+    def post(self, entry: Entry) -> None:
+        """Post an entry on the house."""
+        kinds = {
+            PERSON: self._set_person,
+            RULES: self._set_rules,
+            TRUSTED: self._trust,
+            PROPOSED: self._propose,
+        }
+        kinds[entry.kind](entry)
+
+    def close_proposal(self, entry: Entry) -> None:
+        """A confirmed entry takes the place of its proposal."""
+        if CONFIRMED in entry.body:
+            del self.proposals[entry.body[CONFIRMED]["proposal"]]
+
+    def rules_of(self, account: str) -> Rules:
+        """The rules of an account, else those of every account."""
+        return self.rules.get(account) or self.rules.get(EVERYWHERE) or Rules()
+
+    def person_of(self, by: str) -> Person | None:
+        """The person whose identity acts."""
+        identity = identity_of(by)
+        return next((each for each in self.people.values() if identity in each.identities), None)
+
+    def name_of(self, by: str) -> str:
+        """The person who acts, by one name for all their identities."""
+        person = self.person_of(by)
+        return person.name if person else identity_of(by)
+
+    def _set_person(self, entry: Entry) -> None:
+        person = Person.from_body(entry.body)
+        _require_signed_entry(entry, governing_slot(PERSON, entry.seq))
+        self.people[person.name] = person
+
+    def _set_rules(self, entry: Entry) -> None:
+        _require_signed_entry(entry, governing_slot(RULES, entry.seq))
+        account = require_text("account", entry.body["account"])
+        self.rules[account] = Rules.from_body(entry.body)
+
+    def _trust(self, entry: Entry) -> None:
+        key = PublicKey(bytes.fromhex(entry.body["key"]))
+        _require_signed_entry(entry, trust_slot(key))
+        self.trusted.add(key)
+
+    def _propose(self, entry: Entry) -> None:
+        body, kind = entry.body["body"], entry.body["kind"]
+        _require_signed_entry(entry, governing_slot(PROPOSED, entry.seq))
+        self.proposals[entry.seq] = Proposal(entry.seq, kind, body)
+
+
+def identity_of(by: str) -> str:
+    """The identity of who acts, without whom they act for."""
+    return by.partition(BEHALF)[0]
+
+
+def governing_slot(kind: str, seq: int) -> str:
+    """The slot of a grant, a person, rules or a proposal: each time is new."""
+    return f"{_SLOTS.get(kind, kind)}/{seq}"
+
+
+_SLOTS = {"budget_granted": "grant"}
+"""Slots that were named before kinds of entries gave them their names."""
+
+
+def trust_slot(key: PublicKey) -> str:
+    """The slot of a key: it is trusted once."""
+    return f"trust/{key.id}"
+
+
+def _require_signed_entry(entry: Entry, slot: str) -> None:
+    require_text("by", entry.body["by"])
+    require_text("reason", entry.body["reason"])
+    if entry.slot != slot:
+        raise ValueError("another slot")

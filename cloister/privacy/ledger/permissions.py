@@ -1,0 +1,170 @@
+"""Whether who writes an entry may: roles, four eyes, approvals, a second officer.
+
+Checked inside the transaction that writes the entry, and of every entry by `verify`. Once a release
+is reserved, the entries that its run writes ask for no role: what was charged is delivered.
+
+Roles bind who writes through Cloister. Whoever holds the database and the house's key can write
+other entries; docs/audit-trail.md says how these are found.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+
+from cloister.errors import InputError, NotPermitted
+from cloister.figures import count_of
+from cloister.privacy.ledger.books import CONSENTED, GRANTED, OPENED, PLACED, Books
+from cloister.privacy.ledger.entries import Entry
+from cloister.privacy.ledger.house import (
+    CONFIRMED,
+    EVERYWHERE,
+    PERSON,
+    PROPOSED,
+    RULES,
+    House,
+    Person,
+    identity_of,
+)
+from cloister.privacy.ledger.records import Release, State
+from cloister.privacy.ledger.signatures import TRUSTED
+from cloister.privacy.ledger.tokens import token_problem
+
+SECONDED = (GRANTED, PERSON, RULES)
+"""Kinds of entries that another officer confirms, where the rules ask for a second one."""
+
+_DECIDERS = ("officer", "reviewer")
+
+_ROLES: dict[str, tuple[str, ...]] = {
+    State.RESERVED: ("engineer",),
+    PLACED: ("engineer", "officer"),
+    State.WITHDRAWN: ("engineer", *_DECIDERS),
+    **dict.fromkeys((CONSENTED, State.APPROVED, State.REJECTED, State.PUBLISHED), _DECIDERS),
+    **dict.fromkeys((OPENED, PROPOSED, TRUSTED, *SECONDED), ("officer",)),
+}
+"""Roles that may write an entry, by its kind; anyone may write those of other kinds."""
+
+
+def require_permitted(books: Books, entry: Entry) -> None:
+    """Check that who writes an entry may, before it is posted.
+
+    Raises:
+        NotPermitted: they lack the role, or the rules ask for another person.
+    """
+    _require_role(books.house, entry)
+    if entry.kind in SECONDED:
+        _require_second(books.house, entry)
+    if entry.kind == PERSON:
+        _require_person(books.house, entry)
+    release = books.releases.get(str(entry.body.get("release")))
+    if release and entry.kind in (CONSENTED, State.APPROVED, State.PUBLISHED):
+        _require_other_eyes(books, release, entry)
+    if release and entry.kind == CONSENTED:
+        _require_new_voice(books.house, release, str(entry.body["by"]))
+    if release and entry.kind == State.APPROVED:
+        missing = missing_approvals(books, release, str(entry.body["by"]))
+        if missing:
+            raise _refusal(f"release {release.id} still needs {_wanted(missing)} to approve it")
+
+
+def missing_approvals(books: Books, release: Release, by: str) -> dict[str, int]:
+    """How many people of each role have yet to approve a release, once ``by`` does too."""
+    house = books.house
+    asked = house.rules_of(release.request.dataset).approvals
+    people = {house.name_of(each) for each in (*release.consents, by)}
+    counted = Counter(role for name in people for role in _roles_of(house, name))
+    return {
+        role: number - counted[role] for role, number in asked.items() if number > counted[role]
+    }
+
+
+def _roles_of(house: House, name: str) -> Collection[str]:
+    return house.people[name].roles if name in house.people else ()
+
+
+def _require_role(house: House, entry: Entry) -> None:
+    roles = _ROLES.get(entry.kind)
+    if roles is None:
+        return
+    by = str(entry.body.get("by"))
+    person = house.person_of(by)
+    if problem := token_problem(identity_of(by), entry.time, known=person is not None):
+        raise _refusal(problem)
+    if not house.people or (person and set(person.roles) & set(roles)):
+        return
+    has = f"has {' and '.join(person.roles) or 'none'}" if person else "is nobody's identity"
+    raise _refusal(
+        f"this needs the role {' or '.join(roles)}, and {house.name_of(by)} {has}: an officer sets "
+        "it with cloister people set"
+    )
+
+
+def _require_second(house: House, entry: Entry) -> None:
+    """Check that an entry of an officer was confirmed by another, where rules ask for it."""
+    account = entry.body.get("dataset", EVERYWHERE)
+    confirmed = entry.body.get(CONFIRMED)
+    if confirmed is None:
+        if house.rules_of(account).second_officer:
+            raise _refusal("the rules ask for a second officer, and none confirmed this")
+        return
+    proposal = house.proposals.get(confirmed["proposal"])
+    body = {key: value for key, value in entry.body.items() if key not in (CONFIRMED, "signed")}
+    if proposal is None or (proposal.kind, dict(proposal.body)) != (entry.kind, body):
+        raise _refusal(f"entry {confirmed['proposal']} proposes nothing that is to be confirmed")
+    second = house.person_of(confirmed["by"])
+    if house.name_of(confirmed["by"]) == house.name_of(body["by"]):
+        raise _refusal(
+            f"{house.name_of(body['by'])} proposed this, and another officer confirms it"
+        )
+    if house.people and not (second and "officer" in second.roles):
+        raise _refusal(
+            f"{house.name_of(confirmed['by'])} is no officer, and an officer confirms it"
+        )
+
+
+def _require_person(house: House, entry: Entry) -> None:
+    """Check that identities are of one person, and that officers remain who can act.
+
+    The first person is who sets it.
+    """
+    person = Person.from_body(entry.body)
+    others = [each for each in house.people.values() if each.name != person.name]
+    if taken := {one for each in others for one in each.identities} & set(person.identities):
+        raise InputError(f"{min(taken)} is the identity of another person. Nothing was changed.")
+    after = {**house.people, person.name: person}.values()
+    left = [each for each in after if "officer" in each.roles and each.identities]
+    needed = 2 if house.people and house.rules_of(EVERYWHERE).second_officer else 1
+    if len(left) < needed:
+        raise _refusal(f"without {person.name} there are too few officers who can act")
+    if not house.people and identity_of(entry.body["by"]) not in person.identities:
+        raise _refusal(
+            f"the first person is an officer who sets it, by the identity '{entry.body['by']}'"
+        )
+
+
+def _require_other_eyes(books: Books, release: Release, entry: Entry) -> None:
+    house, by = books.house, str(entry.body["by"])
+    if not house.rules_of(release.request.dataset).four_eyes:
+        return
+    ran = {house.name_of(each.by) for each in release.steps if each.state in _RUN}
+    if house.name_of(by) in ran:
+        raise _refusal(
+            f"{house.name_of(by)} ran release {release.id}, and the rules ask for somebody else"
+        )
+
+
+def _require_new_voice(house: House, release: Release, by: str) -> None:
+    if house.name_of(by) in map(house.name_of, release.consents):
+        raise _refusal(f"{house.name_of(by)} approved it before, and others have yet to")
+
+
+_RUN = (State.RESERVED, State.SPENT, State.CANDIDATE)
+"""States that whoever runs a release brings it to."""
+
+
+def _wanted(missing: dict[str, int]) -> str:
+    return " and ".join(count_of(number, role) for role, number in sorted(missing.items()))
+
+
+def _refusal(problem: str) -> NotPermitted:
+    return NotPermitted(f"{problem[0].upper()}{problem[1:]}. Nothing was changed or charged.")

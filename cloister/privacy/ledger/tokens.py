@@ -1,0 +1,53 @@
+"""Tokens: a secret by which a person is known, for as long as it says.
+
+The ledger holds what names a token and cannot be used in its place: the start of its SHA-256.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from datetime import date
+
+from cloister.errors import InputError
+
+_SECRET_BYTES = 32
+"""Random bytes of a token: beyond any guessing."""
+
+_DIGEST = 32
+"""Hexadecimal digits of a token's digest that name it: 128 bits, which no other token has."""
+
+_IDENTITY = re.compile(r".+ \(token [0-9a-f]{32} until (\d{4}-\d\d-\d\d)\)", re.DOTALL)
+
+
+def new_token(name: str, until: date) -> str:
+    """A token of a person, valid up to and with a day (UTC)."""
+    return f"{name}:{until.isoformat()}:{secrets.token_urlsafe(_SECRET_BYTES)}"
+
+
+def token_identity(token: str) -> str:
+    """The identity that a token gives whoever holds it.
+
+    Errors: ``InputError`` for a text that is no token.
+    """
+    name, until, secret = (*token.rsplit(":", 2), "", "")[:3]
+    digest = hashlib.sha256(token.encode()).hexdigest()[:_DIGEST]
+    identity = f"{name} (token {digest} until {until})"
+    if not secret or not _IDENTITY.fullmatch(identity):
+        raise InputError(
+            "this is no token of Cloister: give it as cloister people token printed it."
+        )
+    return identity
+
+
+def token_problem(identity: str, time: str, *, known: bool) -> str | None:
+    """Why an identity cannot act at a time, if it is that of a token; None if it can."""
+    token = _IDENTITY.fullmatch(identity)
+    if token is None:
+        return None
+    if not known:
+        return "nobody has this token: it was withdrawn, or is of another ledger"
+    if time[:10] > token[1]:
+        return f"this token was valid until {token[1]}: ask an officer for another"
+    return None

@@ -1,0 +1,232 @@
+"""Commands on the house: people and their roles, rules, tokens, and what a second officer confirms.
+
+The house's keys too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cloister.flows.cli.console import say, show_facts, show_json, show_table
+from cloister.flows.cli.options import By, Json, Reason, example
+from cloister.tasks.home.home import Home
+
+if TYPE_CHECKING:
+    from cloister.privacy.ledger import Proposal
+
+PersonName = Annotated[str, typer.Argument(metavar="PERSON", help="The person's name.")]
+
+
+def add_people_commands(app: typer.Typer) -> None:
+    """Add these commands to the command line."""
+    people = typer.Typer(
+        help="People: who may run, govern, decide and read.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    people.command("list", epilog=example("cloister people list"))(list_people)
+    people.command(
+        "set",
+        epilog=example(
+            'cloister people set "A. Officer" --role officer --identity anna --reason "mandate 3"'
+        ),
+    )(set_someone)
+    people.command(
+        "token", epilog=example('cloister people token "A. Officer" --reason "works from home"')
+    )(give_token)
+    people.command(
+        "withdraw", epilog=example('cloister people withdraw "A. Officer" --reason "left in May"')
+    )(withdraw_someone)
+    app.add_typer(people, name="people")
+    rules = typer.Typer(
+        help="Rules: four eyes, approvals, a second officer.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    rules.command("show", epilog=example("cloister rules show"))(show_rules)
+    rules.command(
+        "set",
+        epilog=example(
+            'cloister rules set --four-eyes --approvals officer=2 --reason "policy 7"',
+            'cloister rules set visits --second-officer --reason "policy 8"',
+        ),
+    )(change_rules)
+    app.add_typer(rules, name="rules")
+    app.command("confirm", epilog=example('cloister confirm 41 --reason "as agreed on 3 May"'))(
+        confirm_proposal
+    )
+
+
+def list_people(as_json: Json = False) -> None:
+    """List the people of the house, with roles and identities, and what waits for a second officer.
+
+    Without any, whoever can run commands in this home may do everything.
+    """
+    from cloister.tasks.ledger.people import house_of
+
+    house = house_of(Home.current())
+    waiting = [
+        {"proposal": each.seq, "kind": each.kind, **each.body} for each in house.proposals.values()
+    ]
+    if as_json:
+        found = [person.body for person in house.people.values()]
+        show_json({"people": found, "proposals": waiting})
+        return
+    rows = [
+        (each.name, ", ".join(each.roles), "\n".join(each.identities))
+        for each in house.people.values()
+    ]
+    show_table("People", ("person", "roles", "identities"), rows)
+    if waiting:
+        shown = [(each["proposal"], each["kind"], each["by"], each["reason"]) for each in waiting]
+        show_table("Waiting for another officer", ("proposal", "what", "by", "reason"), shown)
+
+
+def set_someone(
+    person: PersonName,
+    reason: Reason,
+    by: By,
+    role: Annotated[
+        list[str] | None,
+        typer.Option(help="engineer, officer, reviewer or auditor; may be repeated."),
+    ] = None,
+    identity: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What they are known by: a user of the system, or SUBJECT (oidc ISSUER); may be "
+            "repeated."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Set a person's roles, and identities beside those they have.
+
+    engineer: runs releases. officer: opens accounts, grants budgets, sets people and rules, and
+    decides on releases. reviewer: decides on releases. auditor: reads. From the first person on,
+    only people with a role may change anything; the first is an officer, and is you.
+    """
+    from cloister.tasks.ledger.people import set_roles
+
+    home, added = Home.current(), tuple(identity or ())
+    _show_set(set_roles(home, person, tuple(role or ()), added, by, reason), person, as_json)
+
+
+def withdraw_someone(person: PersonName, reason: Reason, by: By, as_json: Json = False) -> None:
+    """Take all roles, identities and tokens from a person; what they did stays."""
+    from cloister.tasks.ledger.people import withdraw
+
+    _show_set(withdraw(Home.current(), person, by, reason), person, as_json)
+
+
+def give_token(
+    person: PersonName,
+    reason: Reason,
+    by: By,
+    days: Annotated[int, typer.Option(min=1, max=3660, help="How long it is valid.")] = 90,
+    as_json: Json = False,
+) -> None:
+    """Print a token by which a person is known where CLOISTER_TOKEN holds it; it is shown once."""
+    from cloister.tasks.ledger.people import issue_token
+
+    token, proposal = issue_token(Home.current(), person, days, by, reason)
+    if as_json:
+        show_json({"token": token, "proposal": proposal.seq if proposal else None})
+    else:
+        say(token)
+        _show_set(proposal, person, as_json)
+
+
+def show_rules(as_json: Json = False) -> None:
+    """Show the rules of each account that has its own, and those of all others ("*")."""
+    from cloister.tasks.ledger.people import house_of
+
+    house = house_of(Home.current())
+    found = {account: rules.body for account, rules in house.rules.items()}
+    if as_json:
+        show_json(found)
+    else:
+        rows = [(account, *map(_told, rules.values())) for account, rules in found.items()]
+        show_table("Rules", ("account", "four eyes", "approvals", "second officer"), rows)
+
+
+def change_rules(
+    reason: Reason,
+    by: By,
+    account: Annotated[
+        str, typer.Argument(metavar="[DATASET]", help="One account; by default all others.")
+    ] = "*",
+    four_eyes: Annotated[
+        bool | None,
+        typer.Option("--four-eyes/--two-eyes", help="Nobody decides on what they ran."),
+    ] = None,
+    approvals: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ROLE=NUMBER",
+            help="How many officers or reviewers must approve; may be repeated.",
+        ),
+    ] = None,
+    second_officer: Annotated[
+        bool | None,
+        typer.Option(
+            "--second-officer/--one-officer",
+            help="Grants, people and rules take effect when another officer confirms them.",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Change rules from now on; those that are not named stay as they are."""
+    from cloister.tasks.ledger.people import change_rules_of
+
+    named = {"four_eyes": four_eyes, "second_officer": second_officer, "approvals": approvals}
+    changes = {name: value for name, value in named.items() if value is not None}
+    _show_set(change_rules_of(Home.current(), account, changes, by, reason), account, as_json)
+
+
+def confirm_proposal(
+    proposal: Annotated[int, typer.Argument(metavar="ENTRY", help="The entry that proposes it.")],
+    reason: Reason,
+    by: By,
+    as_json: Json = False,
+) -> None:
+    """Confirm what another officer proposed, which takes effect now."""
+    from cloister.privacy.ledger.governance import confirm
+    from cloister.tasks.ledger.access import open_ledger
+
+    entry = confirm(open_ledger(Home.current()), proposal, by, reason)
+    if as_json:
+        show_json({"entry": entry.seq, "kind": entry.kind, "proposal": proposal})
+    else:
+        say(f"confirmed: entry {entry.seq} ({entry.kind}) does what entry {proposal} proposed")
+
+
+def show_proposal(proposal: Proposal, as_json: bool) -> None:
+    """Say that something waits for a second officer."""
+    if as_json:
+        show_json({"proposal": proposal.seq, "kind": proposal.kind, "body": dict(proposal.body)})
+    else:
+        show_facts(
+            f"Proposed: another officer confirms it with cloister confirm {proposal.seq}",
+            {key: _told(value) for key, value in proposal.body.items()},
+        )
+
+
+def _show_set(proposal: Proposal | None, name: str, as_json: bool) -> None:
+    if proposal:
+        show_proposal(proposal, as_json)
+    elif as_json:
+        show_json({"set": name})
+    else:
+        say(f"set: {name}")
+
+
+def _told(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {number}" for key, number in value.items()) or "one of either"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return (
+        {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+    )

@@ -1,0 +1,250 @@
+"""People on either database: roles, four eyes, approvals, and what a second officer confirms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, date, datetime
+
+import pytest
+from ledger_requests import ask
+
+from cloister.errors import InputError, NotPermitted
+from cloister.privacy.ledger import Account, BudgetGrant, Ledger, Opening, Person, Rules, State
+from cloister.privacy.ledger.books import state_slot
+from cloister.privacy.ledger.entries import Entry
+from cloister.privacy.ledger.governance import confirm, set_person, set_rules
+from cloister.privacy.ledger.house import EVERYWHERE
+from cloister.privacy.ledger.tokens import new_token, token_identity
+
+PEOPLE = (
+    Person("Anna", ("officer",), ("anna",)),
+    Person("Ben", ("officer", "reviewer"), ("ben",)),
+    Person("Eve", ("engineer",), ("eve", "root")),
+    Person("Rita", ("reviewer",), ("rita",)),
+    Person("Otto", ("auditor",), ("otto",)),
+)
+
+
+@pytest.fixture
+def ledger(place: str) -> Ledger:
+    """A ledger with people of each role, and an account with a budget."""
+    ledger = Ledger.open(place)
+    for person in PEOPLE:
+        set_person(ledger, person, "anna", "mandate")
+    ledger.open_account(Account("adult", "row", "add_remove", ("/data/*.csv",)), "anna", "register")
+    ledger.grant("adult", "row", 10, "1e-4", "year", "anna", "policy")
+    return ledger
+
+
+def candidate(ledger: Ledger, by: str = "eve") -> str:
+    """A release that waits for review."""
+    release = ledger.reserve(ask(), by).release.id
+    ledger.spend(release, by, "journal", "data")
+    ledger.advance(release, State.CANDIDATE, by, "the run ended")
+    return release
+
+
+def rules(ledger: Ledger, **asked: object) -> None:
+    set_rules(ledger, EVERYWHERE, Rules(**asked), "anna", "policy")  # type: ignore[arg-type]
+
+
+ACTS: dict[str, tuple[set[str], Callable[[Ledger, str, str], object]]] = {
+    "reserve": ({"eve"}, lambda ledger, _, by: ledger.reserve(ask(), by)),
+    "grant": (
+        {"anna", "ben"},
+        lambda ledger, _, by: ledger.grant("adult", "row", 9, "1e-4", "year", by, "why"),
+    ),
+    "open": (
+        {"anna", "ben"},
+        lambda ledger, _, by: ledger.open_account(Account("b", "row", "add_remove"), by, "why"),
+    ),
+    "approve": (
+        {"anna", "ben", "rita"},
+        lambda ledger, release, by: ledger.advance(release, State.APPROVED, by, "why"),
+    ),
+    "reject": (
+        {"anna", "ben", "rita"},
+        lambda ledger, release, by: ledger.advance(release, State.REJECTED, by, "why"),
+    ),
+    "person": (
+        {"anna", "ben"},
+        lambda ledger, _, by: set_person(ledger, Person("Zoe", ("auditor",), ("zoe",)), by, "why"),
+    ),
+    "rules": (
+        {"anna", "ben"},
+        lambda ledger, _, by: set_rules(ledger, "adult", Rules(four_eyes=True), by, "why"),
+    ),
+}
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_each_role_does_what_it_may_and_nothing_else(ledger: Ledger, act: str) -> None:
+    allowed, run = ACTS[act]
+    release = candidate(ledger)
+    for by in ("eve", "rita", "otto", "mallory", "mallory on behalf of anna", "Anna"):
+        if by not in allowed:
+            before = ledger.entries()
+            with pytest.raises(NotPermitted, match=r"needs the role .*Nothing was changed"):
+                run(ledger, release, by)
+            assert ledger.entries() == before
+    run(ledger, release, f"{min(allowed)} on behalf of the board")
+    assert ledger.verify() == []
+
+
+def test_whoever_reaches_a_ledger_without_people_may_act(place: str) -> None:
+    ledger = Ledger.open(place)
+    ledger.grant("adult", "row", 10, "1e-4", "year", "anyone", "why")
+    ledger.advance(candidate(ledger, "anyone"), State.APPROVED, "anyone", "why")
+    assert ledger.verify() == []
+
+
+def test_the_first_person_is_an_officer_who_sets_it(place: str) -> None:
+    ledger = Ledger.open(place)
+    for person in (PEOPLE[2], Person("Anna", ("officer",)), PEOPLE[1]):
+        with pytest.raises(NotPermitted):
+            set_person(ledger, person, "anna", "why")
+    set_person(ledger, PEOPLE[0], "anna", "why")
+    with pytest.raises(NotPermitted, match="too few officers"):
+        set_person(ledger, Person("Anna"), "anna", "why")
+
+
+def test_an_identity_is_of_one_person(ledger: Ledger) -> None:
+    with pytest.raises(InputError, match="eve is the identity of another"):
+        set_person(ledger, Person("Zoe", ("reviewer",), ("eve",)), "anna", "why")
+
+
+def test_a_run_whose_engineer_lost_the_role_is_finished(ledger: Ledger) -> None:
+    """What was charged is delivered."""
+    release = ledger.reserve(ask(), "eve").release.id
+    set_person(ledger, Person("Eve"), "anna", "left")
+    ledger.spend(release, "eve", "journal", "data")
+    ledger.advance(release, State.CANDIDATE, "eve", "the run ended")
+    ledger.deliver(release, "eve")
+    with pytest.raises(NotPermitted):
+        ledger.reserve(ask(), "eve")
+    assert ledger.verify() == []
+
+
+def test_nobody_decides_on_what_they_ran(ledger: Ledger) -> None:
+    """By none of their identities, nor in a second role."""
+    set_person(
+        ledger, Person("Ben", ("officer", "engineer"), ("ben", "ben (oidc x)")), "anna", "why"
+    )
+    rules(ledger, four_eyes=True)
+    release = candidate(ledger, "ben")
+    for by in ("ben", "ben (oidc x)", "ben on behalf of anna"):
+        with pytest.raises(NotPermitted, match="Ben ran release"):
+            ledger.advance(release, State.APPROVED, by, "why")
+    ledger.advance(release, State.APPROVED, "rita", "why")
+    with pytest.raises(NotPermitted, match="Ben ran release"):
+        ledger.advance(release, State.PUBLISHED, "ben", "why")
+    ledger.advance(release, State.PUBLISHED, "anna", "why")
+    assert ledger.verify() == []
+
+
+def test_as_many_approve_as_the_rules_ask_for(ledger: Ledger) -> None:
+    rules(ledger, approvals={"officer": 2, "reviewer": 1})
+    release = candidate(ledger)
+    assert ledger.advance(release, State.APPROVED, "ben", "why").state is State.CANDIDATE
+    with pytest.raises(InputError, match="approved it before"):
+        ledger.advance(release, State.APPROVED, "ben", "again")
+    assert ledger.advance(release, State.APPROVED, "rita", "why").state is State.CANDIDATE
+    approved = ledger.advance(release, State.APPROVED, "anna", "why")
+    assert (approved.state, approved.consents) == (State.APPROVED, ("ben", "rita"))
+    assert ledger.verify() == []
+
+
+def test_of_sixteen_racing_approvals_two_people_approve_once(
+    ledger: Ledger, child: Callable[[Callable[[], int]], int], ending: Callable[[int], int]
+) -> None:
+    rules(ledger, approvals={"officer": 2}, four_eyes=True)
+    release = candidate(ledger)
+    place = ledger.store.engine.url.render_as_string(hide_password=False)
+
+    def approve(by: str) -> Callable[[], int]:
+        def run() -> int:
+            try:
+                Ledger.open(place).advance(release, State.APPROVED, by, "why")
+            except InputError:
+                return 1
+            return 0
+
+        return run
+
+    runs = [child(approve(by)) for by in ("anna", "ben", "eve", "rita") * 4]
+    ended = [ending(pid) for pid in runs]
+    held = ledger.release(release)
+    people = {*held.consents, held.steps[-1].by}
+    assert held.state is State.APPROVED
+    assert {"anna", "ben"} <= people <= {"anna", "ben", "rita"}
+    assert ended.count(0) == len(people)
+    assert ledger.verify() == []
+
+
+def test_a_second_officer_confirms_what_governs(ledger: Ledger) -> None:
+    rules(ledger, second_officer=True)
+    proposal = ledger.grant("adult", "row", 50, "1e-4", "year", "anna", "more data")
+    assert ledger.budget("adult", "row").budget.epsilon == 10
+    for by in ("anna", "anna on behalf of ben", "eve", "rita"):
+        with pytest.raises(NotPermitted):
+            confirm(ledger, proposal.seq, by, "why")
+    confirm(ledger, proposal.seq, "ben", "seen")
+    assert ledger.budget("adult", "row").budget.epsilon == 50
+    with pytest.raises(InputError, match="was confirmed already"):
+        confirm(ledger, proposal.seq, "ben", "again")
+    loosened = set_rules(ledger, EVERYWHERE, Rules(), "anna", "alone from now on")
+    assert ledger.house().rules_of("adult").second_officer
+    confirm(ledger, loosened.seq, "ben", "agreed")
+    set_person(ledger, Person("Zoe", ("officer",), ("zoe",)), "anna", "why")
+    assert ledger.verify() == []
+
+
+def test_no_spec_grants_itself_a_budget_where_people_have_roles(ledger: Ledger) -> None:
+    budget = BudgetGrant.of("new", "row", 3, "1e-4", "year")
+    opening = Opening(Account("new", "row", "add_remove", ("/data/new",)), budget, "first release")
+    with pytest.raises(NotPermitted, match="needs the role officer, and Eve has engineer"):
+        ledger.reserve(ask("new"), "eve", opening)
+    known = Opening(
+        Account("adult", "row", "add_remove", ("/elsewhere.csv",)),
+        BudgetGrant.of("adult", "row", 99, "1e-4", "year"),
+        "first release",
+    )
+    ledger.reserve(ask(), "eve", known)
+    assert ledger.budget("adult", "row").budget.epsilon == 10
+
+
+def test_a_token_is_a_person_while_it_is_valid_and_held(ledger: Ledger) -> None:
+    token = new_token("Rita", date(2026, 3, 31))
+    identity = token_identity(token)
+    ledger = replace(ledger, clock=lambda: datetime(2200, 1, 1, tzinfo=UTC))
+    forged = token_identity(new_token("Rita", date(2300, 1, 1)))
+    release = candidate(ledger)
+    set_person(ledger, Person("Rita", ("reviewer",), (identity,)), "anna", "token")
+    with pytest.raises(NotPermitted, match="Nobody has this token"):
+        ledger.advance(release, State.APPROVED, forged, "why")
+    with pytest.raises(NotPermitted, match="valid until 2026-03-31"):
+        ledger.advance(release, State.APPROVED, identity, "why")
+    valid = token_identity(new_token("Rita", date(2200, 1, 1)))
+    set_person(ledger, Person("Rita", ("reviewer",), (identity, valid)), "anna", "token")
+    ledger.advance(release, State.APPROVED, f"{valid} on behalf of the board", "why")
+    assert ledger.verify() == []
+    assert token.rpartition(":")[2] not in "".join(entry.line for entry in ledger.entries())
+
+
+@pytest.mark.parametrize("text", ["", "rita", "rita:2026-01-01:", "rita:soon:secret", ":2026:x"])
+def test_a_text_that_is_no_token_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="no token"):
+        token_identity(text)
+
+
+def test_verify_names_entries_that_their_writers_might_not_write(ledger: Ledger) -> None:
+    """Whoever holds the database can write; whoever verifies sees it."""
+    rules(ledger, four_eyes=True)
+    release = candidate(ledger)
+    with ledger.writing() as transaction:
+        body = {"release": release, "by": "eve", "reason": "me", "evidence": {}}
+        slot = state_slot(release, State.APPROVED)
+        transaction.append(Entry.after(transaction.last, transaction.time, "approved", slot, body))
+    (found,) = ledger.verify()
+    assert "needs the role officer or reviewer, and Eve has engineer" in found.problem
