@@ -45,7 +45,8 @@ from cloister.tasks.home.home import Home, open_to_others, temporary_files
 from cloister.tasks.ledger.access import anchor_of, existing_ledger, release_of, vouched
 from cloister.tasks.ledger.anchors import Comparison, compare_places
 from cloister.tasks.ledger.keys import house_key, signing_findings
-from cloister.tasks.release.integrity import FILE_NAME, folder_findings, release_findings
+from cloister.tasks.release.integrity import folder_findings, release_findings
+from cloister.tasks.release.kept_files import FILE_NAME
 from cloister.tasks.stores.dvc_store import Versions, pointer_of
 from cloister.tasks.stores.kept_records import remote_findings
 
