@@ -1,4 +1,4 @@
-"""Whether one release is what was recorded: its folder, certificate, model, journal, other files."""
+"""Whether a release is what was recorded: its folder, certificate, model, journal and the rest."""
 
 from __future__ import annotations
 

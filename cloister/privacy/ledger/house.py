@@ -14,6 +14,7 @@ from typing import Any, Self
 from cloister.errors import InputError
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.records import require_text
+from cloister.privacy.ledger.retention import require_days
 from cloister.privacy.ledger.signatures import TRUSTED
 from cloister.privacy.signing import ROLES, PublicKey
 
@@ -28,6 +29,9 @@ BEHALF = " on behalf of "
 
 CONFIRMED = "confirmed"
 """What an entry that was proposed says of its confirmation: the proposal, by whom, why."""
+
+_FIRST_RULES = ("four_eyes", "approvals", "second_officer")
+"""Rules that every entry names; later ones are named where they are set."""
 
 _MOST_APPROVALS = 20
 """Approvals of a role at most: more people than a review has."""
@@ -73,12 +77,14 @@ class Rules:
 
     ``four_eyes``: nobody decides on what they ran. ``approvals``: how many people of each role must
     approve; one officer or reviewer, if it is empty. ``second_officer``: grants, people and rules
-    take effect when another officer confirms them. Errors: ``InputError`` for other values.
+    take effect when another officer confirms them. ``keep``: how many days what a home holds of a
+    release stays after it is needed, by kind. Errors: ``InputError`` for other values.
     """
 
     four_eyes: bool = False
     approvals: Mapping[str, int] = field(default_factory=dict)
     second_officer: bool = False
+    keep: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("four_eyes", "second_officer"):
@@ -89,12 +95,14 @@ class Rules:
                 raise InputError("'approvals' are of officers and reviewers, each a whole number.")
             if not 0 <= number <= _MOST_APPROVALS:
                 raise InputError(f"'approvals' are 0 to {_MOST_APPROVALS} of a role.")
+        require_days(self.keep)
 
     @property
     def body(self) -> dict[str, Any]:
         """The rules as JSON."""
         values = {part.name: getattr(self, part.name) for part in fields(self)}
-        return values | {"approvals": dict(self.approvals)}
+        kept = {name: value for name, value in values.items() if value or name in _FIRST_RULES}
+        return kept | {"approvals": dict(self.approvals)}
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Self:

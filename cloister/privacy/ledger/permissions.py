@@ -28,6 +28,7 @@ from cloister.privacy.ledger.house import (
     identity_of,
 )
 from cloister.privacy.ledger.records import Release, State
+from cloister.privacy.ledger.retention import DELETED, goes_at
 from cloister.privacy.ledger.signatures import TRUSTED
 from cloister.privacy.ledger.tokens import token_problem
 
@@ -39,7 +40,7 @@ _DECIDERS = ("officer", "reviewer")
 _ROLES: dict[str, tuple[str, ...]] = {
     State.RESERVED: ("engineer",),
     PLACED: ("engineer", "officer"),
-    State.WITHDRAWN: ("engineer", *_DECIDERS),
+    **dict.fromkeys((State.WITHDRAWN, DELETED), ("engineer", *_DECIDERS)),
     **dict.fromkeys((CONSENTED, State.APPROVED, State.REJECTED, State.PUBLISHED), _DECIDERS),
     **dict.fromkeys((OPENED, PROPOSED, TRUSTED, *SECONDED), ("officer",)),
 }
@@ -59,12 +60,19 @@ def require_permitted(books: Books, entry: Entry) -> None:
         _require_person(books.house, entry)
     if entry.kind == RULES:
         _require_people_for(books.house, Rules.from_body(entry.body))
-    release = books.releases.get(str(entry.body.get("release")))
-    if release and entry.kind in (CONSENTED, State.APPROVED, State.PUBLISHED):
+    if release := books.releases.get(str(entry.body.get("release"))):
+        _require_permitted_on(books, release, entry)
+
+
+def _require_permitted_on(books: Books, release: Release, entry: Entry) -> None:
+    """Check what the rules of its account ask of an entry on a release."""
+    if entry.kind == DELETED:
+        _require_due(books.house, release, entry)
+    if entry.kind in (CONSENTED, State.APPROVED, State.PUBLISHED):
         _require_other_eyes(books, release, entry)
-    if release and entry.kind == CONSENTED:
+    if entry.kind == CONSENTED:
         _require_new_voice(books.house, release, str(entry.body["by"]))
-    if release and entry.kind == State.APPROVED:
+    if entry.kind == State.APPROVED:
         missing = missing_approvals(books, release, str(entry.body["by"]))
         if missing:
             raise _refusal(f"release {release.id} still needs {_wanted(missing)} to approve it")
@@ -177,6 +185,15 @@ def _require_other_eyes(books: Books, release: Release, entry: Entry) -> None:
 def _require_new_voice(house: House, release: Release, by: str) -> None:
     if house.name_of(by) in map(house.name_of, release.consents):
         raise _refusal(f"{house.name_of(by)} approved it before, and others have yet to")
+
+
+def _require_due(house: House, release: Release, entry: Entry) -> None:
+    rules = house.rules_of(release.request.dataset)
+    for kind in entry.body["kinds"]:
+        due = goes_at(release, kind, rules)
+        if due is None or entry.time < due:
+            stays = f"stays until {due}" if due else "is needed"
+            raise _refusal(f"what is held of release {release.id} ({kind}) {stays}")
 
 
 _RUN = (State.RESERVED, State.SPENT, State.CANDIDATE)
