@@ -5,7 +5,7 @@ The house's keys too.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -41,7 +41,7 @@ def add_people_commands(app: typer.Typer) -> None:
     )(withdraw_someone)
     app.add_typer(people, name="people")
     rules = typer.Typer(
-        help="Rules: four eyes, approvals, a second officer.",
+        help="Rules: four eyes, approvals, a second officer, how long files stay.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
@@ -51,6 +51,7 @@ def add_people_commands(app: typer.Typer) -> None:
         epilog=example(
             'cloister rules set --four-eyes --approvals officer=2 --reason "policy 7"',
             'cloister rules set visits --second-officer --reason "policy 8"',
+            'cloister rules set --keep journal=365 --keep measures=90 --reason "policy 9"',
         ),
     )(change_rules)
     app.add_typer(rules, name="rules")
@@ -147,8 +148,18 @@ def show_rules(as_json: Json = False) -> None:
     if as_json:
         show_json(found)
     else:
-        rows = [(account, *map(_told, rules.values())) for account, rules in found.items()]
-        show_table("Rules", ("account", "four eyes", "approvals", "second officer"), rows)
+        shown = (
+            (each["four_eyes"], each["approvals"], each["second_officer"], _kept(each))
+            for each in found.values()
+        )
+        rows = [(name, *map(_told, values)) for name, values in zip(found, shown, strict=True)]
+        headings = ("account", "four eyes", "approvals", "second officer", "keeps (days)")
+        show_table("Rules", headings, rows)
+
+
+def _kept(rules: dict[str, Any]) -> str:
+    """Days by kind, as rules set them."""
+    return ", ".join(f"{kind} {days}" for kind, days in rules.get("keep", {}).items())
 
 
 def change_rules(
@@ -175,12 +186,21 @@ def change_rules(
             help="Grants, people and rules take effect when another officer confirms them.",
         ),
     ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND=DAYS",
+            help="How long a home keeps source, measures, journal, models or refusals of a release "
+            "after they are needed; may be repeated.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Change rules from now on; those that are not named stay as they are."""
     from cloister.tasks.ledger.people import set_rules
 
     named = {"four_eyes": four_eyes, "second_officer": second_officer, "approvals": approvals}
+    named |= {"keep": keep}
     changes = {name: value for name, value in named.items() if value is not None}
     _show_set(set_rules(Home.current(), account, changes, by, reason), account, as_json)
 

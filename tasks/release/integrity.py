@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from cloister.errors import CloisterError, StorageError, VerificationError
-from cloister.models.storage import model_digest
+from cloister.models.storage import ARRAYS_NAME, model_digest
 from cloister.privacy.certificate.certificate import YAML_NAME, Certificate, read_certificate
 from cloister.privacy.certificate.manifest import (
     MANIFEST_NAME,
@@ -19,13 +19,14 @@ from cloister.privacy.door.journal_format import JOURNAL_NAME, read_journal
 from cloister.privacy.ledger import Anchor, Ledger, Release, State
 from cloister.tasks.home.files import digest_of
 from cloister.tasks.home.home import Home
-from cloister.tasks.release.kept_files import kept_findings, logged
+from cloister.tasks.release.kept_files import deletion_findings, kept_findings, logged
 from cloister.tasks.release.signing import statement_findings
 from cloister.tasks.stores.kept_records import object_findings, tracking_findings
 
 
 def release_findings(home: Home, ledger: Ledger, release: Release) -> Iterator[str]:
     """Everything that is wrong with a release in this home."""
+    yield from deletion_findings(home, release)
     yield from _journal_findings(home, release)
     if not _finished(release):
         yield from _unfinished_findings(home, ledger, release)
@@ -40,7 +41,7 @@ def release_findings(home: Home, ledger: Ledger, release: Release) -> Iterator[s
     yield from _store_findings(home, release)
     yield from _model_findings(home, release, manifest)
     if manifest.lineage.kept:
-        yield from kept_findings(home, release.id, manifest.lineage.kept)
+        yield from kept_findings(home, release.id, manifest.lineage.kept, release.deletions)
 
 
 def _store_findings(home: Home, release: Release) -> Iterator[str]:
@@ -141,7 +142,7 @@ def _unfinished_findings(home: Home, ledger: Ledger, release: Release) -> Iterat
 def _journal_findings(home: Home, release: Release) -> Iterator[str]:
     """A final charge has a journal with the id, data, spec and code that the ledger recorded."""
     recorded, asked = release.evidence, release.request
-    if "journal" not in recorded:
+    if "journal" not in recorded or release.lacks(f"journals/{release.id}"):
         return
     path = home.journal(release.id) / JOURNAL_NAME
     if not path.is_file():
@@ -162,7 +163,7 @@ def _journal_findings(home: Home, release: Release) -> Iterator[str]:
 
 
 def _model_findings(home: Home, release: Release, manifest: Manifest) -> Iterator[str]:
-    if release.of_domain:
+    if release.of_domain or release.lacks(f"releases/{release.id}/model/{ARRAYS_NAME}"):
         return
     folder = home.release(release.id) / "model"
     try:

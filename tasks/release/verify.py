@@ -16,7 +16,7 @@ from pathlib import Path
 
 from cloister.errors import CloisterError, InputError, StorageError, VerificationError
 from cloister.files import database_to_read
-from cloister.models.storage import load_saved
+from cloister.models.storage import saved_spec
 from cloister.privacy.certificate.certificate import (
     PAGE_NAME,
     YAML_NAME,
@@ -225,7 +225,9 @@ def _verified_home(
     ]  # before the ledger is read: a release may begin meanwhile
     known = ledger.releases()
     chosen = [
-        release for release in known if release.state in _KEPT_STATES and _is_here(release, home)
+        release
+        for release in known
+        if (release.state in _KEPT_STATES or release.deletions) and _is_here(release, home)
     ]
     found = [finding for release in chosen for finding in release_findings(home, ledger, release)]
     ids = {release.id for release in known}
@@ -350,7 +352,7 @@ def _fetched(home: Home, held: Release, folder: Path) -> list[str]:
 
 def _write_csv(home: Home, held: Release, path: Path) -> None:
     """Write a table as CSV again, which the remote does not hold."""
-    spec = load_saved(home.release(held.id) / "model").spec
+    spec = saved_spec(home.release(held.id) / "model")
     declared = spec.parts.get(path.stem, spec)
     write_csv(path.with_suffix(PARQUET), path, declared)
 
