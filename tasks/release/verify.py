@@ -40,7 +40,13 @@ from cloister.privacy.ledger import (
 )
 from cloister.privacy.signing import PublicKey
 from cloister.tasks.data.tables import write_csv
-from cloister.tasks.home.files import copy_whole, digest_of, exclusive, replace_file
+from cloister.tasks.home.files import (
+    abandoned_frames,
+    copy_whole,
+    digest_of,
+    exclusive,
+    replace_file,
+)
 from cloister.tasks.home.home import Home, open_to_others, temporary_files
 from cloister.tasks.ledger.access import anchor_of, existing_ledger, release_of, vouched
 from cloister.tasks.ledger.anchors import Comparison, compare_places
@@ -85,7 +91,7 @@ def _link_findings(home: Home) -> Iterator[str]:
 
 
 def home_findings(home: Home) -> Iterator[str]:
-    """Problems of the keys, the databases of the three tools, and the DVC remote."""
+    """Problems of the keys, the tools' databases, left copies of data, and the DVC remote."""
     yield from _link_findings(home)
     if (home.folder / "key").exists() or (home.folder / "releases").exists():
         yield from _key_findings(home)
@@ -93,6 +99,12 @@ def home_findings(home: Home) -> Iterator[str]:
         yield from signing_findings(home)
     for path in sorted(home.folder.glob("*/**/*.db")):
         yield from _database_findings(path)
+    with abandoned_frames(home) as frames:
+        yield from (
+            f"{path}: is a copy of data that a killed process left; cloister retention run "
+            "deletes it"
+            for path in frames
+        )
     yield from remote_findings(home)
 
 
