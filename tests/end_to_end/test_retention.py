@@ -1,4 +1,4 @@
-"""What a home holds about the data goes once a release is decided, by an entry; verify proves it."""
+"""What a home holds about the data goes when a release is decided; an entry says so, verify proves."""
 
 from __future__ import annotations
 
