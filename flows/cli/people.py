@@ -1,11 +1,9 @@
-"""Commands on the house: people and their roles, rules, tokens, and what a second officer confirms.
-
-The house's keys too.
-"""
+"""Commands on the house: people and their roles, tokens, rules, and a second officer's word."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -100,6 +98,10 @@ def set_someone(
             "repeated."
         ),
     ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(help="The public key by which they sign from now on; see cloister keys make."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Set a person's roles, in place of those they have, and add identities.
@@ -111,7 +113,7 @@ def set_someone(
     from cloister.tasks.ledger.people import set_roles
 
     home = Home.current()
-    _show_set(set_roles(home, person, role or (), identity or (), by, reason), person, as_json)
+    _show_set(set_roles(home, person, role or (), identity or (), key, by, reason), person, as_json)
 
 
 def withdraw_someone(person: PersonName, reason: Reason, by: By, as_json: Json = False) -> None:
@@ -141,6 +143,7 @@ def give_token(
 
 def show_rules(as_json: Json = False) -> None:
     """Show the rules of each account that has its own, and those of all others ("*")."""
+    from cloister.privacy.ledger import Rules
     from cloister.tasks.ledger.people import house_of
 
     house = house_of(Home.current())
@@ -148,18 +151,9 @@ def show_rules(as_json: Json = False) -> None:
     if as_json:
         show_json(found)
     else:
-        shown = (
-            (each["four_eyes"], each["approvals"], each["second_officer"], _kept(each))
-            for each in found.values()
-        )
-        rows = [(name, *map(_told, values)) for name, values in zip(found, shown, strict=True)]
-        headings = ("account", "four eyes", "approvals", "second officer", "keeps (days)")
-        show_table("Rules", headings, rows)
-
-
-def _kept(rules: dict[str, Any]) -> str:
-    """Days by kind, as rules set them."""
-    return ", ".join(f"{kind} {days}" for kind, days in rules.get("keep", {}).items())
+        rows = [(account, *map(_told, rules.values())) for account, rules in found.items()]
+        headings = [name.replace("_", " ") for name in Rules().body]
+        show_table("Rules", ("account", *headings), rows)
 
 
 def change_rules(
@@ -177,6 +171,13 @@ def change_rules(
         typer.Option(
             metavar="ROLE=NUMBER",
             help="How many officers or reviewers must approve; may be repeated.",
+        ),
+    ] = None,
+    signed_approvals: Annotated[
+        bool | None,
+        typer.Option(
+            "--signed-approvals/--unsigned-approvals",
+            help="Whoever approves signs by a key of their own.",
         ),
     ] = None,
     second_officer: Annotated[
@@ -199,8 +200,13 @@ def change_rules(
     """Change rules from now on; those that are not named stay as they are."""
     from cloister.tasks.ledger.people import set_rules
 
-    named = {"four_eyes": four_eyes, "second_officer": second_officer, "approvals": approvals}
-    named |= {"keep": keep}
+    named = {
+        "four_eyes": four_eyes,
+        "approvals": approvals,
+        "second_officer": second_officer,
+        "signed_approvals": signed_approvals,
+        "keep": keep,
+    }
     changes = {name: value for name, value in named.items() if value is not None}
     _show_set(set_rules(Home.current(), account, changes, by, reason), account, as_json)
 
@@ -243,7 +249,7 @@ def _show_set(proposal: Proposal | None, name: str, as_json: bool) -> None:
 
 def _told(value: object) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{key} {number}" for key, number in value.items()) or "one of either"
+        return ", ".join(f"{key} {number}" for key, number in value.items()) or "by default"
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return (

@@ -1,4 +1,4 @@
-"""What a home holds about the data goes when a release is decided; an entry says so, verify proves."""
+"""What a home holds about the data goes once a release is decided: by an entry that is verified."""
 
 from __future__ import annotations
 

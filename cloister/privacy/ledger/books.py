@@ -22,7 +22,7 @@ from cloister.privacy.ledger.records import (
     require_text,
 )
 from cloister.privacy.ledger.retention import DELETED, Deletion, deletion_slot
-from cloister.privacy.ledger.signatures import TRUSTED
+from cloister.privacy.ledger.signatures import REVOKED, TRUSTED
 
 OPENED, PLACED, GRANTED = "account_opened", "places_added", "budget_granted"
 """Kinds of entries on accounts: one was opened, has more places, or has another budget."""
@@ -113,7 +113,7 @@ class Books:
             SIGNED: self._sign,
             CONSENTED: self._consent,
             DELETED: self._delete,
-            **dict.fromkeys((PERSON, RULES, PROPOSED, TRUSTED), self.house.post),
+            **dict.fromkeys((PERSON, RULES, PROPOSED, TRUSTED, REVOKED), self.house.post),
         }
         kinds.get(entry.kind, self._move)(entry)
         self.house.close_proposal(entry)

@@ -12,14 +12,17 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 from cloister.errors import InputError
-from cloister.privacy.ledger.entries import Entry
+from cloister.privacy.ledger.entries import Anchor, Entry
 from cloister.privacy.ledger.records import require_text
 from cloister.privacy.ledger.retention import require_days
-from cloister.privacy.ledger.signatures import TRUSTED
+from cloister.privacy.ledger.signatures import REVOKED, TRUSTED
 from cloister.privacy.signing import ROLES, PublicKey
 
 PERSON, RULES, PROPOSED = "person_set", "rules_set", "proposed"
 """Kinds of entries on the house: a person, rules, and what another officer has yet to confirm."""
+
+APPROVAL_KEY, APPROVAL = "approval_key", "approval"
+"""What an approval's evidence calls the person's public key, and the digest of their signature."""
 
 EVERYWHERE = "*"
 """The account of rules that hold for every account without rules of its own."""
@@ -29,9 +32,6 @@ BEHALF = " on behalf of "
 
 CONFIRMED = "confirmed"
 """What an entry that was proposed says of its confirmation: the proposal, by whom, why."""
-
-_FIRST_RULES = ("four_eyes", "approvals", "second_officer")
-"""Rules that every entry names; later ones are named where they are set."""
 
 _MOST_APPROVALS = 20
 """Approvals of a role at most: more people than a review has."""
@@ -77,19 +77,23 @@ class Rules:
 
     ``four_eyes``: nobody decides on what they ran. ``approvals``: how many people of each role must
     approve; one officer or reviewer, if it is empty. ``second_officer``: grants, people and rules
-    take effect when another officer confirms them. ``keep``: how many days what a home holds of a
-    release stays after it is needed, by kind. Errors: ``InputError`` for other values.
+    take effect when another officer confirms them. ``signed_approvals``: whoever approves signs by
+    a key of their own. ``keep``: how many days what a home holds of a release stays after it is
+    needed, by kind. Errors: ``InputError`` for other values.
     """
 
     four_eyes: bool = False
     approvals: Mapping[str, int] = field(default_factory=dict)
     second_officer: bool = False
+    signed_approvals: bool = False
     keep: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("four_eyes", "second_officer"):
+        for name in ("four_eyes", "second_officer", "signed_approvals"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"'{name}' is yes or no.")
+        if self.signed_approvals and not sum(self.approvals.values()):
+            raise InputError("signed approvals need a number of people: set approvals too.")
         for role, number in self.approvals.items():
             if role not in ("officer", "reviewer") or type(number) is not int:
                 raise InputError("'approvals' are of officers and reviewers, each a whole number.")
@@ -101,8 +105,7 @@ class Rules:
     def body(self) -> dict[str, Any]:
         """The rules as JSON."""
         values = {part.name: getattr(self, part.name) for part in fields(self)}
-        kept = {name: value for name, value in values.items() if value or name in _FIRST_RULES}
-        return kept | {"approvals": dict(self.approvals)}
+        return values | {"approvals": dict(self.approvals), "keep": dict(self.keep)}
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Self:
@@ -120,15 +123,16 @@ class Proposal:
 
 
 class House:
-    """People by name, rules by account, trusted keys, and proposals by the number of their entry.
+    """People by name, rules by account, proposals by the number of their entry; keys of the house.
 
-    In the order of the entries.
+    Those that are trusted, and by what entry others, in hexadecimal, were revoked.
     """
 
     def __init__(self) -> None:
         self.people: dict[str, Person] = {}
         self.rules: dict[str, Rules] = {}
         self.trusted: set[PublicKey] = set()
+        self.revoked: dict[str, Anchor] = {}
         self.proposals: dict[int, Proposal] = {}
 
     def post(self, entry: Entry) -> None:
@@ -138,6 +142,7 @@ class House:
             RULES: self._set_rules,
             TRUSTED: self._trust,
             PROPOSED: self._propose,
+            REVOKED: self._revoke,
         }
         kinds[entry.kind](entry)
 
@@ -175,6 +180,11 @@ class House:
         _require_signed_entry(entry, trust_slot(key))
         self.trusted.add(key)
 
+    def _revoke(self, entry: Entry) -> None:
+        key = PublicKey(bytes.fromhex(entry.body["key"]))
+        _require_signed_entry(entry, revocation_slot(key))
+        self.revoked[key.raw.hex()] = entry.anchor
+
     def _propose(self, entry: Entry) -> None:
         body, kind = entry.body["body"], entry.body["kind"]
         _require_signed_entry(entry, governing_slot(PROPOSED, entry.seq))
@@ -198,6 +208,11 @@ _SLOTS = {"budget_granted": "grant"}
 def trust_slot(key: PublicKey) -> str:
     """The slot of a key: it is trusted once."""
     return f"trust/{key.id}"
+
+
+def revocation_slot(key: PublicKey) -> str:
+    """The slot of a revocation: a key is revoked once."""
+    return f"revoke/{key.id}"
 
 
 def _require_signed_entry(entry: Entry, slot: str) -> None:
