@@ -56,7 +56,7 @@ from cloister.tasks.ledger.keys import (
     house_signer,
     update_trust,
 )
-from cloister.tasks.release.approvals import approval_problems
+from cloister.tasks.release.approvals import approval_problems, approvals_lacking
 
 RELEASE_TYPE = "urn:cloister:release"
 """The type of what a statement says of a release."""
@@ -109,7 +109,7 @@ def _unrecorded(public: Path, state: State, release: Release, key: PublicKey) ->
         return True
     envelope = read_envelope(path)
     digests = signature_digests(envelope, [key]).get(key.id, frozenset())
-    return not digests & _recorded(release) and not [*_problems(public, state, envelope, [key], ())]
+    return not digests & _recorded(release) and not [*_problems(public, state, envelope, [key])]
 
 
 def _recorded(release: Release) -> set[str | None]:
@@ -206,19 +206,17 @@ def worth_of(
     if not signature_digests(held.get(State.CANDIDATE, next(iter(held.values()))), keys):
         return Worth(f"not signed by the key {key.id[:16]}", UNSIGNED)
     for state, envelope in held.items():
-        if problems := [*_problems(folder, state, envelope, keys, entries)]:
+        if problems := [*_problems(folder, state, envelope, keys)]:
             return Worth("; ".join(problems), ALTERED)
+        if lacking := _lacking(folder, envelope, keys, entries):
+            return Worth(f"not approved: {'; '.join(lacking)}", NOT_APPROVED)
     return _state_of(held, key, known, oldest)
 
 
 def _problems(
-    folder: Path,
-    state: State,
-    envelope: Envelope,
-    keys: Sequence[PublicKey],
-    entries: Iterable[Entry],
+    folder: Path, state: State, envelope: Envelope, keys: Sequence[PublicKey]
 ) -> Iterator[str]:
-    """What is wrong with a statement of a folder, by the keys of the house."""
+    """How a statement of a folder was altered, by the keys of the house."""
     name = statement_name(state)
     if not signature_digests(envelope, keys):
         yield f"{name}: is not signed by the key {keys[0].id[:16]}"
@@ -229,7 +227,15 @@ def _problems(
         yield f"{name}: is of another state"
     yield from str(compare_folder(statement, folder, STATEMENTS)).splitlines()
     if "approvals" in facts:
-        yield from approval_problems(folder, facts, keys, entries)
+        yield from approval_problems(folder, facts, keys)
+
+
+def _lacking(
+    folder: Path, envelope: Envelope, keys: Sequence[PublicKey], entries: Iterable[Entry]
+) -> list[str]:
+    """What people's signatures a decision lacks."""
+    facts = read_statement(envelope).facts(RELEASE_TYPE)
+    return approvals_lacking(folder, facts, keys, entries) if "approvals" in facts else []
 
 
 def _state_of(
@@ -299,7 +305,8 @@ def _unlike_ledger(
     if step is None:
         yield f"{path.name}: the ledger holds no such move: its end was cut off or rewritten"
         return
-    yield from _problems(path.parent, step.state, envelope, keys, ledger.entries())
+    altered = [*_problems(path.parent, step.state, envelope, keys)]
+    yield from altered or _lacking(path.parent, envelope, keys, ledger.entries())
     digests = frozenset[str]().union(*signature_digests(envelope, keys).values())
     if not digests & _recorded(release):
         yield f"{path.name}: holds no signature that the ledger recorded"
