@@ -182,8 +182,9 @@ def _places(home: Home, held: Release, kind: str) -> Iterator[str]:
     own, release = home.release(held.id), held.id
     refused = held.state is State.REFUNDED
     runs, models = logged(own)
+    pointers = sorted((home.versions / "releases" / release).glob("*"))
     named: dict[str, list[Path]] = {
-        "source": sorted((home.versions / "releases" / release).glob("input*")),
+        "source": [path for path in pointers if path.stem == "input"],
         "measures": [
             *(() if refused else (own / "internal",)),
             *(path for run in runs for path in home.artifacts.glob(f"*/{run}/*/evaluation")),

@@ -37,6 +37,8 @@ COMMANDS = [
     ["review", "publish"],
     ["review", "withdraw"],
     ["review", "countersign"],
+    ["retention", "show"],
+    ["retention", "run"],
     ["verify"],
     ["keys", "show"],
     ["keys", "trust"],
