@@ -179,6 +179,12 @@ def change_rules(
             help="Whoever approves signs by a key of their own.",
         ),
     ] = None,
+    purposes: Annotated[
+        bool | None,
+        typer.Option(
+            "--purposes/--no-purposes", help="Each release says what it is for (--purpose)."
+        ),
+    ] = None,
     second_officer: Annotated[
         bool | None,
         typer.Option(
@@ -196,6 +202,7 @@ def change_rules(
         "approvals": approvals,
         "second_officer": second_officer,
         "signed_approvals": signed_approvals,
+        "purposes": purposes,
     }
     changes = {name: value for name, value in named.items() if value is not None}
     _show_set(set_rules(Home.current(), account, changes, by, reason), account, as_json)

@@ -203,7 +203,10 @@ def reserve_budget(
     ledger = open_ledger(home)
     _require_none_of_first_version(ledger, request, context)
     reservation = ledger.reserve(
-        release_request(request, context, plan), request.by, opening_of(request, context, home)
+        release_request(request, context, plan),
+        request.by,
+        opening_of(request, context, home),
+        request.purpose,
     )
     release = reservation.release.id
     folder = home.release(release)

@@ -81,6 +81,7 @@ def test_a_deployment_holds_the_schedule_and_the_parameters_and_no_command(
             "accept_reject": None,
             "device": None,
             "prior": None,
+            "purpose": "",
             "by": request["by"],
         }
     }

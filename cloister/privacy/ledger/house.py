@@ -77,16 +77,18 @@ class Rules:
     ``four_eyes``: nobody decides on what they ran. ``approvals``: how many people of each role must
     approve; one officer or reviewer, if it is empty. ``second_officer``: grants, people and rules
     take effect when another officer confirms them. ``signed_approvals``: whoever approves signs by
-    a key of their own. Errors: ``InputError`` for other values.
+    a key of their own. ``purposes``: each release says what it is for. Errors: ``InputError`` for
+    other values.
     """
 
     four_eyes: bool = False
     approvals: Mapping[str, int] = field(default_factory=dict)
     second_officer: bool = False
     signed_approvals: bool = False
+    purposes: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("four_eyes", "second_officer", "signed_approvals"):
+        for name in ("four_eyes", "second_officer", "signed_approvals", "purposes"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"'{name}' is yes or no.")
         if self.signed_approvals and not sum(self.approvals.values()):

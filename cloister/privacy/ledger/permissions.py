@@ -62,6 +62,8 @@ def require_permitted(books: Books, entry: Entry) -> None:
         _require_person(house, entry)
     if entry.kind == RULES:
         _require_people_for(house, Rules.from_body(entry.body))
+    if entry.kind == State.RESERVED and house.rules_of(entry.body["dataset"]).purposes:
+        _require_purpose(entry)
     release = books.releases.get(str(entry.body.get("release")))
     if release and entry.kind in (CONSENTED, State.APPROVED, State.PUBLISHED):
         _require_decider(books, release, entry)
@@ -171,6 +173,11 @@ def _require_person(house: House, entry: Entry) -> None:
         raise _refusal(
             f"the first person is an officer who sets it, by the identity '{entry.body['by']}'"
         )
+
+
+def _require_purpose(entry: Entry) -> None:
+    if not entry.body["reason"].strip():
+        raise _refusal("the rules ask what a release is for: say it with --purpose")
 
 
 def _require_other_eyes(house: House, release: Release, by: str) -> None:
