@@ -20,6 +20,7 @@ import pytest
 from absl import logging as absl_logging
 from by_room import ByRoom
 from hypothesis import HealthCheck, settings
+from warm_python import WarmPython
 from xdist.remote import Producer
 from xdist.scheduler import Scheduling
 
@@ -164,6 +165,14 @@ def prefect_server(stores: None) -> Iterator[None]:
 
     with prefect_test_harness(server_startup_timeout=180):
         yield
+
+
+@pytest.fixture(scope="session")
+def warm_python() -> Iterator[WarmPython]:
+    """Runs programs without another start of Python and of the libraries."""
+    warm = WarmPython()
+    yield warm
+    warm.close()
 
 
 @dataclass(frozen=True)
