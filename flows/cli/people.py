@@ -39,7 +39,7 @@ def add_people_commands(app: typer.Typer) -> None:
     )(withdraw_someone)
     app.add_typer(people, name="people")
     rules = typer.Typer(
-        help="Rules: four eyes, approvals, a second officer.",
+        help="Rules: four eyes, approvals, a second officer, how long files stay.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
@@ -49,6 +49,7 @@ def add_people_commands(app: typer.Typer) -> None:
         epilog=example(
             'cloister rules set --four-eyes --approvals officer=2 --reason "policy 7"',
             'cloister rules set visits --second-officer --reason "policy 8"',
+            'cloister rules set --keep journal=365 --keep measures=90 --reason "policy 9"',
         ),
     )(change_rules)
     app.add_typer(rules, name="rules")
@@ -192,6 +193,14 @@ def change_rules(
             help="Grants, people and rules take effect when another officer confirms them.",
         ),
     ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND=DAYS",
+            help="How long a home keeps source, measures, journal, models or refusals of a release "
+            "after they are needed; may be repeated.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Change rules from now on; those that are not named stay as they are."""
@@ -203,6 +212,7 @@ def change_rules(
         "second_officer": second_officer,
         "signed_approvals": signed_approvals,
         "purposes": purposes,
+        "keep": keep,
     }
     changes = {name: value for name, value in named.items() if value is not None}
     _show_set(set_rules(Home.current(), account, changes, by, reason), account, as_json)
@@ -246,7 +256,7 @@ def _show_set(proposal: Proposal | None, name: str, as_json: bool) -> None:
 
 def _told(value: object) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{key} {number}" for key, number in value.items()) or "one of either"
+        return ", ".join(f"{key} {number}" for key, number in value.items()) or "by default"
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return (

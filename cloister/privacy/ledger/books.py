@@ -21,6 +21,7 @@ from cloister.privacy.ledger.records import (
     identifier,
     require_text,
 )
+from cloister.privacy.ledger.retention import DELETED, Deletion, deletion_slot
 from cloister.privacy.ledger.signatures import REVOKED, TRUSTED
 
 OPENED, PLACED, GRANTED = "account_opened", "places_added", "budget_granted"
@@ -111,6 +112,7 @@ class Books:
             DELIVERED: self._deliver,
             SIGNED: self._sign,
             CONSENTED: self._consent,
+            DELETED: self._delete,
             **dict.fromkeys((PERSON, RULES, PROPOSED, TRUSTED, REVOKED), self.house.post),
         }
         kinds.get(entry.kind, self._move)(entry)
@@ -201,6 +203,13 @@ class Books:
         if release.state is not State.CANDIDATE:
             raise ValueError("no candidate")
         self.releases[release.id] = replace(release, consents=(*release.consents, by))
+
+    def _delete(self, entry: Entry) -> None:
+        release, deletion = self.releases[entry.body["release"]], Deletion.of(entry)
+        require_text("by", entry.body["by"])
+        require_text("reason", entry.body["reason"])
+        _require_slot(entry, deletion_slot(release))
+        self.releases[release.id] = replace(release, deletions=(*release.deletions, deletion))
 
 
 def consent_slot(release: Release) -> str:

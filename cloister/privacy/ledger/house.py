@@ -14,6 +14,7 @@ from typing import Any, Self
 from cloister.errors import InputError
 from cloister.privacy.ledger.entries import Anchor, Entry
 from cloister.privacy.ledger.records import require_text
+from cloister.privacy.ledger.retention import require_days
 from cloister.privacy.ledger.signatures import REVOKED, TRUSTED
 from cloister.privacy.signing import ROLES, PublicKey
 
@@ -77,8 +78,9 @@ class Rules:
     ``four_eyes``: nobody decides on what they ran. ``approvals``: how many people of each role must
     approve; one officer or reviewer, if it is empty. ``second_officer``: grants, people and rules
     take effect when another officer confirms them. ``signed_approvals``: whoever approves signs by
-    a key of their own. ``purposes``: each release says what it is for. Errors: ``InputError`` for
-    other values.
+    a key of their own. ``purposes``: each release says what it is for. ``keep``: how many days what
+    a home holds of a release stays after it is needed, by kind. Errors: ``InputError`` for other
+    values.
     """
 
     four_eyes: bool = False
@@ -86,6 +88,7 @@ class Rules:
     second_officer: bool = False
     signed_approvals: bool = False
     purposes: bool = False
+    keep: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("four_eyes", "second_officer", "signed_approvals", "purposes"):
@@ -98,12 +101,13 @@ class Rules:
                 raise InputError("'approvals' are of officers and reviewers, each a whole number.")
             if not 0 <= number <= _MOST_APPROVALS:
                 raise InputError(f"'approvals' are 0 to {_MOST_APPROVALS} of a role.")
+        require_days(self.keep)
 
     @property
     def body(self) -> dict[str, Any]:
         """The rules as JSON."""
         values = {part.name: getattr(self, part.name) for part in fields(self)}
-        return values | {"approvals": dict(self.approvals)}
+        return values | {"approvals": dict(self.approvals), "keep": dict(self.keep)}
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Self:

@@ -11,11 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from cloister.errors import InputError
 from cloister.privacy.exact import Amount, positive_epsilon, proper_delta, ratio
 from cloister.privacy.ledger.entries import exact_json
+
+if TYPE_CHECKING:
+    from cloister.privacy.ledger.retention import Deletion
 
 
 @dataclass(frozen=True)
@@ -220,7 +223,7 @@ class Release:
     ``runs`` are the places of its journal at which runs began, ``seal`` where it ends: nothing is
     drawn after. ``delivered`` says that its run reported its end to the requester; ``signatures``
     are digests of those of its moves. Releases of ledgers older than these have none. ``consents``
-    are those who approved it while the rules ask for more.
+    are those who approved it while the rules ask for more; ``deletions`` took what a home held.
     """
 
     request: ReservationRequest
@@ -230,6 +233,7 @@ class Release:
     delivered: bool = False
     signatures: tuple[str, ...] = ()
     consents: tuple[str, ...] = ()
+    deletions: tuple[Deletion, ...] = ()
 
     @property
     def id(self) -> str:
@@ -240,6 +244,10 @@ class Release:
     def state(self) -> State:
         """Its current state."""
         return self.steps[-1].state
+
+    def lacks(self, place: str) -> bool:
+        """Whether an entry deleted a place of it in the home."""
+        return any(place in each.places for each in self.deletions)
 
     @property
     def undelivered(self) -> bool:
