@@ -5,6 +5,7 @@ The house's keys too.
 
 from __future__ import annotations
 
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -41,7 +42,7 @@ def add_people_commands(app: typer.Typer) -> None:
     )(withdraw_someone)
     app.add_typer(people, name="people")
     rules = typer.Typer(
-        help="Rules: four eyes, approvals, a second officer.",
+        help="Rules: four eyes, approvals, a second officer, how budgets admit releases.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
@@ -51,6 +52,7 @@ def add_people_commands(app: typer.Typer) -> None:
         epilog=example(
             'cloister rules set --four-eyes --approvals officer=2 --reason "policy 7"',
             'cloister rules set visits --second-officer --reason "policy 8"',
+            'cloister rules set visits --admission filter --reason "policy 9"',
         ),
     )(change_rules)
     app.add_typer(rules, name="rules")
@@ -140,15 +142,17 @@ def give_token(
 
 def show_rules(as_json: Json = False) -> None:
     """Show the rules of each account that has its own, and those of all others ("*")."""
+    from cloister.privacy.ledger import Rules
     from cloister.tasks.ledger.people import house_of
 
     house = house_of(Home.current())
-    found = {account: rules.body for account, rules in house.rules.items()}
+    found = {account: asdict(rules) for account, rules in house.rules.items()}
     if as_json:
         show_json(found)
     else:
         rows = [(account, *map(_told, rules.values())) for account, rules in found.items()]
-        show_table("Rules", ("account", "four eyes", "approvals", "second officer"), rows)
+        names = [part.name.replace("_", " ") for part in fields(Rules)]
+        show_table("Rules", ("account", *names), rows)
 
 
 def change_rules(
@@ -175,12 +179,36 @@ def change_rules(
             help="Grants, people and rules take effect when another officer confirms them.",
         ),
     ] = None,
+    admission: Annotated[
+        str | None,
+        typer.Option(
+            metavar="sum|filter",
+            help="By which rule budgets admit releases: the sum of their epsilons, or a privacy "
+            "filter.",
+        ),
+    ] = None,
+    refusals: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="From which refusal of data in a budget window on a charge stays (5)."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Change rules from now on; those that are not named stay as they are."""
+    """Change rules from now on; those that are not named stay as they are.
+
+    A filter counts what is charged from now on, within what the sum has left of a window; from the
+    next window on it counts all. Back to the sum is from the next window on.
+    """
     from cloister.tasks.ledger.people import set_rules
 
-    named = {"four_eyes": four_eyes, "second_officer": second_officer, "approvals": approvals}
+    named = {
+        "four_eyes": four_eyes,
+        "second_officer": second_officer,
+        "approvals": approvals,
+        "admission": admission,
+        "refusals": refusals,
+    }
     changes = {name: value for name, value in named.items() if value is not None}
     _show_set(set_rules(Home.current(), account, changes, by, reason), account, as_json)
 

@@ -71,6 +71,7 @@ from cloister.privacy.certificate.wording import (
 )
 from cloister.privacy.exact import decimal, decimal_below, exact, float_above
 from cloister.privacy.ledger import Anchor, BudgetStatus, Release
+from cloister.privacy.ledger.house import FILTER
 from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
 from cloister.schema.spec import Spec
 from cloister.tasks.data.session import AnySpent
@@ -78,7 +79,7 @@ from cloister.tasks.data.tables import published_schema, write_csv
 from cloister.tasks.home.files import Reference, digest_of, emptied
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_digest, code_version
-from cloister.tasks.ledger.access import COMPOSITION, deniable_releases, open_ledger
+from cloister.tasks.ledger.access import COMPOSITION, FILTERED, deniable_releases, open_ledger
 from cloister.tasks.release.charge import ReservedRelease, kept_prior
 from cloister.tasks.release.preflight import reused_releases
 from cloister.tasks.release.synthesis import DrawnRows
@@ -267,7 +268,7 @@ def certify(basis: Basis) -> Certificate:
         limitations=(
             *basis.drawn.warnings,
             *unweighed_soft(basis.request, basis.context),
-            *limitations(basis.spec, basis.secure, basis.deniable_releases),
+            *limitations(basis.spec, basis.secure, basis.deniable_releases, basis.budget.refusals),
         ),
         software=basis.software,
         artefacts=dict(sorted(basis.artefacts.items())),
@@ -364,7 +365,7 @@ def _worst_epsilons(basis: Basis) -> tuple[float, float]:
     """
     if not basis.secure or basis.deniable:
         return math.inf, math.inf
-    shown, spent = float(basis.shown_epsilon), basis.budget.spent
+    shown, spent = float(basis.shown_epsilon), basis.budget.bound
     if spent is None or basis.deniable_releases:
         return shown, math.inf
     before = sum(exact(own.epsilon) for own in basis.reused if not own.in_period)
@@ -378,6 +379,7 @@ def _period_delta(basis: Basis) -> Fraction:
 
 
 def _cumulative(status: BudgetStatus) -> Cumulative:
+    by_filter = status.admission == FILTER
     return Cumulative(
         period=status.budget.period.value,
         window=status.window,
@@ -388,5 +390,6 @@ def _cumulative(status: BudgetStatus) -> Cumulative:
         cap=exact_text(status.budget.epsilon),
         cap_delta=exact_text(status.budget.delta),
         lifetime=decimal(status.lifetime),
-        composition=COMPOSITION,
+        composition=FILTERED if by_filter else COMPOSITION,
+        filtered=decimal(status.filtered) if by_filter else None,
     )

@@ -50,7 +50,7 @@ REPLANNED = "another version plans the same request otherwise; nothing was drawn
 """Why a reservation was given back that another version of the code had made."""
 
 REFUSED = "the data could not be used; nothing was drawn"
-"""Why a reservation was given back whose data was opened and refused.
+"""Why a reservation was given back, or forfeited, whose data was opened and refused.
 
 Its owner learned that the data was refused, and why.
 """
@@ -65,7 +65,8 @@ _LONGEST_TEXT = 2000
 class State(StrEnum):
     """The state of a release.
 
-    Only ``reserved`` can be given back; from ``spent`` on, the charge is final.
+    Only ``reserved`` can be given back; from ``spent`` on, the charge is final. It is too where a
+    reservation is ``forfeited``: its data was refused, as that of others before it in its window.
     """
 
     RESERVED = "reserved"
@@ -76,6 +77,7 @@ class State(StrEnum):
     REJECTED = "rejected"
     WITHDRAWN = "withdrawn"
     REFUNDED = "released_back"
+    FORFEITED = "forfeited"
 
     @property
     def words(self) -> str:
@@ -99,7 +101,7 @@ class State(StrEnum):
 
 
 _NEXT = {
-    State.RESERVED: (State.SPENT, State.REFUNDED),
+    State.RESERVED: (State.SPENT, State.REFUNDED, State.FORFEITED),
     State.SPENT: (State.CANDIDATE, State.WITHDRAWN),
     State.CANDIDATE: (State.APPROVED, State.REJECTED, State.WITHDRAWN),
     State.APPROVED: (State.PUBLISHED, State.WITHDRAWN),
@@ -107,6 +109,7 @@ _NEXT = {
     State.REJECTED: (),
     State.WITHDRAWN: (),
     State.REFUNDED: (),
+    State.FORFEITED: (),
 }
 
 
@@ -220,7 +223,8 @@ class Release:
     ``runs`` are the places of its journal at which runs began, ``seal`` where it ends: nothing is
     drawn after. ``delivered`` says that its run reported its end to the requester; ``signatures``
     are digests of those of its moves. Releases of ledgers older than these have none. ``consents``
-    are those who approved it while the rules ask for more.
+    are those who approved it while the rules ask for more, ``admission`` the rule that its account
+    had when it was reserved.
     """
 
     request: ReservationRequest
@@ -230,6 +234,7 @@ class Release:
     delivered: bool = False
     signatures: tuple[str, ...] = ()
     consents: tuple[str, ...] = ()
+    admission: str = "sum"
 
     @property
     def id(self) -> str:
@@ -260,7 +265,8 @@ class Release:
 
         Each refusal reveals an exact fact about the data.
         """
-        return self.state is State.REFUNDED and self.steps[-1].reason == REFUSED
+        given_back = self.state is State.REFUNDED and self.steps[-1].reason == REFUSED
+        return given_back or self.state is State.FORFEITED
 
     @property
     def of_domain(self) -> bool:
