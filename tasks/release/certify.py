@@ -71,7 +71,6 @@ from cloister.privacy.certificate.wording import (
 )
 from cloister.privacy.exact import decimal, decimal_below, exact, float_above
 from cloister.privacy.ledger import Anchor, BudgetStatus, Release
-from cloister.privacy.ledger.house import FILTER
 from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
 from cloister.schema.spec import Spec
 from cloister.tasks.data.session import AnySpent
@@ -379,7 +378,6 @@ def _period_delta(basis: Basis) -> Fraction:
 
 
 def _cumulative(status: BudgetStatus) -> Cumulative:
-    by_filter = status.admission == FILTER
     return Cumulative(
         period=status.budget.period.value,
         window=status.window,
@@ -390,6 +388,6 @@ def _cumulative(status: BudgetStatus) -> Cumulative:
         cap=exact_text(status.budget.epsilon),
         cap_delta=exact_text(status.budget.delta),
         lifetime=decimal(status.lifetime),
-        composition=FILTERED if by_filter else COMPOSITION,
-        filtered=decimal(status.filtered) if by_filter else None,
+        composition=FILTERED if status.kept else COMPOSITION,
+        filtered=decimal(status.filtered) if status.kept else None,
     )

@@ -121,12 +121,17 @@ class BudgetStatus:
     def bound(self) -> Fraction | None:
         """What the window's releases reveal at most, at the budget's delta, however chosen.
 
-        Where a filter rules the window it keeps them within the budget; the sum may say less.
+        Where a filter keeps them within the budget, that; the sum may be less.
         """
         cap = self.budget.epsilon
-        if self.filtered is None or self.filtered > cap:
+        if not self.kept:
             return self.spent
         return cap if self.spent is None else min(self.spent, cap)
+
+    @property
+    def kept(self) -> bool:
+        """Whether a filter keeps the window within its budget, which may have been lowered."""
+        return self.filtered is not None and self.filtered <= self.budget.epsilon
 
 
 @dataclass(frozen=True)
