@@ -1,11 +1,9 @@
-"""Commands on the house: people and their roles, rules, tokens, and what a second officer confirms.
-
-The house's keys too.
-"""
+"""Commands on the house: people and their roles, tokens, rules, and a second officer's word."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -101,6 +99,10 @@ def set_someone(
             "repeated."
         ),
     ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(help="The public key by which they sign from now on; see cloister keys make."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Set a person's roles, in place of those they have, and add identities.
@@ -112,7 +114,7 @@ def set_someone(
     from cloister.tasks.ledger.people import set_roles
 
     home = Home.current()
-    _show_set(set_roles(home, person, role or (), identity or (), by, reason), person, as_json)
+    _show_set(set_roles(home, person, role or (), identity or (), key, by, reason), person, as_json)
 
 
 def withdraw_someone(person: PersonName, reason: Reason, by: By, as_json: Json = False) -> None:
@@ -172,6 +174,13 @@ def change_rules(
             help="How many officers or reviewers must approve; may be repeated.",
         ),
     ] = None,
+    signed_approvals: Annotated[
+        bool | None,
+        typer.Option(
+            "--signed-approvals/--unsigned-approvals",
+            help="Whoever approves signs by a key of their own.",
+        ),
+    ] = None,
     second_officer: Annotated[
         bool | None,
         typer.Option(
@@ -206,6 +215,7 @@ def change_rules(
         "four_eyes": four_eyes,
         "second_officer": second_officer,
         "approvals": approvals,
+        "signed_approvals": signed_approvals,
         "admission": admission,
         "refusals": refusals,
     }

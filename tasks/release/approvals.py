@@ -1,0 +1,130 @@
+"""Approvals by people's own keys: one statement on a release that each of them signs.
+
+``approval.dsse.json`` names the files and says nothing of who and when, so that all sign the same
+bytes; the ledger's entries hold who, when, why, and the digest of each signature. The house's key
+never signs it. A reader needs the house's public key alone: the trust statements that lie beside it
+say whose keys count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from cloister.errors import CloisterError, InputError
+from cloister.privacy.certificate.manifest import APPROVAL_NAME, STATEMENTS, TRUST_NAME
+from cloister.privacy.certificate.provenance import exact_text
+from cloister.privacy.ledger import Entry, Release
+from cloister.privacy.ledger.house import APPROVAL, APPROVAL_KEY
+from cloister.privacy.signing import (
+    PublicKey,
+    Signer,
+    Trust,
+    add_signature,
+    compare_folder,
+    folder_digests,
+    make_statement,
+    read_envelope,
+    read_statement,
+    sign,
+    signature_digests,
+    standing,
+    write_envelope,
+)
+from cloister.tasks.ledger.keys import followed_trust
+
+APPROVAL_TYPE = "urn:cloister:approval"
+"""The type of what people sign when they approve a release."""
+
+
+def sign_approval(public: Path, release: Release, signer: Signer) -> dict[str, str]:
+    """Add a person's signature to the approval of a release; what the ledger holds of it.
+
+    Raises:
+        StorageError: the key cannot sign, or the statement cannot be written.
+        VerificationError: the statement that is there is of other files.
+    """
+    payload = make_statement(folder_digests(public, STATEMENTS), APPROVAL_TYPE, _facts(release))
+    path = public / APPROVAL_NAME
+    before = read_envelope(path) if path.exists() else None
+    if before and before.payload == payload:
+        envelope = add_signature(before, signer)
+    else:
+        envelope = sign(payload, signer)
+    write_envelope(path, envelope, replace=True)
+    (digest,) = signature_digests(envelope, [signer.key])[signer.key.id]
+    return {APPROVAL_KEY: signer.key.raw.hex(), APPROVAL: digest}
+
+
+def _facts(release: Release) -> dict[str, Any]:
+    asked = release.request
+    return {
+        "release": release.id,
+        "dataset": asked.dataset,
+        "unit": asked.unit,
+        "relation": asked.relation,
+        "method": asked.method,
+        "epsilon": exact_text(asked.epsilon),
+        "delta": exact_text(asked.delta),
+        "spec": asked.spec_digest,
+    }
+
+
+def approval_problems(
+    folder: Path, facts: Mapping[str, Any], keys: Iterable[PublicKey]
+) -> Iterator[str]:
+    """How the approval that a signed decision rests on was altered.
+
+    ``facts`` are those of the decision, ``keys`` the house's.
+    """
+    try:
+        statement = read_statement(read_envelope(folder / APPROVAL_NAME), APPROVAL_NAME)
+        said = statement.facts(APPROVAL_TYPE)
+    except CloisterError as error:
+        yield str(error)
+        return
+    if any(said[name] != facts[name] for name in said):
+        yield f"{APPROVAL_NAME}: is of another release than the decision"
+    yield from str(compare_folder(statement, folder, STATEMENTS)).splitlines()
+    if _trust(folder, facts, keys) is None:
+        yield (
+            f"{TRUST_NAME}: the house's key vouches for no version {facts['trust']} in it, under "
+            "which the release was approved"
+        )
+
+
+def approvals_lacking(
+    folder: Path, facts: Mapping[str, Any], keys: Iterable[PublicKey], entries: Iterable[Entry]
+) -> list[str]:
+    """What an unaltered approval lacks, by role.
+
+    ``entries`` of the ledger show which signatures are older than the revocation of their keys.
+    """
+    trust = _trust(folder, facts, keys)
+    if trust is None:
+        return []
+    envelope = read_envelope(folder / APPROVAL_NAME)
+    recorded = {
+        evidence[APPROVAL]: entry
+        for entry in entries
+        if APPROVAL in (evidence := entry.body.get("evidence") or {})
+    }
+    found = []
+    for name, number in facts["approvals"].items():
+        try:
+            role = replace(trust.role(name), threshold=number)
+        except InputError as error:
+            found.append(str(error))
+            continue
+        counted = standing(envelope, trust.with_role(role), name, recorded)
+        found += [] if counted.complete else [str(counted)]
+    return found
+
+
+def _trust(folder: Path, facts: Mapping[str, Any], keys: Iterable[PublicKey]) -> Trust | None:
+    """Whose keys counted when a release was approved, and which of them were revoked since."""
+    trusts = followed_trust(folder / TRUST_NAME, keys)
+    then = next((each for each in trusts if each.version == facts["trust"]), None)
+    return replace(then, revoked=trusts[-1].revoked) if then else None
