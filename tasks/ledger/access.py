@@ -251,7 +251,11 @@ def deniable_releases(home: Home, dataset: str) -> int:
 
     No epsilon bounds what these reveal.
     """
-    charged = (held for held in releases(home, dataset) if held.state.charged)
+    charged = (
+        held
+        for held in releases(home, dataset)
+        if held.state.charged and held.state is not State.FORFEITED
+    )
     return sum(is_deniable(event_from_json(held.request.events)) for held in charged)
 
 

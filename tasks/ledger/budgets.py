@@ -215,11 +215,11 @@ def allowance_of(
     window = budget.period.window(now.astimezone(UTC).isoformat())
     rule = granted.next_admission if granted else house_of(home).rules_of(context.dataset).admission
     price = release_request(request, context, plan)
-    whole = _admitted(Window("", rule, ()), budget, price)
+    whole = admitted(Window("", rule, ()), budget, price)
     left = whole
     if granted and granted.window == window:
         binding = zip(granted.windows, (granted.budget, *granted.others), strict=True)
-        left = min(_admitted(each, cap, price) for each, cap in binding)
+        left = min(admitted(each, cap, price) for each, cap in binding)
     return Allowance(budget, request.budget, window, whole, left)
 
 
@@ -227,7 +227,7 @@ _MOST_COUNTED = 10_000
 """Releases that a filter is asked about at most: one an hour for more than a year."""
 
 
-def _admitted(window: Window, budget: BudgetGrant, price: ReservationRequest) -> int:
+def admitted(window: Window, budget: BudgetGrant, price: ReservationRequest) -> int:
     """How many more releases of a price a window of a budget admits."""
     if window.admission == SUM:
         epsilon, delta = window.left(budget, basic_composition)

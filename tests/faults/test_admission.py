@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -28,9 +29,11 @@ from cloister.privacy.ledger import (
     State,
     verify_chain,
 )
+from cloister.privacy.ledger.budgets import Window
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.governance import change_rules
 from cloister.privacy.ledger.house import RULES
+from cloister.tasks.ledger.budgets import admitted
 
 DELTA = Fraction(1, 10**5)
 ONE = Sensitivity.partition("add_remove")
@@ -141,6 +144,32 @@ def test_what_was_given_back_before_the_filter_began_does_not_count(ledger: Ledg
     after = ledger.budget("adult", "row").filtered
     ledger.advance(pending.id, State.REFUNDED, "flow", "not needed")
     assert ledger.budget("adult", "row").filtered == after > Fraction(1, 10)
+    assert ledger.verify() == []
+
+
+@pytest.mark.parametrize("rule", ["sum", "filter"])
+def test_as_many_are_foreseen_as_are_admitted(ledger: Ledger, rule: str) -> None:
+    admit_by(ledger, rule)
+    fill(ledger, 2)
+    now = ledger.budget("adult", "row")
+    foreseen = admitted(now.windows[0], now.budget, gaussian())
+    assert foreseen == len(fill(ledger, 99)) > 1
+    assert admitted(Window("2027", rule, ()), now.budget, gaussian()) == foreseen + 2
+
+
+def test_racing_reservations_stay_within_the_cap(
+    ledger: Ledger, child: Callable[[Callable[[], int]], int], ending: Callable[[int], int]
+) -> None:
+    admit_by(ledger, "filter")
+    place = ledger.store.engine.url.render_as_string(hide_password=False)
+
+    def race() -> int:
+        fill(replace(Ledger.open(place), clock=on("2026-01-06")), 99)
+        return 0
+
+    assert [ending(pid) for pid in [child(race) for _ in range(4)]] == [0] * 4
+    now = ledger.budget("adult", "row")
+    assert now.releases > 15 and 0 < now.left < Fraction(1, 50)
     assert ledger.verify() == []
 
 

@@ -6,7 +6,6 @@ under plausible deniability alone, and events that this version does not know.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
@@ -47,8 +46,7 @@ def require_filtered(request: ReservationRequest) -> None:
 
 
 def _cost_of(request: ReservationRequest) -> FilterCost:
-    events = json.dumps(request.events, sort_keys=True)
-    return _cost(events, request.relation, request.epsilon, request.delta)
+    return _cost(request.events_text, request.relation, request.epsilon, request.delta)
 
 
 @lru_cache(maxsize=4096)

@@ -5,12 +5,14 @@ By the places the ledger recognises older copies of a journal.
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, Self
 
 from cloister.errors import InputError
@@ -187,6 +189,11 @@ class ReservationRequest:
         object.__setattr__(self, "epsilon", positive_epsilon(self.epsilon))
         object.__setattr__(self, "delta", proper_delta(self.delta))
         object.__setattr__(self, "events", exact_json(self.events))
+
+    @cached_property
+    def events_text(self) -> str:
+        """The events as text, by which their cost is known again."""
+        return json.dumps(self.events, sort_keys=True)
 
     def same_run(self, other: ReservationRequest) -> bool:
         """Whether both requests are the same, except for the release id and the code."""
