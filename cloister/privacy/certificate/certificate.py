@@ -147,7 +147,8 @@ class Cumulative(Part):
     """What all releases of the dataset cost together, this one included.
 
     Amounts are epsilons as text. ``spent`` and ``left`` are of the window, ``lifetime`` of all
-    windows: the loss of a person who is in the data throughout.
+    windows: the loss of a person who is in the data throughout. ``filtered`` is the least budget
+    under which a filter holds the window, where one admits its releases.
     """
 
     period: str
@@ -160,6 +161,7 @@ class Cumulative(Part):
     cap_delta: str
     lifetime: str
     composition: str
+    filtered: str | None = Field(default=None, exclude_if=lambda value: value is None)
 
 
 class ReusedRelease(Part):

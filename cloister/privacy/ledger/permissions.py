@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 
 from cloister.errors import InputError, NotPermitted
 from cloister.figures import count_of
-from cloister.privacy.ledger.books import CONSENTED, GRANTED, OPENED, PLACED, Books
+from cloister.privacy.ledger.books import ALLOWED, CONSENTED, GRANTED, OPENED, PLACED, Books
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.house import (
     APPROVAL,
@@ -44,7 +44,7 @@ _ROLES: dict[str, tuple[str, ...]] = {
     PLACED: ("engineer", "officer"),
     **dict.fromkeys((State.WITHDRAWN, DELETED), ("engineer", *_DECIDERS)),
     **dict.fromkeys((CONSENTED, State.APPROVED, State.REJECTED, State.PUBLISHED), _DECIDERS),
-    **dict.fromkeys((OPENED, PROPOSED, TRUSTED, REVOKED, *SECONDED), ("officer",)),
+    **dict.fromkeys((OPENED, ALLOWED, PROPOSED, TRUSTED, REVOKED, *SECONDED), ("officer",)),
 }
 """Roles that may write an entry, by its kind; anyone may write those of other kinds."""
 
