@@ -10,6 +10,7 @@ import pytest
 from ledger_requests import ask
 
 from cloister.errors import InputError, NotPermitted
+from cloister.identities import new_token, token_identity
 from cloister.privacy.ledger import (
     Account,
     BudgetGrant,
@@ -24,7 +25,6 @@ from cloister.privacy.ledger.books import state_slot
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.governance import change_person, change_rules, confirm
 from cloister.privacy.ledger.house import EVERYWHERE
-from cloister.privacy.ledger.tokens import new_token, token_identity
 
 PEOPLE = (
     Person("Anna", ("officer",), ("anna",)),
@@ -208,6 +208,7 @@ def test_a_second_officer_confirms_what_governs(ledger: Ledger) -> None:
             confirm(ledger, proposal.seq, by, "why")
     confirm(ledger, proposal.seq, "ben", "seen")
     assert ledger.budget("adult", "row").budget.epsilon == 50
+    assert [(each.by, each.confirmed) for each in ledger.history()][-1] == ("anna", "ben")
     with pytest.raises(InputError, match="was confirmed already"):
         confirm(ledger, proposal.seq, "ben", "again")
     loosened = set_rules(ledger, EVERYWHERE, Rules(), "anna", "alone from now on")

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping
 
 from cloister.errors import InputError, NotPermitted
 from cloister.figures import count_of
+from cloister.identities import identity_of, token_problem
 from cloister.privacy.ledger.books import ALLOWED, CONSENTED, GRANTED, OPENED, PLACED, Books
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.house import (
@@ -27,12 +28,10 @@ from cloister.privacy.ledger.house import (
     House,
     Person,
     Rules,
-    identity_of,
 )
 from cloister.privacy.ledger.records import Release, State
 from cloister.privacy.ledger.retention import DELETED, goes_at
 from cloister.privacy.ledger.signatures import REVOKED, TRUSTED
-from cloister.privacy.ledger.tokens import token_problem
 
 SECONDED = (GRANTED, PERSON, RULES)
 """Kinds of entries that another officer confirms, where the rules ask for a second one."""
