@@ -143,6 +143,16 @@ def test_a_run_whose_engineer_lost_the_role_is_finished(ledger: Ledger) -> None:
     assert ledger.verify() == []
 
 
+def test_a_reservation_is_given_back_by_whoever_made_it_or_has_a_role(ledger: Ledger) -> None:
+    first, second = (ledger.reserve(ask(), "eve").release.id for _ in range(2))
+    set_person(ledger, Person("Eve", (), ("eve",)), "anna", "left")
+    with pytest.raises(NotPermitted):
+        ledger.advance(first, State.REFUNDED, "mallory", "why")
+    ledger.advance(first, State.REFUNDED, "eve", "why")
+    ledger.advance(second, State.REFUNDED, "rita", "why")
+    assert ledger.verify() == []
+
+
 def test_nobody_decides_on_what_they_ran(ledger: Ledger) -> None:
     """By none of their identities, nor in a second role."""
     set_person(
