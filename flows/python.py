@@ -189,7 +189,7 @@ def evaluate(
 def approve(release: str, reason: str, *, by: str | None = None, sign: str = "") -> ReviewResult:
     """Approve a candidate, once its folder is verified.
 
-    ``by`` says on whose behalf, ``sign`` where your own key lies, if the rules ask that people sign.
+    ``by`` says on whose behalf; ``sign`` is your own key, where the rules ask that people sign.
 
     Raises:
         InputError: there is no such release, it is no candidate, or the rules ask for others.
