@@ -78,7 +78,7 @@ from cloister.tasks.data.tables import published_schema, write_csv
 from cloister.tasks.home.files import Reference, digest_of, emptied
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_digest, code_version
-from cloister.tasks.ledger.access import COMPOSITION, deniable_releases, open_ledger
+from cloister.tasks.ledger.access import COMPOSITION, FILTERED, deniable_releases, open_ledger
 from cloister.tasks.release.charge import ReservedRelease
 from cloister.tasks.release.kept_request import kept_prior
 from cloister.tasks.release.preflight import reused_releases
@@ -268,7 +268,7 @@ def certify(basis: Basis) -> Certificate:
         limitations=(
             *basis.drawn.warnings,
             *unweighed_soft(basis.request, basis.context),
-            *limitations(basis.spec, basis.secure, basis.deniable_releases),
+            *limitations(basis.spec, basis.secure, basis.deniable_releases, basis.budget.refusals),
         ),
         software=basis.software,
         artefacts=dict(sorted(basis.artefacts.items())),
@@ -365,7 +365,7 @@ def _worst_epsilons(basis: Basis) -> tuple[float, float]:
     """
     if not basis.secure or basis.deniable:
         return math.inf, math.inf
-    shown, spent = float(basis.shown_epsilon), basis.budget.spent
+    shown, spent = float(basis.shown_epsilon), basis.budget.bound
     if spent is None or basis.deniable_releases:
         return shown, math.inf
     before = sum(exact(own.epsilon) for own in basis.reused if not own.in_period)
@@ -389,5 +389,6 @@ def _cumulative(status: BudgetStatus) -> Cumulative:
         cap=exact_text(status.budget.epsilon),
         cap_delta=exact_text(status.budget.delta),
         lifetime=decimal(status.lifetime),
-        composition=COMPOSITION,
+        composition=FILTERED if status.kept else COMPOSITION,
+        filtered=decimal(status.filtered) if status.kept else None,
     )

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from cloister.errors import CloisterError, InputError, JournalMismatch
+from cloister.errors import CloisterError, DataError, InputError, JournalMismatch
 from cloister.models.task import AnyPlan
 from cloister.privacy.accounting.composition import divides_rows
 from cloister.privacy.door.journal import Journal
@@ -20,7 +20,16 @@ from cloister.privacy.ledger.checks import other_version
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.declarations import LATEST
 from cloister.schema.sources.reading import require_declared_size
-from cloister.tasks.data.session import DoorT, Opened, RawT, RowSource, Session, Spent, usable
+from cloister.tasks.data.session import (
+    CHARGED_NOTHING,
+    DoorT,
+    Opened,
+    RawT,
+    RowSource,
+    Session,
+    Spent,
+    usable,
+)
 from cloister.tasks.home.files import write_json
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_version, reporter
@@ -147,7 +156,10 @@ def reserve_budget(
     ledger = open_ledger(home)
     _require_none_of_first_version(ledger, request, context)
     reservation = ledger.reserve(
-        release_request(request, context, plan), request.by, opening_of(request, context, home)
+        release_request(request, context, plan),
+        request.by,
+        opening_of(request, context, home),
+        request.purpose,
     )
     release = reservation.release.id
     folder = home.release(release)
@@ -164,12 +176,26 @@ def reserve_budget(
 def refund_on_failure(
     charge: ReservedRelease, request: ResolvedRequest, home: Home
 ) -> Iterator[None]:
-    """Give the reservation back if the data cannot be used: it was never queried."""
+    """Give the reservation back if the data cannot be used: it was never queried.
+
+    Raises:
+        CloisterError: the same, with what became of the charge; it stays after too many refusals.
+    """
     try:
         yield
-    except CloisterError:
-        give_back(charge.release, request, home)
+    except CloisterError as error:
+        held = give_back(charge.release, request, home)
+        if held.state is State.FORFEITED:
+            raise type(error)(f"{error}; {_FORFEITED.format(held.request.dataset)}") from None
+        if isinstance(error, DataError):
+            raise type(error)(f"{error}; {CHARGED_NOTHING}") from None
         raise
+
+
+_FORFEITED = (
+    "data was refused too often in this budget window, so the charge of this run stays, and an "
+    "officer allows the next one: cloister budget allow {} --reason TEXT"
+)
 
 
 @step("validate", "validate data of {charge.release}")

@@ -8,7 +8,7 @@ from typing import Self
 
 from cloister.errors import InputError, VerificationError
 from cloister.privacy.ledger.entries import Entry
-from cloister.privacy.ledger.house import PERSON, PROPOSED, RULES, House, governing_slot
+from cloister.privacy.ledger.house import CONFIRMED, PERSON, PROPOSED, RULES, House, governing_slot
 from cloister.privacy.ledger.records import (
     Account,
     BudgetGrant,
@@ -31,6 +31,13 @@ RUN, SEALED, DELIVERED, SIGNED = "run_begun", "journal_sealed", "delivered", "si
 """Kinds of entries on releases: a run begins at a place in its journal; the journal ends; the
 release was reported to its requester; its state was signed."""
 
+REFUSAL = "refusal"
+"""What an entry holds by which refused data gives a reservation back, or forfeits it: which refusal
+of its window it is. Those of earlier versions do not."""
+
+ALLOWED = "run_allowed"
+"""The kind of an entry by which an officer allows runs after a reservation was forfeited."""
+
 CONSENTED = "consented"
 """The kind of an entry by which one of several approves a release. Every other kind is a ``State``,
 or on the house."""
@@ -49,7 +56,9 @@ class Books:
         self.grants: dict[tuple[str, str], list[Granted]] = {}
         self.releases: dict[str, Release] = {}
         self.house = House()
+        self.counted_refusals = False
         self._runs: dict[str, list[str]] = {}
+        self._allowed: dict[str, int] = {}
 
     @classmethod
     def of(cls, entries: Iterable[Entry]) -> Self:
@@ -81,15 +90,30 @@ class Books:
         """The account that a place is registered to."""
         return next((each for each in self.accounts.values() if each.holds(place)), None)
 
-    def charged(self, dataset: str, unit: str) -> list[Release]:
-        """The releases that count against a budget: all of an account."""
+    def reserved(self, dataset: str, unit: str) -> list[Release]:
+        """The releases that a budget was asked for, oldest first: all of an account."""
         return [
             release
             for release in self.releases.values()
-            if release.state.charged
-            and release.request.dataset == dataset
+            if release.request.dataset == dataset
             and (dataset in self.accounts or release.request.unit == unit)
         ]
+
+    def charged(self, dataset: str, unit: str) -> list[Release]:
+        """Those that count against a budget."""
+        return [each for each in self.reserved(dataset, unit) if each.state.charged]
+
+    def forfeited(self, dataset: str, unit: str) -> Release | None:
+        """The last release that was forfeited and after which no officer allowed another run."""
+        since = self._allowed.get(dataset, 0)
+        return next(
+            (
+                each
+                for each in reversed(self.reserved(dataset, unit))
+                if each.state is State.FORFEITED and each.steps[-1].seq > since
+            ),
+            None,
+        )
 
     def pending(self, spend_id: str) -> Release | None:
         """The release that a run with ``spend_id`` resumes."""
@@ -113,6 +137,7 @@ class Books:
             SIGNED: self._sign,
             CONSENTED: self._consent,
             DELETED: self._delete,
+            ALLOWED: self._allow,
             **dict.fromkeys((PERSON, RULES, PROPOSED, TRUSTED, REVOKED), self.house.post),
         }
         kinds.get(entry.kind, self._move)(entry)
@@ -146,7 +171,8 @@ class Books:
         )
         _require_slot(entry, governing_slot(GRANTED, entry.seq))
         _require_of_account(self.accounts.get(budget.dataset), budget.unit)
-        granted = Granted(budget, entry.seq, entry.time, body["by"], body["reason"])
+        confirmed = body.get(CONFIRMED, {}).get("by", "")
+        granted = Granted(budget, entry.seq, entry.time, body["by"], body["reason"], confirmed)
         self.grants.setdefault((budget.dataset, budget.unit), []).append(granted)
 
     def _reserve(self, entry: Entry) -> None:
@@ -155,7 +181,8 @@ class Books:
         _require_of_account(self.accounts.get(request.dataset), request.unit, request.relation)
         if request.release in self.releases or self.pending(request.spend_id):
             raise ValueError("reserved twice")
-        self.releases[request.release] = Release(request, (_step(entry),))
+        rule = self.house.rules_of(request.dataset).admission
+        self.releases[request.release] = Release(request, (_step(entry),), admission=rule)
         self._runs.setdefault(request.spend_id, []).append(request.release)
 
     def _move(self, entry: Entry) -> None:
@@ -165,6 +192,7 @@ class Books:
         if step.state not in release.state.next:
             raise ValueError("not allowed from this state")
         self.releases[release.id] = replace(release, steps=(*release.steps, step))
+        self.counted_refusals |= REFUSAL in entry.body
 
     def _begin_run(self, entry: Entry) -> None:
         release, mark = self.releases[entry.body["release"]], _mark(entry)
@@ -185,7 +213,7 @@ class Books:
         release = self.releases[entry.body["release"]]
         _require_slot(entry, delivery_slot(release.id))
         require_text("by", entry.body["by"])
-        if release.state in (State.RESERVED, State.SPENT, State.REFUNDED):
+        if release.state in _UNFINISHED:
             raise ValueError("not finished")
         self.releases[release.id] = replace(release, delivered=True)
 
@@ -195,6 +223,12 @@ class Books:
         require_text("by", entry.body["by"])
         signatures = (*release.signatures, identifier("signature", digest))
         self.releases[release.id] = replace(release, signatures=signatures)
+
+    def _allow(self, entry: Entry) -> None:
+        _require_slot(entry, governing_slot(ALLOWED, entry.seq))
+        require_text("by", entry.body["by"])
+        require_text("reason", entry.body["reason"])
+        self._allowed[require_text("account", entry.body["account"])] = entry.seq
 
     def _consent(self, entry: Entry) -> None:
         release, by = self.releases[entry.body["release"]], require_text("by", entry.body["by"])
@@ -210,6 +244,10 @@ class Books:
         require_text("reason", entry.body["reason"])
         _require_slot(entry, deletion_slot(release))
         self.releases[release.id] = replace(release, deletions=(*release.deletions, deletion))
+
+
+_UNFINISHED = (State.RESERVED, State.SPENT, State.REFUNDED, State.FORFEITED)
+"""States of releases that have nothing to deliver."""
 
 
 def consent_slot(release: Release) -> str:
