@@ -32,7 +32,7 @@ from cloister.privacy.ledger import Ledger, Release, State
 from cloister.privacy.ledger.books import Books
 from cloister.privacy.ledger.governance import record_deletions
 from cloister.privacy.ledger.house import House
-from cloister.privacy.ledger.retention import DAYS, goes_at
+from cloister.privacy.ledger.retention import DAYS, goes_at, is_deleted
 from cloister.tasks.home.files import abandoned_frames, exclusive, replace_file
 from cloister.tasks.home.home import Home, abandoned_folders
 from cloister.tasks.ledger.access import existing_ledger, open_ledger
@@ -180,7 +180,7 @@ def _needed(held: Release) -> str:
 def _places(home: Home, held: Release, kind: str) -> Iterator[str]:
     """The places of a kind that are there and that no entry names yet, relative to the home."""
     own, release = home.release(held.id), held.id
-    refused = held.state is State.REFUNDED
+    refused = held.state in (State.REFUNDED, State.FORFEITED)
     runs, models = logged(own)
     pointers = sorted((home.versions / "releases" / release).glob("*"))
     named: dict[str, list[Path]] = {
@@ -199,7 +199,7 @@ def _places(home: Home, held: Release, kind: str) -> Iterator[str]:
     }
     for path in named[kind]:
         place = path.relative_to(home.folder).as_posix()
-        if not held.lacks(place) and is_there(home, release, place):
+        if not is_deleted(held, place) and is_there(home, release, place):
             yield place
 
 

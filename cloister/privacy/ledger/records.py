@@ -257,10 +257,6 @@ class Release:
         """Its current state."""
         return self.steps[-1].state
 
-    def lacks(self, place: str) -> bool:
-        """Whether an entry deleted a place of it in the home."""
-        return any(place in each.places for each in self.deletions)
-
     @property
     def undelivered(self) -> bool:
         """Whether it is finished, but the requester may not know.
