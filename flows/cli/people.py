@@ -40,7 +40,7 @@ def add_people_commands(app: typer.Typer) -> None:
     )(withdraw_someone)
     app.add_typer(people, name="people")
     rules = typer.Typer(
-        help="Rules: four eyes, approvals, a second officer, how budgets admit releases.",
+        help="Rules: who must agree, how budgets admit releases, how long files stay.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
@@ -50,7 +50,8 @@ def add_people_commands(app: typer.Typer) -> None:
         epilog=example(
             'cloister rules set --four-eyes --approvals officer=2 --reason "policy 7"',
             'cloister rules set visits --second-officer --reason "policy 8"',
-            'cloister rules set visits --admission filter --reason "policy 9"',
+            'cloister rules set --keep journal=365 --keep measures=90 --reason "policy 9"',
+            'cloister rules set visits --admission filter --reason "policy 10"',
         ),
     )(change_rules)
     app.add_typer(rules, name="rules")
@@ -181,11 +182,25 @@ def change_rules(
             help="Whoever approves signs by a key of their own.",
         ),
     ] = None,
+    purposes: Annotated[
+        bool | None,
+        typer.Option(
+            "--purposes/--no-purposes", help="Each release says what it is for (--purpose)."
+        ),
+    ] = None,
     second_officer: Annotated[
         bool | None,
         typer.Option(
             "--second-officer/--one-officer",
             help="Grants, people and rules take effect when another officer confirms them.",
+        ),
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND=DAYS",
+            help="How long a home keeps source, measures, journal, models or refusals of a release "
+            "after they are needed; may be repeated.",
         ),
     ] = None,
     admission: Annotated[
@@ -216,6 +231,8 @@ def change_rules(
         "second_officer": second_officer,
         "approvals": approvals,
         "signed_approvals": signed_approvals,
+        "purposes": purposes,
+        "keep": keep,
         "admission": admission,
         "refusals": refusals,
     }
@@ -261,7 +278,7 @@ def _show_set(proposal: Proposal | None, name: str, as_json: bool) -> None:
 
 def _told(value: object) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{key} {number}" for key, number in value.items()) or "one of either"
+        return ", ".join(f"{key} {number}" for key, number in value.items()) or "by default"
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return (

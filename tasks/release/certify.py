@@ -79,7 +79,8 @@ from cloister.tasks.home.files import Reference, digest_of, emptied
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_digest, code_version
 from cloister.tasks.ledger.access import COMPOSITION, FILTERED, deniable_releases, open_ledger
-from cloister.tasks.release.charge import ReservedRelease, kept_prior
+from cloister.tasks.release.charge import ReservedRelease
+from cloister.tasks.release.kept_request import kept_prior
 from cloister.tasks.release.preflight import reused_releases
 from cloister.tasks.release.synthesis import DrawnRows
 from cloister.tasks.requests.plan_report import training_device, unweighed_soft

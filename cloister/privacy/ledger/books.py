@@ -8,7 +8,7 @@ from typing import Self
 
 from cloister.errors import InputError, VerificationError
 from cloister.privacy.ledger.entries import Entry
-from cloister.privacy.ledger.house import PERSON, PROPOSED, RULES, House, governing_slot
+from cloister.privacy.ledger.house import CONFIRMED, PERSON, PROPOSED, RULES, House, governing_slot
 from cloister.privacy.ledger.records import (
     Account,
     BudgetGrant,
@@ -21,6 +21,7 @@ from cloister.privacy.ledger.records import (
     identifier,
     require_text,
 )
+from cloister.privacy.ledger.retention import DELETED, Deletion, deletion_slot
 from cloister.privacy.ledger.signatures import REVOKED, TRUSTED
 
 OPENED, PLACED, GRANTED = "account_opened", "places_added", "budget_granted"
@@ -135,6 +136,7 @@ class Books:
             DELIVERED: self._deliver,
             SIGNED: self._sign,
             CONSENTED: self._consent,
+            DELETED: self._delete,
             ALLOWED: self._allow,
             **dict.fromkeys((PERSON, RULES, PROPOSED, TRUSTED, REVOKED), self.house.post),
         }
@@ -169,7 +171,8 @@ class Books:
         )
         _require_slot(entry, governing_slot(GRANTED, entry.seq))
         _require_of_account(self.accounts.get(budget.dataset), budget.unit)
-        granted = Granted(budget, entry.seq, entry.time, body["by"], body["reason"])
+        confirmed = body.get(CONFIRMED, {}).get("by", "")
+        granted = Granted(budget, entry.seq, entry.time, body["by"], body["reason"], confirmed)
         self.grants.setdefault((budget.dataset, budget.unit), []).append(granted)
 
     def _reserve(self, entry: Entry) -> None:
@@ -234,6 +237,13 @@ class Books:
         if release.state is not State.CANDIDATE:
             raise ValueError("no candidate")
         self.releases[release.id] = replace(release, consents=(*release.consents, by))
+
+    def _delete(self, entry: Entry) -> None:
+        release, deletion = self.releases[entry.body["release"]], Deletion.of(entry)
+        require_text("by", entry.body["by"])
+        require_text("reason", entry.body["reason"])
+        _require_slot(entry, deletion_slot(release))
+        self.releases[release.id] = replace(release, deletions=(*release.deletions, deletion))
 
 
 _UNFINISHED = (State.RESERVED, State.SPENT, State.REFUNDED, State.FORFEITED)

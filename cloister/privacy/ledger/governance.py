@@ -1,11 +1,12 @@
 """What officers set: people and their roles, rules of accounts, trusted keys; and confirmations.
 
-And what becomes of refused data. Each is one transaction.
+And what is deleted by their rules, and what becomes of refused data. Each is one transaction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from cloister.errors import InputError
 from cloister.privacy.ledger.books import ALLOWED, REFUSAL
@@ -25,6 +26,7 @@ from cloister.privacy.ledger.house import (
 from cloister.privacy.ledger.ledger import Ledger
 from cloister.privacy.ledger.records import REFUSED, Release, State, require_text
 from cloister.privacy.ledger.refusals import refusal_of
+from cloister.privacy.ledger.retention import DELETED, deletion_slot
 from cloister.privacy.ledger.signatures import REVOKED, TRUSTED
 from cloister.privacy.signing import PublicKey
 
@@ -101,6 +103,20 @@ def trust(ledger: Ledger, key: PublicKey, by: str, reason: str) -> None:
         if key not in transaction.books.house.trusted:
             body = {"key": key.raw.hex()} | _signature(by, reason)
             transaction.write(TRUSTED, trust_slot(key), body)
+
+
+def record_deletions(
+    ledger: Ledger, deletions: Mapping[str, Mapping[str, Any]], by: str, reason: str
+) -> None:
+    """Record what is about to be deleted: by release, its ``kinds`` and what stays ``listed``.
+
+    Errors: ``NotPermitted`` for what is needed, or stays for longer by the rules.
+    """
+    with ledger.writing() as transaction:
+        for release, body in deletions.items():
+            slot = deletion_slot(find_release(transaction.books, release))
+            signed = {"release": release, **body, **_signature(by, reason)}
+            transaction.write(DELETED, slot, signed)
 
 
 def revoke(ledger: Ledger, key: PublicKey, by: str, reason: str) -> None:

@@ -12,8 +12,10 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
 from cloister.errors import InputError
+from cloister.identities import identity_of
 from cloister.privacy.ledger.entries import Anchor, Entry
 from cloister.privacy.ledger.records import require_text
+from cloister.privacy.ledger.retention import require_days
 from cloister.privacy.ledger.signatures import REVOKED, TRUSTED
 from cloister.privacy.signing import ROLES, PublicKey
 
@@ -25,9 +27,6 @@ APPROVAL_KEY, APPROVAL = "approval_key", "approval"
 
 EVERYWHERE = "*"
 """The account of rules that hold for every account without rules of its own."""
-
-BEHALF = " on behalf of "
-"""What stands between the identity of who acts and whom they act for."""
 
 CONFIRMED = "confirmed"
 """What an entry that was proposed says of its confirmation: the proposal, by whom, why."""
@@ -83,20 +82,23 @@ class Rules:
     ``four_eyes``: nobody decides on what they ran. ``approvals``: how many people of each role must
     approve; one officer or reviewer, if it is empty. ``second_officer``: grants, people and rules
     take effect when another officer confirms them. ``signed_approvals``: whoever approves signs by
-    a key of their own. ``admission``: by which rule a budget admits releases, ``sum`` or
-    ``filter``. ``refusals``: from which refusal of data in a window on a reservation is not given
-    back. Errors: ``InputError`` for other values.
+    a key of their own. ``purposes``: each release says what it is for. ``keep``: how many days what
+    a home holds of a release stays after it is needed, by kind. ``admission``: by which rule a
+    budget admits releases, ``sum`` or ``filter``. ``refusals``: from which refusal of data in a
+    window on a reservation is not given back. Errors: ``InputError`` for other values.
     """
 
     four_eyes: bool = False
     approvals: Mapping[str, int] = field(default_factory=dict)
     second_officer: bool = False
     signed_approvals: bool = False
+    purposes: bool = False
+    keep: Mapping[str, int] = field(default_factory=dict)
     admission: str = SUM
     refusals: int = 5
 
     def __post_init__(self) -> None:
-        for name in ("four_eyes", "second_officer", "signed_approvals"):
+        for name in ("four_eyes", "second_officer", "signed_approvals", "purposes"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"'{name}' is yes or no.")
         if self.signed_approvals and not sum(self.approvals.values()):
@@ -106,6 +108,7 @@ class Rules:
                 raise InputError("'approvals' are of officers and reviewers, each a whole number.")
             if not 0 <= number <= _MOST_APPROVALS:
                 raise InputError(f"'approvals' are 0 to {_MOST_APPROVALS} of a role.")
+        require_days(self.keep)
         self._require_budgets()
 
     def _require_budgets(self) -> None:
@@ -203,11 +206,6 @@ class House:
         body, kind = entry.body["body"], entry.body["kind"]
         _require_signed_entry(entry, governing_slot(PROPOSED, entry.seq))
         self.proposals[entry.seq] = Proposal(entry.seq, kind, body)
-
-
-def identity_of(by: str) -> str:
-    """The identity of who acts, without whom they act for."""
-    return by.partition(BEHALF)[0]
 
 
 def governing_slot(kind: str, seq: int) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping
 
 from cloister.errors import InputError, NotPermitted
 from cloister.figures import count_of
+from cloister.identities import identity_of, token_problem
 from cloister.privacy.ledger.books import ALLOWED, CONSENTED, GRANTED, OPENED, PLACED, Books
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.house import (
@@ -27,11 +28,10 @@ from cloister.privacy.ledger.house import (
     House,
     Person,
     Rules,
-    identity_of,
 )
 from cloister.privacy.ledger.records import Release, State
+from cloister.privacy.ledger.retention import DELETED, goes_at
 from cloister.privacy.ledger.signatures import REVOKED, TRUSTED
-from cloister.privacy.ledger.tokens import token_problem
 
 SECONDED = (GRANTED, PERSON, RULES)
 """Kinds of entries that another officer confirms, where the rules ask for a second one."""
@@ -41,7 +41,7 @@ _DECIDERS = ("officer", "reviewer")
 _ROLES: dict[str, tuple[str, ...]] = {
     State.RESERVED: ("engineer",),
     PLACED: ("engineer", "officer"),
-    State.WITHDRAWN: ("engineer", *_DECIDERS),
+    **dict.fromkeys((State.WITHDRAWN, State.REFUNDED, DELETED), ("engineer", *_DECIDERS)),
     **dict.fromkeys((CONSENTED, State.APPROVED, State.REJECTED, State.PUBLISHED), _DECIDERS),
     **dict.fromkeys((OPENED, ALLOWED, PROPOSED, TRUSTED, REVOKED, *SECONDED), ("officer",)),
 }
@@ -55,16 +55,20 @@ def require_permitted(books: Books, entry: Entry) -> None:
         NotPermitted: they lack the role, or the rules ask for another person.
     """
     house = books.house
-    _require_role(house, entry)
+    _require_role(books, entry)
     if entry.kind in SECONDED:
         _require_second(house, entry)
     if entry.kind == PERSON:
         _require_person(house, entry)
     if entry.kind == RULES:
         _require_people_for(house, Rules.from_body(entry.body))
+    if entry.kind == State.RESERVED and house.rules_of(entry.body["dataset"]).purposes:
+        _require_purpose(entry)
     release = books.releases.get(str(entry.body.get("release")))
     if release and entry.kind in (CONSENTED, State.APPROVED, State.PUBLISHED):
         _require_decider(books, release, entry)
+    if release and entry.kind == DELETED:
+        _require_due(house, release, entry)
 
 
 def _require_decider(books: Books, release: Release, entry: Entry) -> None:
@@ -113,9 +117,9 @@ def _require_people_for(house: House, rules: Rules) -> None:
         raise _refusal(f"these rules need {_wanted(missing)} more: set people first")
 
 
-def _require_role(house: House, entry: Entry) -> None:
-    roles = _ROLES.get(entry.kind)
-    if roles is None:
+def _require_role(books: Books, entry: Entry) -> None:
+    roles, house = _ROLES.get(entry.kind), books.house
+    if roles is None or _ends_own_run(books, entry):
         return
     by = str(entry.body.get("by"))
     person = house.person_of(by)
@@ -128,6 +132,14 @@ def _require_role(house: House, entry: Entry) -> None:
         f"this needs the role {' or '.join(roles)}, and {house.name_of(by)} {has}: an officer sets "
         "it with cloister people set"
     )
+
+
+def _ends_own_run(books: Books, entry: Entry) -> bool:
+    """Whether a reservation is given back by whoever made it, whatever their role is now."""
+    if entry.kind != State.REFUNDED:
+        return False
+    reserved = books.releases[entry.body["release"]].steps[0].by
+    return books.house.name_of(reserved) == books.house.name_of(entry.body["by"])
 
 
 def _require_second(house: House, entry: Entry) -> None:
@@ -173,6 +185,11 @@ def _require_person(house: House, entry: Entry) -> None:
         )
 
 
+def _require_purpose(entry: Entry) -> None:
+    if not entry.body["reason"].strip():
+        raise _refusal("the rules ask what a release is for: say it with --purpose")
+
+
 def _require_other_eyes(house: House, release: Release, by: str) -> None:
     if not house.rules_of(release.request.dataset).four_eyes:
         return
@@ -199,6 +216,15 @@ def _require_own_key(house: House, release: Release, entry: Entry) -> None:
 def _require_new_voice(house: House, release: Release, by: str) -> None:
     if house.name_of(by) in map(house.name_of, release.consents):
         raise _refusal(f"{house.name_of(by)} approved it before, and others have yet to")
+
+
+def _require_due(house: House, release: Release, entry: Entry) -> None:
+    rules = house.rules_of(release.request.dataset)
+    for kind in entry.body["kinds"]:
+        due = goes_at(release, kind, rules)
+        if due is None or entry.time < due:
+            stays = f"stays until {due}" if due else "is needed"
+            raise _refusal(f"what is held of release {release.id} ({kind}) {stays}")
 
 
 _RUN = (State.RESERVED, State.SPENT, State.CANDIDATE)

@@ -5,7 +5,6 @@ By the places the ledger recognises older copies of a journal.
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 from collections.abc import Mapping
@@ -13,11 +12,14 @@ from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from cloister.errors import InputError
 from cloister.privacy.exact import Amount, positive_epsilon, proper_delta, ratio
-from cloister.privacy.ledger.entries import exact_json
+from cloister.privacy.ledger.entries import canonical, exact_json
+
+if TYPE_CHECKING:
+    from cloister.privacy.ledger.retention import Deletion
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,7 @@ _LONGEST_TEXT = 2000
 class State(StrEnum):
     """The state of a release.
 
-    Only ``reserved`` can be given back; from ``spent`` on, the charge is final. It is too where a
-    reservation is ``forfeited``: its data was refused, as that of others before it in its window.
+    Only ``reserved`` can be given back; from ``spent`` on, and once ``forfeited``, it is final.
     """
 
     RESERVED = "reserved"
@@ -193,7 +194,7 @@ class ReservationRequest:
     @cached_property
     def events_text(self) -> str:
         """The events as text, by which their cost is known again."""
-        return json.dumps(self.events, sort_keys=True)
+        return canonical(self.events)
 
     def same_run(self, other: ReservationRequest) -> bool:
         """Whether both requests are the same, except for the release id and the code."""
@@ -231,7 +232,7 @@ class Release:
     drawn after. ``delivered`` says that its run reported its end to the requester; ``signatures``
     are digests of those of its moves. Releases of ledgers older than these have none. ``consents``
     are those who approved it while the rules ask for more, ``admission`` the rule that its account
-    had when it was reserved.
+    had when it was reserved; ``deletions`` took what a home held.
     """
 
     request: ReservationRequest
@@ -241,6 +242,7 @@ class Release:
     delivered: bool = False
     signatures: tuple[str, ...] = ()
     consents: tuple[str, ...] = ()
+    deletions: tuple[Deletion, ...] = ()
     admission: str = "sum"
 
     @property
@@ -252,6 +254,10 @@ class Release:
     def state(self) -> State:
         """Its current state."""
         return self.steps[-1].state
+
+    def lacks(self, place: str) -> bool:
+        """Whether an entry deleted a place of it in the home."""
+        return any(place in each.places for each in self.deletions)
 
     @property
     def undelivered(self) -> bool:
@@ -374,13 +380,14 @@ class BudgetGrant:
 
 @dataclass(frozen=True)
 class Granted:
-    """One grant in the history of a budget."""
+    """One grant in the history of a budget; ``confirmed`` is who seconded it, if rules asked."""
 
     budget: BudgetGrant
     seq: int
     time: str
     by: str
     reason: str
+    confirmed: str = ""
 
 
 @dataclass(frozen=True)
