@@ -249,7 +249,8 @@ def admit_request(
     """The least epsilon of the last budget that would hold its window with ``request`` in it.
 
     Errors: ``BudgetExceeded`` if no budget was granted, one that holds would be exceeded, or an
-    officer has to allow the next run; ``InputError`` if the window holds releases under another relation.
+    officer has to allow the next run; ``InputError`` if the window holds releases under another
+    relation.
     """
     _require_allowed(books, request)
     now = status(books, *_owner(request), time, compose)
