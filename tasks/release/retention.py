@@ -180,7 +180,7 @@ def _needed(held: Release) -> str:
 def _places(home: Home, held: Release, kind: str) -> Iterator[str]:
     """The places of a kind that are there and that no entry names yet, relative to the home."""
     own, release = home.release(held.id), held.id
-    refused = held.state is State.REFUNDED
+    refused = held.state in (State.REFUNDED, State.FORFEITED)
     runs, models = logged(own)
     named: dict[str, list[Path]] = {
         "source": sorted((home.versions / "releases" / release).glob("input*")),

@@ -95,7 +95,10 @@ def test_only_officers_allow_runs(ledger: Ledger) -> None:
         person = Person(name, (role,), (name,))
         change_person(ledger, name, lambda _, person=person: person, "anna", "mandate")
     change_rules(ledger, "*", lambda rules: replace(rules, refusals=1), "anna", "policy")
-    refuse(ledger, ledger.reserve(ask(), "eve").release.id, "eve")
+    release = ledger.reserve(ask(), "eve").release.id
+    with pytest.raises(NotPermitted, match="is nobody's identity"):
+        refuse(ledger, release, "mallory")
+    refuse(ledger, release, "eve")
     with pytest.raises(NotPermitted, match="needs the role officer"):
         allow_run(ledger, "adult", "eve", "please")
     allow_run(ledger, "adult", "anna", "repaired")

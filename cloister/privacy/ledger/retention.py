@@ -32,7 +32,7 @@ _DECIDED = (State.APPROVED, State.REJECTED, State.WITHDRAWN)
 
 _ENDS: Mapping[str, tuple[State, ...]] = {
     "models": (State.REJECTED, State.WITHDRAWN),
-    "refusals": (State.REFUNDED,),
+    "refusals": (State.REFUNDED, State.FORFEITED),
 }
 """The states from which a kind is needed no more; for the others, those that decide a release."""
 
