@@ -12,12 +12,7 @@ from ledger_requests import ask
 from cloister.errors import InputError, NotPermitted
 from cloister.privacy.ledger import Ledger, Person, Rules, State
 from cloister.privacy.ledger.entries import Entry
-from cloister.privacy.ledger.governance import (
-    change_person,
-    change_rules,
-    record_deletions,
-    refuse,
-)
+from cloister.privacy.ledger.governance import change_person, change_rules, record_deletions, refuse
 from cloister.privacy.ledger.house import EVERYWHERE
 from cloister.privacy.ledger.retention import DAYS, DELETED, deletion_slot, goes_at
 
