@@ -5,7 +5,6 @@ By the places the ledger recognises older copies of a journal.
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from cloister.errors import InputError
 from cloister.privacy.exact import Amount, positive_epsilon, proper_delta, ratio
-from cloister.privacy.ledger.entries import exact_json
+from cloister.privacy.ledger.entries import canonical, exact_json
 
 if TYPE_CHECKING:
     from cloister.privacy.ledger.retention import Deletion
@@ -70,8 +69,7 @@ _LONGEST_TEXT = 2000
 class State(StrEnum):
     """The state of a release.
 
-    Only ``reserved`` can be given back; from ``spent`` on, the charge is final. It is too where a
-    reservation is ``forfeited``: its data was refused, as that of others before it in its window.
+    Only ``reserved`` can be given back; from ``spent`` on, and once ``forfeited``, it is final.
     """
 
     RESERVED = "reserved"
@@ -196,7 +194,7 @@ class ReservationRequest:
     @cached_property
     def events_text(self) -> str:
         """The events as text, by which their cost is known again."""
-        return json.dumps(self.events, sort_keys=True)
+        return canonical(self.events)
 
     def same_run(self, other: ReservationRequest) -> bool:
         """Whether both requests are the same, except for the release id and the code."""
