@@ -80,6 +80,7 @@ class Outcome:
 
     def to_json(self) -> dict[str, Any]:
         """The outcome as JSON values; ``internal`` must not be shared."""
+        price = public_context_of(self.request).price(self.request.budget)
         return {
             "release": self.release,
             "dataset": self.dataset,
@@ -89,6 +90,7 @@ class Outcome:
             "tables": dict(self.rows),
             "epsilon": str(self.request.budget.epsilon),
             "delta": str(self.request.budget.delta),
+            "charged": {"epsilon": str(price.epsilon), "delta": str(price.delta)},
             "accounted_epsilon": self.spent,
             "stages": [stage.to_json() for stage in self.stages],
             "budget_left": decimal_below(self.budget.left),

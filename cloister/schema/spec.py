@@ -88,6 +88,16 @@ class PersonUnit(Declared):
         return self.persons.public if self.persons else None
 
 
+class GroupSpec(Declared):
+    """The unit of an account of persons, for a release whose own unit is a row.
+
+    A person is all rows with the same value of ``key``, at most ``max_rows`` of them.
+    """
+
+    key: str
+    max_rows: int = Field(ge=1)
+
+
 class TableUnit(Declared):
     """One row of ``table``, and all rows of other tables that refer to it."""
 
@@ -122,19 +132,36 @@ class BudgetSpec(Declared):
 
 
 class PrivacySpec(Declared):
-    """Whom the guarantee protects, under which relation, and the budget of all releases."""
+    """Whom the guarantee protects, under which relation, and the budget of all releases.
+
+    With ``group`` the release is planned for rows, and charged for persons by group privacy.
+    """
 
     unit: Literal["row"] | PersonUnit | TableUnit
+    group: GroupSpec | None = Field(default=None, exclude_if=lambda value: value is None)
     relation: Literal["add_remove", "replace_one"]
     rows: RowsSpec
     budget: BudgetSpec
 
     @property
+    def group_rows(self) -> int:
+        """Rows of the unit that is charged for, of which the plan protects each."""
+        return self.group.max_rows if self.group else 1
+
+    @property
+    def protected(self) -> Literal["row"] | PersonUnit | TableUnit:
+        """The unit that is charged for: that of the group, if there is one."""
+        if self.group is None:
+            return self.unit
+        return PersonUnit(key=self.group.key, max_rows=self.group.max_rows)
+
+    @property
     def unit_name(self) -> str:
         """The name that a ledger knows the unit by; the same persons share a budget."""
-        if isinstance(self.unit, PersonUnit):
-            return f"key:{self.unit.key}"
-        return f"table:{self.unit.table}" if isinstance(self.unit, TableUnit) else self.unit
+        unit = self.protected
+        if isinstance(unit, PersonUnit):
+            return f"key:{unit.key}"
+        return f"table:{unit.table}" if isinstance(unit, TableUnit) else unit
 
 
 class Above(Declared):

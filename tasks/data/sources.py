@@ -153,7 +153,7 @@ def open_data(
         StorageError: the data cannot be read.
         DataError: it is not as declared; names columns, rules and row numbers.
     """
-    spec, domain, unit = context.spec, context.one.domain, context.spec.privacy.unit
+    spec, domain, unit = context.spec, context.one.domain, context.spec.privacy.protected
     rules = presence_rules(context.one.constraints, domain)
     if not isinstance(unit, PersonUnit):
         table, report = read_table(spec, domain, request.data, rules)
@@ -305,7 +305,7 @@ class ColumnsSource(RowSource[pd.DataFrame, PrivateColumns]):
             DataError: it has other columns than declared, or rows that belong to no person.
         """
         spec, key = self.context(request).spec, home.key()
-        frame, unit = read_frame(spec, request.data), spec.privacy.unit
+        frame, unit = read_frame(spec, request.data), spec.privacy.protected
         rows = (
             _bound_contribution(frame, unit, spec, key) if isinstance(unit, PersonUnit) else frame
         )

@@ -13,13 +13,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from cloister.errors import CloisterError, InputError, StorageError, VerificationError
+from cloister.errors import CloisterError, InputError, PlanError, StorageError, VerificationError
 from cloister.models.task import AS_USUAL, AnyPlan
 from cloister.privacy.accounting.composition import is_deniable
 from cloister.privacy.certificate.certificate import RecordGuarantees, read_certificate
 from cloister.privacy.certificate.spend import record_guarantees
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.events import Relation, event_from_json
+from cloister.privacy.events import Bounded, Relation, event_from_json
 from cloister.privacy.ledger import (
     Account,
     Anchor,
@@ -195,14 +195,26 @@ def spend_id(request: ResolvedRequest, context: PublicContext) -> str:
 def release_request(
     request: ResolvedRequest, context: PublicContext, plan: AnyPlan
 ) -> ReservationRequest:
-    """The request as the ledger records it."""
+    """The request as the ledger records it; of a group, by no more than the price is known.
+
+    Raises:
+        PlanError: the plan makes records from seeds, whose guarantees are of rows.
+    """
+    price, event = context.price(request.budget), plan.event
+    if context.spec.privacy.group:
+        if record_guarantees(event, price.delta, context.spec.privacy.relation):
+            raise PlanError(
+                "records made from seeds have guarantees of their own, which no group privacy is "
+                "known of; leave privacy.group out, or name another method. Nothing was charged."
+            )
+        event = Bounded(price.epsilon, price.delta)
     return ReservationRequest(
         dataset=context.dataset,
         unit=context.unit,
         relation=Relation(context.spec.privacy.relation).value,
-        epsilon=request.budget.epsilon,
-        delta=request.budget.delta,
-        events=plan.event.to_json(),
+        epsilon=price.epsilon,
+        delta=price.delta,
+        events=event.to_json(),
         method=request.method,
         spec_digest=request.digest,
         code_version=code_version(),

@@ -171,10 +171,11 @@ def allowance_of(
     opening, granted = opening_of(request, context, home), _granted(context, home)
     budget = granted.budget if granted else opening.budget
     window = budget.period.window(now.astimezone(UTC).isoformat())
-    whole = room(budget.epsilon, budget.delta, request.budget)
+    price = context.price(request.budget)
+    whole = room(budget.epsilon, budget.delta, price)
     opened = granted is not None and granted.window == window
-    left = room(granted.left, granted.left_delta, request.budget) if granted and opened else whole
-    return Allowance(budget, request.budget, window, whole, left)
+    left = room(granted.left, granted.left_delta, price) if granted and opened else whole
+    return Allowance(budget, price, window, whole, left)
 
 
 def room(epsilon: Fraction, delta: Fraction, price: Price) -> int:

@@ -20,7 +20,7 @@ from cloister.errors import PrivacyError
 from cloister.figures import listed
 from cloister.models.registry import create
 from cloister.models.storage import model_digest
-from cloister.models.task import AnyPlan, Task
+from cloister.models.task import AnyPlan, Budget, Task
 from cloister.privacy.accounting.composition import deniable_event, event_of_stages
 from cloister.privacy.certificate.certificate import (
     FORMAT,
@@ -59,6 +59,7 @@ from cloister.privacy.certificate.spend import (
 from cloister.privacy.certificate.wording import (
     definition_of,
     detection,
+    group_words,
     limitations,
     meaning,
     odds,
@@ -177,6 +178,12 @@ class Basis:
         return self.entry.request.delta
 
     @property
+    def planned(self) -> Budget:
+        """What the plan costs at most: of one row, where a group of them is charged."""
+        charged = Budget(self.epsilon, self.delta)
+        return self.request.budget if self.spec.privacy.group else charged
+
+    @property
     def shown_epsilon(self) -> Fraction:
         """What the rows reveal at most: of this release, and of those whose numbers it uses."""
         return self.epsilon + sum(exact(own.epsilon) for own in self.reused)
@@ -251,7 +258,11 @@ def certify(basis: Basis) -> Certificate:
         subject=_subject(basis),
         guarantee=_guarantee(basis),
         stages=stage_spends(
-            basis.plan.stages, basis.delta, basis.spec.privacy.relation, basis.drawn.capacity
+            basis.plan.stages,
+            basis.planned.delta,
+            basis.spec.privacy.relation,
+            basis.drawn.capacity,
+            basis.spec.privacy.group_rows,
         ),
         cumulative=_cumulative(basis.budget),
         attributes=attribute_origins(basis.spec, basis.of_persons),
@@ -286,8 +297,10 @@ def _require_true(basis: Basis) -> None:
             f"release {basis.entry.id} is under plausible deniability alone, which its spec does "
             "not declare; it must not be published"
         )
-    accounted = accounted_cost(basis.plan.stages, basis.delta, basis.spec.privacy.relation)
-    if accounted.epsilon > float_above(basis.epsilon):
+    planned, charged = basis.planned, Budget(basis.epsilon, basis.delta)
+    accounted = accounted_cost(basis.plan.stages, planned.delta, basis.spec.privacy.relation)
+    priced = basis.context.price(planned) == charged
+    if accounted.epsilon > float_above(planned.epsilon) or not priced:
         raise PrivacyError(
             f"the events of release {basis.entry.id} cost more than the epsilon charged; it must "
             "not be published"
@@ -319,6 +332,7 @@ def _subject(basis: Basis) -> Subject:
 def _guarantee(basis: Basis) -> Guarantee:
     privacy = basis.spec.privacy
     epsilon, period = _worst_epsilons(basis)
+    accounted = basis.plan.stages, basis.planned.delta, privacy.relation, privacy.group_rows
     return Guarantee(
         private=basis.secure,
         definition=DENIABLE_DEFINITION if basis.deniable else definition_of(basis.delta),
@@ -329,8 +343,8 @@ def _guarantee(basis: Basis) -> Guarantee:
         rows=rows_words(privacy.rows),
         epsilon=exact_text(basis.epsilon),
         delta=exact_text(basis.delta),
-        accounted=accounted_cost(basis.plan.stages, basis.delta, privacy.relation),
-        second=second_cost(basis.plan.stages, basis.delta, privacy.relation),
+        accounted=accounted_cost(*accounted),
+        second=second_cost(*accounted),
         meaning=_meaning(basis),
         odds=odds(epsilon, period),
         detection=detection(epsilon, basis.shown_delta, period, _period_delta(basis)),
@@ -339,22 +353,27 @@ def _guarantee(basis: Basis) -> Guarantee:
 
 def _records(basis: Basis) -> RecordGuarantees | None:
     event = event_of_stages(basis.plan.stages)
-    return record_guarantees(event, basis.delta, basis.spec.privacy.relation)
+    return record_guarantees(event, basis.planned.delta, basis.spec.privacy.relation)
 
 
 def _meaning(basis: Basis) -> tuple[str, ...]:
     records = _records(basis)
     if records and basis.deniable and basis.secure:
         return deniable_meaning(records)
-    words = record_words(records) if records and basis.secure else ()
     shown = basis.shown_epsilon, basis.shown_delta
     said = meaning(basis.spec, *shown, basis.secure, basis.drawn.capacity)
-    return (*said, *_reuse_words(basis), *words)
-
-
-def _reuse_words(basis: Basis) -> tuple[str, ...]:
-    charged = exact_text(basis.epsilon), exact_text(basis.delta)
-    return reuse_words(basis.reused, *charged) if basis.secure else ()
+    if not basis.secure:
+        return said
+    planned, charged = (
+        (exact_text(each.epsilon), exact_text(each.delta))
+        for each in (basis.planned, Budget(basis.epsilon, basis.delta))
+    )
+    return (
+        *said,
+        *group_words(basis.spec, *planned),
+        *reuse_words(basis.reused, *charged),
+        *(record_words(records) if records else ()),
+    )
 
 
 def _worst_epsilons(basis: Basis) -> tuple[float, float]:

@@ -16,6 +16,7 @@ from cloister.devices import Device, resolve_device
 from cloister.errors import ConstraintError, InputError, PlanError, SpecError
 from cloister.models.registry import AUTO, Choice, choose_method, create, present_name
 from cloister.models.task import AnyTask, Budget, RowSampling, Task, task_of
+from cloister.privacy.accounting.composition import group_cost
 from cloister.schema.declarations import PLAUSIBLE_DENIABILITY, PRIOR_PATTERN
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import (
@@ -261,6 +262,14 @@ class PublicContext:
     def dataset(self) -> str:
         """The account that the ledger charges."""
         return self.spec.account_name
+
+    def price(self, budget: Budget) -> Budget:
+        """What the account is charged for a release of this budget: that of a group of rows.
+
+        Raises:
+            PlanError: its delta would reach 1.
+        """
+        return Budget(*group_cost(budget.epsilon, budget.delta, self.spec.privacy.group_rows))
 
     @property
     def unit(self) -> str:

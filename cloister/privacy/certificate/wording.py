@@ -131,6 +131,13 @@ _REUSED = (
     "one its own when it was made."
 )
 
+_OF_GROUP = (
+    "The noise is planned for one row, at epsilon {epsilon}, delta {delta}: this is the guarantee "
+    "of a single row of a person with at most {rows} rows. What is charged and said above of a "
+    "person follows from it by group privacy, for {rows} rows. Of a person with more, another row "
+    "takes the place of one that goes, which is two steps."
+)
+
 _EXACT_COUNTS = (
     "noise on counts is drawn exactly, on integers, from randomness of the operating system; no "
     "floating-point number is added to a count"
@@ -192,7 +199,7 @@ def definition_of(delta: Fraction) -> str:
 
 def unit_description(spec: Spec) -> str:
     """Whom the guarantee protects, in plain words."""
-    unit = spec.privacy.unit
+    unit = spec.privacy.protected
     if isinstance(unit, PersonUnit):
         return f"one person: all rows with the same {unit.key}, at most {unit.max_rows} of them"
     if spec.tables:
@@ -202,7 +209,7 @@ def unit_description(spec: Spec) -> str:
 
 def unit_statement(spec: Spec) -> str:
     """Whom the guarantee protects, as a statement about the schema."""
-    dataset, unit = spec.name, spec.privacy.unit
+    dataset, unit = spec.name, spec.privacy.protected
     if isinstance(unit, PersonUnit):
         return f"unit = rows of {dataset} grouped by {unit.key}; rows per unit <= {unit.max_rows}"
     if spec.tables:
@@ -240,7 +247,7 @@ def meaning(
     """What epsilon and delta promise, in sentences."""
     if not secure:
         return (STAIN,)
-    noun = "person" if isinstance(spec.privacy.unit, PersonUnit) else "row"
+    noun = "person" if isinstance(spec.privacy.protected, PersonUnit) else "row"
     if spec.tables:
         noun = schema_unit_noun(schema_of(spec))
     added = Relation(spec.privacy.relation) is Relation.ADD_REMOVE
@@ -264,6 +271,14 @@ def reuse_words(reused: Sequence[ReusedRelease], epsilon: str, delta: str) -> tu
     if not named:
         return ()
     return (_REUSED.format(releases=", ".join(named), epsilon=epsilon, delta=delta),)
+
+
+def group_words(spec: Spec, epsilon: str, delta: str) -> tuple[str, ...]:
+    """The guarantee of a row, where persons are charged by group privacy; nothing otherwise."""
+    group = spec.privacy.group
+    if group is None:
+        return ()
+    return (_OF_GROUP.format(epsilon=epsilon, delta=delta, rows=group.max_rows),)
 
 
 def odds(epsilon: float, period: float) -> tuple[Odds, ...]:
@@ -352,7 +367,7 @@ def limitations(spec: Spec, secure: bool, deniable: int = 0) -> tuple[str, ...]:
 
 
 def _unit_limits(spec: Spec) -> tuple[str, ...]:
-    unit = spec.privacy.unit
+    unit = spec.privacy.protected
     if isinstance(unit, PersonUnit):
         return (_MOST_OF_A_PERSON.format(most=unit.max_rows),)
     if spec.tables:

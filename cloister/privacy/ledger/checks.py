@@ -97,8 +97,8 @@ def require_account(books: Books, account: Account) -> None:
             raise InputError(
                 f"account '{account.name}' protects unit '{each.unit}' under '{each.relation}', "
                 f"for life, and this asks for unit '{account.unit}' under '{account.relation}', "
-                "whose epsilons do not add up with those: use the account's in the spec. Nothing "
-                "was charged."
+                "whose epsilons do not add up with those: use the account's in the spec, or for "
+                "rows on an account of persons privacy.group. Nothing was charged."
             )
 
 

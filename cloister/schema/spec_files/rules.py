@@ -49,7 +49,10 @@ def broken_rules(spec: Spec) -> BrokenRules:
     if not spec.tables:
         yield from _rules_of_one(spec)
         yield from _unit_rules(spec)
+        yield from _group_rules(spec)
         return
+    if spec.privacy.group:
+        yield ("privacy", "group"), "is of one table, and the dataset has several; leave it out"
     for name in spec.tables:
         for keys, text in _rules_of_one(spec.table(name)):
             yield ("tables", name, *keys), text
@@ -160,6 +163,31 @@ def _unit_rules(spec: Spec) -> BrokenRules:
         yield ("privacy", "unit"), "names a table, and the dataset has one table only; write row"
     if isinstance(unit, PersonUnit) and unit.key not in {*spec.attributes, *spec.ignore}:
         yield ("privacy", "unit", "key"), f"is no attribute; {closest(unit.key, spec.attributes)}"
+
+
+def _group_rules(spec: Spec) -> BrokenRules:
+    """A group is of rows; exchanging rows one by one changes no number of rows."""
+    privacy, group = spec.privacy, spec.privacy.group
+    if group is None:
+        return
+    if privacy.unit != "row":
+        yield ("privacy", "group"), "is of rows; leave it out, or write unit: row"
+    if privacy.relation != "add_remove":
+        yield (
+            ("privacy", "group"),
+            (
+                "needs relation add_remove: an exchange keeps the number of rows, which differs "
+                "between persons; declare the group as the unit"
+            ),
+        )
+    key = spec.attributes.get(group.key)
+    if key is None:
+        yield ("privacy", "group", "key"), f"is no attribute; {closest(group.key, spec.attributes)}"
+    elif key.nullable:
+        yield (
+            ("privacy", "group", "key"),
+            "is nullable, and each row needs a person; declare it not",
+        )
 
 
 def _person_rules(spec: Spec) -> BrokenRules:
