@@ -10,18 +10,17 @@ from __future__ import annotations
 import datetime as dt
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from cloister.constraints.across import AcrossConstraint
 from cloister.errors import PrivacyError
 from cloister.figures import listed
 from cloister.models.registry import create
 from cloister.models.storage import model_digest
-from cloister.models.task import AnyPlan, Budget, Task
-from cloister.privacy.accounting.composition import deniable_event, event_of_stages
+from cloister.models.task import AnyPlan, Budget
+from cloister.privacy.accounting.composition import event_of_stages
 from cloister.privacy.certificate.certificate import (
     FORMAT,
     PAGE_NAME,
@@ -31,8 +30,6 @@ from cloister.privacy.certificate.certificate import (
     Guarantee,
     LedgerEntry,
     RecordGuarantees,
-    ReusedRelease,
-    Software,
     Subject,
 )
 from cloister.privacy.certificate.page import page
@@ -71,15 +68,15 @@ from cloister.privacy.certificate.wording import (
     unit_statement,
 )
 from cloister.privacy.exact import decimal, decimal_below, exact, float_above
-from cloister.privacy.ledger import Anchor, BudgetStatus, Release
+from cloister.privacy.ledger import Anchor, BudgetStatus
 from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
-from cloister.schema.spec import Spec
 from cloister.tasks.data.session import AnySpent
 from cloister.tasks.data.tables import published_schema, write_csv
 from cloister.tasks.home.files import Reference, digest_of, emptied
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_digest, code_version
 from cloister.tasks.ledger.access import COMPOSITION, deniable_releases, open_ledger
+from cloister.tasks.release.basis import Basis
 from cloister.tasks.release.charge import ReservedRelease, kept_prior
 from cloister.tasks.release.preflight import reused_releases
 from cloister.tasks.release.synthesis import DrawnRows
@@ -134,80 +131,6 @@ def _place_tables(
             write_csv(folder / table, folder / text, part.spec)
             digests[text] = digest_of(folder / text)
     return digests
-
-
-@dataclass(frozen=True)
-class Basis:
-    """What a certificate is made from; all of it is public.
-
-    ``entry`` is the ledger's of the release, ``anchor`` that which made its charge final;
-    ``budget`` is of the dataset and unit, after the charge. ``artefacts`` are SHA-256 by file name,
-    ``model`` is the digest of the model that the rows were drawn from. ``secure`` says that all
-    noise came from a secure source. ``reused`` are earlier releases whose numbers were used again,
-    ``deniable_releases`` those of the dataset under plausible deniability alone, this one included.
-    """
-
-    request: ResolvedRequest
-    context: PublicContext
-    plan: AnyPlan
-    entry: Release
-    anchor: Anchor
-    budget: BudgetStatus
-    drawn: DrawnRows
-    software: Software
-    artefacts: Mapping[str, str]
-    written: dt.date
-    secure: bool
-    model: str | None = None
-    reused: Sequence[ReusedRelease] = ()
-    deniable_releases: int = 0
-
-    @property
-    def spec(self) -> Spec:
-        """The declarations of the dataset."""
-        return self.context.spec
-
-    @property
-    def epsilon(self) -> Fraction:
-        """What was charged."""
-        return self.entry.request.epsilon
-
-    @property
-    def delta(self) -> Fraction:
-        """What was charged."""
-        return self.entry.request.delta
-
-    @property
-    def planned(self) -> Budget:
-        """What the plan costs at most: of one row, where a group of them is charged."""
-        charged = Budget(self.epsilon, self.delta)
-        return self.request.budget if self.spec.privacy.group else charged
-
-    @property
-    def shown_epsilon(self) -> Fraction:
-        """What the rows reveal at most: of this release, and of those whose numbers it uses."""
-        return self.epsilon + sum(exact(own.epsilon) for own in self.reused)
-
-    @property
-    def shown_delta(self) -> Fraction:
-        """The delta of what the rows reveal."""
-        return self.delta + sum(exact(own.delta) for own in self.reused)
-
-    @property
-    def deniable(self) -> bool:
-        """Whether records are released under plausible deniability alone."""
-        return deniable_event(self.plan.stages) is not None
-
-    @property
-    def of_persons(self) -> tuple[str, ...]:
-        """The key of persons with several rows and their attributes; empty if there are none."""
-        persons = self.context.task.persons if isinstance(self.context.task, Task) else None
-        return (persons.key, *persons.attributes) if persons else ()
-
-    @property
-    def across(self) -> Sequence[AcrossConstraint]:
-        """The constraints across foreign keys."""
-        return () if isinstance(self.context.task, Task) else self.context.task.across
 
 
 def _basis(
