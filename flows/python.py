@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from cloister.devices import AUTO, resolve_device
 from cloister.errors import CloisterError, InputError
 from cloister.evaluation import Level
-from cloister.flows.cli.options import DELIVERY, acting, keywords_of, user
+from cloister.flows.cli.options import DELIVERY, keywords_of
 from cloister.flows.results import (
     CheckResult,
     DraftResult,
@@ -36,6 +36,7 @@ from cloister.schema.sources.batches import require_columns
 from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.data.sources import kept_frame
 from cloister.tasks.home.home import Home
+from cloister.tasks.home.identity import acting, identity
 from cloister.tasks.release.comparison import EvaluationOptions, compare_files
 from cloister.tasks.release.publish import confirm_delivery
 from cloister.tasks.requests.plan import StageCost, plan_of, stage_costs, total_cost
@@ -104,7 +105,7 @@ def measure(
     home, path = Home.current(), Path(_path("spec", spec))
     with _in_python(), _file_of("data", data, home, path) as file:
         request = ReleaseRequest(
-            spec=path, epsilon=epsilon, delta=delta, data=file, out=_path("out", out), by=user()
+            spec=path, epsilon=epsilon, delta=delta, data=file, out=_path("out", out), by=identity()
         )
         with confirm_delivery(home, request.by):
             return _measured(run_measurement(request, home).to_json())
@@ -120,7 +121,7 @@ def plan(spec: _Spec, **options: Any) -> PlanSummary:
         InputError: the spec or an option cannot be used.
     """
     with _in_python():
-        asked = ReleaseRequest(spec=Path(_path("spec", spec)), by=user(), **options)
+        asked = ReleaseRequest(spec=Path(_path("spec", spec)), by=identity(), **options)
         request = resolve(asked)
         made = plan_of(request)
         needed = forecast_of(request, public_context_of(request), made)
@@ -150,7 +151,7 @@ def release(spec: _Spec, data: _Data | None = None, **options: Any) -> ReleaseRe
 
     home, path = Home.current(), Path(_path("spec", spec))
     with _in_python(), _file_of("data", data, home, path) as file:
-        request = ReleaseRequest(spec=path, data=file, by=user(), **options)
+        request = ReleaseRequest(spec=path, data=file, by=identity(), **options)
         with confirm_delivery(home, request.by):
             return _released(run_release(request, home))
 

@@ -17,6 +17,8 @@ _CHECKED = (State.APPROVED, State.PUBLISHED)
 def move_release(home: Home, release: str, state: str, by: str, reason: str) -> str:
     """Move a release in the ledger, then its model's alias if it has a model; the state it has now.
 
+    While others have yet to approve it too, that is the state it had.
+
     What is to be approved or published is verified first, with what MLflow and DVC hold of it. A
     reservation that is withdrawn before its data was opened is given back.
 
@@ -29,6 +31,8 @@ def move_release(home: Home, release: str, state: str, by: str, reason: str) -> 
     if to in _CHECKED:
         _require_sound(home, held)
     now = open_ledger(home).advance(release, to, by, reason)
+    if now.state is not to:
+        return now.state.value
     if to is not State.REFUNDED:
         sign_moves(home, release, by)
     if to is not State.REFUNDED and held.state is not State.SPENT and not held.of_domain:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cloister.flows.cli.options import Json, example, user
+from cloister.flows.cli.options import Json, example
+from cloister.tasks.home.identity import identity
 
 if TYPE_CHECKING:
     from cloister.benchmarks.flow import Benchmarked
@@ -78,7 +79,7 @@ def _run(config: Path, markdown: Path | None, only: list[str]) -> Benchmarked:
     from cloister.tasks.stores.prefect_server import serving
 
     with progress() as watcher, reporting_to(watcher), serving(Home.current()):
-        return flow(str(config), str(markdown) if markdown else None, user(), only)
+        return flow(str(config), str(markdown) if markdown else None, identity(), only)
 
 
 def _show(done: Benchmarked, as_json: bool) -> None:

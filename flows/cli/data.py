@@ -9,7 +9,8 @@ import typer
 
 from cloister.evaluation import Level
 from cloister.figures import count_of
-from cloister.flows.cli.options import DataOption, Json, PanelOption, SpecFile, example, user
+from cloister.flows.cli.options import DataOption, Json, PanelOption, SpecFile, example
+from cloister.tasks.home.identity import identity
 
 if TYPE_CHECKING:
     from cloister.flows.measure import DomainMeasurement
@@ -50,7 +51,7 @@ def measure_spec(
     from cloister.tasks.release.publish import confirm_delivery
     from cloister.tasks.requests.release_request import ReleaseRequest
 
-    home, by = Home.current(), user()
+    home, by = Home.current(), identity()
     request = ReleaseRequest(
         spec=spec, epsilon=epsilon, delta=delta, data=data, out=str(out), by=by
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 import re
 from collections.abc import Callable
 from enum import StrEnum
@@ -16,6 +14,7 @@ import typer
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+from cloister.tasks.home.identity import acting, identity
 from cloister.tasks.requests.release_request import ReleaseRequest
 
 GivenT = ParamSpec("GivenT")
@@ -26,23 +25,6 @@ _DATASET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 _LONGEST_UNIT = 200
 """Letters of the name of the column that identifies persons."""
-
-
-def user() -> str:
-    """The name of the account that the operating system runs this process under.
-
-    No variable of the environment changes it.
-    """
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return f"uid {os.geteuid()}"
-
-
-def acting(on_behalf_of: str) -> str:
-    """Who acts: the user of the system, whoever they say they act for."""
-    me = user()
-    return me if on_behalf_of in ("", me) else f"{me} on behalf of {on_behalf_of}"
 
 
 def _dataset(name: str) -> str:
@@ -87,8 +69,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables
 By = Annotated[
     str,
     typer.Option(
-        help="On whose behalf; who does it is the user of the system.",
-        default_factory=user,
+        help="On whose behalf; who acts is the user of the system, or whom CLOISTER_TOKEN names.",
+        default_factory=identity,
         show_default="you",
         callback=lambda text: acting(_words(text)),
     ),
@@ -185,7 +167,7 @@ def _fields(left_out: tuple[str, ...]) -> dict[str, FieldInfo]:
 
 def _request(spec: Any, said: dict[str, Any]) -> ReleaseRequest:
     try:
-        return ReleaseRequest(spec=spec, by=user(), **said)
+        return ReleaseRequest(spec=spec, by=identity(), **said)
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         option = f"--{first['loc'][0]}".replace("_", "-")

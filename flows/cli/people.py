@@ -101,7 +101,7 @@ def set_someone(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Set a person's roles, and identities beside those they have.
+    """Set a person's roles, in place of those they have, and add identities.
 
     engineer: runs releases. officer: opens accounts, grants budgets, sets people and rules, and
     decides on releases. reviewer: decides on releases. auditor: reads. From the first person on,
@@ -109,8 +109,8 @@ def set_someone(
     """
     from cloister.tasks.ledger.people import set_roles
 
-    home, added = Home.current(), tuple(identity or ())
-    _show_set(set_roles(home, person, tuple(role or ()), added, by, reason), person, as_json)
+    home = Home.current()
+    _show_set(set_roles(home, person, role or (), identity or (), by, reason), person, as_json)
 
 
 def withdraw_someone(person: PersonName, reason: Reason, by: By, as_json: Json = False) -> None:
@@ -178,11 +178,11 @@ def change_rules(
     as_json: Json = False,
 ) -> None:
     """Change rules from now on; those that are not named stay as they are."""
-    from cloister.tasks.ledger.people import change_rules_of
+    from cloister.tasks.ledger.people import set_rules
 
     named = {"four_eyes": four_eyes, "second_officer": second_officer, "approvals": approvals}
     changes = {name: value for name, value in named.items() if value is not None}
-    _show_set(change_rules_of(Home.current(), account, changes, by, reason), account, as_json)
+    _show_set(set_rules(Home.current(), account, changes, by, reason), account, as_json)
 
 
 def confirm_proposal(
@@ -207,10 +207,9 @@ def show_proposal(proposal: Proposal, as_json: bool) -> None:
     if as_json:
         show_json({"proposal": proposal.seq, "kind": proposal.kind, "body": dict(proposal.body)})
     else:
-        show_facts(
-            f"Proposed: another officer confirms it with cloister confirm {proposal.seq}",
-            {key: _told(value) for key, value in proposal.body.items()},
-        )
+        facts = {key: _told(value) for key, value in proposal.body.items()}
+        show_facts("Proposed", facts | {"to confirm": f"cloister confirm {proposal.seq}"})
+        say("It takes effect once another officer confirms it.")
 
 
 def _show_set(proposal: Proposal | None, name: str, as_json: bool) -> None:

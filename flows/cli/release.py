@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cloister.flows.cli.options import DELIVERY, Json, ReleaseId, Until, command_of, example, user
+from cloister.flows.cli.options import DELIVERY, Json, ReleaseId, Until, command_of, example
 from cloister.schema.sources.files_and_urls import is_url
+from cloister.tasks.home.identity import identity
 from cloister.tasks.requests import MOST_ROWS
 from cloister.tasks.requests.release_request import ReleaseRequest
 
@@ -47,7 +48,7 @@ def demo(as_json: Json = False) -> None:
     from cloister.tasks.home.home import Home
 
     home = Home.current()
-    request = ReleaseRequest(spec=demo_spec(), data=demo_data(home), by=user())
+    request = ReleaseRequest(spec=demo_spec(), data=demo_data(home), by=identity())
     _release(request, home, as_json)
 
 

@@ -186,13 +186,16 @@ def _mover(state: str) -> Callable[..., None]:
         """Move a release to the state, in the ledger, and print its new state; free of charge."""
         from cloister.flows.review import move_release
         from cloister.privacy.ledger import State
-        from cloister.tasks.home.home import Home
+        from cloister.tasks.ledger.people import approvals_missing
 
-        now = move_release(Home.current(), release, state, by, reason)
+        home = Home.current()
+        now = move_release(home, release, state, by, reason)
+        missing = approvals_missing(home, release) if State(now) is State.CANDIDATE else ""
         if as_json:
-            show_json({"release": release, "state": now})
+            show_json({"release": release, "state": now, "missing": missing})
         else:
-            say(f"{release} is {State(now).words}")
+            waits = f": {missing} must approve it too" if missing else ""
+            say(f"{release} is {State(now).words}{waits}")
 
     return move
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cloister.errors import InputError
 from cloister.privacy.ledger import Person, Proposal
-from cloister.privacy.ledger.governance import set_person, set_rules
-from cloister.privacy.ledger.house import EVERYWHERE, House
+from cloister.privacy.ledger.checks import find_release
+from cloister.privacy.ledger.governance import change_person, change_rules
+from cloister.privacy.ledger.house import House
+from cloister.privacy.ledger.permissions import missing_of
 from cloister.privacy.ledger.tokens import new_token, token_identity
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger, open_ledger
@@ -19,21 +21,39 @@ from cloister.tasks.ledger.access import existing_ledger, open_ledger
 def house_of(home: Home) -> House:
     """People, rules and open proposals; none where there is no ledger."""
     ledger = existing_ledger(home)
-    return ledger.house() if ledger else House()
+    return ledger.books().house if ledger else House()
+
+
+def approvals_missing(home: Home, release: str) -> str:
+    """Who has yet to approve a release, in words.
+
+    Raises:
+        InputError: there is none of this name.
+    """
+    books = open_ledger(home).books()
+    return missing_of(books, find_release(books, release))
 
 
 def set_roles(
-    home: Home, name: str, roles: tuple[str, ...], identities: tuple[str, ...], by: str, reason: str
+    home: Home,
+    name: str,
+    roles: Sequence[str],
+    identities: Sequence[str],
+    by: str,
+    reason: str,
 ) -> Proposal | None:
-    """Set a person's roles, and add identities; a proposal, where a second officer confirms it.
+    """Set a person's roles, if any are given, and add identities; the proposal, if it is one.
 
     Raises:
         InputError: there is no such role, or an identity is of another person.
         NotPermitted: ``by`` may not, or no officer would be left.
     """
-    known = house_of(home).people.get(name, Person(name))
-    added = tuple(dict.fromkeys((*known.identities, *identities)))
-    return set_person(open_ledger(home), replace(known, roles=roles, identities=added), by, reason)
+
+    def change(person: Person) -> Person:
+        known = tuple(dict.fromkeys((*person.identities, *identities)))
+        return replace(person, roles=tuple(roles) or person.roles, identities=known)
+
+    return change_person(open_ledger(home), name, change, by, reason)
 
 
 def withdraw(home: Home, name: str, by: str, reason: str) -> Proposal | None:
@@ -43,8 +63,11 @@ def withdraw(home: Home, name: str, by: str, reason: str) -> Proposal | None:
         InputError: there is no such person.
         NotPermitted: ``by`` may not, or no officer would be left.
     """
-    person = replace(_known(home, name), roles=(), identities=())
-    return set_person(open_ledger(home), person, by, reason)
+
+    def change(person: Person) -> Person:
+        return replace(_known(person), roles=(), identities=())
+
+    return change_person(open_ledger(home), name, change, by, reason)
 
 
 def issue_token(
@@ -56,29 +79,30 @@ def issue_token(
         InputError: there is no such person.
         NotPermitted: ``by`` may not.
     """
-    person = _known(home, name)
     token = new_token(name, (datetime.now(UTC) + timedelta(days=days)).date())
-    identities = (*person.identities, token_identity(token))
-    return token, set_person(open_ledger(home), replace(person, identities=identities), by, reason)
+
+    def change(person: Person) -> Person:
+        identities = (*_known(person).identities, token_identity(token))
+        return replace(person, identities=identities)
+
+    return token, change_person(open_ledger(home), name, change, by, reason)
 
 
-def change_rules_of(
+def set_rules(
     home: Home, account: str, changes: Mapping[str, Any], by: str, reason: str
 ) -> Proposal | None:
     """Change some rules of an account, or of all that have none of their own (``*``).
 
     Raises:
         InputError: there is no such account, or a rule has another form.
-        NotPermitted: ``by`` may not.
+        NotPermitted: ``by`` may not, or there are too few people for the rules.
     """
-    ledger = open_ledger(home)
-    if account != EVERYWHERE and account not in {each.name for each in ledger.accounts()}:
-        raise InputError(f"there is no account '{account}'; see cloister dataset list")
     changed = dict(changes)
     if "approvals" in changed:
         changed["approvals"] = dict(map(_approvals, changed["approvals"]))
-    rules = replace(ledger.house().rules_of(account), **changed)
-    return set_rules(ledger, account, rules, by, reason)
+    return change_rules(
+        open_ledger(home), account, lambda rules: replace(rules, **changed), by, reason
+    )
 
 
 def _approvals(text: str) -> tuple[str, int]:
@@ -88,8 +112,7 @@ def _approvals(text: str) -> tuple[str, int]:
     return role, int(number)
 
 
-def _known(home: Home, name: str) -> Person:
-    people = house_of(home).people
-    if name not in people:
-        raise InputError(f"there is no person '{name}'; see cloister people list")
-    return people[name]
+def _known(person: Person) -> Person:
+    if person == Person(person.name):
+        raise InputError(f"there is no person '{person.name}'; see cloister people list")
+    return person

@@ -10,10 +10,19 @@ import pytest
 from ledger_requests import ask
 
 from cloister.errors import InputError, NotPermitted
-from cloister.privacy.ledger import Account, BudgetGrant, Ledger, Opening, Person, Rules, State
+from cloister.privacy.ledger import (
+    Account,
+    BudgetGrant,
+    Ledger,
+    Opening,
+    Person,
+    Proposal,
+    Rules,
+    State,
+)
 from cloister.privacy.ledger.books import state_slot
 from cloister.privacy.ledger.entries import Entry
-from cloister.privacy.ledger.governance import confirm, set_person, set_rules
+from cloister.privacy.ledger.governance import change_person, change_rules, confirm
 from cloister.privacy.ledger.house import EVERYWHERE
 from cloister.privacy.ledger.tokens import new_token, token_identity
 
@@ -24,6 +33,14 @@ PEOPLE = (
     Person("Rita", ("reviewer",), ("rita",)),
     Person("Otto", ("auditor",), ("otto",)),
 )
+
+
+def set_person(ledger: Ledger, person: Person, by: str, reason: str) -> Proposal | None:
+    return change_person(ledger, person.name, lambda _: person, by, reason)
+
+
+def set_rules(ledger: Ledger, account: str, rules: Rules, by: str, reason: str) -> Proposal | None:
+    return change_rules(ledger, account, lambda _: rules, by, reason)
 
 
 @pytest.fixture
@@ -194,7 +211,7 @@ def test_a_second_officer_confirms_what_governs(ledger: Ledger) -> None:
     with pytest.raises(InputError, match="was confirmed already"):
         confirm(ledger, proposal.seq, "ben", "again")
     loosened = set_rules(ledger, EVERYWHERE, Rules(), "anna", "alone from now on")
-    assert ledger.house().rules_of("adult").second_officer
+    assert ledger.books().house.rules_of("adult").second_officer
     confirm(ledger, loosened.seq, "ben", "agreed")
     set_person(ledger, Person("Zoe", ("officer",), ("zoe",)), "anna", "why")
     assert ledger.verify() == []
@@ -248,3 +265,13 @@ def test_verify_names_entries_that_their_writers_might_not_write(ledger: Ledger)
         transaction.append(Entry.after(transaction.last, transaction.time, "approved", slot, body))
     (found,) = ledger.verify()
     assert "needs the role officer or reviewer, and Eve has engineer" in found.problem
+
+
+@pytest.mark.parametrize("asked", [{"second_officer": True}, {"approvals": {"officer": 2}}])
+def test_rules_that_nobody_could_keep_are_refused(place: str, asked: dict) -> None:
+    ledger = Ledger.open(place)
+    set_person(ledger, PEOPLE[0], "anna", "why")
+    with pytest.raises(NotPermitted, match="need 1 officer more"):
+        rules(ledger, **asked)
+    set_person(ledger, PEOPLE[1], "anna", "why")
+    rules(ledger, **asked)

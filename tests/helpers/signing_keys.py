@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from cloister.privacy.signing import PublicKey, make_statement
+from cloister.privacy.signing import PublicKey, Role, make_statement
 
 CERTIFICATE = "https://example.org/certificate"
 
@@ -45,3 +46,8 @@ def signer(name: str) -> SeededSigner:
 def payload(facts: object = FACTS) -> bytes:
     """The bytes of a statement over two files."""
     return make_statement(FILES, CERTIFICATE, facts)
+
+
+def role(name: str, keys: Sequence[PublicKey], threshold: int = 1) -> Role:
+    """A role of people with one key each."""
+    return Role(name, tuple((key,) for key in keys), threshold)

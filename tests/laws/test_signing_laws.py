@@ -7,12 +7,11 @@ import json
 
 from hypothesis import given
 from hypothesis import strategies as st
-from signing_keys import CERTIFICATE, payload, signer
+from signing_keys import CERTIFICATE, payload, role, signer
 
 from cloister.errors import InputError, VerificationError
 from cloister.privacy.signing import (
     Envelope,
-    Role,
     Trust,
     add_signature,
     follow_trust,
@@ -86,7 +85,7 @@ def test_any_text_is_read_or_refused(text):
 def test_a_threshold_is_met_by_members_alone(by, members, data):
     threshold = data.draw(st.integers(1, len(members)))
     keys = tuple(PEOPLE[each].key for each in sorted(members))
-    trust = Trust(signer("house").key, (Role("officer", keys, threshold),))
+    trust = Trust(signer("house").key, (role("officer", keys, threshold),))
     envelope = sign(payload(), signer("other"), *(PEOPLE[each] for each in sorted(by)))
     found = standing(envelope, trust, "officer")
     assert found.signed == {PEOPLE[each].key.id for each in by & members}
@@ -103,7 +102,7 @@ def test_each_version_is_believed_if_each_was_signed_as_it_must_be(changes, data
         before = trusts[-1]
         current = next(each for each in houses if each.key == before.house)
         if change == "role":
-            after = before.with_role(Role("officer", (PEOPLE[number].key,)))
+            after = before.with_role(role("officer", (PEOPLE[number].key,)))
         elif change == "house":
             after = before.with_house(houses[houses.index(current) + 1].key)
         else:

@@ -5,32 +5,52 @@ Each is one transaction.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from cloister.errors import InputError
 from cloister.privacy.ledger.entries import Entry
-from cloister.privacy.ledger.house import PERSON, RULES, Person, Proposal, Rules, trust_slot
+from cloister.privacy.ledger.house import (
+    EVERYWHERE,
+    PERSON,
+    RULES,
+    Person,
+    Proposal,
+    Rules,
+    trust_slot,
+)
 from cloister.privacy.ledger.ledger import Ledger
 from cloister.privacy.ledger.records import require_text
 from cloister.privacy.ledger.signatures import TRUSTED
 from cloister.privacy.signing import PublicKey
 
 
-def set_person(ledger: Ledger, person: Person, by: str, reason: str) -> Proposal | None:
-    """Set who a person is and may do, in place of what was set before.
+def change_person(
+    ledger: Ledger, name: str, change: Callable[[Person], Person], by: str, reason: str
+) -> Proposal | None:
+    """Change who a person is and what they may do; one who is new begins with nothing.
 
     The proposal, where the rules ask for a second officer. Errors: ``NotPermitted`` if no officer
     would be left.
     """
     with ledger.writing() as transaction:
+        person = change(transaction.books.house.people.get(name, Person(name)))
         return transaction.govern(PERSON, person.body | _signature(by, reason))
 
 
-def set_rules(ledger: Ledger, account: str, rules: Rules, by: str, reason: str) -> Proposal | None:
-    """Set the rules of an account, or of every account that has none of its own.
+def change_rules(
+    ledger: Ledger, account: str, change: Callable[[Rules], Rules], by: str, reason: str
+) -> Proposal | None:
+    """Change the rules of an account, or of every account that has none of its own (``*``).
 
-    The proposal, where the rules ask for a second officer.
+    The proposal, where the rules ask for a second officer. Errors: ``InputError`` if there is no
+    such account; ``NotPermitted`` if there are too few people for them.
     """
     with ledger.writing() as transaction:
-        body = {"account": require_text("account", account)} | rules.body
-        return transaction.govern(RULES, body | _signature(by, reason))
+        books = transaction.books
+        if account != EVERYWHERE and account not in books.accounts:
+            raise InputError(f"there is no account '{account}'; see cloister dataset list")
+        rules = change(books.house.rules_of(account))
+        return transaction.govern(RULES, {"account": account} | rules.body | _signature(by, reason))
 
 
 def confirm(ledger: Ledger, proposal: int, by: str, reason: str) -> Entry:

@@ -46,7 +46,7 @@ from cloister.privacy.ledger.checks import (
     verify_lines,
 )
 from cloister.privacy.ledger.entries import Anchor, Entry, Finding, read_chain
-from cloister.privacy.ledger.house import House, Proposal
+from cloister.privacy.ledger.house import Proposal
 from cloister.privacy.ledger.leases import (
     LEASE_SECONDS,
     Lease,
@@ -317,9 +317,9 @@ class Ledger:
         grants = chain.from_iterable(self._books()[0].grants.values())
         return sorted(grants, key=lambda granted: granted.seq)
 
-    def house(self) -> House:
-        """People, rules, trusted keys and open proposals."""
-        return self._books()[0].house
+    def books(self) -> Books:
+        """All that the entries say."""
+        return self._books()[0]
 
     def accounts(self) -> list[Account]:
         """The accounts, in the order in which they were opened."""

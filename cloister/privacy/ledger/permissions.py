@@ -10,7 +10,7 @@ other entries; docs/audit-trail.md says how these are found.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from cloister.errors import InputError, NotPermitted
 from cloister.figures import count_of
@@ -24,6 +24,7 @@ from cloister.privacy.ledger.house import (
     RULES,
     House,
     Person,
+    Rules,
     identity_of,
 )
 from cloister.privacy.ledger.records import Release, State
@@ -56,6 +57,8 @@ def require_permitted(books: Books, entry: Entry) -> None:
         _require_second(books.house, entry)
     if entry.kind == PERSON:
         _require_person(books.house, entry)
+    if entry.kind == RULES:
+        _require_people_for(books.house, Rules.from_body(entry.body))
     release = books.releases.get(str(entry.body.get("release")))
     if release and entry.kind in (CONSENTED, State.APPROVED, State.PUBLISHED):
         _require_other_eyes(books, release, entry)
@@ -67,19 +70,37 @@ def require_permitted(books: Books, entry: Entry) -> None:
             raise _refusal(f"release {release.id} still needs {_wanted(missing)} to approve it")
 
 
+def missing_of(books: Books, release: Release) -> str:
+    """Who has yet to approve a release, in words."""
+    asked = books.house.rules_of(release.request.dataset).approvals
+    people = set(map(books.house.name_of, release.consents))
+    return _wanted(_missing(books.house, asked, people))
+
+
 def missing_approvals(books: Books, release: Release, by: str) -> dict[str, int]:
     """How many people of each role have yet to approve a release, once ``by`` does too."""
     house = books.house
     asked = house.rules_of(release.request.dataset).approvals
-    people = {house.name_of(each) for each in (*release.consents, by)}
-    counted = Counter(role for name in people for role in _roles_of(house, name))
+    return _missing(house, asked, {house.name_of(each) for each in (*release.consents, by)})
+
+
+def _missing(house: House, asked: Mapping[str, int], names: Collection[str]) -> dict[str, int]:
+    """How many people of each role are missing from some."""
+    people = [house.people[name] for name in names if name in house.people]
+    counted = Counter(role for person in people for role in person.roles)
     return {
         role: number - counted[role] for role, number in asked.items() if number > counted[role]
     }
 
 
-def _roles_of(house: House, name: str) -> Collection[str]:
-    return house.people[name].roles if name in house.people else ()
+def _require_people_for(house: House, rules: Rules) -> None:
+    """Check that there are people enough for what rules ask."""
+    able = [name for name, person in house.people.items() if person.identities]
+    asked = dict(rules.approvals)
+    if rules.second_officer and house.people:
+        asked["officer"] = max(2, asked.get("officer", 0))
+    if missing := _missing(house, asked, able):
+        raise _refusal(f"these rules need {_wanted(missing)} more: set people first")
 
 
 def _require_role(house: House, entry: Entry) -> None:

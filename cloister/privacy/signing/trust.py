@@ -11,7 +11,7 @@ Source of roles, thresholds and versions: The Update Framework (theupdateframewo
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import dropwhile
 from types import MappingProxyType
@@ -55,23 +55,32 @@ class LedgerEntry(Protocol):
 
 @dataclass(frozen=True)
 class Role:
-    """Some keys, of which a threshold must sign; who holds two keys counts twice.
+    """Some people, each with one key or more over time, of whom a threshold must sign.
 
     Errors: ``InputError`` for a threshold that cannot be met, and for a key twice.
     """
 
     name: str
-    keys: tuple[PublicKey, ...]
+    people: tuple[tuple[PublicKey, ...], ...]
     threshold: int = 1
 
     def __post_init__(self) -> None:
-        if not 1 <= self.threshold <= len(self.keys) <= _MOST_KEYS:
+        if not 1 <= self.threshold <= len(self.people) or len(self.keys) > _MOST_KEYS:
             raise InputError(
-                f"The role '{self.name}' has {len(self.keys)} keys, of which {self.threshold} must "
-                f"sign: give it 1 to {_MOST_KEYS} keys and a threshold from 1 to their number."
+                f"The role '{self.name}' has {len(self.people)} people, of whom {self.threshold} "
+                f"must sign: give it 1 to {_MOST_KEYS} keys and a threshold from 1 to their number."
             )
         if len(set(self.keys)) < len(self.keys):
             raise InputError(f"The role '{self.name}' has a key twice: name each once.")
+
+    @property
+    def keys(self) -> tuple[PublicKey, ...]:
+        """All their keys."""
+        return tuple(key for keys in self.people for key in keys)
+
+    def signers(self, keys: Collection[str]) -> int:
+        """How many of the people have one of some keys, given by their ids."""
+        return sum(any(key.id in keys for key in each) for each in self.people)
 
 
 @dataclass(frozen=True)
@@ -115,7 +124,7 @@ class Trust:
         Errors: ``InputError`` if nobody has it.
         """
         if name == HOUSE:
-            return Role(HOUSE, (self.house, *self.former))
+            return Role(HOUSE, ((self.house, *self.former),))
         for role in self.roles:
             if role.name == name:
                 return role
@@ -147,7 +156,7 @@ class Trust:
 
 @dataclass(frozen=True)
 class Standing:
-    """Who of a role signed an envelope, by the ids of their keys, and how many are missing.
+    """Which keys of a role signed an envelope, by their ids, and how many people are missing.
 
     ``undated`` are revoked keys whose signatures do not count: nothing shows that they are older
     than the revocation.
@@ -222,7 +231,8 @@ def standing(
         key for key, digests in found.items() if not _counts(trust, key, digests, entries)
     )
     signed = found.keys() - undated
-    return Standing(role, frozenset(signed), undated, max(0, asked.threshold - len(signed)))
+    missing = max(0, asked.threshold - asked.signers(signed))
+    return Standing(role, frozenset(signed), undated, missing)
 
 
 def _counts(
@@ -281,7 +291,7 @@ def _written(trust: Trust) -> dict[str, Any]:
         "roles": [
             {
                 "name": role.name,
-                "keys": [key.raw.hex() for key in role.keys],
+                "people": [[key.raw.hex() for key in keys] for keys in role.people],
                 "threshold": role.threshold,
             }
             for role in trust.roles
@@ -311,7 +321,11 @@ def _read(envelope: Envelope) -> Trust:
 def _parsed(said: Mapping[str, Any]) -> Trust:
     """The trust of a predicate; whether it is written as ours are is checked after."""
     roles = (
-        Role(role["name"], tuple(map(_key, role["keys"])), _whole(role["threshold"]))
+        Role(
+            role["name"],
+            tuple(tuple(map(_key, keys)) for keys in role["people"]),
+            _whole(role["threshold"]),
+        )
         for role in said["roles"]
     )
     revoked = (

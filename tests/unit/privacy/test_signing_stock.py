@@ -15,12 +15,11 @@ from in_toto_attestation.v1.statement import Statement
 from securesystemslib.dsse import Envelope as StockEnvelope
 from securesystemslib.exceptions import VerificationError as StockRefusal
 from securesystemslib.signer import CryptoSigner, SSlibKey
-from signing_keys import CERTIFICATE, FACTS, FILES, payload, signer
+from signing_keys import CERTIFICATE, FACTS, FILES, payload, role, signer
 
 from cloister.privacy.signing import (
     Envelope,
     PublicKey,
-    Role,
     Trust,
     add_signature,
     read_statement,
@@ -77,7 +76,7 @@ def test_we_accept_a_stock_envelope():
 
 @pytest.mark.parametrize(
     "envelope",
-    [sign(payload(), ADA), sign_trust(Trust(ADA.key, (Role("officer", (BEN.key,)),)), ADA)],
+    [sign(payload(), ADA), sign_trust(Trust(ADA.key, (role("officer", (BEN.key,)),)), ADA)],
 )
 def test_a_stock_reader_finds_a_valid_statement(envelope):
     read = json_format.Parse(envelope.payload, statement_pb2.Statement())

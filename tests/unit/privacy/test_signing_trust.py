@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from signing_keys import FILES, payload, signer
+from signing_keys import FILES, payload, role, signer
 
 from cloister.errors import InputError, VerificationError
 from cloister.privacy.ledger import Anchor
@@ -30,8 +30,8 @@ from cloister.privacy.signing import (
 OLD, NEW, NEXT = signer("house 2026"), signer("house 2027"), signer("house 2028")
 ADA, BEN, CAI, EVE = signer("ada"), signer("ben"), signer("cai"), signer("eve")
 
-OFFICERS = Role("officer", (ADA.key, BEN.key, CAI.key), 2)
-FIRST = Trust(OLD.key, (OFFICERS, Role("engineer", (EVE.key,))))
+OFFICERS = role("officer", (ADA.key, BEN.key, CAI.key), 2)
+FIRST = Trust(OLD.key, (OFFICERS, role("engineer", (EVE.key,))))
 
 
 def chain(*steps) -> list[Envelope]:
@@ -52,10 +52,10 @@ def test_a_trust_statement_comes_back_as_it_was_signed():
         "roles": [
             {
                 "name": "officer",
-                "keys": [each.key.raw.hex() for each in (ADA, BEN, CAI)],
+                "people": [[each.key.raw.hex()] for each in (ADA, BEN, CAI)],
                 "threshold": 2,
             },
-            {"name": "engineer", "keys": [EVE.key.raw.hex()], "threshold": 1},
+            {"name": "engineer", "people": [[EVE.key.raw.hex()]], "threshold": 1},
         ],
         "revoked": [{"key": BEN.key.id, "seq": 7, "hash": "ab" * 32}],
     }
@@ -99,6 +99,12 @@ def test_two_signatures_of_one_key_are_one():
     assert standing(twice, FIRST, "officer").signed == {ADA.key.id}
 
 
+def test_two_keys_of_one_person_are_one_person():
+    trust = Trust(OLD.key, (Role("officer", ((ADA.key, BEN.key), (CAI.key,)), 2),))
+    assert standing(sign(payload(), ADA, BEN), trust, "officer").missing == 1
+    assert standing(sign(payload(), BEN, CAI), trust, "officer").complete
+
+
 def test_a_role_that_nobody_has():
     with pytest.raises(InputError, match="Nobody has the role 'auditor'"):
         standing(sign(payload(), ADA), FIRST, "auditor")
@@ -114,7 +120,7 @@ def test_what_a_former_house_signed_stays_signed():
 
 def test_a_change_of_the_house_is_signed_by_both():
     second = FIRST.with_house(NEW.key)
-    third = second.with_role(Role("auditor", (EVE.key,)))
+    third = second.with_role(role("auditor", (EVE.key,)))
     envelopes = chain((FIRST, OLD), (second, OLD, NEW), (third, NEW))
     assert follow_trust(envelopes, OLD.key) == [FIRST, second, third]
     assert follow_trust(envelopes, NEW.key) == [second, third]
@@ -142,13 +148,13 @@ def test_the_second_signature_of_a_change_may_come_later():
 
 def test_a_former_house_changes_nothing_more():
     second = FIRST.with_house(NEW.key)
-    third = second.with_role(Role("officer", (EVE.key,)))
+    third = second.with_role(role("officer", (EVE.key,)))
     with pytest.raises(VerificationError, match=f"not signed by the house's key {NEW.key.id}"):
         follow_trust(chain((FIRST, OLD), (second, OLD, NEW), (third, OLD)), OLD.key)
 
 
 def test_officers_cannot_change_roles():
-    second = FIRST.with_role(Role("officer", (EVE.key,)))
+    second = FIRST.with_role(role("officer", (EVE.key,)))
     with pytest.raises(VerificationError, match="not signed by the house's key"):
         follow_trust(chain((FIRST, OLD), (second, ADA, BEN, CAI)), OLD.key)
 
@@ -251,15 +257,15 @@ def test_a_former_house_can_be_revoked_but_not_the_present_one():
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
-        (lambda: Role("officer", (), 1), "0 keys, of which 1 must sign"),
-        (lambda: Role("officer", (ADA.key,), 0), "of which 0 must sign"),
-        (lambda: Role("officer", (ADA.key,), 2), "1 keys, of which 2 must sign"),
-        (lambda: Role("officer", (ADA.key, ADA.key), 2), "a key twice"),
-        (lambda: Trust(OLD.key, (Role("boss", (ADA.key,)),)), "Roles are engineer, officer"),
-        (lambda: Trust(OLD.key, (Role("house", (ADA.key,)),)), "Roles are engineer, officer"),
+        (lambda: role("officer", (), 1), "0 people, of whom 1 must sign"),
+        (lambda: role("officer", (ADA.key,), 0), "of whom 0 must sign"),
+        (lambda: role("officer", (ADA.key,), 2), "1 people, of whom 2 must sign"),
+        (lambda: role("officer", (ADA.key, ADA.key), 2), "a key twice"),
+        (lambda: Trust(OLD.key, (role("boss", (ADA.key,)),)), "Roles are engineer, officer"),
+        (lambda: Trust(OLD.key, (role("house", (ADA.key,)),)), "Roles are engineer, officer"),
         (lambda: Trust(OLD.key, (OFFICERS, OFFICERS)), "each once"),
         (
-            lambda: Trust(OLD.key, (Role("officer", (OLD.key,)),)),
+            lambda: Trust(OLD.key, (role("officer", (OLD.key,)),)),
             "house's key has a role of people",
         ),
         (lambda: FIRST.with_house(ADA.key), "house's key has a role of people"),
@@ -301,10 +307,11 @@ def written(change) -> Envelope:
         lambda it: it["roles"][0].update(name=["officer"]),
         lambda it: it["roles"][0].update(name="house"),
         lambda it: it["roles"][0].update(holders=[]),
-        lambda it: it["roles"][0].update(keys=it["roles"][0]["keys"] * 2),
-        lambda it: it["roles"][0].update(keys="".join(it["roles"][0]["keys"])),
-        lambda it: it["roles"][0]["keys"].append(OLD.key.raw.hex()),
-        lambda it: it["roles"][0]["keys"].append("01" + "00" * 31),
+        lambda it: it["roles"][0].update(people=it["roles"][0]["people"] * 2),
+        lambda it: it["roles"][0].update(people="".join(it["roles"][0]["people"][0])),
+        lambda it: it["roles"][0].update(keys=it["roles"][0].pop("people")),
+        lambda it: it["roles"][0]["people"][0].append(OLD.key.raw.hex()),
+        lambda it: it["roles"][0]["people"].append(["01" + "00" * 31]),
         lambda it: it["revoked"][0].update(seq="5"),
         lambda it: it["revoked"][0].update(seq=-1),
         lambda it: it["revoked"][0].update(key=1),
