@@ -18,6 +18,7 @@ import typer
 from cloister.errors import CloisterError, InputError
 from cloister.flows.cli.benchmark import add_benchmark_command
 from cloister.flows.cli.data import add_data_commands
+from cloister.flows.cli.datasets import add_dataset_commands
 from cloister.flows.cli.deploy import add_deploy_commands
 from cloister.flows.cli.ledger import add_ledger_commands
 from cloister.flows.cli.options import LogOption
@@ -69,6 +70,7 @@ for add_commands in (
     add_release_commands,
     add_data_commands,
     add_ledger_commands,
+    add_dataset_commands,
     add_review_commands,
     add_people_commands,
     add_benchmark_command,

@@ -129,11 +129,11 @@ def spent_anchor(ledger: Ledger, release: str) -> Anchor:
 
 
 def commit_charge(
-    release: str, request: ResolvedRequest, journal: Journal, data: str, home: Home
+    release: str, request: ResolvedRequest, journal: Journal, data: tuple[str, str], home: Home
 ) -> Anchor:
     """Make the charge of a release final; this process leases the release.
 
-    The lease ends when the journal is closed.
+    ``data`` is its digest and its sealed fingerprint. The lease ends when the journal is closed.
 
     The run is written into the journal before the ledger: killed in between, the journal holds one
     place more than the ledger knows, and is still accepted.
@@ -144,7 +144,7 @@ def commit_charge(
         StorageError: another process runs the release.
     """
     ledger = open_ledger(home)
-    ledger.spend(release, request.by, journal.id, data)
+    ledger.spend(release, request.by, journal.id, *data)
     journal.guard(
         ledger.begin_run(release, request.by, journal.begin_run(code_version()), Owner.current())
     )

@@ -39,6 +39,7 @@ from cloister.tasks.ledger.access import (
     opening_of,
     release_request,
 )
+from cloister.tasks.ledger.fingerprints import seal_fingerprint
 from cloister.tasks.release.preflight import find_prior, prior_digest
 from cloister.tasks.requests.plan import (
     plan_along,
@@ -258,10 +259,10 @@ def spend_budget(
         InputError: it was begun by another version of the code, whose answers cannot be used.
         StorageError: the journal cannot be written, or another process runs this release.
     """
-    session, release, digest = opened.session, opened.release, opened.digest
+    session, release, digests = opened.session, opened.release, opened.digests
     reserved = open_ledger(home).release(release)
     parts = {
-        "data": digest,
+        "data": digests.data,
         "spec": request.digest,
         "code": reserved.request.code_version,
         "plan": plan_digest(plan),
@@ -273,7 +274,8 @@ def spend_budget(
     _require_usable_answers(journal, plan, reserved)
     task = session.source.context(request).task
     private = session.source.door(opened.rows.value, task, plan.event, journal, home)
-    anchor = commit_charge(release, request, journal, digest, home)
+    sealed = seal_fingerprint(digests.fingerprint, home.fingerprint_key())
+    anchor = commit_charge(release, request, journal, (digests.data, sealed), home)
     return Spent(opened, session.hold(release, private), journal, anchor)
 
 

@@ -191,22 +191,26 @@ class Ledger:
             transaction.write(State.RESERVED.value, slot, request.body | signature)
             return Reservation(transaction.books.releases[request.release], resumed=False)
 
-    def spend(self, release: str, by: str, journal: str, data: str) -> Release:
+    def spend(
+        self, release: str, by: str, journal: str, data: str, fingerprint: str = ""
+    ) -> Release:
         """Record that the data is about to be opened: from here on the charge is final.
 
-        ``journal`` is the id of the run's journal, ``data`` a keyed digest of the data. A release
+        ``journal`` is the id of the run's journal, ``data`` a keyed digest of the data,
+        ``fingerprint`` one that is encrypted. A release
         that is already spent is resumed with the same journal and data only, so that answers that
         were lost are never drawn again for free. Errors: ``JournalMismatch`` for another journal or
         other data; ``InputError`` if its state does not allow it.
         """
         evidence = {"data": identifier("data", data), "journal": identifier("journal", journal)}
-        signature = {"by": require_text("by", by), "reason": "", "evidence": evidence}
+        signature = {"by": require_text("by", by), "reason": ""}
+        sealed = {"fingerprint": identifier("fingerprint", fingerprint)} if fingerprint else {}
         with self.writing() as transaction:
             held = find_release(transaction.books, release)
             if held.state is State.SPENT:
                 require_same_evidence(held, evidence)
                 return held
-            return transaction.move(held, State.SPENT, signature)
+            return transaction.move(held, State.SPENT, signature | {"evidence": evidence | sealed})
 
     def begin_run(self, release: str, by: str, journal: JournalState, owner: Owner) -> Lease:
         """Register where a run of a spent release begins, and lease the release to it.
