@@ -6,6 +6,8 @@ from cloister.errors import CloisterError, VerificationError
 from cloister.privacy.ledger import Release, State
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import open_ledger, release_of
+from cloister.tasks.ledger.keys import open_person
+from cloister.tasks.release.approvals import sign_approval
 from cloister.tasks.release.integrity import folder_findings
 from cloister.tasks.release.signing import sign_moves
 from cloister.tasks.release.verify import release_problems
@@ -14,10 +16,11 @@ from cloister.tasks.stores.mlflow_registry import ModelRegistry
 _CHECKED = (State.APPROVED, State.PUBLISHED)
 
 
-def move_release(home: Home, release: str, state: str, by: str, reason: str) -> str:
+def move_release(home: Home, release: str, state: str, by: str, reason: str, key: str = "") -> str:
     """Move a release in the ledger, then its model's alias if it has a model; the state it has now.
 
-    While others have yet to approve it too, that is the state it had.
+    While others have yet to approve it too, that is the state it had. ``key`` is the place of the
+    key by which a person signs that they approve it.
 
     What is to be approved or published is verified first, with what MLflow and DVC hold of it. A
     reservation that is withdrawn before its data was opened is given back.
@@ -30,7 +33,8 @@ def move_release(home: Home, release: str, state: str, by: str, reason: str) -> 
     to = State.REFUNDED if state == "withdrawn" and held.state is State.RESERVED else State(state)
     if to in _CHECKED:
         _require_sound(home, held)
-    now = open_ledger(home).advance(release, to, by, reason)
+    signed = _approved(home, held, key) if to is State.APPROVED and key else {}
+    now = open_ledger(home).advance(release, to, by, reason, signed)
     if now.state is not to:
         return now.state.value
     if to is not State.REFUNDED:
@@ -38,6 +42,11 @@ def move_release(home: Home, release: str, state: str, by: str, reason: str) -> 
     if to is not State.REFUNDED and held.state is not State.SPENT and not held.of_domain:
         _mirror(home, release, to)
     return now.state.value
+
+
+def _approved(home: Home, held: Release, key: str) -> dict[str, str]:
+    """What the ledger holds of a person's signature on a release."""
+    return sign_approval(home.release(held.id) / "public", held, open_person(key))
 
 
 def countersign_release(home: Home, release: str, by: str) -> list[State]:

@@ -20,6 +20,7 @@ from cloister.flows.cli.benchmark import add_benchmark_command
 from cloister.flows.cli.data import add_data_commands
 from cloister.flows.cli.datasets import add_dataset_commands
 from cloister.flows.cli.deploy import add_deploy_commands
+from cloister.flows.cli.keys import add_key_commands
 from cloister.flows.cli.ledger import add_ledger_commands
 from cloister.flows.cli.options import LogOption
 from cloister.flows.cli.people import add_people_commands
@@ -73,6 +74,7 @@ for add_commands in (
     add_dataset_commands,
     add_review_commands,
     add_people_commands,
+    add_key_commands,
     add_benchmark_command,
     add_deploy_commands,
 ):

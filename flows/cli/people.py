@@ -1,10 +1,8 @@
-"""Commands on the house: people and their roles, rules, tokens, and what a second officer confirms.
-
-The house's keys too.
-"""
+"""Commands on the house: people and their roles, tokens, rules, and a second officer's word."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -99,6 +97,10 @@ def set_someone(
             "repeated."
         ),
     ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(help="The public key by which they sign from now on; see cloister keys make."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Set a person's roles, in place of those they have, and add identities.
@@ -110,7 +112,7 @@ def set_someone(
     from cloister.tasks.ledger.people import set_roles
 
     home = Home.current()
-    _show_set(set_roles(home, person, role or (), identity or (), by, reason), person, as_json)
+    _show_set(set_roles(home, person, role or (), identity or (), key, by, reason), person, as_json)
 
 
 def withdraw_someone(person: PersonName, reason: Reason, by: By, as_json: Json = False) -> None:
@@ -140,6 +142,7 @@ def give_token(
 
 def show_rules(as_json: Json = False) -> None:
     """Show the rules of each account that has its own, and those of all others ("*")."""
+    from cloister.privacy.ledger import Rules
     from cloister.tasks.ledger.people import house_of
 
     house = house_of(Home.current())
@@ -148,7 +151,8 @@ def show_rules(as_json: Json = False) -> None:
         show_json(found)
     else:
         rows = [(account, *map(_told, rules.values())) for account, rules in found.items()]
-        show_table("Rules", ("account", "four eyes", "approvals", "second officer"), rows)
+        headings = [name.replace("_", " ") for name in Rules().body]
+        show_table("Rules", ("account", *headings), rows)
 
 
 def change_rules(
@@ -168,6 +172,13 @@ def change_rules(
             help="How many officers or reviewers must approve; may be repeated.",
         ),
     ] = None,
+    signed_approvals: Annotated[
+        bool | None,
+        typer.Option(
+            "--signed-approvals/--unsigned-approvals",
+            help="Whoever approves signs by a key of their own.",
+        ),
+    ] = None,
     second_officer: Annotated[
         bool | None,
         typer.Option(
@@ -180,7 +191,12 @@ def change_rules(
     """Change rules from now on; those that are not named stay as they are."""
     from cloister.tasks.ledger.people import set_rules
 
-    named = {"four_eyes": four_eyes, "second_officer": second_officer, "approvals": approvals}
+    named = {
+        "four_eyes": four_eyes,
+        "approvals": approvals,
+        "second_officer": second_officer,
+        "signed_approvals": signed_approvals,
+    }
     changes = {name: value for name, value in named.items() if value is not None}
     _show_set(set_rules(Home.current(), account, changes, by, reason), account, as_json)
 

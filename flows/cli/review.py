@@ -14,7 +14,6 @@ from cloister.flows.cli.options import By, Json, Reason, ReleaseId, example
 from cloister.tasks.home.home import Home
 
 _MOVES = {
-    "approve": ("approved", "Approve a candidate: its folder is verified first."),
     "reject": ("rejected", "Reject a candidate; its charge stays."),
     "publish": ("published", "Record that an approved release was shared."),
     "withdraw": (
@@ -35,19 +34,16 @@ def add_review_commands(app: typer.Typer) -> None:
         )
         review.command(name, help=summary, epilog=text)(_mover(state))
     review.command(
+        "approve",
+        epilog=example(
+            'cloister review approve r-0123456789 --reason "checked the certificate"',
+            'cloister review approve r-0123456789 --sign anna.pem --reason "policy 7"',
+        ),
+    )(approve)
+    review.command(
         "countersign", epilog=example("cloister review countersign r-0123456789 --by officer")
     )(countersign)
     app.add_typer(review, name="review")
-    keys = typer.Typer(
-        help="The house's keys, by which others know its word.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
-    )
-    keys.command("show", epilog=example("cloister keys show > house.pub"))(show_key)
-    keys.command(
-        "trust", epilog=example('cloister keys trust second.pub --reason "the home in Porto"')
-    )(trust_key)
-    app.add_typer(keys, name="keys")
     app.command(
         epilog=example("cloister verify", "cloister verify r-0123456789", "cloister verify out/")
     )(verify)
@@ -95,6 +91,13 @@ def verify(
             help="The public key of the house that made a folder or an export; see cloister keys."
         ),
     ] = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            help="Of a folder: an export of the ledger, which shows what was signed before a key "
+            "was revoked."
+        ),
+    ] = None,
     max_age: Annotated[
         int | None,
         typer.Option(metavar="DAYS", help="Of a folder: how old its last statement may be."),
@@ -119,7 +122,12 @@ def verify(
     given = PublicKey.read(key) if key else None
     checked, findings = verify_records(Home.current(), what, anchors, given)
     folder = Path(what) if what is not None and Path(what).is_dir() else None
-    worth = folder_worth(Home.current(), folder, key, max_age) if folder and not findings else None
+    if ledger:
+        of_export = verify_records(Home.current(), str(ledger), [], given)
+        checked, findings = [*checked, *of_export[0]], [*findings, *of_export[1]]
+    worth = None
+    if folder and not findings:
+        worth = folder_worth(Home.current(), folder, key, max_age, ledger)
     if as_json:
         signed = {"signatures": worth.words} if worth else {}
         show_json({"checked": checked, "findings": findings} | signed)
@@ -144,36 +152,6 @@ def countersign(release: ReleaseId, by: By, as_json: Json = False) -> None:
         say(f"{release}: signed {', '.join(signed) or 'nothing, all was signed'}")
 
 
-def trust_key(
-    key: Annotated[Path, typer.Argument(help="The public key of another home of the house.")],
-    reason: Reason,
-    by: By,
-    as_json: Json = False,
-) -> None:
-    """Trust the key of another home that shares the ledger: what it signs is the house's word."""
-    from cloister.privacy.ledger.governance import trust
-    from cloister.privacy.signing import PublicKey
-    from cloister.tasks.ledger.access import open_ledger
-
-    trusted = PublicKey.read(key)
-    trust(open_ledger(Home.current()), trusted, by, reason)
-    if as_json:
-        show_json({"id": trusted.id})
-    else:
-        say(f"trusted: the key {trusted.id[:16]}")
-
-
-def show_key(as_json: Json = False) -> None:
-    """Print the house's public key, which holders of releases need: give it by another way."""
-    from cloister.tasks.ledger.keys import house_signer
-
-    key = house_signer(Home.current()).key
-    if as_json:
-        show_json({"id": key.id, "pem": key.pem})
-    else:
-        say(key.pem.rstrip())
-
-
 def report(release: ReleaseId, as_json: Json = False) -> None:
     """Show the certificate of a release, and where its page lies."""
     from cloister.flows.cli.reports import show_certificate
@@ -184,20 +162,46 @@ def report(release: ReleaseId, as_json: Json = False) -> None:
 def _mover(state: str) -> Callable[..., None]:
     def move(release: ReleaseId, reason: Reason, by: By, as_json: Json = False) -> None:
         """Move a release to the state, in the ledger, and print its new state; free of charge."""
-        from cloister.flows.review import move_release
-        from cloister.privacy.ledger import State
-        from cloister.tasks.ledger.people import approvals_missing
-
-        home = Home.current()
-        now = move_release(home, release, state, by, reason)
-        missing = approvals_missing(home, release) if State(now) is State.CANDIDATE else ""
-        if as_json:
-            show_json({"release": release, "state": now, "missing": missing})
-        else:
-            waits = f": {missing} must approve it too" if missing else ""
-            say(f"{release} is {State(now).words}{waits}")
+        _move(release, state, by, reason, "", as_json)
 
     return move
+
+
+def approve(
+    release: ReleaseId,
+    reason: Reason,
+    by: By,
+    sign: Annotated[
+        str,
+        typer.Option(
+            metavar="KEY",
+            envvar="CLOISTER_KEY",
+            help="Your own key, a file or pkcs11:token=...;object=...?module-path=..., where the "
+            "rules ask that people sign.",
+        ),
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """Approve a candidate: its folder is verified first.
+
+    Where the rules ask for several people, it stays a candidate until as many have approved it.
+    """
+    _move(release, "approved", by, reason, sign, as_json)
+
+
+def _move(release: str, state: str, by: str, reason: str, key: str, as_json: bool) -> None:
+    from cloister.flows.review import move_release
+    from cloister.privacy.ledger import State
+    from cloister.tasks.ledger.people import approvals_missing
+
+    home = Home.current()
+    now = move_release(home, release, state, by, reason, key)
+    missing = approvals_missing(home, release) if State(now) is State.CANDIDATE else ""
+    if as_json:
+        show_json({"release": release, "state": now, "missing": missing})
+    else:
+        waits = f": {missing} must approve it too" if missing else ""
+        say(f"{release} is {State(now).words}{waits}")
 
 
 def fetch(

@@ -6,6 +6,7 @@ MLFLOW_TRACKING_URI  the tracking store; by default SQLite in the folder
 PREFECT_API_URL      a Prefect server; by default none, flows run on an ephemeral one
 CLOISTER_REMOTE      the DVC remote; by default a folder beside the DVC repository
 CLOISTER_ANCHORS     places elsewhere that hold the ledger's newest entries; by default none
+CLOISTER_HOUSE_KEY   the house's key, a file or a token (``pkcs11:``); by default in the folder
 
 Temporary files of a process and its libraries lie in the home too, and are removed after the work.
 """
@@ -82,6 +83,7 @@ class Home:
     tracking: str
     remote: str
     anchors: str
+    house_key: str
 
     @classmethod
     def current(cls, environment: MutableMapping[str, str] = os.environ) -> Self:
@@ -94,6 +96,7 @@ class Home:
             or f"sqlite:///{folder / 'mlflow' / 'mlflow.db'}",
             environment.get("CLOISTER_REMOTE") or str(folder / "dvc-remote"),
             environment.get("CLOISTER_ANCHORS", ""),
+            environment.get("CLOISTER_HOUSE_KEY", ""),
         )
 
     @property

@@ -38,7 +38,7 @@ from cloister.privacy.signing import (
 from cloister.tasks.home.files import exclusive
 from cloister.tasks.home.home import Home, private_folder
 from cloister.tasks.ledger.append_only import LineFile, Place, place_of
-from cloister.tasks.ledger.keys import house_key, house_signer
+from cloister.tasks.ledger.keys import house_keys, house_signer
 
 ANCHOR_TYPE = "urn:cloister:anchor"
 """The type of what a statement says of an entry of the ledger."""
@@ -142,21 +142,21 @@ def compare_places(
         key: that of the house which signed them; by default this home's own.
         whole: the entries are all that there are; else a place may hold later ones.
     """
-    known = key
+    known: Sequence[PublicKey] = [key] if key else []
     with suppress(CloisterError):  # one that cannot be read is reported by itself
-        known = key or house_key(home)
+        known = known or house_keys(home)
     return [_compare(home, place, entries, known, whole) for place in anchor_places(home)]
 
 
 def _compare(
-    home: Home, place: Place, entries: Sequence[Entry], key: PublicKey | None, whole: bool
+    home: Home, place: Place, entries: Sequence[Entry], keys: Sequence[PublicKey], whole: bool
 ) -> Comparison:
     try:
         lines = place.held()
     except StorageError as error:
         return Comparison(place.name, [f"{place.name}: cannot be read ({error}); try again"])
     read = [*_readable(lines)]
-    found = [*_unlike(place, read, entries, key, whole)]
+    found = [*_unlike(place, read, entries, keys, whole)]
     waiting = _waiting(home, place)
     newest = max((anchor.seq for _, anchor in read), default=0)
     sent = [anchor for _, anchor in _readable(_lines(waiting.with_suffix(".sent")))]
@@ -183,15 +183,15 @@ def _unlike(
     place: Place,
     read: Sequence[tuple[Envelope, Anchor]],
     entries: Sequence[Entry],
-    key: PublicKey | None,
+    keys: Sequence[PublicKey],
     whole: bool,
 ) -> Iterator[str]:
     """How the anchors of a place differ from a ledger; the first of each kind of difference."""
-    foreign = [anchor.seq for envelope, anchor in read if not key or not signers(envelope, [key])]
+    foreign = [anchor.seq for envelope, anchor in read if not signers(envelope, keys)]
     if foreign:
         yield (
             f"{place.name}: the anchor of entry {min(foreign)} is not signed by "
-            + (f"the key {key.id[:16]}" if key else "a known key; give --key")
+            + (f"the key {keys[0].id[:16]}" if keys else "a known key; give --key")
             + f" ({len(foreign)} of {len(read)}): the house's key was replaced, or others send it"
         )
     beyond = [anchor.seq for _, anchor in read if anchor.seq > len(entries)]
@@ -213,12 +213,12 @@ def _unlike(
 
 
 def held_anchors(home: Home) -> list[Anchor]:
-    """The entries that the places of a home hold under its key, oldest first.
+    """The entries that the places of a home hold under its keys, oldest first.
 
     Raises:
         StorageError: a place cannot be read.
     """
-    key = house_key(home)
+    keys = house_keys(home)
     read = [each for place in anchor_places(home) for each in _readable(place.held())]
-    ours = [anchor for envelope, anchor in read if key and signers(envelope, [key])]
+    ours = [anchor for envelope, anchor in read if signers(envelope, keys)]
     return sorted(ours, key=lambda anchor: anchor.seq)

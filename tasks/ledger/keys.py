@@ -1,26 +1,71 @@
-"""The house's key: it signs what the house says, unattended; its public half lies beside it."""
+"""The house's key, which signs what the house says, and the chain of its trust statements.
+
+The key is made on first use, in the home's folder ``signing``, or lies where CLOISTER_HOUSE_KEY
+says; its public half lies in the folder. ``trust.jsonl`` holds the trust statements: whose keys
+count, one version for each change, made from the ledger's entries.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 
-from cloister.errors import CloisterError
-from cloister.privacy.signing import FileSigner, PublicKey
+from cloister.errors import CloisterError, StorageError, VerificationError
+from cloister.files import write_whole
+from cloister.privacy.certificate.manifest import TRUST_NAME
+from cloister.privacy.ledger.house import House
+from cloister.privacy.signing import (
+    HOUSE,
+    ROLES,
+    Envelope,
+    FileSigner,
+    PublicKey,
+    Revocation,
+    Role,
+    Signer,
+    Trust,
+    follow_trust,
+    open_signer,
+    sign_trust,
+    signers,
+)
+from cloister.tasks.home.files import exclusive
 from cloister.tasks.home.home import Home, private_folder
 
+NEXT_NAME = "next.pem"
+"""The house's next key, while it is being changed."""
 
-def house_signer(home: Home) -> FileSigner:
+PIN = "CLOISTER_PIN"
+"""The variable that holds the PIN of a token."""
+
+
+def house_signer(home: Home) -> Signer:
     """The house's key, made on first use, with its public half beside it.
 
     Raises:
         StorageError: it cannot be made or read, or others can read it.
     """
     folder = private_folder(home.folder / "signing")
-    signer = FileSigner.open(folder / "house.pem")
+    own = not home.house_key
+    signer = FileSigner.open(folder / "house.pem") if own else open_person(home.house_key)
     public = folder / "house.pub"
     if not public.exists():
         public.write_text(signer.key.pem, encoding="ascii")
     return signer
+
+
+def open_person(place: str) -> Signer:
+    """The key of a person, or of a house, in a file or a token, whose PIN a variable holds.
+
+    Raises:
+        InputError: the place is none.
+        StorageError: the key cannot be used.
+    """
+    return open_signer(place, os.environ.get(PIN, ""))
 
 
 def house_key(home: Home) -> PublicKey | None:
@@ -35,13 +80,117 @@ def house_key(home: Home) -> PublicKey | None:
     return PublicKey.read(public) if public.exists() else None
 
 
+def house_keys(home: Home) -> tuple[PublicKey, ...]:
+    """The house's key and those before it; none if none was made.
+
+    Raises:
+        StorageError: they cannot be read.
+        VerificationError: the newest trust statement is not of the house's key.
+    """
+    key, newest = house_key(home), newest_trust(home)
+    return newest.role(HOUSE).keys if newest else (key,) if key else ()
+
+
+def newest_trust(home: Home) -> Trust | None:
+    """The newest trust statement of a home; None if it has none.
+
+    Raises:
+        StorageError: it cannot be read.
+        VerificationError: it is not of the house's key.
+    """
+    folder, key = home.folder / "signing", house_key(home)
+    path, following = folder / TRUST_NAME, folder / NEXT_NAME
+    if key is None or not path.exists():
+        return None
+    newest = read_trust(path)[-1:]
+    if following.exists():  # a change of the key was killed: the statement may be of either
+        after = FileSigner.open(following, make=False).key
+        key = after if signers(newest[0], [after]) else key
+    return follow_trust(newest, key)[-1]
+
+
+def read_trust(path: Path) -> list[Envelope]:
+    """The trust statements of a file.
+
+    Raises:
+        StorageError: it cannot be read.
+        VerificationError: it holds something else.
+    """
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise StorageError(
+            f"{path} cannot be read ({os.strerror(error.errno or 0)}); restore it from a backup"
+        ) from None
+    return [Envelope.parse(line, str(path)) for line in lines]
+
+
+def followed_trust(path: Path, keys: Iterable[PublicKey]) -> list[Trust]:
+    """The trust statements of a file from the first of one of some keys of a house on.
+
+    None if the file is missing, or no such key vouches for what it holds.
+    """
+    for key in keys:
+        with suppress(StorageError, VerificationError):
+            return follow_trust(read_trust(path), key)
+    return []
+
+
+def update_trust(home: Home, house: House, signer: Signer, *others: Signer) -> Trust | None:
+    """Write the next trust statement if the ledger's people or keys are not those of the last.
+
+    The newest; None while the house has neither keys of people nor a second key.
+
+    Raises:
+        StorageError: it cannot be written or signed.
+    """
+    path = home.folder / "signing" / TRUST_NAME
+    with exclusive(path.with_suffix(".lock")):
+        last = newest_trust(home) or Trust(signer.key)
+        now = _trust_of(last, house)
+        if others:
+            now = now.with_house(others[0].key)
+        if now == last:
+            return last if path.exists() else None
+        first = [] if path.exists() else [sign_trust(last, signer)]
+        after = [*first, sign_trust(replace(now, version=last.version + 1), signer, *others)]
+        lines = [json.dumps(json.loads(each.text)) + "\n" for each in after]
+        text = (path.read_text(encoding="ascii") if path.exists() else "") + "".join(lines)
+        write_whole(path, lambda part: part.write_text(text, encoding="ascii"))
+        return replace(now, version=last.version + 1)
+
+
+def _trust_of(last: Trust, house: House) -> Trust:
+    """What the ledger says of keys, in the form of a trust statement after the last one."""
+    people = {
+        name: tuple(
+            tuple(map(_key, each.keys))
+            for each in house.people.values()
+            if name in each.roles and each.keys
+        )
+        for name in ROLES
+    }
+    roles = tuple(Role(name, keys) for name, keys in people.items() if keys)
+    known = {(each.key, each.seq) for each in last.revoked}
+    revoked = [
+        Revocation(_key(key).id, anchor.seq, anchor.hash)
+        for key, anchor in house.revoked.items()
+        if (_key(key).id, anchor.seq) not in known
+    ]
+    return replace(last, roles=roles, revoked=(*last.revoked, *revoked))
+
+
+def _key(text: str) -> PublicKey:
+    return PublicKey(bytes.fromhex(text))
+
+
 def signing_findings(home: Home) -> Iterator[str]:
     """What is wrong with the house's key: its two halves are one key.
 
     The private half is its owner's alone, so that it cannot be checked in a copy.
     """
     folder = home.folder / "signing"
-    if not folder.exists() or home.is_copy:
+    if not folder.exists() or home.is_copy or home.house_key:
         return
     private, public = folder / "house.pem", folder / "house.pub"
     try:

@@ -1,21 +1,24 @@
-"""People, tokens and rules of the house, as commands set them."""
+"""People, tokens, rules and keys of the house, as commands set them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from cloister.errors import InputError
 from cloister.privacy.ledger import Person, Proposal
 from cloister.privacy.ledger.checks import find_release
-from cloister.privacy.ledger.governance import change_person, change_rules
+from cloister.privacy.ledger.governance import change_person, change_rules, trust
 from cloister.privacy.ledger.house import House
 from cloister.privacy.ledger.permissions import missing_of
 from cloister.privacy.ledger.tokens import new_token, token_identity
-from cloister.tasks.home.home import Home
+from cloister.privacy.signing import FileSigner, PublicKey, Trust
+from cloister.tasks.home.home import Home, private_folder
 from cloister.tasks.ledger.access import existing_ledger, open_ledger
+from cloister.tasks.ledger.keys import NEXT_NAME, house_signer, newest_trust, update_trust
 
 
 def house_of(home: Home) -> House:
@@ -39,19 +42,24 @@ def set_roles(
     name: str,
     roles: Sequence[str],
     identities: Sequence[str],
+    key: Path | None,
     by: str,
     reason: str,
 ) -> Proposal | None:
-    """Set a person's roles, if any are given, and add identities; the proposal, if it is one.
+    """Set a person's roles, if any are given, and add identities and a key.
+
+    The proposal, where the rules ask for a second officer.
 
     Raises:
         InputError: there is no such role, or an identity is of another person.
         NotPermitted: ``by`` may not, or no officer would be left.
     """
+    added = [PublicKey.read(key).raw.hex()] if key else []
 
     def change(person: Person) -> Person:
         known = tuple(dict.fromkeys((*person.identities, *identities)))
-        return replace(person, roles=tuple(roles) or person.roles, identities=known)
+        keys = tuple(dict.fromkeys((*person.keys, *added)))
+        return replace(person, roles=tuple(roles) or person.roles, identities=known, keys=keys)
 
     return change_person(open_ledger(home), name, change, by, reason)
 
@@ -116,3 +124,29 @@ def _known(person: Person) -> Person:
     if person == Person(person.name):
         raise InputError(f"there is no person '{person.name}'; see cloister people list")
     return person
+
+
+def rotate_house_key(home: Home, by: str, reason: str) -> PublicKey:
+    """Change the house's key for another, which the old one vouches for; the new one.
+
+    A change that was killed is finished by the next.
+
+    Raises:
+        InputError: the key is not in the home's folder: its own tools change it.
+        NotPermitted: ``by`` may not.
+    """
+    if home.house_key:
+        raise InputError(
+            "the house's key is not a file of the home: make another where it lies, and name it in "
+            "CLOISTER_HOUSE_KEY after cloister keys trust"
+        )
+    folder = private_folder(home.folder / "signing")
+    signer, following = FileSigner.open(folder / "house.pem"), FileSigner.open(folder / NEXT_NAME)
+    ledger = open_ledger(home)
+    trust(ledger, following.key, by, reason)
+    if (newest_trust(home) or Trust(signer.key)).house == signer.key:
+        update_trust(home, ledger.books().house, signer, following)
+    (folder / "house.pub").unlink(missing_ok=True)
+    (folder / NEXT_NAME).replace(folder / "house.pem")
+    house_signer(home)
+    return following.key

@@ -7,16 +7,34 @@ signature. A reader needs the files and the house's public key, not the ledger.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from cloister.errors import CloisterError, StorageError, VerificationError
-from cloister.privacy.certificate.manifest import MANIFEST_NAME, SIGNED, STATEMENTS, read_manifest
+from cloister.privacy.certificate.manifest import (
+    APPROVAL_NAME,
+    MANIFEST_NAME,
+    SIGNED,
+    STATEMENTS,
+    TRUST_NAME,
+    read_manifest,
+)
 from cloister.privacy.certificate.provenance import exact_text
-from cloister.privacy.ledger import Anchor, Ledger, Release, ReleaseStep, State
+from cloister.privacy.ledger import (
+    Anchor,
+    Entry,
+    Ledger,
+    Release,
+    ReleaseStep,
+    State,
+    export_lines,
+    read_chain,
+)
 from cloister.privacy.signing import (
+    HOUSE,
     Envelope,
     PublicKey,
     compare_folder,
@@ -28,9 +46,17 @@ from cloister.privacy.signing import (
     signature_digests,
     write_envelope,
 )
+from cloister.tasks.home.files import replace_file
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger, open_ledger
-from cloister.tasks.ledger.keys import house_key, house_signer
+from cloister.tasks.ledger.keys import (
+    followed_trust,
+    house_key,
+    house_keys,
+    house_signer,
+    update_trust,
+)
+from cloister.tasks.release.approvals import approval_problems
 
 RELEASE_TYPE = "urn:cloister:release"
 """The type of what a statement says of a release."""
@@ -83,7 +109,7 @@ def _unrecorded(public: Path, state: State, release: Release, key: PublicKey) ->
         return True
     envelope = read_envelope(path)
     digests = signature_digests(envelope, [key]).get(key.id, frozenset())
-    return not digests & _recorded(release) and not [*_problems(public, state, envelope, key)]
+    return not digests & _recorded(release) and not [*_problems(public, state, envelope, [key], ())]
 
 
 def _recorded(release: Release) -> set[str | None]:
@@ -116,11 +142,32 @@ def _signed(public: Path, release: Release, move: _Move, anchor: Anchor, home: H
         "spec": asked.spec_digest,
         "entry": asdict(anchor),
     }
+    if move.state is State.APPROVED:
+        facts |= _approved_by(public, release, home)
     files = folder_digests(public, STATEMENTS)
     envelope = sign(make_statement(files, RELEASE_TYPE, facts), signer)
     write_envelope(public / statement_name(move.state), envelope, replace=True)
     (digest,) = signature_digests(envelope, [signer.key])[signer.key.id]
     return digest
+
+
+def _approved_by(public: Path, release: Release, home: Home) -> dict[str, Any]:
+    """How many people of each role signed, and which trust statement, put beside it, names them.
+
+    Nothing, where the rules ask for no signatures of people.
+    """
+    house = open_ledger(home).books().house
+    rules = house.rules_of(release.request.dataset)
+    if not (rules.signed_approvals and (public / APPROVAL_NAME).exists()):
+        return {}
+    trust = update_trust(home, house, house_signer(home))
+    if trust is None:
+        return {}
+    replace_file(
+        public / TRUST_NAME,
+        lambda part: part.write_bytes((home.folder / "signing" / TRUST_NAME).read_bytes()),
+    )
+    return {"approvals": dict(rules.approvals), "trust": trust.version}
 
 
 def statement_name(state: State) -> str:
@@ -137,11 +184,16 @@ class Worth:
 
 
 def worth_of(
-    folder: Path, key: PublicKey | None, known: State | None, oldest: timedelta | None
+    folder: Path,
+    key: PublicKey | None,
+    known: State | None,
+    oldest: timedelta | None,
+    entries: Sequence[Entry] = (),
 ) -> Worth:
     """What the statements of a folder show under a public key; ``known`` is the ledger's state.
 
-    ``oldest`` is how old the last statement may be.
+    ``oldest`` is how old the last statement may be. ``entries`` of the ledger, if they are at hand,
+    show which signatures are older than the revocation of their keys.
     """
     envelopes = {state: folder / statement_name(state) for state in State}
     held = {state: read_envelope(path) for state, path in envelopes.items() if path.is_file()}
@@ -149,24 +201,35 @@ def worth_of(
         return Worth("unsigned: only consistent with itself", UNSIGNED)
     if key is None:
         return Worth("signed by a key that nobody vouched for: give --key", UNSIGNED)
-    if not signature_digests(held.get(State.CANDIDATE, next(iter(held.values()))), [key]):
+    trusts = followed_trust(folder / TRUST_NAME, [key])
+    keys = trusts[-1].role(HOUSE).keys if trusts else (key,)
+    if not signature_digests(held.get(State.CANDIDATE, next(iter(held.values()))), keys):
         return Worth(f"not signed by the key {key.id[:16]}", UNSIGNED)
     for state, envelope in held.items():
-        if problems := [*_problems(folder, state, envelope, key)]:
+        if problems := [*_problems(folder, state, envelope, keys, entries)]:
             return Worth("; ".join(problems), ALTERED)
     return _state_of(held, key, known, oldest)
 
 
-def _problems(folder: Path, state: State, envelope: Envelope, key: PublicKey) -> Iterator[str]:
-    """What is wrong with a statement of a folder."""
+def _problems(
+    folder: Path,
+    state: State,
+    envelope: Envelope,
+    keys: Sequence[PublicKey],
+    entries: Iterable[Entry],
+) -> Iterator[str]:
+    """What is wrong with a statement of a folder, by the keys of the house."""
     name = statement_name(state)
-    if not signature_digests(envelope, [key]):
-        yield f"{name}: is not signed by the key {key.id[:16]}"
+    if not signature_digests(envelope, keys):
+        yield f"{name}: is not signed by the key {keys[0].id[:16]}"
         return
     statement = read_statement(envelope, name)
-    if statement.facts(RELEASE_TYPE).get("state") != state.value:
+    facts = statement.facts(RELEASE_TYPE)
+    if facts.get("state") != state.value:
         yield f"{name}: is of another state"
     yield from str(compare_folder(statement, folder, STATEMENTS)).splitlines()
+    if "approvals" in facts:
+        yield from approval_problems(folder, facts, keys, entries)
 
 
 def _state_of(
@@ -206,17 +269,17 @@ def statement_findings(home: Home, ledger: Ledger, release: Release) -> Iterator
     if SIGNATURE not in release.evidence and not held:
         return
     try:
-        key = house_key(home)
+        keys = house_keys(home)
     except CloisterError as error:
         yield str(error)
         return
-    if key is None:
+    if not keys:
         yield f"{home.folder / 'signing' / 'house.pub'}: is missing; restore it from a backup"
         return
     for state in [*moves, *(state for state in held if state not in moves)]:
         path = public / statement_name(state)
         try:
-            found = _unlike_ledger(path, moves.get(state), release, ledger, key)
+            found = _unlike_ledger(path, moves.get(state), release, ledger, keys)
             yield from (f"{public / problem}" for problem in found)
         except StorageError:
             yield f"{path}: is missing; sign it with cloister review countersign {release.id}"
@@ -225,15 +288,19 @@ def statement_findings(home: Home, ledger: Ledger, release: Release) -> Iterator
 
 
 def _unlike_ledger(
-    path: Path, step: ReleaseStep | None, release: Release, ledger: Ledger, key: PublicKey
+    path: Path,
+    step: ReleaseStep | None,
+    release: Release,
+    ledger: Ledger,
+    keys: Sequence[PublicKey],
 ) -> Iterator[str]:
     """How a statement differs from what the ledger says of a move."""
     envelope = read_envelope(path)
     if step is None:
         yield f"{path.name}: the ledger holds no such move: its end was cut off or rewritten"
         return
-    yield from _problems(path.parent, step.state, envelope, key)
-    digests = signature_digests(envelope, [key]).get(key.id, frozenset())
+    yield from _problems(path.parent, step.state, envelope, keys, ledger.entries())
+    digests = frozenset[str]().union(*signature_digests(envelope, keys).values())
     if not digests & _recorded(release):
         yield f"{path.name}: holds no signature that the ledger recorded"
     facts = read_statement(envelope, path.name).facts(RELEASE_TYPE)
@@ -244,7 +311,9 @@ def _unlike_ledger(
         yield f"{path.name}: the ledger names another person or reason than was signed"
 
 
-def folder_worth(home: Home, folder: Path, key: Path | None, days: int | None) -> Worth:
+def folder_worth(
+    home: Home, folder: Path, key: Path | None, days: int | None, export: Path | None = None
+) -> Worth:
     """What a folder of public files shows, under a given key, else under this home's own.
 
     The ledger's state counts where this home made the release.
@@ -256,7 +325,16 @@ def folder_worth(home: Home, folder: Path, key: Path | None, days: int | None) -
     own = house_key(home) if release else None
     given = PublicKey.read(key) if key else own
     oldest = timedelta(days=days) if days is not None else None
-    return worth_of(folder, given, release.state if release else None, oldest)
+    known = release.state if release else None
+    return worth_of(folder, given, known, oldest, _entries(home, export, release))
+
+
+def _entries(home: Home, export: Path | None, release: Release | None) -> list[Entry]:
+    """The entries of an export that was verified, else of the ledger of a release."""
+    if export:
+        return read_chain(export_lines(export))[0]
+    ledger = existing_ledger(home) if release else None
+    return ledger.entries() if ledger else []
 
 
 def _release_of(home: Home, folder: Path) -> Release | None:

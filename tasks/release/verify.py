@@ -23,7 +23,12 @@ from cloister.privacy.certificate.certificate import (
     Certificate,
     read_certificate,
 )
-from cloister.privacy.certificate.manifest import MANIFEST_NAME, STATEMENTS, read_manifest
+from cloister.privacy.certificate.manifest import (
+    MANIFEST_NAME,
+    STATEMENTS,
+    TRUST_NAME,
+    read_manifest,
+)
 from cloister.privacy.certificate.page import page
 from cloister.privacy.ledger import (
     Anchor,
@@ -44,7 +49,7 @@ from cloister.tasks.home.files import copy_whole, digest_of, exclusive, replace_
 from cloister.tasks.home.home import Home, open_to_others, temporary_files
 from cloister.tasks.ledger.access import anchor_of, existing_ledger, release_of, vouched
 from cloister.tasks.ledger.anchors import Comparison, compare_places
-from cloister.tasks.ledger.keys import house_key, signing_findings
+from cloister.tasks.ledger.keys import house_keys, signing_findings
 from cloister.tasks.release.integrity import FILE_NAME, folder_findings, release_findings
 from cloister.tasks.stores.dvc_store import Versions, pointer_of
 from cloister.tasks.stores.kept_records import remote_findings
@@ -188,12 +193,12 @@ def _found(compared: Sequence[Comparison]) -> list[str]:
 def _unsigned(home: Home, entries: Sequence[Entry], key: PublicKey | None) -> list[Finding]:
     """What is wrong with the signatures of sound entries, by a given key or this home's own."""
     try:
-        known = key or house_key(home)
+        known = [key] if key else house_keys(home)
     except CloisterError:
         return []  # the key is reported by itself
     if key and entries and not signed_by(entries, key):
         return [Finding(0, f"none of its entries is signed by the key {key.id[:16]}")]
-    return signature_findings(entries, [known]) if known else []
+    return signature_findings(entries, known) if known else []
 
 
 def release_problems(home: Home, release: str) -> list[str]:
@@ -322,6 +327,7 @@ def fetch_release(home: Home, release: str, out: Path | None) -> Path:
         if out:
             for name in (MANIFEST_NAME, *STATEMENTS):
                 _copy(public / name, folder)
+            _copy(home.folder / "signing" / TRUST_NAME, folder)
             copy_whole(folder, out, release)
             return out
         for name in names:

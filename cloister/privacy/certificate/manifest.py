@@ -23,7 +23,12 @@ MANIFEST_NAME = "manifest.json"
 SIGNED = (State.CANDIDATE, State.APPROVED, State.PUBLISHED, State.REJECTED, State.WITHDRAWN)
 """States of which there are statements."""
 
-STATEMENTS = frozenset(f"{state.value}.dsse.json" for state in SIGNED)
+APPROVAL_NAME, TRUST_NAME = "approval.dsse.json", "trust.jsonl"
+"""The statement that people sign by their own keys, and those that say whose keys count."""
+
+STATEMENTS = frozenset(
+    {APPROVAL_NAME, TRUST_NAME, *(f"{state.value}.dsse.json" for state in SIGNED)}
+)
 """Files of signed statements, which name the others: they are added after the manifest."""
 
 _FORMAT = 1

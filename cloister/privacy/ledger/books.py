@@ -21,7 +21,7 @@ from cloister.privacy.ledger.records import (
     identifier,
     require_text,
 )
-from cloister.privacy.ledger.signatures import TRUSTED
+from cloister.privacy.ledger.signatures import REVOKED, TRUSTED
 
 OPENED, PLACED, GRANTED = "account_opened", "places_added", "budget_granted"
 """Kinds of entries on accounts: one was opened, has more places, or has another budget."""
@@ -111,7 +111,7 @@ class Books:
             DELIVERED: self._deliver,
             SIGNED: self._sign,
             CONSENTED: self._consent,
-            **dict.fromkeys((PERSON, RULES, PROPOSED, TRUSTED), self.house.post),
+            **dict.fromkeys((PERSON, RULES, PROPOSED, TRUSTED, REVOKED), self.house.post),
         }
         kinds.get(entry.kind, self._move)(entry)
         self.house.close_proposal(entry)

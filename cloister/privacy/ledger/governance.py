@@ -16,11 +16,12 @@ from cloister.privacy.ledger.house import (
     Person,
     Proposal,
     Rules,
+    revocation_slot,
     trust_slot,
 )
 from cloister.privacy.ledger.ledger import Ledger
 from cloister.privacy.ledger.records import require_text
-from cloister.privacy.ledger.signatures import TRUSTED
+from cloister.privacy.ledger.signatures import REVOKED, TRUSTED
 from cloister.privacy.signing import PublicKey
 
 
@@ -68,6 +69,21 @@ def trust(ledger: Ledger, key: PublicKey, by: str, reason: str) -> None:
         if key not in transaction.books.house.trusted:
             body = {"key": key.raw.hex()} | _signature(by, reason)
             transaction.write(TRUSTED, trust_slot(key), body)
+
+
+def revoke(ledger: Ledger, key: PublicKey, by: str, reason: str) -> None:
+    """Revoke a key: what it signed counts only if the ledger held it before; again changes nothing.
+
+    Errors: ``InputError`` if the key signs this very entry.
+    """
+    with ledger.writing() as transaction:
+        if transaction.signer and transaction.signer.key == key:
+            raise InputError(
+                "the house's own key signs this: change it first, with cloister keys rotate"
+            )
+        if key.raw.hex() not in transaction.books.house.revoked:
+            body = {"key": key.raw.hex()} | _signature(by, reason)
+            transaction.write(REVOKED, revocation_slot(key), body)
 
 
 def _signature(by: str, reason: str) -> dict[str, str]:

@@ -12,13 +12,16 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 from cloister.errors import InputError
-from cloister.privacy.ledger.entries import Entry
+from cloister.privacy.ledger.entries import Anchor, Entry
 from cloister.privacy.ledger.records import require_text
-from cloister.privacy.ledger.signatures import TRUSTED
+from cloister.privacy.ledger.signatures import REVOKED, TRUSTED
 from cloister.privacy.signing import ROLES, PublicKey
 
 PERSON, RULES, PROPOSED = "person_set", "rules_set", "proposed"
 """Kinds of entries on the house: a person, rules, and what another officer has yet to confirm."""
+
+APPROVAL_KEY, APPROVAL = "approval_key", "approval"
+"""What an approval's evidence calls the person's public key, and the digest of their signature."""
 
 EVERYWHERE = "*"
 """The account of rules that hold for every account without rules of its own."""
@@ -73,17 +76,21 @@ class Rules:
 
     ``four_eyes``: nobody decides on what they ran. ``approvals``: how many people of each role must
     approve; one officer or reviewer, if it is empty. ``second_officer``: grants, people and rules
-    take effect when another officer confirms them. Errors: ``InputError`` for other values.
+    take effect when another officer confirms them. ``signed_approvals``: whoever approves signs by
+    a key of their own. Errors: ``InputError`` for other values.
     """
 
     four_eyes: bool = False
     approvals: Mapping[str, int] = field(default_factory=dict)
     second_officer: bool = False
+    signed_approvals: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("four_eyes", "second_officer"):
+        for name in ("four_eyes", "second_officer", "signed_approvals"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"'{name}' is yes or no.")
+        if self.signed_approvals and not sum(self.approvals.values()):
+            raise InputError("signed approvals need a number of people: set approvals too.")
         for role, number in self.approvals.items():
             if role not in ("officer", "reviewer") or type(number) is not int:
                 raise InputError("'approvals' are of officers and reviewers, each a whole number.")
@@ -112,15 +119,16 @@ class Proposal:
 
 
 class House:
-    """People by name, rules by account, trusted keys, and proposals by the number of their entry.
+    """People by name, rules by account, proposals by the number of their entry; keys of the house.
 
-    In the order of the entries.
+    Those that are trusted, and by what entry others, in hexadecimal, were revoked.
     """
 
     def __init__(self) -> None:
         self.people: dict[str, Person] = {}
         self.rules: dict[str, Rules] = {}
         self.trusted: set[PublicKey] = set()
+        self.revoked: dict[str, Anchor] = {}
         self.proposals: dict[int, Proposal] = {}
 
     def post(self, entry: Entry) -> None:
@@ -130,6 +138,7 @@ class House:
             RULES: self._set_rules,
             TRUSTED: self._trust,
             PROPOSED: self._propose,
+            REVOKED: self._revoke,
         }
         kinds[entry.kind](entry)
 
@@ -167,6 +176,11 @@ class House:
         _require_signed_entry(entry, trust_slot(key))
         self.trusted.add(key)
 
+    def _revoke(self, entry: Entry) -> None:
+        key = PublicKey(bytes.fromhex(entry.body["key"]))
+        _require_signed_entry(entry, revocation_slot(key))
+        self.revoked[key.raw.hex()] = entry.anchor
+
     def _propose(self, entry: Entry) -> None:
         body, kind = entry.body["body"], entry.body["kind"]
         _require_signed_entry(entry, governing_slot(PROPOSED, entry.seq))
@@ -190,6 +204,11 @@ _SLOTS = {"budget_granted": "grant"}
 def trust_slot(key: PublicKey) -> str:
     """The slot of a key: it is trusted once."""
     return f"trust/{key.id}"
+
+
+def revocation_slot(key: PublicKey) -> str:
+    """The slot of a revocation: a key is revoked once."""
+    return f"revoke/{key.id}"
 
 
 def _require_signed_entry(entry: Entry, slot: str) -> None:

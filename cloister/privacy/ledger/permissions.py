@@ -17,6 +17,8 @@ from cloister.figures import count_of
 from cloister.privacy.ledger.books import CONSENTED, GRANTED, OPENED, PLACED, Books
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.house import (
+    APPROVAL,
+    APPROVAL_KEY,
     CONFIRMED,
     EVERYWHERE,
     PERSON,
@@ -28,7 +30,7 @@ from cloister.privacy.ledger.house import (
     identity_of,
 )
 from cloister.privacy.ledger.records import Release, State
-from cloister.privacy.ledger.signatures import TRUSTED
+from cloister.privacy.ledger.signatures import REVOKED, TRUSTED
 from cloister.privacy.ledger.tokens import token_problem
 
 SECONDED = (GRANTED, PERSON, RULES)
@@ -41,7 +43,7 @@ _ROLES: dict[str, tuple[str, ...]] = {
     PLACED: ("engineer", "officer"),
     State.WITHDRAWN: ("engineer", *_DECIDERS),
     **dict.fromkeys((CONSENTED, State.APPROVED, State.REJECTED, State.PUBLISHED), _DECIDERS),
-    **dict.fromkeys((OPENED, PROPOSED, TRUSTED, *SECONDED), ("officer",)),
+    **dict.fromkeys((OPENED, PROPOSED, TRUSTED, REVOKED, *SECONDED), ("officer",)),
 }
 """Roles that may write an entry, by its kind; anyone may write those of other kinds."""
 
@@ -52,22 +54,30 @@ def require_permitted(books: Books, entry: Entry) -> None:
     Raises:
         NotPermitted: they lack the role, or the rules ask for another person.
     """
-    _require_role(books.house, entry)
+    house = books.house
+    _require_role(house, entry)
     if entry.kind in SECONDED:
-        _require_second(books.house, entry)
+        _require_second(house, entry)
     if entry.kind == PERSON:
-        _require_person(books.house, entry)
+        _require_person(house, entry)
     if entry.kind == RULES:
-        _require_people_for(books.house, Rules.from_body(entry.body))
+        _require_people_for(house, Rules.from_body(entry.body))
     release = books.releases.get(str(entry.body.get("release")))
     if release and entry.kind in (CONSENTED, State.APPROVED, State.PUBLISHED):
-        _require_other_eyes(books, release, entry)
-    if release and entry.kind == CONSENTED:
-        _require_new_voice(books.house, release, str(entry.body["by"]))
-    if release and entry.kind == State.APPROVED:
-        missing = missing_approvals(books, release, str(entry.body["by"]))
-        if missing:
-            raise _refusal(f"release {release.id} still needs {_wanted(missing)} to approve it")
+        _require_decider(books, release, entry)
+
+
+def _require_decider(books: Books, release: Release, entry: Entry) -> None:
+    """Check who approves or publishes a release, and that enough others do."""
+    house, by = books.house, str(entry.body["by"])
+    _require_other_eyes(house, release, by)
+    if entry.kind == State.PUBLISHED:
+        return
+    _require_own_key(house, release, entry)
+    if entry.kind == CONSENTED:
+        _require_new_voice(house, release, by)
+    elif missing := missing_approvals(books, release, by):
+        raise _refusal(f"release {release.id} still needs {_wanted(missing)} to approve it")
 
 
 def missing_of(books: Books, release: Release) -> str:
@@ -163,8 +173,7 @@ def _require_person(house: House, entry: Entry) -> None:
         )
 
 
-def _require_other_eyes(books: Books, release: Release, entry: Entry) -> None:
-    house, by = books.house, str(entry.body["by"])
+def _require_other_eyes(house: House, release: Release, by: str) -> None:
     if not house.rules_of(release.request.dataset).four_eyes:
         return
     ran = {house.name_of(each.by) for each in release.steps if each.state in _RUN}
@@ -172,6 +181,19 @@ def _require_other_eyes(books: Books, release: Release, entry: Entry) -> None:
         raise _refusal(
             f"{house.name_of(by)} ran release {release.id}, and the rules ask for somebody else"
         )
+
+
+def _require_own_key(house: House, release: Release, entry: Entry) -> None:
+    """Check that who approves has signed by a key of their own, where rules ask for it."""
+    if not house.rules_of(release.request.dataset).signed_approvals:
+        return
+    person, evidence = house.person_of(str(entry.body["by"])), entry.body["evidence"]
+    if not (person and person.keys):
+        raise _refusal("who approves signs by a key of their own: cloister people set --key")
+    if evidence.get(APPROVAL_KEY) != person.keys[-1] or not evidence.get(APPROVAL):
+        raise _refusal(f"{person.name} approves by their own key: give it with --sign")
+    if person.keys[-1] in house.revoked:
+        raise _refusal(f"the key of {person.name} is revoked: set another")
 
 
 def _require_new_voice(house: House, release: Release, by: str) -> None:

@@ -23,8 +23,8 @@ from cloister.privacy.signing import PublicKey, Signer, pae
 TYPE = "application/vnd.cloister.ledger-entry+json"
 """The type of what is signed, which no statement has."""
 
-TRUSTED = "key_trusted"
-"""The kind of an entry that trusts a key."""
+TRUSTED, REVOKED = "key_trusted", "key_revoked"
+"""Kinds of entries that trust a key, or let its later signatures count no more."""
 
 _SIGNED = "signed"
 
@@ -47,6 +47,7 @@ def signature_findings(entries: Sequence[Entry], keys: Iterable[PublicKey]) -> l
     """
     known = {key.raw.hex() for key in keys}
     trusted = known | _trusted(entries, known)
+    revoked = _revoked(entries, trusted)
     found, unknown = [], dict[str, list[int]]()
     for entry in dropwhile(lambda entry: _SIGNED not in entry.body, entries):
         key = _signer(entry)
@@ -57,6 +58,9 @@ def signature_findings(entries: Sequence[Entry], keys: Iterable[PublicKey]) -> l
             found.append(Finding(entry.seq, "was altered: its signature does not verify"))
         elif key not in trusted:
             unknown.setdefault(key, []).append(entry.seq)
+        elif entry.seq > revoked.get(key, entry.seq):
+            problem = f"is signed by a key that entry {revoked[key]} revoked"
+            found.append(Finding(entry.seq, problem))
     return found + [_of_unknown_key(key, numbers) for key, numbers in unknown.items()]
 
 
@@ -74,6 +78,15 @@ def _trusted(entries: Sequence[Entry], known: set[str]) -> set[str]:
     while more := {key for by, key in given if by in found} - found:
         found |= more
     return found
+
+
+def _revoked(entries: Sequence[Entry], trusted: set[str]) -> dict[str, int]:
+    """By which entry keys were revoked, of those that another trusted key signed."""
+    return {
+        str(entry.body.get("key")): entry.seq
+        for entry in reversed(entries)
+        if entry.kind == REVOKED and _signer(entry) in trusted - {entry.body.get("key")}
+    }
 
 
 def _signer(entry: Entry) -> str | None:

@@ -12,7 +12,7 @@ from cloister.privacy.signing.envelope import (
     signers,
     write_envelope,
 )
-from cloister.privacy.signing.keys import FileSigner, PublicKey, Signer, TokenSigner
+from cloister.privacy.signing.keys import FileSigner, PublicKey, Signer, TokenSigner, open_signer
 from cloister.privacy.signing.statement import (
     Differences,
     Statement,
@@ -56,6 +56,7 @@ __all__ = [
     "folder_digests",
     "follow_trust",
     "make_statement",
+    "open_signer",
     "pae",
     "read_envelope",
     "read_statement",

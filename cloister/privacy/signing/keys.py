@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, Self
+from urllib.parse import parse_qsl
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -214,6 +215,30 @@ class TokenSigner:
         with _session(self.module, self.token, self.label, self._pin) as session:
             private = session.get_key(pkcs11.ObjectClass.PRIVATE_KEY, label=self.label)
             return bytes(private.sign(message, mechanism=pkcs11.Mechanism.EDDSA))
+
+
+def open_signer(place: str, pin: str = "") -> Signer:
+    """The private half of a key: a file, or a token by a URI of RFC 7512.
+
+    ``pkcs11:token=TOKEN;object=LABEL?module-path=LIBRARY``; the PIN is given apart, since
+    others can read commands and settings.
+
+    Raises:
+        InputError: the URI lacks one of these.
+        StorageError: the file or the token cannot be used.
+    """
+    if not place.startswith("pkcs11:"):
+        return FileSigner.open(Path(place), make=False)
+    path, _, query = place.removeprefix("pkcs11:").partition("?")
+    parts = dict(parse_qsl(path, separator=";")) | dict(parse_qsl(query))
+    try:
+        module = Path(parts["module-path"])
+        return TokenSigner.open(module, parts["token"], parts["object"], pin)
+    except KeyError as missing:
+        raise InputError(
+            f"The key's URI has no {missing.args[0]}; give "
+            "pkcs11:token=TOKEN;object=LABEL?module-path=LIBRARY"
+        ) from None
 
 
 def _make_key(path: Path) -> None:

@@ -1,0 +1,116 @@
+"""Commands on keys: the house's, by which others know its word, and those of people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cloister.flows.cli.console import say, show_json
+from cloister.flows.cli.options import By, Json, Reason, example
+from cloister.tasks.home.home import Home
+
+PublicFile = Annotated[Path, typer.Argument(metavar="FILE", help="A public key, in PEM.")]
+
+
+def add_key_commands(app: typer.Typer) -> None:
+    """Add these commands to the command line."""
+    keys = typer.Typer(
+        help="Keys: the house's, by which others know its word, and people's.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    keys.command("show", epilog=example("cloister keys show > house.pub"))(show_key)
+    keys.command("make", epilog=example("cloister keys make anna.pem > anna.pub"))(make_key)
+    keys.command(
+        "trust", epilog=example('cloister keys trust second.pub --reason "the home in Porto"')
+    )(trust_key)
+    keys.command(
+        "revoke", epilog=example('cloister keys revoke anna.pub --reason "laptop stolen on 3 May"')
+    )(revoke_key)
+    keys.command("rotate", epilog=example('cloister keys rotate --reason "each January"'))(rotate)
+    app.add_typer(keys, name="keys")
+
+
+def show_key(
+    trust: Annotated[
+        bool,
+        typer.Option("--trust", help="Print the statements of whose keys count, oldest first."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Print the house's public key, which holders of releases need: give it by another way."""
+    from cloister.privacy.certificate.manifest import TRUST_NAME
+    from cloister.tasks.ledger.keys import house_signer
+
+    home = Home.current()
+    key, statements = house_signer(home).key, home.folder / "signing" / TRUST_NAME
+    if trust:
+        say(statements.read_text(encoding="ascii").rstrip() if statements.exists() else "")
+    elif as_json:
+        show_json({"id": key.id, "pem": key.pem})
+    else:
+        say(key.pem.rstrip())
+
+
+def make_key(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="Where the private half goes.")],
+    as_json: Json = False,
+) -> None:
+    """Make a key of a person, its private half for its owner alone; print the public half.
+
+    An officer makes it known with cloister people set --key.
+    """
+    from cloister.errors import StorageError
+    from cloister.privacy.signing import FileSigner
+
+    if path.exists():
+        raise StorageError(f"{path} is there already; give another file")
+    key = FileSigner.open(path).key
+    if as_json:
+        show_json({"id": key.id, "pem": key.pem})
+    else:
+        say(key.pem.rstrip())
+
+
+def trust_key(key: PublicFile, reason: Reason, by: By, as_json: Json = False) -> None:
+    """Trust the key of another home that shares the ledger: what it signs is the house's word."""
+    from cloister.privacy.ledger.governance import trust
+    from cloister.privacy.signing import PublicKey
+    from cloister.tasks.ledger.access import open_ledger
+
+    trusted = PublicKey.read(key)
+    trust(open_ledger(Home.current()), trusted, by, reason)
+    if as_json:
+        show_json({"id": trusted.id})
+    else:
+        say(f"trusted: the key {trusted.id[:16]}")
+
+
+def revoke_key(key: PublicFile, reason: Reason, by: By, as_json: Json = False) -> None:
+    """Revoke a key: what it signed counts only where the ledger shows that it is older."""
+    from cloister.privacy.ledger.governance import revoke
+    from cloister.privacy.signing import PublicKey
+    from cloister.tasks.ledger.access import open_ledger
+
+    revoked = PublicKey.read(key)
+    revoke(open_ledger(Home.current()), revoked, by, reason)
+    if as_json:
+        show_json({"id": revoked.id})
+    else:
+        say(f"revoked: the key {revoked.id[:16]}")
+
+
+def rotate(reason: Reason, by: By, as_json: Json = False) -> None:
+    """Change the house's key: the old one vouches for the new, and signs nothing more.
+
+    Holders of the old public key follow by the statements that lie beside what they get.
+    """
+    from cloister.tasks.ledger.people import rotate_house_key
+
+    key = rotate_house_key(Home.current(), by, reason)
+    if as_json:
+        show_json({"id": key.id, "pem": key.pem})
+    else:
+        say(key.pem.rstrip())
