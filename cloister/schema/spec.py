@@ -98,6 +98,13 @@ class GroupSpec(Declared):
     max_rows: int = Field(ge=1)
 
 
+class BlockSpec(Declared):
+    """Growing data: the rows of each month or year of a date ``column`` have their own budget."""
+
+    column: str
+    per: Literal["month", "year"]
+
+
 class TableUnit(Declared):
     """One row of ``table``, and all rows of other tables that refer to it."""
 
@@ -134,12 +141,14 @@ class BudgetSpec(Declared):
 class PrivacySpec(Declared):
     """Whom the guarantee protects, under which relation, and the budget of all releases.
 
-    With ``group`` the release is planned for rows, and charged for persons by group privacy.
+    With ``group`` the release is planned for rows, and charged for persons by group privacy. With
+    ``block`` budget, rows and persons are those of one block.
     """
 
     unit: Literal["row"] | PersonUnit | TableUnit
     group: GroupSpec | None = Field(default=None, exclude_if=lambda value: value is None)
     relation: Literal["add_remove", "replace_one"]
+    block: BlockSpec | None = Field(default=None, exclude_if=lambda value: value is None)
     rows: RowsSpec
     budget: BudgetSpec
 
@@ -246,6 +255,7 @@ class Spec(Declared):
     validation: ValidationSpec = ValidationSpec()
 
     _folder: Path = PrivateAttr(default=Path())
+    _blocks: tuple[str, ...] = PrivateAttr(default=())
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
@@ -257,6 +267,27 @@ class Spec(Declared):
         if not self.tables and not self.attributes:
             raise ValueError("there are no attributes; declare at least one")
         return self
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        """The blocks of growing data that are read; empty if all rows are."""
+        return self._blocks
+
+    def of_blocks(self, blocks: tuple[str, ...]) -> Spec:
+        """The spec of the rows of some blocks, in which rows and persons are those of all of them.
+
+        Persons may have rows in several blocks: of more than one, their number is measured.
+        """
+        if not blocks:
+            return self
+        rows, unit = self.privacy.rows, self.privacy.unit
+        public = rows.public and rows.public * len(blocks)
+        changed: dict[str, Any] = {"rows": rows.model_copy(update={"public": public})}
+        if isinstance(unit, PersonUnit) and len(blocks) > 1:
+            changed["unit"] = unit.model_copy(update={"persons": None})
+        spec = self.model_copy(update={"privacy": self.privacy.model_copy(update=changed)})
+        spec._folder, spec._blocks = self.folder, blocks
+        return spec
 
     @property
     def account_name(self) -> str:

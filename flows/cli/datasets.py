@@ -79,8 +79,9 @@ def _show_accounts(found: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         show_json(found)
     else:
-        rows = [(*tuple(each.values())[:3], "\n".join(each["places"])) for each in found]
-        show_table("Accounts", ("dataset", "unit", "relation", "places"), rows)
+        rows = [each | {"places": "\n".join(each["places"])} for each in found]
+        names = ("dataset", "unit", "relation", "places", "blocks")
+        show_table("Accounts", names, [tuple(each[name] for name in names) for each in rows])
         for each in found:
             for sentence in each.get("equal", []):
                 warn(f"{each['dataset']}: {sentence}")

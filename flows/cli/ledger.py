@@ -89,6 +89,7 @@ def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:
             "refusals",
             "composed",
             "holds too",
+            "block",
         )
         show_table("Budgets (epsilon)", headings, [tuple(budget.values()) for budget in found])
 
@@ -310,6 +311,7 @@ def _budget_json(status: BudgetStatus, composed: Spend | None, deniable: int = 0
         "refusals": status.refusals,
         "composed": _composed(composed, deniable),
         "holds_too": "; ".join(map(budget_text, status.others)),
+        "block": status.block,
     }
 
 

@@ -28,6 +28,7 @@ from cloister.privacy.ledger import (
     Ledger,
     Opening,
     Owner,
+    Partition,
     Release,
     ReservationRequest,
     State,
@@ -36,6 +37,7 @@ from cloister.privacy.ledger.checks import verify_export
 from cloister.privacy.ledger.records import REFUSED
 from cloister.privacy.mechanisms.randomness import noise_source
 from cloister.schema.sources.reading import places_of
+from cloister.schema.spec import Spec
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_version
 from cloister.tasks.ledger.anchors import anchor_places, held_anchors, send_anchor
@@ -187,6 +189,8 @@ def spend_id(request: ResolvedRequest, context: PublicContext) -> str:
         "epsilon": str(request.budget.epsilon),
         "delta": str(request.budget.delta),
     }
+    if request.block:
+        parts["block"] = request.block
     if request.row_sampling != AS_USUAL:
         parts["sampling"] = repr(request.row_sampling)
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
@@ -220,6 +224,7 @@ def release_request(
         code_version=code_version(),
         spend_id=spend_id(request, context),
         stain="" if noise_source().secure else "NOT PRIVATE: seeded noise",
+        blocks=context.spec.blocks,
     )
 
 
@@ -235,12 +240,25 @@ def opening_of(request: ResolvedRequest, context: PublicContext, home: Home) -> 
     frames = home.folder.resolve() / "frames"
     places = places_of(context.spec, request.data)
     fixed = tuple(place for place in places if not Path(place).is_relative_to(frames))
+    relation = Relation(privacy.relation).value
     return Opening(
-        Account(context.dataset, context.unit, Relation(privacy.relation).value, fixed),
+        Account(context.dataset, context.unit, relation, fixed, _partition(context.spec)),
         BudgetGrant.of(
             context.dataset, context.unit, declared.epsilon, declared.delta, declared.per
         ),
         f"first release; declared in the spec with digest {request.digest[:16]}",
+    )
+
+
+def _partition(spec: Spec) -> Partition | None:
+    """How growing data is divided, and how the cells that decide it are read."""
+    if spec.privacy.block is None:
+        return None
+    block = spec.privacy.block
+    column = spec.attributes[block.column]
+    written = getattr(column, "format", None)
+    return Partition(
+        block.column, f"{column.type}, {written}" if written else column.type, block.per
     )
 
 

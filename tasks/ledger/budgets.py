@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -19,6 +20,7 @@ from cloister.privacy.events import Relation
 from cloister.privacy.exact import decimal, decimal_below
 from cloister.privacy.ledger import Account, BudgetGrant, BudgetStatus, Period, Proposal
 from cloister.privacy.ledger.budgets import together
+from cloister.schema.blocks import previous
 from cloister.schema.sources.databases import table_identity
 from cloister.schema.sources.files_and_urls import is_url
 from cloister.tasks.home.home import Home
@@ -51,7 +53,11 @@ def composed_spend(home: Home, status: BudgetStatus) -> Spend | None:
     None if no accountant reads them all.
     """
     budget = status.budget
-    mine = [held for held in releases(home, budget.dataset) if held.request.unit == budget.unit]
+    mine = [
+        held
+        for held in releases(home, budget.dataset)
+        if held.request.unit == budget.unit and status.block in (held.request.blocks or ("",))
+    ]
     current = [held for held in mine if budget.period.window(held.reserved_at) == status.window]
     return together(current, budget.delta)
 
@@ -66,7 +72,8 @@ def grant_budget(
             spent, or more than ten times the one before.
     """
     ledger = open_ledger(home)
-    granted = {status.budget.dataset: status for status in ledger.budgets()}
+    loosest_first = sorted(ledger.budgets(), key=lambda status: -status.left)
+    granted = {status.budget.dataset: status for status in loosest_first}
     known = {account.name for account in ledger.accounts()} | granted.keys()
     if budget.dataset not in known:
         near = get_close_matches(budget.dataset, known, 1)
@@ -112,13 +119,18 @@ def _doubts(now: BudgetStatus | None, budget: BudgetGrant) -> list[str]:
 
 @dataclass(frozen=True)
 class Allowance:
-    """How many releases of ``price`` a budget admits: ``whole`` in a new window, ``left`` now."""
+    """How many releases of ``price`` a budget admits: ``whole`` in a new window, ``left`` now.
+
+    Where each run reads the block before it of growing data, which is a month or year as ``moving``
+    says, a window is of that block too.
+    """
 
     budget: BudgetGrant
     price: Price
     window: str
     whole: int
     left: int
+    moving: str = ""
 
     def admits(self, window: str) -> int:
         """How many more releases a window takes."""
@@ -131,7 +143,7 @@ class Allowance:
 
     def exceeded_by(self, runs: Iterable[datetime], now: datetime) -> bool:
         """Whether a schedule runs more often than the budget admits, in this year or the next."""
-        if self.budget.period is Period.EVER:
+        if self.budget.period is Period.EVER and not self.moving:
             return True
         soon = takewhile(lambda run: run.year <= now.year + 1, runs)
         return any(
@@ -144,7 +156,7 @@ class Allowance:
         Raises:
             BudgetExceeded: there is none.
         """
-        budget, last = self.budget, self.budget.period is Period.EVER
+        budget, last = self.budget, self.budget.period is Period.EVER and not self.moving
         if not (self.left if last else self.whole):
             raise BudgetExceeded(
                 f"the budget of '{budget.dataset}' is epsilon {decimal_below(budget.epsilon)} at "
@@ -155,13 +167,26 @@ class Allowance:
             )
 
     def _window_of(self, run: datetime) -> str:
-        return self.budget.period.window(run.astimezone(UTC).isoformat())
+        return _window(self.budget, self.moving, run)
+
+
+def _window(budget: BudgetGrant, moving: str, run: datetime) -> str:
+    """The window that a run is charged to, and the block that it reads if that moves."""
+    window = budget.period.window(_iso(run))
+    return f"{window}, block {previous(moving, run)}" if moving else window
 
 
 def allowance_of(
-    request: ResolvedRequest, context: PublicContext, home: Home, now: datetime
+    request: ResolvedRequest,
+    context: PublicContext,
+    home: Home,
+    now: datetime,
+    *,
+    moving: bool = False,
 ) -> Allowance:
     """The releases that the budget of a request's dataset admits.
+
+    ``moving`` says that each run reads the block before it.
 
     The budget is the granted one, else the one that the spec declares.
 
@@ -170,12 +195,17 @@ def allowance_of(
     """
     opening, granted = opening_of(request, context, home), _granted(context, home)
     budget = granted.budget if granted else opening.budget
-    window = budget.period.window(now.astimezone(UTC).isoformat())
+    block = context.spec.privacy.block
+    per = block.per if block and moving else ""
     price = context.price(request.budget)
     whole = room(budget.epsilon, budget.delta, price)
-    opened = granted is not None and granted.window == window
+    opened = granted is not None and granted.window == budget.period.window(_iso(now))
     left = room(granted.left, granted.left_delta, price) if granted and opened else whole
-    return Allowance(budget, price, window, whole, left)
+    return Allowance(budget, price, _window(budget, per, now), whole, left, per)
+
+
+def _iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat()
 
 
 def room(epsilon: Fraction, delta: Fraction, price: Price) -> int:
@@ -188,9 +218,11 @@ def room(epsilon: Fraction, delta: Fraction, price: Price) -> int:
 
 def _granted(context: PublicContext, home: Home) -> BudgetStatus | None:
     """The granted budget of a request's dataset, if there is one."""
-    owner = context.dataset, context.unit
-    found = (status for status in budgets(home, None))
-    return next((each for each in found if (each.budget.dataset, each.budget.unit) == owner), None)
+    ledger = existing_ledger(home)
+    with suppress(BudgetExceeded):
+        blocks = context.spec.blocks
+        return ledger.budget(context.dataset, context.unit, blocks) if ledger else None
+    return None
 
 
 def _more_than(number: int, runs: Iterable[datetime]) -> bool:
@@ -246,8 +278,10 @@ def open_account(
     """
     if relation not in set(Relation):
         raise InputError(f"'{relation}' is no relation; give add_remove or replace_one")
-    account = Account(dataset, unit, relation, tuple(map(_place, places)))
-    return open_ledger(home).open_account(account, by, reason)
+    ledger = open_ledger(home)
+    known = {account.name: account.partition for account in ledger.accounts()}
+    account = Account(dataset, unit, relation, tuple(map(_place, places)), known.get(dataset))
+    return ledger.open_account(account, by, reason)
 
 
 def _place(text: str) -> str:
@@ -263,4 +297,5 @@ def account_json(account: Account) -> dict[str, Any]:
         "unit": account.unit,
         "relation": account.relation,
         "places": list(account.places),
+        "blocks": str(account.partition or ""),
     }

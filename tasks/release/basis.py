@@ -13,7 +13,7 @@ from cloister.privacy.accounting.composition import deniable_event
 from cloister.privacy.certificate.certificate import ReusedRelease, Software
 from cloister.privacy.exact import exact
 from cloister.privacy.ledger import Anchor, BudgetStatus, Release
-from cloister.schema.spec import Spec
+from cloister.schema.spec import PersonUnit, Spec
 from cloister.tasks.release.synthesis import DrawnRows
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest
 
@@ -85,6 +85,12 @@ class Basis:
         """The key of persons with several rows and their attributes; empty if there are none."""
         persons = self.context.task.persons if isinstance(self.context.task, Task) else None
         return (persons.key, *persons.attributes) if persons else ()
+
+    @property
+    def of_several_blocks(self) -> bool:
+        """Whether one unit may lie in several blocks of growing data, each with its own budget."""
+        privacy = self.spec.privacy
+        return privacy.block is not None and isinstance(privacy.protected, PersonUnit)
 
     @property
     def across(self) -> Sequence[AcrossConstraint]:

@@ -54,6 +54,7 @@ from cloister.privacy.certificate.spend import (
     stage_spends,
 )
 from cloister.privacy.certificate.wording import (
+    block_words,
     definition_of,
     detection,
     group_words,
@@ -142,7 +143,7 @@ def _basis(
 ) -> Basis:
     ledger, release = open_ledger(home), done.charge.release
     budget, prior = (
-        ledger.budget(context.dataset, context.unit),
+        ledger.budget(context.dataset, context.unit, context.spec.blocks),
         kept_prior(home.release(release)),
     )
     drawn_by = done.spent.journal.drawn_by.items()
@@ -249,6 +250,7 @@ def _subject(basis: Basis) -> Subject:
         written=basis.written.isoformat(),
         spec=basis.request.digest,
         input=basis.entry.evidence["data"],
+        blocks=basis.entry.request.blocks,
     )
 
 
@@ -294,6 +296,7 @@ def _meaning(basis: Basis) -> tuple[str, ...]:
     return (
         *said,
         *group_words(basis.spec, *planned),
+        *block_words(basis.spec, basis.entry.request.blocks),
         *reuse_words(basis.reused, *charged),
         *(record_words(records) if records else ()),
     )
@@ -306,7 +309,10 @@ def _worst_epsilons(basis: Basis) -> tuple[float, float]:
     """
     if not basis.secure or basis.deniable:
         return math.inf, math.inf
-    shown, spent = float(basis.shown_epsilon), basis.budget.spent
+    budget = basis.budget
+    shown, spent = float(basis.shown_epsilon), budget.spent
+    if basis.of_several_blocks:
+        spent = budget.lifetime
     if spent is None or basis.deniable_releases:
         return shown, math.inf
     before = sum(exact(own.epsilon) for own in basis.reused if not own.in_period)
@@ -316,7 +322,8 @@ def _worst_epsilons(basis: Basis) -> tuple[float, float]:
 def _period_delta(basis: Basis) -> Fraction:
     """The delta of all releases of the budget period, and of those whose numbers were used."""
     before = sum(exact(own.delta) for own in basis.reused if not own.in_period)
-    return basis.budget.budget.delta + before
+    budget = basis.budget
+    return before + (budget.lifetime_delta if basis.of_several_blocks else budget.budget.delta)
 
 
 def _cumulative(status: BudgetStatus) -> Cumulative:
@@ -331,4 +338,6 @@ def _cumulative(status: BudgetStatus) -> Cumulative:
         cap_delta=exact_text(status.budget.delta),
         lifetime=decimal(status.lifetime),
         composition=COMPOSITION,
+        block=status.block or None,
+        lifetime_delta=exact_text(status.lifetime_delta) if status.block else None,
     )

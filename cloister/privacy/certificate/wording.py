@@ -138,6 +138,18 @@ _OF_GROUP = (
     "takes the place of one that goes, which is two steps."
 )
 
+_OF_BLOCKS = (
+    "Only rows were read whose own {column} lies in {blocks}, and each {per} has a budget of its "
+    "own. {whose}"
+)
+_ROW_OF_BLOCK = "A row is in one {per}: releases of other {per}s reveal nothing more of it."
+_PERSON_OF_BLOCKS = (
+    "What is said of one {per} is of the rows that a person has in it. A person with rows in "
+    "several loses what the releases of all of these cost together: with rows in every {per}, what "
+    "the account has spent over all of them, which is counted as the budget period above."
+)
+_ROWS_OF_BLOCKS = " The number of rows was declared for each {per}, and multiplied by their number."
+
 _EXACT_COUNTS = (
     "noise on counts is drawn exactly, on integers, from randomness of the operating system; no "
     "floating-point number is added to a count"
@@ -279,6 +291,19 @@ def group_words(spec: Spec, epsilon: str, delta: str) -> tuple[str, ...]:
     if group is None:
         return ()
     return (_OF_GROUP.format(epsilon=epsilon, delta=delta, rows=group.max_rows),)
+
+
+def block_words(spec: Spec, blocks: Sequence[str]) -> tuple[str, ...]:
+    """What the blocks of growing data mean for who is protected; nothing of other data."""
+    block = spec.privacy.block
+    if block is None:
+        return ()
+    of_person = isinstance(spec.privacy.protected, PersonUnit)
+    whose = (_PERSON_OF_BLOCKS if of_person else _ROW_OF_BLOCK).format(per=block.per)
+    named = " to ".join(dict.fromkeys((blocks[0], blocks[-1])))
+    if len(blocks) > 1:
+        whose += _ROWS_OF_BLOCKS.format(per=block.per)
+    return (_OF_BLOCKS.format(column=block.column, blocks=named, per=block.per, whose=whose),)
 
 
 def odds(epsilon: float, period: float) -> tuple[Odds, ...]:

@@ -88,6 +88,9 @@ class BudgetStatus:
     the loss of a person who is in the data throughout. ``refusals`` counts, over all windows, the
     reservations that were given back because the data was refused: they cost nothing, and each
     revealed an exact fact about the data.
+
+    Of growing data the budget is that of ``block``. ``lifetime``, at ``lifetime_delta``, composes
+    all windows of all blocks: the loss of a person with rows in each.
     """
 
     budget: BudgetGrant
@@ -100,10 +103,37 @@ class BudgetStatus:
     lifetime: Fraction | None
     refusals: int
     others: tuple[BudgetGrant, ...] = ()
+    block: str = ""
+    lifetime_delta: Fraction = Fraction(0)
 
 
-def status(books: Books, dataset: str, unit: str, time: str, compose: Compose) -> BudgetStatus:
-    """The budget of a dataset in the window of ``time``.
+def statuses(
+    books: Books, dataset: str, unit: str, time: str, compose: Compose, blocks: Sequence[str] = ()
+) -> list[BudgetStatus]:
+    """The budget of each of some blocks of growing data, by default of all that were read.
+
+    Of other data, or where none was read, that of the whole. Errors: ``BudgetExceeded`` if none was
+    granted.
+    """
+    named = blocks or books.blocks(dataset) or (None,)
+    return [status(books, dataset, unit, time, compose, block) for block in named]
+
+
+def tightest(
+    books: Books, dataset: str, unit: str, time: str, compose: Compose, blocks: Sequence[str] = ()
+) -> BudgetStatus:
+    """Of those budgets the one that the least is left of.
+
+    Errors: ``BudgetExceeded`` if none was granted.
+    """
+    found = statuses(books, dataset, unit, time, compose, blocks)
+    return min(found, key=lambda status: (status.left, status.left_delta))
+
+
+def status(
+    books: Books, dataset: str, unit: str, time: str, compose: Compose, block: str | None = None
+) -> BudgetStatus:
+    """The budget of a dataset, or of one of its blocks, in the window of ``time``.
 
     Raises:
         BudgetExceeded: none was granted.
@@ -115,7 +145,10 @@ def status(books: Books, dataset: str, unit: str, time: str, compose: Compose) -
             "with cloister budget grant."
         )
     budget, *others = binding
-    charged = books.charged(dataset, unit)
+    charged, ever = books.charged(dataset, unit, block), books.charged(dataset, unit)
+    lifetime_delta = budget.delta
+    if block is not None:
+        lifetime_delta = max(budget.delta, sum((each.request.delta for each in ever), Fraction(0)))
     current = _in_window(charged, budget.period, time)
     held = _epsilon(current, budget.delta, compose)
     opened = [release for release in current if release.state is not State.RESERVED]
@@ -135,9 +168,11 @@ def status(books: Books, dataset: str, unit: str, time: str, compose: Compose) -
         min(epsilon for epsilon, _ in rooms),
         min(delta for _, delta in rooms),
         len(current),
-        _epsilon(charged, budget.delta, compose),
+        _epsilon(ever, lifetime_delta, compose),
         len(refusals),
         tuple(others),
+        block or "",
+        lifetime_delta,
     )
 
 
@@ -157,18 +192,25 @@ def admit_request(
 ) -> Fraction:
     """What the window of the last budget would compose to with ``request`` in it.
 
+    Of growing data each block that it reads has the budget; the greatest of what they compose to.
     Errors: ``BudgetExceeded`` if no budget was granted, or one that holds would be exceeded;
     ``InputError`` if the window holds releases under another relation.
     """
-    now = status(books, *_owner(request), time, compose)
-    charged = books.charged(*_owner(request))
+    return max(_admit(books, request, time, compose, block) for block in request.blocks or (None,))
+
+
+def _admit(
+    books: Books, request: ReservationRequest, time: str, compose: Compose, block: str | None
+) -> Fraction:
+    now = status(books, *_owner(request), time, compose, block)
+    charged = books.charged(*_owner(request), block)
     totals = []
     for budget in (now.budget, *now.others):
         held = _in_window(charged, budget.period, time)
         _require_one_relation(held, request)
         total = _composed([*map(_charge, held), _price(request)], budget.delta, compose)
         if total is None or total > budget.epsilon or request.delta > budget.delta:
-            raise BudgetExceeded(_refusal(request, budget, held, time, compose))
+            raise BudgetExceeded(_refusal(request, budget, held, time, compose, block))
         totals.append(total)
     return totals[0]
 
@@ -222,6 +264,7 @@ def _refusal(
     held: Sequence[Release],
     time: str,
     compose: Compose,
+    block: str | None,
 ) -> str:
     total = _epsilon(held, cap.delta, compose)
     left, left_delta = _room(held, cap, time, compose)
@@ -232,12 +275,13 @@ def _refusal(
             f"Of delta, which deltas of releases add up to, {decimal_below(left_delta)} is left. "
         )
     return (
-        f"The budget of dataset '{cap.dataset}' (unit '{cap.unit}', window "
-        f"{cap.period.window(time)}) is epsilon {decimal_below(cap.epsilon)} at delta "
-        f"{decimal_below(cap.delta)}; {count_of(len(held), 'release')} "
-        f"{'holds' if len(held) == 1 else 'hold'} {hold} and {decimal_below(left)} is left, but "
-        f"epsilon {decimal(request.epsilon)} at delta {decimal(request.delta)} was requested. "
-        f"{used_up}Request less, or have more granted with cloister budget grant."
+        f"The budget of dataset '{cap.dataset}' (unit '{cap.unit}', "
+        f"{f'block {block}, ' if block else ''}window {cap.period.window(time)}) is epsilon "
+        f"{decimal_below(cap.epsilon)} at delta {decimal_below(cap.delta)}; "
+        f"{count_of(len(held), 'release')} {'holds' if len(held) == 1 else 'hold'} {hold} and "
+        f"{decimal_below(left)} is left, but epsilon {decimal(request.epsilon)} at delta "
+        f"{decimal(request.delta)} was requested. {used_up}Request less, or have "
+        "more granted with cloister budget grant."
     )
 
 

@@ -29,7 +29,8 @@ from cloister.privacy.ledger.budgets import (
     Compose,
     admit_request,
     basic_composition,
-    status,
+    statuses,
+    tightest,
 )
 from cloister.privacy.ledger.checks import (
     check_copies,
@@ -140,7 +141,7 @@ class Ledger:
         with self.writing() as transaction:
             proposal = transaction.grant(budget, signature)
             now = transaction.time
-            return proposal or status(transaction.books, dataset, unit, now, self.compose)
+            return proposal or tightest(transaction.books, dataset, unit, now, self.compose)
 
     def open_account(self, account: Account, by: str, reason: str) -> Account:
         """Register a data set, or further places of one; each place is of one account.
@@ -303,18 +304,18 @@ class Ledger:
                 end(transaction.connection, release)
             return moved
 
-    def budget(self, dataset: str, unit: str) -> BudgetStatus:
-        """The budget of a dataset and privacy unit, now.
+    def budget(self, dataset: str, unit: str, blocks: Sequence[str] = ()) -> BudgetStatus:
+        """The budget of a dataset and privacy unit, now; of blocks of growing data the tightest.
 
         Errors: ``BudgetExceeded`` if none was granted.
         """
         books, now = self._books()
-        return status(books, dataset, unit, now, self.compose)
+        return tightest(books, dataset, unit, now, self.compose, blocks)
 
     def budgets(self) -> list[BudgetStatus]:
-        """All budgets, now."""
+        """All budgets, now; of growing data that of each block that was read."""
         books, now = self._books()
-        return [status(books, *owner, now, self.compose) for owner in books.grants]
+        return [held for own in books.grants for held in statuses(books, *own, now, self.compose)]
 
     def history(self) -> list[Granted]:
         """All grants, oldest first."""

@@ -158,7 +158,8 @@ class ReservationRequest:
     ``epsilon`` and ``delta`` are its price, ``events`` what it will do, as JSON without floats, for
     the accountant. ``unit`` and ``relation`` say whom it protects, and against which change.
     ``spend_id`` is a digest of all that determines the run: a run with the same one resumes an
-    unfinished release. ``stain`` is text for a release that is not private (a test with fixed
+    unfinished release. ``blocks`` are those that it reads of an account of growing data, in order.
+    ``stain`` is text for a release that is not private (a test with fixed
     noise). Errors: ``InputError`` for an amount that is not finite, not positive or not
     representable, or a name that is empty.
     """
@@ -175,6 +176,7 @@ class ReservationRequest:
     spend_id: str
     stain: str = ""
     release: str = field(default_factory=new_release_id)
+    blocks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("dataset", "unit", "relation", "method", "spec_digest", "code_version"):
@@ -184,6 +186,9 @@ class ReservationRequest:
         object.__setattr__(self, "epsilon", positive_epsilon(self.epsilon))
         object.__setattr__(self, "delta", proper_delta(self.delta))
         object.__setattr__(self, "events", exact_json(self.events))
+        object.__setattr__(self, "blocks", tuple(identifier("block", name) for name in self.blocks))
+        if list(self.blocks) != sorted(set(self.blocks)):
+            raise InputError("Blocks are named once each, in order.")
 
     def same_run(self, other: ReservationRequest) -> bool:
         """Whether both requests are the same, except for the release id and the code."""
@@ -193,12 +198,15 @@ class ReservationRequest:
     def body(self) -> dict[str, Any]:
         """The request as JSON."""
         values = {part.name: getattr(self, part.name) for part in fields(self)}
-        return values | {"epsilon": ratio(self.epsilon), "delta": ratio(self.delta)}
+        del values["blocks"]
+        blocks = {"blocks": list(self.blocks)} if self.blocks else {}
+        return values | blocks | {"epsilon": ratio(self.epsilon), "delta": ratio(self.delta)}
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Self:
         """The request in ``body``, which may hold more."""
-        return cls(**{part.name: body[part.name] for part in fields(cls)})
+        given = {"blocks": ()} | dict(body)
+        return cls(**{part.name: given[part.name] for part in fields(cls)})
 
 
 @dataclass(frozen=True)
@@ -287,20 +295,58 @@ class Reservation:
 
 
 @dataclass(frozen=True)
+class Partition:
+    """How an account of growing data is divided into blocks: by a date column, per month or year.
+
+    ``form`` says how its cells are read: type and format. A row that two specs read otherwise would
+    be in two blocks.
+    """
+
+    column: str
+    form: str
+    per: str
+
+    def __post_init__(self) -> None:
+        for name in ("column", "form"):
+            require_text(name, getattr(self, name))
+        if self.per not in (Period.MONTH, Period.YEAR):
+            raise InputError("Blocks are months or years: write per month, or per year.")
+
+    def __str__(self) -> str:
+        return f"{self.column} ({self.form}) per {self.per}"
+
+    def names(self, block: str) -> bool:
+        """Whether a block of this name may be: ``2026-10``, or ``2026``."""
+        months = r"-(0[1-9]|1[0-2])" if self.per == Period.MONTH else ""
+        return bool(re.fullmatch(r"[0-9]{4}" + months, block))
+
+    @property
+    def body(self) -> dict[str, str]:
+        """The partition as JSON."""
+        return {part.name: str(getattr(self, part.name)) for part in fields(self)}
+
+
+@dataclass(frozen=True)
 class Account:
     """A data set as the ledger knows it: where it lies, and whom its releases protect, for life.
 
     ``places`` are files, tables of databases and patterns of them (``*``); each is of one account.
+    The budget of growing data is that of each block of a ``partition``.
     """
 
     name: str
     unit: str
     relation: str
     places: tuple[str, ...] = ()
+    partition: Partition | None = None
 
     def __post_init__(self) -> None:
         for name in ("name", "unit", "relation"):
             require_text(name, getattr(self, name))
+        if self.partition and self.relation != "add_remove":
+            raise InputError(
+                "Blocks need the relation add_remove: a row that is replaced may change its block."
+            )
         if not all(isinstance(place, str) and place for place in self.places):
             raise InputError("a place of an account is empty: name a file or a table")
 
@@ -316,12 +362,14 @@ class Account:
             "unit": self.unit,
             "relation": self.relation,
             "places": list(self.places),
+            **({"partition": self.partition.body} if self.partition else {}),
         }
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Self:
         """The account in ``body``, which may hold more."""
-        return cls(body["account"], body["unit"], body["relation"], tuple(body["places"]))
+        named, divided = (body["account"], body["unit"], body["relation"]), body.get("partition")
+        return cls(*named, tuple(body["places"]), Partition(**divided) if divided else None)
 
 
 def _covers(pattern: str, place: str) -> bool:

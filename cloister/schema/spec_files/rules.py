@@ -17,6 +17,8 @@ from cloister.schema.attributes import (
     AnyAttribute,
     Boolean,
     Categorical,
+    Date,
+    Datetime,
     Float,
     Integer,
     Ordinal,
@@ -50,9 +52,11 @@ def broken_rules(spec: Spec) -> BrokenRules:
         yield from _rules_of_one(spec)
         yield from _unit_rules(spec)
         yield from _group_rules(spec)
+        yield from _block_rules(spec)
         return
-    if spec.privacy.group:
-        yield ("privacy", "group"), "is of one table, and the dataset has several; leave it out"
+    for name in ("group", "block"):
+        if getattr(spec.privacy, name):
+            yield ("privacy", name), "is of one table, and the dataset has several; leave it out"
     for name in spec.tables:
         for keys, text in _rules_of_one(spec.table(name)):
             yield ("tables", name, *keys), text
@@ -188,6 +192,29 @@ def _group_rules(spec: Spec) -> BrokenRules:
             ("privacy", "group", "key"),
             "is nullable, and each row needs a person; declare it not",
         )
+
+
+def _block_rules(spec: Spec) -> BrokenRules:
+    """Blocks are of one date that every row has; a row exchanged may be of two blocks."""
+    block, relation = spec.privacy.block, spec.privacy.relation
+    if block is None:
+        return
+    if relation != "add_remove":
+        yield (
+            ("privacy", "block"),
+            (
+                "needs relation add_remove: a row that is exchanged may go from one block to "
+                "another, and the number of rows of neither is then as it was"
+            ),
+        )
+    column = spec.attributes.get(block.column)
+    if column is None:
+        near = closest(block.column, spec.attributes)
+        yield ("privacy", "block", "column"), f"is no attribute; {near}"
+    elif not isinstance(column, Date | Datetime):
+        yield ("privacy", "block", "column"), "is no date; name an attribute of type date, datetime"
+    elif column.nullable:
+        yield ("privacy", "block", "column"), "is nullable, and a row without a date is in no block"
 
 
 def _person_rules(spec: Spec) -> BrokenRules:
