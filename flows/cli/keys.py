@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -41,13 +42,14 @@ def show_key(
     as_json: Json = False,
 ) -> None:
     """Print the house's public key, which holders of releases need: give it by another way."""
-    from cloister.privacy.certificate.manifest import TRUST_NAME
     from cloister.tasks.ledger.keys import house_signer
+    from cloister.tasks.ledger.people import refresh_trust
 
     home = Home.current()
-    key, statements = house_signer(home).key, home.folder / "signing" / TRUST_NAME
+    key = house_signer(home).key
     if trust:
-        say(statements.read_text(encoding="ascii").rstrip() if statements.exists() else "")
+        statements = refresh_trust(home)
+        sys.stdout.write(statements.read_text(encoding="ascii") if statements else "")
     elif as_json:
         show_json({"id": key.id, "pem": key.pem})
     else:

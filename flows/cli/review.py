@@ -47,6 +47,9 @@ def add_review_commands(app: typer.Typer) -> None:
     app.command(
         epilog=example("cloister verify", "cloister verify r-0123456789", "cloister verify out/")
     )(verify)
+    app.command(epilog=example("cloister trail folder/ --ledger ledger.jsonl --key house.pub"))(
+        trail
+    )
     app.command(epilog=example("cloister report r-0123456789"))(report)
     app.command(
         epilog=example("cloister fetch r-0123456789", "cloister fetch r-0123456789 --out again/")
@@ -136,6 +139,34 @@ def verify(
         say("\n".join([*findings, summary, *([worth.words] if worth else [])]))
     if findings or (worth and worth.code):
         raise typer.Exit(worth.code if worth else 1)
+
+
+def trail(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The files of a release.")],
+    ledger: Annotated[Path, typer.Option(help="An export of the ledger, by the house.")],
+    key: Annotated[Path, typer.Option(help="The house's public key, had by another way.")],
+    as_json: Json = False,
+) -> None:
+    """Tell the story of a release: whose data, which budget, who did what, when and why.
+
+    Needs no home: the folder, the export and the key are enough, and are verified first. Leaves
+    with the exit codes of cloister verify.
+    """
+    from cloister.flows.cli.console import show_facts
+    from cloister.tasks.release.trail import trail_of
+
+    told = trail_of(Home.current(), folder, ledger, key)
+    worth = told.worth.words if told.worth else "not judged, since something was altered"
+    if as_json:
+        said = {"facts": told.facts, "steps": told.steps, "findings": told.findings}
+        show_json(said | {"signatures": worth})
+    else:
+        show_facts(f"Release {told.facts['release']}", dict(told.facts))
+        rows = [tuple(step.values()) for step in told.steps]
+        show_table("What happened", ("entry", "time", "what", "by", "roles", "reason"), rows)
+        say("\n".join([*told.findings, f"the folder: {worth}"]))
+    if told.findings or (told.worth and told.worth.code):
+        raise typer.Exit(told.worth.code if told.worth else 1)
 
 
 def countersign(release: ReleaseId, by: By, as_json: Json = False) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cloister.errors import InputError
+from cloister.privacy.certificate.manifest import TRUST_NAME
 from cloister.privacy.ledger import Person, Proposal
 from cloister.privacy.ledger.checks import find_release
 from cloister.privacy.ledger.governance import change_person, change_rules, trust
@@ -129,7 +130,8 @@ def _known(person: Person) -> Person:
 def rotate_house_key(home: Home, by: str, reason: str) -> PublicKey:
     """Change the house's key for another, which the old one vouches for; the new one.
 
-    A change that was killed is finished by the next.
+    The new one vouches for the old one too: readers who have either half follow. A change that was
+    killed is finished by the next.
 
     Raises:
         InputError: the key is not in the home's folder: its own tools change it.
@@ -144,9 +146,26 @@ def rotate_house_key(home: Home, by: str, reason: str) -> PublicKey:
     signer, following = FileSigner.open(folder / "house.pem"), FileSigner.open(folder / NEXT_NAME)
     ledger = open_ledger(home)
     trust(ledger, following.key, by, reason)
+    trust(replace(ledger, signer=lambda: following), signer.key, by, reason)
     if (newest_trust(home) or Trust(signer.key)).house == signer.key:
         update_trust(home, ledger.books().house, signer, following)
     (folder / "house.pub").unlink(missing_ok=True)
     (folder / NEXT_NAME).replace(folder / "house.pem")
     house_signer(home)
     return following.key
+
+
+def refresh_trust(home: Home) -> Path | None:
+    """The file of the trust statements, with one on what the ledger says of keys now.
+
+    None while there is none.
+
+    Raises:
+        StorageError: the statement cannot be signed or written.
+    """
+    path, ledger = home.folder / "signing" / TRUST_NAME, existing_ledger(home)
+    if not path.exists() or ledger is None:
+        return None
+    if not home.read_only:
+        update_trust(home, ledger.books().house, house_signer(home))
+    return path

@@ -21,6 +21,7 @@ from cloister.privacy.ledger.house import APPROVAL, APPROVAL_KEY
 from cloister.privacy.signing import (
     PublicKey,
     Signer,
+    Trust,
     add_signature,
     compare_folder,
     folder_digests,
@@ -72,40 +73,58 @@ def _facts(release: Release) -> dict[str, Any]:
 
 
 def approval_problems(
-    folder: Path, facts: Mapping[str, Any], keys: Iterable[PublicKey], entries: Iterable[Entry]
+    folder: Path, facts: Mapping[str, Any], keys: Iterable[PublicKey]
 ) -> Iterator[str]:
-    """What is wrong with the approval that a signed decision rests on.
+    """How the approval that a signed decision rests on was altered.
 
-    ``facts`` are those of the decision, ``keys`` the house's; ``entries`` of the ledger show which
-    signatures are older than the revocation of their keys.
+    ``facts`` are those of the decision, ``keys`` the house's.
     """
-    trusts = followed_trust(folder / TRUST_NAME, keys)
     try:
-        envelope = read_envelope(folder / APPROVAL_NAME)
-        statement = read_statement(envelope, APPROVAL_NAME)
+        statement = read_statement(read_envelope(folder / APPROVAL_NAME), APPROVAL_NAME)
+        said = statement.facts(APPROVAL_TYPE)
     except CloisterError as error:
         yield str(error)
         return
-    said = statement.facts(APPROVAL_TYPE)
     if any(said[name] != facts[name] for name in said):
         yield f"{APPROVAL_NAME}: is of another release than the decision"
     yield from str(compare_folder(statement, folder, STATEMENTS)).splitlines()
-    then = next((each for each in trusts if each.version == facts["trust"]), None)
-    if then is None:
-        yield f"{TRUST_NAME}: vouches for no version {facts['trust']}, under which it was approved"
-        return
-    judged = replace(then, revoked=trusts[-1].revoked)
-    dated = {
-        entry.body["evidence"][APPROVAL]: entry
+    if _trust(folder, facts, keys) is None:
+        yield (
+            f"{TRUST_NAME}: the house's key vouches for no version {facts['trust']} in it, under "
+            "which the release was approved"
+        )
+
+
+def approvals_lacking(
+    folder: Path, facts: Mapping[str, Any], keys: Iterable[PublicKey], entries: Iterable[Entry]
+) -> list[str]:
+    """What an unaltered approval lacks, by role.
+
+    ``entries`` of the ledger show which signatures are older than the revocation of their keys.
+    """
+    trust = _trust(folder, facts, keys)
+    if trust is None:
+        return []
+    envelope = read_envelope(folder / APPROVAL_NAME)
+    recorded = {
+        evidence[APPROVAL]: entry
         for entry in entries
-        if APPROVAL in (entry.body.get("evidence") or ())
+        if APPROVAL in (evidence := entry.body.get("evidence") or {})
     }
+    found = []
     for name, number in facts["approvals"].items():
         try:
-            role = replace(judged.role(name), threshold=number)
-            counted = standing(envelope, judged.with_role(role), name, dated)
+            role = replace(trust.role(name), threshold=number)
         except InputError as error:
-            yield f"{APPROVAL_NAME}: {error}"
+            found.append(str(error))
             continue
-        if not counted.complete:
-            yield f"{APPROVAL_NAME}: {counted}"
+        counted = standing(envelope, trust.with_role(role), name, recorded)
+        found += [] if counted.complete else [str(counted)]
+    return found
+
+
+def _trust(folder: Path, facts: Mapping[str, Any], keys: Iterable[PublicKey]) -> Trust | None:
+    """Whose keys counted when a release was approved, and which of them were revoked since."""
+    trusts = followed_trust(folder / TRUST_NAME, keys)
+    then = next((each for each in trusts if each.version == facts["trust"]), None)
+    return replace(then, revoked=trusts[-1].revoked) if then else None

@@ -33,6 +33,7 @@ from cloister.privacy.ledger import (
     export_lines,
     read_chain,
 )
+from cloister.privacy.ledger.books import Books
 from cloister.privacy.signing import (
     HOUSE,
     Envelope,
@@ -56,7 +57,7 @@ from cloister.tasks.ledger.keys import (
     house_signer,
     update_trust,
 )
-from cloister.tasks.release.approvals import approval_problems
+from cloister.tasks.release.approvals import approval_problems, approvals_lacking
 
 RELEASE_TYPE = "urn:cloister:release"
 """The type of what a statement says of a release."""
@@ -109,7 +110,7 @@ def _unrecorded(public: Path, state: State, release: Release, key: PublicKey) ->
         return True
     envelope = read_envelope(path)
     digests = signature_digests(envelope, [key]).get(key.id, frozenset())
-    return not digests & _recorded(release) and not [*_problems(public, state, envelope, [key], ())]
+    return not digests & _recorded(release) and not [*_problems(public, state, envelope, [key])]
 
 
 def _recorded(release: Release) -> set[str | None]:
@@ -207,19 +208,17 @@ def worth_of(
     if not signature_digests(held.get(State.CANDIDATE, next(iter(held.values()))), keys):
         return Worth(f"not signed by the key {key.id[:16]}", UNSIGNED)
     for state, envelope in held.items():
-        if problems := [*_problems(folder, state, envelope, keys, entries)]:
+        if problems := [*_problems(folder, state, envelope, keys)]:
             return Worth("; ".join(problems), ALTERED)
+        if lacking := _lacking(folder, envelope, keys, entries):
+            return Worth(f"not approved: {'; '.join(lacking)}", NOT_APPROVED)
     return _state_of(held, key, known, oldest)
 
 
 def _problems(
-    folder: Path,
-    state: State,
-    envelope: Envelope,
-    keys: Sequence[PublicKey],
-    entries: Iterable[Entry],
+    folder: Path, state: State, envelope: Envelope, keys: Sequence[PublicKey]
 ) -> Iterator[str]:
-    """What is wrong with a statement of a folder, by the keys of the house."""
+    """How a statement of a folder was altered, by the keys of the house."""
     name = statement_name(state)
     if not signature_digests(envelope, keys):
         yield f"{name}: is not signed by the key {keys[0].id[:16]}"
@@ -230,7 +229,15 @@ def _problems(
         yield f"{name}: is of another state"
     yield from str(compare_folder(statement, folder, STATEMENTS)).splitlines()
     if "approvals" in facts:
-        yield from approval_problems(folder, facts, keys, entries)
+        yield from approval_problems(folder, facts, keys)
+
+
+def _lacking(
+    folder: Path, envelope: Envelope, keys: Sequence[PublicKey], entries: Iterable[Entry]
+) -> list[str]:
+    """What people's signatures a decision lacks."""
+    facts = read_statement(envelope).facts(RELEASE_TYPE)
+    return approvals_lacking(folder, facts, keys, entries) if "approvals" in facts else []
 
 
 def _state_of(
@@ -247,7 +254,7 @@ def _state_of(
         unknown = "" if known else ", as far as this folder shows: it holds no decision"
         return Worth(f"{signed}, not approved{unknown}", NOT_APPROVED)
     if state not in facts:
-        decided = f"{signed}; {state.words}, as the ledger of this home says"
+        decided = f"{signed}; {state.words}, as the ledger says"
     else:
         about = facts[state]
         decided = f"{signed}; {state.words} as of {about['time']} by {about['by']}"
@@ -277,10 +284,11 @@ def statement_findings(home: Home, ledger: Ledger, release: Release) -> Iterator
     if not keys:
         yield f"{home.folder / 'signing' / 'house.pub'}: is missing; restore it from a backup"
         return
+    entries = ledger.entries()
     for state in [*moves, *(state for state in held if state not in moves)]:
         path = public / statement_name(state)
         try:
-            found = _unlike_ledger(path, moves.get(state), release, ledger, keys)
+            found = _unlike_ledger(path, moves.get(state), release, entries, keys)
             yield from (f"{public / problem}" for problem in found)
         except StorageError:
             yield f"{path}: is missing; sign it with cloister review countersign {release.id}"
@@ -288,11 +296,27 @@ def statement_findings(home: Home, ledger: Ledger, release: Release) -> Iterator
             yield str(error)
 
 
+def folder_unlike_export(
+    folder: Path, release: Release, entries: Sequence[Entry], key: PublicKey
+) -> Iterator[str]:
+    """How the statements of a folder differ from an export that holds their release.
+
+    The export may hold later moves, of which the folder has no statement.
+    """
+    trusts = followed_trust(folder / TRUST_NAME, [key])
+    keys = trusts[-1].role(HOUSE).keys if trusts else (key,)
+    moves = {step.state: step for step in release.steps}
+    for state in SIGNED:
+        path = folder / statement_name(state)
+        if path.is_file():
+            yield from _unlike_ledger(path, moves.get(state), release, entries, keys)
+
+
 def _unlike_ledger(
     path: Path,
     step: ReleaseStep | None,
     release: Release,
-    ledger: Ledger,
+    entries: Sequence[Entry],
     keys: Sequence[PublicKey],
 ) -> Iterator[str]:
     """How a statement differs from what the ledger says of a move."""
@@ -300,15 +324,15 @@ def _unlike_ledger(
     if step is None:
         yield f"{path.name}: the ledger holds no such move: its end was cut off or rewritten"
         return
-    yield from _problems(path.parent, step.state, envelope, keys, ledger.entries())
+    altered = [*_problems(path.parent, step.state, envelope, keys)]
+    yield from altered or _lacking(path.parent, envelope, keys, entries)
     digests = frozenset[str]().union(*signature_digests(envelope, keys).values())
     if not digests & _recorded(release):
         yield f"{path.name}: holds no signature that the ledger recorded"
     facts = read_statement(envelope, path.name).facts(RELEASE_TYPE)
-    seq, entries = facts["entry"]["seq"], ledger.entries()
-    if not 0 < seq <= len(entries) or asdict(entries[seq - 1].anchor) != facts["entry"]:
+    if facts.get("entry") not in [asdict(entry.anchor) for entry in entries]:
         yield f"{path.name}: the ledger does not hold the entry that was signed: it was rewritten"
-    if (facts["by"], facts["reason"]) != (step.by, step.reason):
+    if (facts.get("by"), facts.get("reason")) != (step.by, step.reason):
         yield f"{path.name}: the ledger names another person or reason than was signed"
 
 
@@ -317,25 +341,22 @@ def folder_worth(
 ) -> Worth:
     """What a folder of public files shows, under a given key, else under this home's own.
 
-    The ledger's state counts where this home made the release.
+    The state is the ledger's: that of an export, or this home's where it made the release.
 
     Raises:
         StorageError: the key cannot be read.
     """
-    release = _release_of(home, folder)
-    own = house_key(home) if release else None
-    given = PublicKey.read(key) if key else own
+    given = PublicKey.read(key) if key else None
     oldest = timedelta(days=days) if days is not None else None
-    known = release.state if release else None
-    return worth_of(folder, given, known, oldest, _entries(home, export, release))
-
-
-def _entries(home: Home, export: Path | None, release: Release | None) -> list[Entry]:
-    """The entries of an export that was verified, else of the ledger of a release."""
     if export:
-        return read_chain(export_lines(export))[0]
-    ledger = existing_ledger(home) if release else None
-    return ledger.entries() if ledger else []
+        entries = read_chain(export_lines(export))[0]
+        release = Books.of(entries).releases.get(read_manifest(folder).release)
+    else:
+        release = _release_of(home, folder)
+        ledger = existing_ledger(home) if release else None
+        entries = ledger.entries() if ledger else []
+        given = given or (house_key(home) if release else None)
+    return worth_of(folder, given, release.state if release else None, oldest, entries)
 
 
 def _release_of(home: Home, folder: Path) -> Release | None:

@@ -23,12 +23,7 @@ from cloister.privacy.certificate.certificate import (
     Certificate,
     read_certificate,
 )
-from cloister.privacy.certificate.manifest import (
-    MANIFEST_NAME,
-    STATEMENTS,
-    TRUST_NAME,
-    read_manifest,
-)
+from cloister.privacy.certificate.manifest import MANIFEST_NAME, STATEMENTS, read_manifest
 from cloister.privacy.certificate.page import page
 from cloister.privacy.ledger import (
     Anchor,
@@ -50,6 +45,7 @@ from cloister.tasks.home.home import Home, open_to_others, temporary_files
 from cloister.tasks.ledger.access import anchor_of, existing_ledger, release_of, vouched
 from cloister.tasks.ledger.anchors import Comparison, compare_places
 from cloister.tasks.ledger.keys import house_keys, signing_findings
+from cloister.tasks.ledger.people import refresh_trust
 from cloister.tasks.release.integrity import FILE_NAME, folder_findings, release_findings
 from cloister.tasks.stores.dvc_store import Versions, pointer_of
 from cloister.tasks.stores.kept_records import remote_findings
@@ -327,7 +323,8 @@ def fetch_release(home: Home, release: str, out: Path | None) -> Path:
         if out:
             for name in (MANIFEST_NAME, *STATEMENTS):
                 _copy(public / name, folder)
-            _copy(home.folder / "signing" / TRUST_NAME, folder)
+            if statements := refresh_trust(home):
+                _copy(statements, folder)
             copy_whole(folder, out, release)
             return out
         for name in names:

@@ -1,0 +1,151 @@
+"""The story of a release for whoever was not there: from its folder, a key and an export.
+
+Whose data it was and whom it protects, which budget it was charged to and what that held, who ran,
+approved, published or withdrew it, when and why, with what they were allowed to do then. All of it
+is read from the export's entries, once they and the folder are verified by the house's public key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from cloister.errors import InputError
+from cloister.privacy.certificate.manifest import read_manifest
+from cloister.privacy.exact import decimal, decimal_below
+from cloister.privacy.ledger import BudgetStatus, Entry, Release, State, export_lines, read_chain
+from cloister.privacy.ledger.books import GRANTED, OPENED, PLACED, Books
+from cloister.privacy.ledger.budgets import basic_composition, status
+from cloister.privacy.ledger.house import CONFIRMED, EVERYWHERE, PERSON, PROPOSED, RULES
+from cloister.privacy.ledger.signatures import REVOKED, TRUSTED
+from cloister.privacy.signing import PublicKey
+from cloister.tasks.home.home import Home
+from cloister.tasks.ledger.budgets import budget_text
+from cloister.tasks.release.signing import Worth, folder_unlike_export, folder_worth
+from cloister.tasks.release.verify import verify_records
+
+
+@dataclass(frozen=True)
+class Trail:
+    """What happened to a release, entry by entry, and what is wrong with what tells it."""
+
+    facts: Mapping[str, str]
+    steps: Sequence[Mapping[str, str]]
+    findings: Sequence[str]
+    worth: Worth | None
+
+
+def trail_of(home: Home, folder: Path, export: Path, key: Path) -> Trail:
+    """The story of the release of a folder.
+
+    Raises:
+        InputError: the export does not hold the release.
+        StorageError: a file cannot be read.
+        VerificationError: the folder has no manifest that can be read.
+    """
+    given = PublicKey.read(key)
+    findings = [
+        *verify_records(home, str(folder))[1],
+        *verify_records(home, str(export), [], given)[1],
+    ]
+    entries, named = read_chain(export_lines(export))[0], read_manifest(folder).release
+    books, charged = _replayed(entries, named)
+    if charged is None:
+        raise InputError(f"{export} holds no release '{named}': ask the house for a later export")
+    release = books.releases[named]
+    findings += folder_unlike_export(folder, release, entries, given)
+    worth = None if findings else folder_worth(home, folder, key, None, export)
+    return Trail(
+        _facts(books, release, charged), [*_steps(entries, books, release)], findings, worth
+    )
+
+
+def _replayed(entries: Iterable[Entry], release: str) -> tuple[Books, BudgetStatus | None]:
+    """The books after all entries, and the budget of a release just after its charge."""
+    books, charged = Books(), None
+    for entry in entries:
+        books.post(entry)
+        if entry.kind == State.RESERVED and entry.body["release"] == release:
+            asked = books.releases[release].request
+            charged = status(books, asked.dataset, asked.unit, entry.time, basic_composition)
+    return books, charged
+
+
+def _facts(books: Books, release: Release, charged: BudgetStatus) -> dict[str, str]:
+    asked = release.request
+    account = books.accounts.get(asked.dataset)
+    return {
+        "release": release.id,
+        "state at the end of the export": release.state.words,
+        "account": asked.dataset,
+        "data": ", ".join(account.places) if account else "of no registered place",
+        "protects": f"{asked.unit}, under {asked.relation}",
+        "charge": f"epsilon {decimal(asked.epsilon)} at delta {decimal(asked.delta)}",
+        "method": f"{asked.method}, by version {asked.code_version}",
+        "spec": asked.spec_digest,
+        "budget then": f"{budget_text(charged.budget)}, in window {charged.window}",
+        "left after it": f"epsilon {decimal_below(charged.left)}",
+        "all charges of the account": f"epsilon {_lifetime(books, release)}",
+    }
+
+
+def _lifetime(books: Books, release: Release) -> str:
+    charged = books.charged(release.request.dataset, release.request.unit)
+    return decimal(sum((each.request.epsilon for each in charged), Fraction(0)))
+
+
+def _steps(entries: Sequence[Entry], books: Books, release: Release) -> Iterator[dict[str, str]]:
+    """The entries that tell of a release, its account, and of those who acted on it."""
+    actors = {
+        books.house.name_of(str(entry.body.get("by")))
+        for entry in entries
+        if entry.body.get("release") == release.id
+    }
+    then = Books()
+    for entry in entries:
+        then.post(entry)
+        if _tells(entry, release, actors):
+            by = str(entry.body.get("by", ""))
+            yield {
+                "entry": str(entry.seq),
+                "time": entry.time[:19] + "Z",
+                "what": _words(entry),
+                "by": by,
+                "roles": ", ".join(person.roles) if (person := then.house.person_of(by)) else "",
+                "reason": str(entry.body.get("reason", "")),
+            }
+
+
+def _tells(entry: Entry, release: Release, actors: set[str]) -> bool:
+    body, account = entry.body, release.request.dataset
+    if entry.kind == PROPOSED:
+        body = body["body"]
+    if entry.kind in (TRUSTED, REVOKED) or body.get("release") == release.id:
+        return True
+    if "person" in body:
+        return body["person"] in actors
+    return "release" not in body and (
+        account in (body.get("dataset"), body.get("account")) or body.get("account") == EVERYWHERE
+    )
+
+
+def _words(entry: Entry) -> str:
+    """What an entry says happened."""
+    body = entry.body
+    words = {
+        OPENED: lambda: f"account opened for {', '.join(body['places']) or 'no place'}",
+        PLACED: lambda: f"more places: {', '.join(body['places'])}",
+        GRANTED: lambda: (
+            f"budget granted: epsilon {body['epsilon']}, delta {body['delta']} per {body['period']}"
+        ),
+        PERSON: lambda: f"{body['person']} has {', '.join(body['roles']) or 'no role'}",
+        RULES: lambda: f"rules for {body['account']}",
+        PROPOSED: lambda: f"proposed: {body['kind']}",
+        TRUSTED: lambda: f"key {body['key'][:16]} trusted",
+        REVOKED: lambda: f"key {body['key'][:16]} revoked",
+    }
+    said = words[entry.kind]() if entry.kind in words else entry.kind.replace("_", " ")
+    confirmed = body.get(CONFIRMED)
+    return f"{said}, confirmed by {confirmed['by']}" if confirmed else said

@@ -1,0 +1,199 @@
+"""Approvals by people's own keys, as their readers meet them; changes of the house's key."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from securesystemslib.dsse import Envelope as StockEnvelope
+from securesystemslib.exceptions import VerificationError as StockRefusal
+from securesystemslib.signer import SSlibKey
+
+from cloister.errors import NotPermitted
+from cloister.flows.cli.app import main
+from cloister.flows.review import move_release
+from cloister.privacy.certificate.manifest import APPROVAL_NAME, TRUST_NAME
+from cloister.privacy.signing import FileSigner, PublicKey
+from cloister.tasks.home.home import Home
+from cloister.tasks.home.identity import identity
+from cloister.tasks.ledger.keys import house_signer
+from cloister.tasks.release.verify import verify_records
+
+
+@pytest.fixture
+def public(home: Home, released) -> Path:
+    return home.release(released.id) / "public"
+
+
+def run(*words: object) -> int:
+    with pytest.raises(SystemExit) as done:
+        main([str(word) for word in words])
+    return int(done.value.code or 0)
+
+
+@pytest.fixture
+def people(home: Home, tmp_path: Path, capsys) -> dict[str, FileSigner]:
+    """Three officers with a key each, of whom two must sign; the first is who runs this."""
+    (tmp_path / "keys").mkdir(mode=0o700)
+    signers = {}
+    for name in ("anna", "ben", "cai"):
+        private, public = (tmp_path / "keys" / f"{name}.{end}" for end in ("pem", "pub"))
+        capsys.readouterr()
+        assert run("keys", "make", private) == 0
+        public.write_text(capsys.readouterr().out)
+        acts = identity() if name == "anna" else name
+        given = ("--role", "officer", "--identity", acts, "--key", public, "--reason", "mandate")
+        assert run("people", "set", name, *given) == 0
+        signers[name] = FileSigner.open(private)
+    assert (
+        run("rules", "set", "--approvals", "officer=2", "--signed-approvals", "--reason", "p7") == 0
+    )
+    (tmp_path / "house.pub").write_text(house_signer(home).key.pem)
+    return signers
+
+
+def approve(home: Home, release: str, signer: FileSigner, by: str | None = None) -> str:
+    name = signer.path.stem
+    acts = by or (identity() if name == "anna" else name)
+    return move_release(home, release, "approved", acts, f"{name} read it", str(signer.path))
+
+
+def third(public: Path, tmp_path: Path, *words: object) -> int:
+    """What verify says to someone who has the folder and the house's public key."""
+    folder = tmp_path / "third" / "folder"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(public, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CLOISTER_HOME", str(tmp_path / "third" / "home"))
+        return run("verify", folder, "--key", tmp_path / "house.pub", *words)
+
+
+def test_two_of_three_officers_approve_by_their_keys(
+    home, public, people, released, tmp_path, capsys
+):
+    assert approve(home, released.id, people["ben"]) == "candidate"
+    assert third(public, tmp_path) == 4
+    assert approve(home, released.id, people["cai"]) == "approved"
+    assert third(public, tmp_path) == 0
+    assert "approved as of" in capsys.readouterr().out
+    assert verify_records(home, None)[1] == []
+
+
+def test_nobody_approves_without_a_key_of_their_own(home, public, people, released):
+    for key in ("", str(people["cai"].path), str(home.folder / "signing" / "house.pem")):
+        with pytest.raises(NotPermitted, match="Ben approves by their own key"):
+            move_release(home, released.id, "approved", "ben", "why", key)
+    with pytest.raises(NotPermitted, match="Ben approved it before"):
+        for _ in range(2):
+            approve(home, released.id, people["ben"])
+
+
+def stock_key(key: PublicKey) -> SSlibKey:
+    return SSlibKey.from_crypto(load_pem_public_key(key.pem.encode()), keyid=key.id)
+
+
+def test_a_stock_verifier_counts_the_officers(home, public, people, released):
+    for name in ("ben", "cai"):
+        approve(home, released.id, people[name])
+    envelope = StockEnvelope.from_dict(json.loads((public / APPROVAL_NAME).read_text()))
+    keys: list[SSlibKey] = [stock_key(each.key) for each in people.values()]
+    assert len(envelope.verify(keys, threshold=2)) == 2
+    with pytest.raises(StockRefusal):
+        envelope.verify([stock_key(house_signer(home).key)], threshold=1)
+
+
+@pytest.mark.parametrize(
+    ("forge", "code", "words"),
+    [
+        (lambda folder: cut(folder, 1), 4, "missing: one more officer"),
+        (lambda folder: (folder / TRUST_NAME).unlink(), 1, "vouches for no version"),
+        (lambda folder: (folder / APPROVAL_NAME).unlink(), 1, "is not a file"),
+        (lambda folder: roles_of_a_forger(folder), 1, "vouches for no version"),
+    ],
+    ids=["one signature", "no trust", "no approval", "other roles"],
+)
+def test_an_approval_that_was_forged_is_named(
+    home, public, people, released, tmp_path, capsys, forge, code, words
+):
+    for name in ("ben", "cai"):
+        approve(home, released.id, people[name])
+    forge(public)
+    assert third(public, tmp_path) == code
+    assert words in capsys.readouterr().out.replace("\n", " ")
+    assert any(APPROVAL_NAME in each or words in each for each in verify_records(home, None)[1])
+
+
+def cut(folder: Path, number: int) -> None:
+    envelope = json.loads((folder / APPROVAL_NAME).read_text())
+    envelope["signatures"] = envelope["signatures"][:number]
+    (folder / APPROVAL_NAME).write_text(json.dumps(envelope))
+
+
+def roles_of_a_forger(folder: Path) -> None:
+    lines = (folder / TRUST_NAME).read_text().splitlines()
+    (folder / TRUST_NAME).write_text(lines[0].replace('"sig": "', '"sig": "AAAA') + "\n")
+
+
+def test_a_revoked_key_counts_where_the_ledger_shows_that_it_signed_before(
+    home, public, people, released, tmp_path, capsys
+):
+    for name in ("ben", "cai"):
+        approve(home, released.id, people[name])
+    pub = people["ben"].path.with_suffix(".pub")
+    assert run("keys", "revoke", pub, "--reason", "stolen") == 0
+    assert run("fetch", released.id, "--out", tmp_path / "again") == 0
+    assert run("ledger", "export", tmp_path / "ledger.jsonl") == 0
+    assert third(tmp_path / "again", tmp_path) == 4
+    assert "1 revoked since, and not shown to be older" in capsys.readouterr().out
+    assert third(tmp_path / "again", tmp_path, "--ledger", tmp_path / "ledger.jsonl") == 0
+    assert verify_records(home, None)[1] == []
+
+
+def test_a_revoked_key_approves_nothing_more(home, people, released):
+    assert run("keys", "revoke", people["ben"].path.with_suffix(".pub"), "--reason", "stolen") == 0
+    with pytest.raises(NotPermitted, match="The key of ben is revoked"):
+        approve(home, released.id, people["ben"])
+    people["ben"].path.unlink()
+    assert run("keys", "make", people["ben"].path) == 0
+    new = FileSigner.open(people["ben"].path)
+    pub = people["ben"].path.with_suffix(".pub")
+    pub.write_text(new.key.pem)
+    assert run("people", "set", "ben", "--key", pub, "--reason", "a new laptop") == 0
+    assert approve(home, released.id, new) == "candidate"
+
+
+def test_the_house_changes_its_key_and_holders_of_either_half_follow(
+    home, public, people, released, tmp_path, capsys
+):
+    assert approve(home, released.id, people["ben"]) == "candidate"
+    capsys.readouterr()
+    assert run("keys", "rotate", "--reason", "each January") == 0
+    assert approve(home, released.id, people["cai"]) == "approved"
+    assert verify_records(home, None)[1] == []
+    assert third(public, tmp_path) == 0
+    (tmp_path / "house.pub").write_text(house_signer(home).key.pem)
+    assert third(public, tmp_path) == 0
+    assert run("ledger", "export", tmp_path / "ledger.jsonl") == 0
+    assert third(public, tmp_path, "--ledger", tmp_path / "ledger.jsonl") == 0
+
+
+@pytest.mark.parametrize("step", ["trust", "update_trust", "house_signer"])
+def test_a_change_of_the_key_that_was_killed_is_finished_by_the_next(
+    home, public, released, tmp_path, monkeypatch, step
+):
+    (tmp_path / "house.pub").write_text(house_signer(home).key.pem)
+    move_release(home, released.id, "approved", "officer", "why")
+    with monkeypatch.context() as patch:
+        patch.setattr(f"cloister.tasks.ledger.people.{step}", killed)
+        assert run("keys", "rotate", "--reason", "why") == 130
+    assert run("keys", "rotate", "--reason", "why") == 0
+    assert run("fetch", released.id, "--out", tmp_path / "again") == 0
+    assert verify_records(home, None)[1] == []
+    assert third(tmp_path / "again", tmp_path) == 0
+
+
+def killed(*_: object) -> None:
+    raise KeyboardInterrupt

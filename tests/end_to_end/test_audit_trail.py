@@ -1,0 +1,155 @@
+"""docs/audit-trail.md: the story of a release from folder, key and export, without the home."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from cloister.flows.cli.app import run
+from cloister.flows.review import move_release
+from cloister.privacy.certificate.manifest import Lineage, read_manifest, write_manifest
+from cloister.privacy.ledger.entries import Entry, read_chain
+from cloister.privacy.ledger.signatures import signed_body
+from cloister.privacy.signing import FileSigner
+from cloister.tasks.home.files import digest_of
+from cloister.tasks.home.home import Home
+from cloister.tasks.ledger.keys import house_signer
+
+PAGE = Path(__file__).parents[2] / "docs" / "audit-trail.md"
+COMMANDS = [
+    shlex.split(line)[1:]
+    for block in re.findall(r"```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    for line in block.splitlines()
+]
+
+
+@pytest.fixture
+def auditor(home: Home, released, tmp_path, monkeypatch) -> SimpleNamespace:
+    """Someone with the folder of an approved release, the public key and an export, and no home."""
+    move_release(home, released.id, "approved", "officer", "checked the certificate")
+    move_release(home, released.id, "published", "officer", "to the ministry")
+    desk = tmp_path / "desk"
+    shutil.copytree(home.release(released.id) / "public", desk / "folder")
+    (desk / "house.pub").write_text(house_signer(home).key.pem)
+    assert run(["ledger", "export", str(desk / "ledger.jsonl")]) == 0
+
+    def later() -> None:
+        """A new export, of what the house did since."""
+        with monkeypatch.context() as patch:
+            patch.setenv("CLOISTER_HOME", str(home.folder))
+            assert run(["ledger", "export", str(desk / "ledger.jsonl")]) == 0
+
+    monkeypatch.chdir(desk)
+    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "nowhere"))
+    return SimpleNamespace(desk=desk, home=home, release=released.id, later=later)
+
+
+def test_the_commands_of_the_page_tell_the_story(auditor, capsys):
+    for command in COMMANDS:
+        capsys.readouterr()
+        assert run(command) == 0, command
+    said = " ".join(capsys.readouterr().out.split())
+    for words in (auditor.release, "published as of", "checked the certificate", "to the ministry"):
+        assert words in said
+    assert not (auditor.desk.parent / "nowhere" / "ledger.db").exists()
+
+
+def test_the_story_says_whose_data_which_budget_who_and_why(auditor, capsys):
+    capsys.readouterr()
+    assert run([*COMMANDS[-1], "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    facts = told["facts"]
+    assert facts["protects"] == "row, under add_remove"
+    assert facts["data"].endswith(".csv")
+    assert facts["charge"].startswith("epsilon ")
+    assert "per " in facts["budget then"]
+    steps = [(step["what"].split(":")[0].split(" for ")[0], step["by"]) for step in told["steps"]]
+    assert steps[:3] == [
+        ("account opened", steps[0][1]),
+        ("budget granted", steps[0][1]),
+        ("reserved", steps[0][1]),
+    ]
+    assert ("approved", "officer") in steps
+    assert [step["entry"] for step in told["steps"]] == sorted(
+        (step["entry"] for step in told["steps"]), key=int
+    )
+
+
+def altered_folder(auditor: SimpleNamespace) -> None:
+    """A table and the certificate are altered, and the manifest fits them."""
+    folder = auditor.desk / "folder"
+    table, manifest = folder / "synthetic.parquet", read_manifest(folder)
+    before = digest_of(table)
+    table.write_bytes(table.read_bytes() + b"salaries")
+    certificate = folder / "certificate.yaml"
+    certificate.write_text(certificate.read_text().replace(before, digest_of(table)))
+    (folder / "manifest.json").unlink()
+    assert isinstance(manifest.lineage, Lineage)
+    write_manifest(folder, manifest.release, manifest.lineage)
+
+
+def rebuilt(auditor: SimpleNamespace, forger: FileSigner | None = None) -> None:
+    """The export names another approver, and all hashes after it are computed anew."""
+    path = auditor.desk / "ledger.jsonl"
+    before: Entry | None = None
+    lines = []
+    for entry in read_chain(path.read_bytes().splitlines())[0]:
+        body = dict(entry.body)
+        if entry.kind == "approved":
+            body["by"] = "nobody"
+        made = Entry.after(before, entry.time, entry.kind, entry.slot, body)
+        if forger and made != entry:
+            del body["signed"]
+            made = Entry.after(before, entry.time, entry.kind, entry.slot, body)
+            made = Entry.after(
+                before, entry.time, entry.kind, entry.slot, signed_body(made, forger)
+            )
+        lines.append(made.line + "\n")
+        before = made
+    path.write_text("".join(lines))
+
+
+def signed_anew(auditor: SimpleNamespace) -> None:
+    rebuilt(auditor, FileSigner.open(auditor.desk / "forger.pem"))
+
+
+def sheet_of_another(auditor: SimpleNamespace) -> None:
+    path = auditor.desk / "folder" / "published.dsse.json"
+    shutil.copyfile(auditor.desk / "folder" / "candidate.dsse.json", path)
+
+
+def another_key(auditor: SimpleNamespace) -> None:
+    key = FileSigner.open(auditor.desk / "other.pem").key
+    (auditor.desk / "house.pub").write_text(key.pem)
+
+
+def withdrawn(auditor: SimpleNamespace) -> None:
+    move_release(auditor.home, auditor.release, "withdrawn", "officer", "a wrong bound")
+    auditor.later()
+
+
+@pytest.mark.parametrize(
+    ("forge", "code", "words"),
+    [
+        (altered_folder, 1, "certificate.yaml: was altered"),
+        (rebuilt, 1, "its signature does not verify"),
+        (signed_anew, 1, "which the house does not trust"),
+        (sheet_of_another, 1, "published.dsse.json: is of another state"),
+        (another_key, 1, "none of its entries is signed by the key"),
+        (withdrawn, 4, "withdrawn, as the ledger says"),
+    ],
+    ids=["folder", "chain", "signed chain", "sheet", "key", "withdrawn"],
+)
+def test_each_forgery_is_found_and_named(auditor, capsys, forge, code, words):
+    forge(auditor)
+    capsys.readouterr()
+    assert run(COMMANDS[-1]) == code
+    said = " ".join(capsys.readouterr().out.split())
+    assert words in said
+    assert code == 1 or "a wrong bound" in said
