@@ -81,17 +81,14 @@ class Books:
         return next((each for each in self.accounts.values() if each.holds(place)), None)
 
     def charged(self, dataset: str, unit: str, block: str | None = None) -> list[Release]:
-        """The releases that count against a budget: all of an account, or of one of its blocks.
-
-        A release without blocks read them all.
-        """
+        """The releases that count against a budget: all of an account, or of one of its blocks."""
         return [
             release
             for release in self.releases.values()
             if release.state.charged
             and release.request.dataset == dataset
             and (dataset in self.accounts or release.request.unit == unit)
-            and (block is None or not release.request.blocks or block in release.request.blocks)
+            and release.request.reads(block)
         ]
 
     def blocks(self, dataset: str) -> list[str]:

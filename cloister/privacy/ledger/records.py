@@ -194,6 +194,10 @@ class ReservationRequest:
         """Whether both requests are the same, except for the release id and the code."""
         return replace(self, release=other.release, code_version=other.code_version) == other
 
+    def reads(self, block: str | None) -> bool:
+        """Whether it reads a block, or any (None); without blocks it reads all."""
+        return block is None or not self.blocks or block in self.blocks
+
     @property
     def body(self) -> dict[str, Any]:
         """The request as JSON."""
