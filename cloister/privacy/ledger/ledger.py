@@ -198,10 +198,9 @@ class Ledger:
         """Record that the data is about to be opened: from here on the charge is final.
 
         ``journal`` is the id of the run's journal, ``data`` a keyed digest of the data,
-        ``fingerprint`` one that is encrypted. A release
-        that is already spent is resumed with the same journal and data only, so that answers that
-        were lost are never drawn again for free. Errors: ``JournalMismatch`` for another journal or
-        other data; ``InputError`` if its state does not allow it.
+        ``fingerprint`` one that is encrypted. A release that is already spent is resumed with the
+        same journal and data only, so that answers that were lost are never drawn again for free.
+        Errors: ``JournalMismatch`` for others; ``InputError`` if its state does not allow it.
         """
         evidence = {"data": identifier("data", data), "journal": identifier("journal", journal)}
         signature = {"by": require_text("by", by), "reason": ""}
@@ -313,7 +312,7 @@ class Ledger:
         return tightest(books, dataset, unit, now, self.compose, blocks)
 
     def budgets(self) -> list[BudgetStatus]:
-        """All budgets, now; of growing data that of each block that was read."""
+        """All budgets, now; of growing data those of the blocks that were read."""
         books, now = self._books()
         return [held for own in books.grants for held in statuses(books, *own, now, self.compose)]
 

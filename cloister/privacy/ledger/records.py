@@ -16,6 +16,7 @@ from typing import Any, Self
 from cloister.errors import InputError
 from cloister.privacy.exact import Amount, positive_epsilon, proper_delta, ratio
 from cloister.privacy.ledger.entries import exact_json
+from cloister.privacy.ledger.partitions import Partition
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,7 @@ class ReservationRequest:
         object.__setattr__(self, "epsilon", positive_epsilon(self.epsilon))
         object.__setattr__(self, "delta", proper_delta(self.delta))
         object.__setattr__(self, "events", exact_json(self.events))
-        object.__setattr__(self, "blocks", tuple(identifier("block", name) for name in self.blocks))
+        object.__setattr__(self, "blocks", tuple(identifier("block", b) for b in self.blocks))
         if list(self.blocks) != sorted(set(self.blocks)):
             raise InputError("Blocks are named once each, in order.")
 
@@ -299,38 +300,6 @@ class Reservation:
 
 
 @dataclass(frozen=True)
-class Partition:
-    """How an account of growing data is divided into blocks: by a date column, per month or year.
-
-    ``form`` says how its cells are read: type and format. A row that two specs read otherwise would
-    be in two blocks.
-    """
-
-    column: str
-    form: str
-    per: str
-
-    def __post_init__(self) -> None:
-        for name in ("column", "form"):
-            require_text(name, getattr(self, name))
-        if self.per not in (Period.MONTH, Period.YEAR):
-            raise InputError("Blocks are months or years: write per month, or per year.")
-
-    def __str__(self) -> str:
-        return f"{self.column} ({self.form}) per {self.per}"
-
-    def names(self, block: str) -> bool:
-        """Whether a block of this name may be: ``2026-10``, or ``2026``."""
-        months = r"-(0[1-9]|1[0-2])" if self.per == Period.MONTH else ""
-        return bool(re.fullmatch(r"[0-9]{4}" + months, block))
-
-    @property
-    def body(self) -> dict[str, str]:
-        """The partition as JSON."""
-        return {part.name: str(getattr(self, part.name)) for part in fields(self)}
-
-
-@dataclass(frozen=True)
 class Account:
     """A data set as the ledger knows it: where it lies, and whom its releases protect, for life.
 
@@ -348,9 +317,7 @@ class Account:
         for name in ("name", "unit", "relation"):
             require_text(name, getattr(self, name))
         if self.partition and self.relation != "add_remove":
-            raise InputError(
-                "Blocks need the relation add_remove: a row that is replaced may change its block."
-            )
+            raise InputError("A row that is replaced may change its block: use add_remove.")
         if not all(isinstance(place, str) and place for place in self.places):
             raise InputError("a place of an account is empty: name a file or a table")
 
@@ -372,8 +339,9 @@ class Account:
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Self:
         """The account in ``body``, which may hold more."""
-        named, divided = (body["account"], body["unit"], body["relation"]), body.get("partition")
-        return cls(*named, tuple(body["places"]), Partition(**divided) if divided else None)
+        named, partition = (body["account"], body["unit"], body["relation"]), body.get("partition")
+        divided = Partition.from_body(partition) if partition else None
+        return cls(*named, tuple(body["places"]), divided)
 
 
 def _covers(pattern: str, place: str) -> bool:
