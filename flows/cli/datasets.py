@@ -20,7 +20,9 @@ def add_dataset_commands(app: typer.Typer) -> None:
         "add",
         epilog=example(
             'cloister dataset add visits --place "/data/visits-*.csv" --unit key:patient '
-            '--reason "register 12"'
+            '--reason "register 12"',
+            'cloister dataset add stays --place stays.csv --blocks "admitted (date) per month" '
+            '--reason "register 13"',
         ),
     )(add_dataset)
     datasets.command("list", epilog=example("cloister dataset list"))(list_datasets)
@@ -42,6 +44,13 @@ def add_dataset(
     relation: Annotated[
         str, typer.Option(help="add_remove or replace_one: how neighbouring data sets differ.")
     ] = "add_remove",
+    blocks: Annotated[
+        str | None,
+        typer.Option(
+            help="Of growing data, its blocks: 'COLUMN (TYPE) per month' or year, with a format as "
+            "'COLUMN (TYPE, FORMAT)'."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Register a data set, or further places of one: each place is of one account.
@@ -52,7 +61,7 @@ def add_dataset(
     from cloister.tasks.home.home import Home
     from cloister.tasks.ledger.budgets import account_json, open_account
 
-    account = open_account(Home.current(), dataset, unit, relation, place, by, reason)
+    account = open_account(Home.current(), dataset, unit, relation, place, by, reason, blocks)
     _show_accounts([account_json(account)], as_json)
 
 

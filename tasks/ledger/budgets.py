@@ -18,7 +18,7 @@ from cloister.models.task import Budget as Price
 from cloister.privacy.accounting.accountants import Spend
 from cloister.privacy.events import Relation
 from cloister.privacy.exact import decimal, decimal_below
-from cloister.privacy.ledger import Account, BudgetGrant, BudgetStatus, Period, Proposal
+from cloister.privacy.ledger import Account, BudgetGrant, BudgetStatus, Partition, Period, Proposal
 from cloister.privacy.ledger.budgets import together
 from cloister.schema.blocks import previous
 from cloister.schema.sources.databases import table_identity
@@ -269,8 +269,9 @@ def open_account(
     places: Sequence[str],
     by: str,
     reason: str,
+    blocks: str | None = None,
 ) -> Account:
-    """Register a data set, or further places of one.
+    """Register a data set, or further places of one; ``blocks`` as ``admitted (date) per month``.
 
     Raises:
         InputError: the account is of another unit or relation, or a place is of another account.
@@ -280,7 +281,8 @@ def open_account(
         raise InputError(f"'{relation}' is no relation; give add_remove or replace_one")
     ledger = open_ledger(home)
     known = {account.name: account.partition for account in ledger.accounts()}
-    account = Account(dataset, unit, relation, tuple(map(_place, places)), known.get(dataset))
+    partition = Partition.parse(blocks) if blocks else known.get(dataset)
+    account = Account(dataset, unit, relation, tuple(map(_place, places)), partition)
     return ledger.open_account(account, by, reason)
 
 

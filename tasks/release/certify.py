@@ -313,6 +313,8 @@ def _worst_epsilons(basis: Basis) -> tuple[float, float]:
     shown, spent = float(basis.shown_epsilon), budget.spent
     if basis.of_several_blocks:
         spent = budget.lifetime
+    elif budget.block and spent is not None and budget.reserved is not None:
+        spent += budget.reserved  # what another block has spent is no more than this one holds
     if spent is None or basis.deniable_releases:
         return shown, math.inf
     before = sum(exact(own.epsilon) for own in basis.reused if not own.in_period)

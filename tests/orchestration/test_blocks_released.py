@@ -161,4 +161,22 @@ def test_the_run_of_a_schedule_reads_the_month_before_the_time_it_was_due(
     monkeypatch.setitem(flow_run.FIELDS, "scheduled_start_time", lambda: due)
     said = released(capsys, "--block", "previous")
     assert said["block"] == "2026-09"
+    meaning = " ".join(certificate_of(said)["guarantee"]["meaning"])
+    assert "A row is in one month: releases of other months reveal nothing more of it." in meaning
     assert open_ledger(Home.current()).releases()[0].request.blocks == ("2026-09",)
+
+
+def test_an_officer_registers_blocks_before_the_first_release(
+    stays, prefect_server, capsys
+) -> None:
+    add = ["dataset", "add", "stays", "--place", "stays.csv", "--reason", "register 13"]
+    assert run([*add, "--blocks", "admitted per month"]) == 2
+    assert run([*add, "--blocks", "admitted (date) per month"]) == 0
+    assert run(["budget", "grant", "stays", "--epsilon", "1", "--delta", "0", "--per", "ever",
+                "--reason", "policy 7"]) == 0  # fmt: skip
+    assert run([*add, "--place", "stays-*.csv"]) == 0  # further places keep the blocks
+    assert released(capsys, "--block", "2026-09")["budget_left"] == "0"
+    assert released(capsys, "--block", "2026-10")["budget_left"] == "0"
+    assert run(["dataset", "list", "--json"]) == 0
+    (shown,) = json.loads(capsys.readouterr().out)
+    assert shown["blocks"] == "admitted (date) per month"

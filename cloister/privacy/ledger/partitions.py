@@ -41,6 +41,20 @@ class Partition:
         return {part.name: str(getattr(self, part.name)) for part in fields(self)}
 
     @classmethod
+    def parse(cls, text: str) -> Self:
+        """The partition that ``admitted (date) per month`` names, as ``str`` writes it.
+
+        Errors: ``InputError`` if the text is of another form.
+        """
+        found = re.fullmatch(r"(.+) \((.+)\) per (month|year)", text)
+        if found is None:
+            raise InputError(
+                f"'{text}' names no blocks: write COLUMN (TYPE) per month, or per year, with a "
+                "declared format as COLUMN (TYPE, FORMAT)."
+            )
+        return cls(*found.groups())
+
+    @classmethod
     def from_body(cls, body: Mapping[str, str]) -> Self:
         """The partition in ``body``, which may hold more."""
         return cls(*(body[part.name] for part in fields(cls)))
