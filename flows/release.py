@@ -24,7 +24,6 @@ from cloister.tasks.ledger.access import open_ledger
 from cloister.tasks.release.certify import Certified, write_certificate
 from cloister.tasks.release.charge import (
     ReservedRelease,
-    kept_prior,
     prepare_stores,
     refund_on_failure,
     reserve_budget,
@@ -34,6 +33,7 @@ from cloister.tasks.release.charge import (
     validate_data,
 )
 from cloister.tasks.release.comparison import EvaluationRecord
+from cloister.tasks.release.kept_request import kept_prior
 from cloister.tasks.release.preflight import require_usable
 from cloister.tasks.release.publish import (
     Recorded,

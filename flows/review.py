@@ -9,6 +9,7 @@ from cloister.tasks.ledger.access import open_ledger, release_of
 from cloister.tasks.ledger.keys import open_person
 from cloister.tasks.release.approvals import sign_approval
 from cloister.tasks.release.integrity import folder_findings
+from cloister.tasks.release.retention import delete_due, end_deletions
 from cloister.tasks.release.signing import sign_moves
 from cloister.tasks.release.verify import release_problems
 from cloister.tasks.stores.mlflow_registry import ModelRegistry
@@ -23,13 +24,15 @@ def move_release(home: Home, release: str, state: str, by: str, reason: str, key
     key by which a person signs that they approve it.
 
     What is to be approved or published is verified first, with what MLflow and DVC hold of it. A
-    reservation that is withdrawn before its data was opened is given back.
+    reservation that is withdrawn before its data was opened is given back. What nothing needs any
+    more is deleted.
 
     Raises:
         InputError: there is no such release, or its state does not allow the move.
         VerificationError: the folder or the stores are not what was recorded; nothing is changed.
     """
     held = release_of(home, release)
+    end_deletions(home, held)
     to = State.REFUNDED if state == "withdrawn" and held.state is State.RESERVED else State(state)
     if to in _CHECKED:
         _require_sound(home, held)
@@ -41,7 +44,22 @@ def move_release(home: Home, release: str, state: str, by: str, reason: str, key
         sign_moves(home, release, by)
     if to is not State.REFUNDED and held.state is not State.SPENT and not held.of_domain:
         _mirror(home, release, to)
+    _delete_due(home, release, now.state, by)
     return now.state.value
+
+
+def _delete_due(home: Home, release: str, to: State, by: str) -> None:
+    """Delete what is due of a release that was moved.
+
+    Raises:
+        CloisterError: the ledger has the move, and not all was deleted.
+    """
+    try:
+        delete_due(home, by, release)
+    except CloisterError as error:
+        raise CloisterError(
+            f"{release} is {to.words}, but what is no longer needed was not deleted: {error}"
+        ) from None
 
 
 def _approved(home: Home, held: Release, key: str) -> dict[str, str]:

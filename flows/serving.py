@@ -23,7 +23,9 @@ from cloister.errors import CloisterError, InputError
 from cloister.flows.cli.console import progress, warn
 from cloister.tasks.home.files import exclusive
 from cloister.tasks.home.home import Home
+from cloister.tasks.home.identity import identity
 from cloister.tasks.home.process import reporting_to
+from cloister.tasks.release.retention import delete_due
 from cloister.tasks.stores.prefect_deployment import (
     Registration,
     due_runs,
@@ -64,12 +66,18 @@ def serve(flow: Flow[..., Any], home: Home) -> None:
 def serve_due(flow: Flow[..., Any], home: Home) -> list[str]:
     """Run all that is due now; how each run ended, or why it was refused.
 
+    Then delete what nothing needs any more.
+
     Raises:
-        CloisterError: the server does not answer, or a registration was altered.
+        CloisterError: the server does not answer, or a registration was altered; or what is due
+            cannot be deleted.
     """
     known = _registered(home)
     runs = due_runs(list(known), datetime.now(UTC)) if known else []
-    return [_served(flow, run, known | _registered(home), home) for run in runs]
+    ended = [_served(flow, run, known | _registered(home), home) for run in runs]
+    if ended:
+        delete_due(home, identity())
+    return ended
 
 
 def warn_of_missing(home: Home, checked: datetime) -> datetime:

@@ -48,7 +48,7 @@ _FORMAT = 1
 MODEL_DIGEST = "model_sha256"
 """Name under which a registry keeps a model's digest beside it."""
 
-_MODEL, _ARRAYS, _SPEC = "model.json", "arrays.npz", "spec.json"
+_MODEL, ARRAYS_NAME, _SPEC = "model.json", "arrays.npz", "spec.json"
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def save_model(folder: Path, method: str, model: AnyModel, task: AnyTask, spec: 
     """
     meta, arrays = model.state()
     parts = {
-        _ARRAYS: _packed(arrays),
+        ARRAYS_NAME: _packed(arrays),
         _SPEC: _canonical(self_contained(spec).to_json()),
     }
     record = {
@@ -151,6 +151,15 @@ def load_saved(folder: Path, digest: str | None = None) -> SavedModel:
 def _rows_of(record: Mapping[str, Any], spec: Spec) -> dict[str, int]:
     """Declared rows by table; of one table it is a plain number."""
     return record["rows"] if spec.tables else {spec.name: record["rows"]}
+
+
+def saved_spec(folder: Path) -> Spec:
+    """The spec of the model in a folder, also where its arrays were deleted.
+
+    Raises:
+        StorageError, VerificationError, InputError: as `load_saved`.
+    """
+    return _spec(folder, _record(folder))
 
 
 def model_digest(folder: Path) -> str:
@@ -232,12 +241,12 @@ def _spec(folder: Path, record: Mapping[str, Any]) -> Spec:
 
 
 def _arrays(folder: Path, record: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    content = _part(folder, _ARRAYS, record)
+    content = _part(folder, ARRAYS_NAME, record)
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
     except (ValueError, zipfile.BadZipFile):
-        raise _altered(folder / _ARRAYS) from None
+        raise _altered(folder / ARRAYS_NAME) from None
 
 
 def _part(folder: Path, name: str, record: Mapping[str, Any]) -> bytes:

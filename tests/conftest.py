@@ -5,9 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import os
 import shutil
+import sqlite3
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import wraps
@@ -20,6 +22,7 @@ import pytest
 from absl import logging as absl_logging
 from by_room import ByRoom
 from hypothesis import HealthCheck, settings
+from warm_python import WarmPython
 from xdist.remote import Producer
 from xdist.scheduler import Scheduling
 
@@ -158,12 +161,30 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def prefect_server(stores: None) -> Iterator[None]:
-    """A temporary Prefect server for all flows of the session."""
+def prefect_server(stores: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A temporary Prefect server for all flows of the session; a copy of its new database.
+
+    Another server that is given the copy makes none, which takes seconds.
+    """
+    from prefect.settings import get_current_settings
     from prefect.testing.utilities import prefect_test_harness
 
+    new = tmp_path_factory.mktemp("server") / "prefect.db"
     with prefect_test_harness(server_startup_timeout=180):
-        yield
+        url = get_current_settings().server.database.connection_url
+        assert url
+        place = url.get_secret_value().partition(":///")[2]
+        with closing(sqlite3.connect(place)) as made, closing(sqlite3.connect(new)) as copy:
+            made.backup(copy)
+        yield new
+
+
+@pytest.fixture(scope="session")
+def warm_python() -> Iterator[WarmPython]:
+    """Runs programs without another start of Python and of the libraries."""
+    warm = WarmPython()
+    yield warm
+    warm.close()
 
 
 @dataclass(frozen=True)

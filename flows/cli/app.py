@@ -25,6 +25,7 @@ from cloister.flows.cli.ledger import add_ledger_commands
 from cloister.flows.cli.options import LogOption
 from cloister.flows.cli.people import add_people_commands
 from cloister.flows.cli.release import add_release_commands
+from cloister.flows.cli.retention import add_retention_commands
 from cloister.flows.cli.review import add_review_commands
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import INTERRUPTED, SELDOM, is_interruption
@@ -75,6 +76,7 @@ for add_commands in (
     add_review_commands,
     add_people_commands,
     add_key_commands,
+    add_retention_commands,
     add_benchmark_command,
     add_deploy_commands,
 ):

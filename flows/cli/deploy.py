@@ -137,8 +137,8 @@ def _deployed(
     resolved = resolve(request, now)
     context = public_context_of(resolved)
     require_usable(resolved, context, home)
-    plan_of(resolved)
-    allowance = allowance_of(resolved, context, home, now, moving=request.block == PREVIOUS)
+    moving = request.block == PREVIOUS
+    allowance = allowance_of(resolved, context, plan_of(resolved), home, now, moving=moving)
     allowance.require_one()
     server = require_server(authenticated=authenticated)
     home.prepare()

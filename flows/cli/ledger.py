@@ -33,6 +33,9 @@ def add_ledger_commands(app: typer.Typer) -> None:
             'cloister budget grant demo --epsilon 10 --delta 1e-5 --per year --reason "policy 7"'
         ),
     )(grant)
+    budget.command(
+        "allow", epilog=example('cloister budget allow demo --reason "the export was repaired"')
+    )(allow)
     budget.command("history", epilog=example("cloister budget history demo"))(show_history)
     app.add_typer(budget, name="budget")
     ledger = typer.Typer(
@@ -52,24 +55,21 @@ def add_ledger_commands(app: typer.Typer) -> None:
 def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:
     """Show what was granted to a dataset, what its releases hold, and what is left.
 
-    "spent" adds up the epsilons of releases, which holds however each was chosen; "composed" is the
-    tight composition of their events, which holds for a schedule fixed in advance. "refusals"
-    counts how often data was opened and refused, at no charge: each refusal answered an exact
-    question about it. Of a dataset with releases under plausible deniability alone, "composed" says
-    that no epsilon bounds them.
+    "spent" adds up the epsilons of releases, and "filter" is the least budget under which a privacy
+    filter holds them: both hold however each was chosen, and "admits by" names the one by which
+    releases are admitted. "composed" is the tight composition of their events, which holds for a
+    schedule fixed in advance. "refusals" counts how often data was opened and refused: each refusal
+    answered an exact question about it. Of a dataset with releases under plausible deniability
+    alone, "composed" says that no epsilon bounds them.
     """
     from cloister.flows.cli.console import show_json, show_table
     from cloister.tasks.home.home import Home
     from cloister.tasks.ledger.access import deniable_releases
-    from cloister.tasks.ledger.budgets import budgets, composed_spend
+    from cloister.tasks.ledger.budgets import budgets
 
     home = Home.current()
     found = [
-        _budget_json(
-            status,
-            composed_spend(home, status),
-            deniable_releases(home, status.budget.dataset),
-        )
+        _budget_json(status, deniable_releases(home, status.budget.dataset))
         for status in budgets(home, dataset)
     ]
     if as_json:
@@ -89,6 +89,8 @@ def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:
             "refusals",
             "composed",
             "holds too",
+            "admits by",
+            "filter",
             "block",
         )
         show_table("Budgets (epsilon)", headings, [tuple(budget.values()) for budget in found])
@@ -123,11 +125,28 @@ def grant(
     if isinstance(granted, Proposal):
         show_proposal(granted, as_json)
         return
-    status = _budget_json(granted, None)
+    status = _budget_json(granted)
     if as_json:
         show_json(_with_earlier_name(status))
     else:
         show_facts("Granted", status)
+
+
+def allow(dataset: Dataset, reason: Reason, by: By, as_json: Json = False) -> None:
+    """Allow the next runs of a dataset whose data was refused too often; an officer does.
+
+    The charge of the last refused run stays.
+    """
+    from cloister.flows.cli.console import say, show_json
+    from cloister.privacy.ledger.governance import allow_run
+    from cloister.tasks.home.home import Home
+    from cloister.tasks.ledger.access import open_ledger
+
+    entry = allow_run(open_ledger(Home.current()), dataset, by, reason)
+    if as_json:
+        show_json({"allowed": dataset, "entry": entry.seq})
+    else:
+        say(f"allowed: {dataset} may reserve again")
 
 
 def show_history(dataset: AnyDataset = None, as_json: Json = False) -> None:
@@ -156,7 +175,9 @@ def list_releases(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """List releases, oldest first, with their costs and states; "refused" ones were given back.
+    """List releases, oldest first, with their costs and states.
+
+    "refused" ones were given back, unless they are "forfeited": those are charged.
 
     An unfinished release is charged, and finished by the command that began it. A newer version can
     finish it too if it makes the same plan; if not, only the version that began it can.
@@ -292,9 +313,9 @@ def _with_earlier_name(budget: dict[str, Any]) -> dict[str, Any]:
     return budget | {"together": budget["composed"]}
 
 
-def _budget_json(status: BudgetStatus, composed: Spend | None, deniable: int = 0) -> dict[str, Any]:
+def _budget_json(status: BudgetStatus, deniable: int = 0) -> dict[str, Any]:
     from cloister.privacy.exact import decimal, decimal_below
-    from cloister.tasks.ledger.budgets import budget_text
+    from cloister.tasks.ledger.budgets import budget_text, composed_spend, filtered_spend
 
     budget = status.budget
     return {
@@ -309,10 +330,17 @@ def _budget_json(status: BudgetStatus, composed: Spend | None, deniable: int = 0
         "lifetime": decimal(status.lifetime),
         "releases": status.releases,
         "refusals": status.refusals,
-        "composed": _composed(composed, deniable),
+        "composed": _composed(composed_spend(status), deniable),
         "holds_too": "; ".join(map(budget_text, status.others)),
+        "admission": _admission(status),
+        "filter": decimal(filtered_spend(status)),
         "block": status.block,
     }
+
+
+def _admission(status: BudgetStatus) -> str:
+    now, later = status.admission, status.next_admission
+    return now if now == later else f"{now}, from the next window on {later}"
 
 
 def _composed(composed: Spend | None, deniable: int) -> str | None:

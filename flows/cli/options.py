@@ -107,7 +107,7 @@ def example(*lines: str) -> str:
 _ASKED = ("spec", "by")
 """Fields that are no options: the argument of a command, and who runs it."""
 
-DELIVERY = ("data", "out", "replace", "csv", "seed_sampling", "prior")
+DELIVERY = ("data", "out", "replace", "csv", "seed_sampling", "prior", "purpose")
 """Fields that change nothing of a plan."""
 
 

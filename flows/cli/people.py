@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,7 +40,7 @@ def add_people_commands(app: typer.Typer) -> None:
     )(withdraw_someone)
     app.add_typer(people, name="people")
     rules = typer.Typer(
-        help="Rules: four eyes, approvals, a second officer.",
+        help="Rules: who must agree, how budgets admit releases, how long files stay.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
@@ -49,6 +50,8 @@ def add_people_commands(app: typer.Typer) -> None:
         epilog=example(
             'cloister rules set --four-eyes --approvals officer=2 --reason "policy 7"',
             'cloister rules set visits --second-officer --reason "policy 8"',
+            'cloister rules set --keep journal=365 --keep measures=90 --reason "policy 9"',
+            'cloister rules set visits --admission filter --reason "policy 10"',
         ),
     )(change_rules)
     app.add_typer(rules, name="rules")
@@ -146,13 +149,13 @@ def show_rules(as_json: Json = False) -> None:
     from cloister.tasks.ledger.people import house_of
 
     house = house_of(Home.current())
-    found = {account: rules.body for account, rules in house.rules.items()}
+    found = {account: asdict(rules) for account, rules in house.rules.items()}
     if as_json:
         show_json(found)
     else:
         rows = [(account, *map(_told, rules.values())) for account, rules in found.items()]
-        headings = [name.replace("_", " ") for name in Rules().body]
-        show_table("Rules", ("account", *headings), rows)
+        names = [part.name.replace("_", " ") for part in fields(Rules)]
+        show_table("Rules", ("account", *names), rows)
 
 
 def change_rules(
@@ -179,6 +182,12 @@ def change_rules(
             help="Whoever approves signs by a key of their own.",
         ),
     ] = None,
+    purposes: Annotated[
+        bool | None,
+        typer.Option(
+            "--purposes/--no-purposes", help="Each release says what it is for (--purpose)."
+        ),
+    ] = None,
     second_officer: Annotated[
         bool | None,
         typer.Option(
@@ -186,16 +195,46 @@ def change_rules(
             help="Grants, people and rules take effect when another officer confirms them.",
         ),
     ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND=DAYS",
+            help="How long a home keeps source, measures, journal, models or refusals of a release "
+            "after they are needed; may be repeated.",
+        ),
+    ] = None,
+    admission: Annotated[
+        str | None,
+        typer.Option(
+            metavar="sum|filter",
+            help="By which rule budgets admit releases: the sum of their epsilons, or a privacy "
+            "filter.",
+        ),
+    ] = None,
+    refusals: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="From which refusal of data in a budget window on a charge stays (5)."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Change rules from now on; those that are not named stay as they are."""
+    """Change rules from now on; those that are not named stay as they are.
+
+    A filter counts what is charged from now on, within what the sum has left of a window; from the
+    next window on it counts all. Back to the sum is from the next window on.
+    """
     from cloister.tasks.ledger.people import set_rules
 
     named = {
         "four_eyes": four_eyes,
-        "approvals": approvals,
         "second_officer": second_officer,
+        "approvals": approvals,
         "signed_approvals": signed_approvals,
+        "purposes": purposes,
+        "keep": keep,
+        "admission": admission,
+        "refusals": refusals,
     }
     changes = {name: value for name, value in named.items() if value is not None}
     _show_set(set_rules(Home.current(), account, changes, by, reason), account, as_json)
@@ -239,7 +278,7 @@ def _show_set(proposal: Proposal | None, name: str, as_json: bool) -> None:
 
 def _told(value: object) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{key} {number}" for key, number in value.items()) or "one of either"
+        return ", ".join(f"{key} {number}" for key, number in value.items()) or "by default"
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return (

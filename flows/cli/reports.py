@@ -15,6 +15,8 @@ from cloister.models.task import AnyPlan, Budget
 from cloister.privacy.certificate.provenance import exact_text, ignored_columns
 from cloister.privacy.certificate.spend import record_guarantees
 from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
+from cloister.tasks.home.home import Home
+from cloister.tasks.ledger.budgets import budget_note
 from cloister.tasks.requests.plan import (
     dependencies_of,
     expected_error,
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
     from cloister.evaluation.report import AnyEvaluation
     from cloister.flows.release import Finished, Outcome
     from cloister.privacy.certificate.certificate import Certificate, RecordGuarantees
-    from cloister.tasks.home.home import Home
 
 _STAGE_HEADINGS = ("stage", "epsilon alone", "what for")
 _PLACES = {"public": "public files", "internal": "internal files", "database": "database"}
@@ -74,7 +75,7 @@ def show_plan(request: ResolvedRequest, as_json: bool, whole: bool = False) -> N
     )
     show_records(made, request, context)
     _show_dependencies(dependencies_of(made, context.task), request.budget)
-    for sentence in plan_warnings(request, context, made):
+    for sentence in _warnings(request, context, made):
         warn(sentence)
     show_facts("Plan", _plan_facts(request, context, made, whole))
 
@@ -95,10 +96,15 @@ def _plan_as_json(
         "expected_two_way_error": expected_error(request),
         "soft_rate_deviation": made.rate_deviation,
         **soft_json(request, context),
-        "warnings": list(plan_warnings(request, context, made)),
+        "warnings": _warnings(request, context, made),
         **device_json(request, made),
         "ignored": list(ignored_columns(context.spec)),
     }
+
+
+def _warnings(request: ResolvedRequest, context: PublicContext, made: AnyPlan) -> list[str]:
+    note = budget_note(request, Home.current())
+    return [*plan_warnings(request, context, made), *filter(None, [note])]
 
 
 def _plan_facts(
@@ -367,6 +373,7 @@ def _show_promise(certificate: Certificate, state: str) -> None:
             "delta": guarantee.delta,
             "protects": f"{guarantee.unit}; {guarantee.relation_words}",
             "spent so far": f"{total.spent} of {total.cap} in {total.window}",
+            **({"by the filter": total.filtered} if total.filtered else {}),
         },
     )
     for line in guarantee.meaning:

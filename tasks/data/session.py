@@ -278,13 +278,13 @@ def usable(opened: Callable[[], _ResultT], release: str, home: Home) -> _ResultT
         return opened()
     except ColumnsError as error:
         write_validation(release, {"refused": True, "problems": [str(error)]}, home)
-        raise ColumnsError(f"{error}; {CHARGED_NOTHING}") from None
+        raise
     except DataError as error:
         problems = str(error).splitlines()
     path = write_validation(release, {"refused": True, "problems": problems}, home)
     raise DataError(
         f"the data is not as the spec declares it; {path} says what is wrong (internal only; do "
-        f"not share); {CHARGED_NOTHING}"
+        "not share)"
     )
 
 

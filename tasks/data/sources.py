@@ -59,7 +59,8 @@ from cloister.schema.validation import Validation, read_table
 from cloister.schema.validation_report import ValidationReport
 from cloister.tasks.data.session import Digests, RowSource, Session, digests_of, write_validation
 from cloister.tasks.data.tables import write_parquet
-from cloister.tasks.home.home import Home, private_folder
+from cloister.tasks.home.files import frame_folder
+from cloister.tasks.home.home import Home
 from cloister.tasks.requests.measurement import domain_context
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 
@@ -78,12 +79,13 @@ def kept_frame(frame: pd.DataFrame, home: Home) -> Iterator[Path]:
     if not all(isinstance(name, str) for name in frame.columns):
         raise DataError("the columns of the frame should be named by texts; rename them")
     plain = frame.apply(_storable).reset_index(drop=True)
-    path = private_folder(home.folder / "frames") / f"{_frame_digest(plain, home.key())}.parquet"
-    write_parquet(plain, path)
-    try:
-        yield path
-    finally:
-        path.unlink(missing_ok=True)
+    with frame_folder(home) as folder:
+        path = folder / f"{_frame_digest(plain, home.key())}.parquet"
+        write_parquet(plain, path)
+        try:
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def _storable(column: pd.Series) -> pd.Series:

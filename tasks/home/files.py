@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from cloister.errors import InputError, StorageError, VerificationError
 from cloister.files import sync, write_whole
-from cloister.tasks.home.home import Home
+from cloister.tasks.home.home import Home, private_folder
 
 _LONGEST_NAME = 255
 """Bytes of a file's name on every usual file system."""
@@ -59,9 +59,14 @@ def write_json(path: Path, content: dict[str, Any]) -> Path:
     Raises:
         StorageError: it cannot be written.
     """
-    text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-    replace_file(path, lambda part: part.write_text(text, encoding="utf-8"))
+    replace_file(path, lambda part: part.write_bytes(json_bytes(content)))
     return path
+
+
+def json_bytes(content: dict[str, Any]) -> bytes:
+    """JSON values as files hold them."""
+    text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    return text.encode()
 
 
 @dataclass(frozen=True)
@@ -261,6 +266,35 @@ def _copied(source: str, target: str) -> None:
     shutil.copyfile(source, target)
     Path(target).chmod(_PUBLIC_MODE)
     sync(Path(target))
+
+
+@contextmanager
+def frame_folder(home: Home) -> Iterator[Path]:
+    """The folder of the frames that programs passed, while this process uses one of them."""
+    folder = private_folder(home.folder / "frames")
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield folder
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def abandoned_frames(home: Home) -> Iterator[list[Path]]:
+    """The frames that killed processes left; none while any process uses one."""
+    folder = home.folder / "frames"
+    if not folder.is_dir():
+        yield []
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield sorted(folder.iterdir())
+    except BlockingIOError:
+        yield []
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

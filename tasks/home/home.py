@@ -319,6 +319,12 @@ def _make_key(path: Path) -> None:
         write_whole(path, lambda part: part.write_bytes(key), replace=False)
 
 
+def abandoned_folders(home: Home) -> list[Path]:
+    """The folders of temporary files that killed processes left."""
+    named = [(path, path.name.partition(".")[0]) for path in (home.folder / "tmp").glob("*")]
+    return [path for path, pid in named if pid.isdecimal() and not is_running(int(pid))]
+
+
 @contextmanager
 def temporary_files(home: Home) -> Iterator[None]:
     """Have temporary files written to a folder of this process in the home.
@@ -329,10 +335,8 @@ def temporary_files(home: Home) -> Iterator[None]:
         StorageError: the folder cannot be made.
     """
     folder = private_folder(home.folder / "tmp")
-    for left in folder.iterdir():
-        owner = left.name.partition(".")[0]
-        if owner.isdecimal() and not is_running(int(owner)):
-            shutil.rmtree(left, ignore_errors=True)
+    for left in abandoned_folders(home):
+        shutil.rmtree(left, ignore_errors=True)
     own = private_folder(folder / f"{os.getpid()}.{secrets.token_hex(8)}")
     before, variable = tempfile.tempdir, os.environ.get("TMPDIR")
     tempfile.tempdir = os.environ["TMPDIR"] = str(own)

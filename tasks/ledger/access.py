@@ -34,7 +34,7 @@ from cloister.privacy.ledger import (
     State,
 )
 from cloister.privacy.ledger.checks import verify_export
-from cloister.privacy.ledger.records import REFUSED
+from cloister.privacy.ledger.governance import refuse
 from cloister.privacy.mechanisms.randomness import noise_source
 from cloister.schema.sources.reading import places_of
 from cloister.schema.spec import Spec
@@ -45,6 +45,11 @@ from cloister.tasks.ledger.keys import house_signer
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest
 
 COMPOSITION = "the sum of the epsilons of all releases (basic composition)"
+
+FILTERED = (
+    "a privacy filter, which keeps all releases of the budget period together within the budget, "
+    "however each was chosen"
+)
 
 
 def open_ledger(home: Home) -> Ledger:
@@ -158,11 +163,12 @@ def seal(release: str, request: ResolvedRequest, journal: Journal, home: Home) -
     open_ledger(home).seal(release, request.by, journal.seal())
 
 
-def give_back(release: str, request: ResolvedRequest, home: Home) -> None:
-    """Give back a reservation whose data was never queried; a charge that is final stays."""
-    ledger = open_ledger(home)
-    if ledger.release(release).state is State.RESERVED:
-        ledger.advance(release, State.REFUNDED, request.by, REFUSED)
+def give_back(release: str, request: ResolvedRequest, home: Home) -> Release:
+    """Give back a reservation whose data was refused; a charge that is final stays.
+
+    Too many refusals in a window, and the reservation is forfeited.
+    """
+    return refuse(open_ledger(home), release, request.by)
 
 
 def record_candidate(release: str, by: str, evidence: dict[str, str], home: Home) -> None:
@@ -275,7 +281,11 @@ def deniable_releases(home: Home, dataset: str) -> int:
 
     No epsilon bounds what these reveal.
     """
-    charged = (held for held in releases(home, dataset) if held.state.charged)
+    charged = (
+        held
+        for held in releases(home, dataset)
+        if held.state.charged and held.state is not State.FORFEITED
+    )
     return sum(is_deniable(event_from_json(held.request.events)) for held in charged)
 
 

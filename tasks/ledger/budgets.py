@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,20 +13,33 @@ from itertools import groupby, islice, takewhile
 from pathlib import Path
 from typing import Any
 
-from cloister.errors import BudgetExceeded, InputError
+from cloister.errors import BudgetExceeded, InputError, StorageError
 from cloister.figures import count_of
+from cloister.models.task import AnyPlan
 from cloister.models.task import Budget as Price
 from cloister.privacy.accounting.accountants import Spend
 from cloister.privacy.events import Relation
 from cloister.privacy.exact import decimal, decimal_below
-from cloister.privacy.ledger import Account, BudgetGrant, BudgetStatus, Partition, Period, Proposal
-from cloister.privacy.ledger.budgets import together
+from cloister.privacy.ledger import (
+    Account,
+    BudgetGrant,
+    BudgetStatus,
+    Partition,
+    Period,
+    Proposal,
+    ReservationRequest,
+    basic_composition,
+)
+from cloister.privacy.ledger.admission import filtered_cap
+from cloister.privacy.ledger.budgets import Window, together
+from cloister.privacy.ledger.house import FILTER, SUM
 from cloister.schema.blocks import previous
 from cloister.schema.sources.databases import table_identity
 from cloister.schema.sources.files_and_urls import is_url
 from cloister.tasks.home.home import Home
-from cloister.tasks.ledger.access import existing_ledger, open_ledger, opening_of, releases
-from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest
+from cloister.tasks.ledger.access import existing_ledger, open_ledger, opening_of, release_request
+from cloister.tasks.ledger.people import house_of
+from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 
 
 def budgets(home: Home, dataset: str | None) -> list[BudgetStatus]:
@@ -47,19 +61,42 @@ def budgets(home: Home, dataset: str | None) -> list[BudgetStatus]:
     return found
 
 
-def composed_spend(home: Home, status: BudgetStatus) -> Spend | None:
+def composed_spend(status: BudgetStatus) -> Spend | None:
     """What the releases of a budget's window cost together, by their events.
 
-    None if no accountant reads them all.
+    It holds for a schedule that was fixed in advance. None if no accountant reads them all.
     """
-    budget = status.budget
-    mine = [
-        held
-        for held in releases(home, budget.dataset)
-        if held.request.unit == budget.unit and status.block in (held.request.blocks or ("",))
-    ]
-    current = [held for held in mine if budget.period.window(held.reserved_at) == status.window]
-    return together(current, budget.delta)
+    return together(status.windows[0].charged, status.budget.delta)
+
+
+def filtered_spend(status: BudgetStatus) -> Fraction | None:
+    """The least epsilon under which a filter holds a budget's window.
+
+    As the filter that rules it counts, or as one would that had ruled it from its beginning. None
+    if no epsilon does.
+    """
+    if status.admission == FILTER:
+        return status.filtered
+    window = status.windows[0]
+    return filtered_cap([release.request for release in window.charged], status.budget.delta)
+
+
+def budget_note(request: ResolvedRequest, home: Home) -> str | None:
+    """A sentence if a spec declares another budget than its account was granted, which holds.
+
+    None where the ledger cannot be reached: a release says so.
+    """
+    context = public_context_of(request)
+    with suppress(StorageError):
+        granted = _granted(context, home)
+        declared = opening_of(request, context, home).budget
+        if granted and granted.budget != declared:
+            return (
+                f"the spec declares a budget of {budget_text(declared)}, but account "
+                f"'{context.dataset}' was granted {budget_text(granted.budget)}, which holds: "
+                "cloister budget grant changes it"
+            )
+    return None
 
 
 def grant_budget(
@@ -104,9 +141,10 @@ def _doubts(now: BudgetStatus | None, budget: BudgetGrant) -> list[str]:
     if now is None:
         return []
     doubts = []
-    if now.spent is None or budget.epsilon < now.spent:
+    spent = now.filtered if now.admission == FILTER else now.spent
+    if spent is None or budget.epsilon < spent:
         doubts.append(
-            f"epsilon {decimal_below(budget.epsilon)} is below the {decimal(now.spent)} that is "
+            f"epsilon {decimal_below(budget.epsilon)} is below the {decimal(spent)} that is "
             "spent in this window, so nothing more is admitted in it"
         )
     if budget.epsilon > _UNUSUAL * now.budget.epsilon:
@@ -179,6 +217,7 @@ def _window(budget: BudgetGrant, moving: str, run: datetime) -> str:
 def allowance_of(
     request: ResolvedRequest,
     context: PublicContext,
+    plan: AnyPlan,
     home: Home,
     now: datetime,
     *,
@@ -197,15 +236,36 @@ def allowance_of(
     budget = granted.budget if granted else opening.budget
     block = context.spec.privacy.block
     per = block.per if block and moving else ""
-    price = context.price(request.budget)
-    whole = room(budget.epsilon, budget.delta, price)
-    opened = granted is not None and granted.window == budget.period.window(_iso(now))
-    left = room(granted.left, granted.left_delta, price) if granted and opened else whole
-    return Allowance(budget, price, _window(budget, per, now), whole, left, per)
+    rule = granted.next_admission if granted else house_of(home).rules_of(context.dataset).admission
+    price = release_request(request, context, plan)
+    whole = admitted(Window("", rule, ()), budget, price)
+    left = whole
+    if granted and granted.window == budget.period.window(_iso(now)):
+        binding = zip(granted.windows, (granted.budget, *granted.others), strict=True)
+        left = min(admitted(each, cap, price) for each, cap in binding)
+    charge = Price(price.epsilon, price.delta)
+    return Allowance(budget, charge, _window(budget, per, now), whole, left, per)
 
 
 def _iso(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat()
+
+
+_MOST_COUNTED = 10_000
+"""Releases that a filter is asked about at most: one an hour for more than a year."""
+
+
+def admitted(window: Window, budget: BudgetGrant, price: ReservationRequest) -> int:
+    """How many more releases of a price a window of a budget admits."""
+    if window.admission == SUM:
+        epsilon, delta = window.left(budget, basic_composition)
+        return room(epsilon, delta, Price(price.epsilon, price.delta))
+
+    def exceeded(number: int) -> bool:
+        total = window.total(budget.delta, basic_composition, [price] * number)
+        return total is None or total > budget.epsilon
+
+    return bisect_left(range(1, _MOST_COUNTED + 1), True, key=exceeded)
 
 
 def room(epsilon: Fraction, delta: Fraction, price: Price) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 from cloister.errors import InputError
 from cloister.privacy.certificate.manifest import TRUST_NAME
-from cloister.privacy.ledger import Person, Proposal
+from cloister.privacy.ledger import Person, Proposal, Rules
 from cloister.privacy.ledger.checks import find_release
 from cloister.privacy.ledger.governance import change_person, change_rules, trust
 from cloister.privacy.ledger.house import House
@@ -108,17 +108,24 @@ def set_rules(
     """
     changed = dict(changes)
     if "approvals" in changed:
-        changed["approvals"] = dict(map(_approvals, changed["approvals"]))
-    return change_rules(
-        open_ledger(home), account, lambda rules: replace(rules, **changed), by, reason
-    )
+        changed["approvals"] = _numbers(changed["approvals"], "ROLE=NUMBER, as officer=2")
+    keep = _numbers(changed.pop("keep", ()), "KIND=DAYS, as journal=365")
+
+    def change(rules: Rules) -> Rules:
+        return replace(rules, **changed, keep={**rules.keep, **keep})
+
+    return change_rules(open_ledger(home), account, change, by, reason)
 
 
-def _approvals(text: str) -> tuple[str, int]:
-    role, _, number = text.partition("=")
-    if not number.isdecimal():
-        raise InputError(f"'{text}' is no ROLE=NUMBER, as officer=2")
-    return role, int(number)
+def _numbers(texts: Sequence[str], form: str) -> dict[str, int]:
+    """Whole numbers by name, from texts of the form NAME=NUMBER."""
+    numbers = {}
+    for text in texts:
+        name, _, number = text.partition("=")
+        if not (number.isascii() and number.isdecimal()):
+            raise InputError(f"'{text}' is no {form}")
+        numbers[name] = int(number)
+    return numbers
 
 
 def _known(person: Person) -> Person:

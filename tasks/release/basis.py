@@ -27,6 +27,8 @@ class Basis:
     ``model`` is the digest of the model that the rows were drawn from. ``secure`` says that all
     noise came from a secure source. ``reused`` are earlier releases whose numbers were used again,
     ``deniable_releases`` those of the dataset under plausible deniability alone, this one included.
+    ``blocks`` are the budgets of all blocks of growing data that were read, ``budget`` is that of
+    which the least is left.
     """
 
     request: ResolvedRequest
@@ -43,6 +45,7 @@ class Basis:
     model: str | None = None
     reused: Sequence[ReusedRelease] = ()
     deniable_releases: int = 0
+    blocks: Sequence[BudgetStatus] = ()
 
     @property
     def spec(self) -> Spec:
@@ -91,6 +94,18 @@ class Basis:
         """Whether one unit may lie in several blocks of growing data, each with its own budget."""
         privacy = self.spec.privacy
         return privacy.block is not None and isinstance(privacy.protected, PersonUnit)
+
+    @property
+    def bound(self) -> Fraction | None:
+        """What all releases of the budget period cost a unit at most; None if nothing bounds it.
+
+        Of one block, that with the most; where a unit may lie in several, of all of them, over all
+        periods.
+        """
+        if self.of_several_blocks:
+            return self.budget.lifetime
+        bounds = [status.bound for status in (self.budget, *self.blocks)]
+        return None if None in bounds else max(filter(None, bounds), default=Fraction(0))
 
     @property
     def across(self) -> Sequence[AcrossConstraint]:

@@ -76,9 +76,10 @@ from cloister.tasks.data.tables import published_schema, write_csv
 from cloister.tasks.home.files import Reference, digest_of, emptied
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_digest, code_version
-from cloister.tasks.ledger.access import COMPOSITION, deniable_releases, open_ledger
+from cloister.tasks.ledger.access import COMPOSITION, FILTERED, deniable_releases, open_ledger
 from cloister.tasks.release.basis import Basis
-from cloister.tasks.release.charge import ReservedRelease, kept_prior
+from cloister.tasks.release.charge import ReservedRelease
+from cloister.tasks.release.kept_request import kept_prior
 from cloister.tasks.release.preflight import reused_releases
 from cloister.tasks.release.synthesis import DrawnRows
 from cloister.tasks.requests.plan_report import training_device, unweighed_soft
@@ -142,10 +143,9 @@ def _basis(
     home: Home,
 ) -> Basis:
     ledger, release = open_ledger(home), done.charge.release
-    budget, prior = (
-        ledger.budget(context.dataset, context.unit, context.spec.blocks),
-        kept_prior(home.release(release)),
-    )
+    blocks, prior = context.spec.blocks, kept_prior(home.release(release))
+    read = [each for each in ledger.budgets() if each.budget.dataset == context.dataset]
+    budget = ledger.budget(context.dataset, context.unit, blocks)
     drawn_by = done.spent.journal.drawn_by.items()
     run = {
         "device": str(training_device(request, done.plan)),
@@ -166,6 +166,7 @@ def _basis(
         model=model_digest(done.model.open()),
         reused=reused_releases(prior, budget, home) if prior else (),
         deniable_releases=deniable_releases(home, context.dataset),
+        blocks=[each for each in read if each.block in blocks],
     )
 
 
@@ -202,7 +203,7 @@ def certify(basis: Basis) -> Certificate:
         limitations=(
             *basis.drawn.warnings,
             *unweighed_soft(basis.request, basis.context),
-            *limitations(basis.spec, basis.secure, basis.deniable_releases),
+            *limitations(basis.spec, basis.secure, basis.deniable_releases, basis.budget.refusals),
         ),
         software=basis.software,
         artefacts=dict(sorted(basis.artefacts.items())),
@@ -309,12 +310,7 @@ def _worst_epsilons(basis: Basis) -> tuple[float, float]:
     """
     if not basis.secure or basis.deniable:
         return math.inf, math.inf
-    budget = basis.budget
-    shown, spent = float(basis.shown_epsilon), budget.spent
-    if basis.of_several_blocks:
-        spent = budget.lifetime
-    elif budget.block and spent is not None and budget.reserved is not None:
-        spent += budget.reserved  # what another block has spent is no more than this one holds
+    shown, spent = float(basis.shown_epsilon), basis.bound
     if spent is None or basis.deniable_releases:
         return shown, math.inf
     before = sum(exact(own.epsilon) for own in basis.reused if not own.in_period)
@@ -339,7 +335,8 @@ def _cumulative(status: BudgetStatus) -> Cumulative:
         cap=exact_text(status.budget.epsilon),
         cap_delta=exact_text(status.budget.delta),
         lifetime=decimal(status.lifetime),
-        composition=COMPOSITION,
+        composition=FILTERED if status.kept else COMPOSITION,
+        filtered=decimal(status.filtered) if status.kept else None,
         block=status.block or None,
         lifetime_delta=exact_text(status.lifetime_delta) if status.block else None,
     )

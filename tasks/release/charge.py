@@ -6,20 +6,12 @@ the charge, and read by each later run. The price is spent before the data is qu
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from cloister.errors import (
-    CloisterError,
-    InputError,
-    JournalMismatch,
-    StorageError,
-    VerificationError,
-)
+from cloister.errors import CloisterError, DataError, InputError, JournalMismatch
 from cloister.models.task import AnyPlan
 from cloister.privacy.accounting.composition import divides_rows
 from cloister.privacy.door.journal import Journal
@@ -28,7 +20,16 @@ from cloister.privacy.ledger.checks import other_version
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.declarations import LATEST
 from cloister.schema.sources.reading import require_declared_size
-from cloister.tasks.data.session import DoorT, Opened, RawT, RowSource, Session, Spent, usable
+from cloister.tasks.data.session import (
+    CHARGED_NOTHING,
+    DoorT,
+    Opened,
+    RawT,
+    RowSource,
+    Session,
+    Spent,
+    usable,
+)
 from cloister.tasks.home.files import write_json
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_version, reporter
@@ -40,6 +41,7 @@ from cloister.tasks.ledger.access import (
     release_request,
 )
 from cloister.tasks.ledger.fingerprints import seal_fingerprint
+from cloister.tasks.release.kept_request import REQUEST_NAME, kept_prior, kept_seed
 from cloister.tasks.release.preflight import find_prior, prior_digest
 from cloister.tasks.requests.plan import (
     plan_along,
@@ -90,9 +92,6 @@ def prepare_stores(request: ResolvedRequest, home: Home) -> Stores:  # noqa: ARG
     return Stores(home.tracking, home.versions)
 
 
-_REQUEST = "order.json"
-
-
 def keep_request(
     folder: Path, request: ResolvedRequest, context: PublicContext, home: Home
 ) -> None:
@@ -103,7 +102,7 @@ def keep_request(
     Raises:
         InputError: the earlier run had others, or the prior cannot be used.
     """
-    path = folder / _REQUEST
+    path = folder / REQUEST_NAME
     if not path.exists():
         prior = find_prior(request, context, home)
         seed = request.seed_sampling
@@ -119,52 +118,6 @@ def keep_request(
         )
     if request.prior not in (None, LATEST, kept_prior(folder)):
         raise InputError("this release was begun with another --prior; give that one")
-
-
-def kept_seed(folder: Path) -> int:
-    """The seed for drawing rows that a release was begun with.
-
-    Raises:
-        VerificationError: the request in its folder was altered.
-    """
-    kept = _kept_request(folder)
-    seed = kept.get("seed_sampling", kept.get("seed"))  # as version 0.2 named it
-    if type(seed) is not int:
-        raise _altered(folder)
-    return seed
-
-
-def kept_prior(folder: Path) -> str | None:
-    """The release whose numbers a release was begun to use again; None if it uses none.
-
-    Raises:
-        VerificationError: the request in its folder was altered.
-    """
-    prior = _kept_request(folder).get("prior")
-    if not isinstance(prior, str | None):
-        raise _altered(folder)
-    return prior
-
-
-def _kept_request(folder: Path) -> dict[str, Any]:
-    path = folder / _REQUEST
-    try:
-        request = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise StorageError(
-            f"{path} cannot be read ({error.strerror}); restore it from a backup"
-        ) from None
-    except (ValueError, RecursionError):
-        raise _altered(folder) from None
-    if not isinstance(request, dict):
-        raise _altered(folder)
-    return request
-
-
-def _altered(folder: Path) -> VerificationError:
-    return VerificationError(
-        f"{folder / _REQUEST} was altered; restore it, or withdraw the release and start a new one"
-    )
 
 
 @dataclass(frozen=True)
@@ -204,7 +157,10 @@ def reserve_budget(
     ledger = open_ledger(home)
     _require_none_of_first_version(ledger, request, context)
     reservation = ledger.reserve(
-        release_request(request, context, plan), request.by, opening_of(request, context, home)
+        release_request(request, context, plan),
+        request.by,
+        opening_of(request, context, home),
+        request.purpose,
     )
     release = reservation.release.id
     folder = home.release(release)
@@ -221,12 +177,26 @@ def reserve_budget(
 def refund_on_failure(
     charge: ReservedRelease, request: ResolvedRequest, home: Home
 ) -> Iterator[None]:
-    """Give the reservation back if the data cannot be used: it was never queried."""
+    """Give the reservation back if the data cannot be used: it was never queried.
+
+    Raises:
+        CloisterError: the same, with what became of the charge; it stays after too many refusals.
+    """
     try:
         yield
-    except CloisterError:
-        give_back(charge.release, request, home)
+    except CloisterError as error:
+        held = give_back(charge.release, request, home)
+        if held.state is State.FORFEITED:
+            raise type(error)(f"{error}; {_FORFEITED.format(held.request.dataset)}") from None
+        if isinstance(error, DataError):
+            raise type(error)(f"{error}; {CHARGED_NOTHING}") from None
         raise
+
+
+_FORFEITED = (
+    "data was refused too often in this budget window, so the charge of this run stays, and an "
+    "officer allows the next one: cloister budget allow {} --reason TEXT"
+)
 
 
 @step("validate", "validate data of {charge.release}")

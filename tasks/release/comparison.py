@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -266,10 +267,11 @@ class ReferenceScores:
             private_folder(self.home.folder / "truths")
             / f"{self._key(train, test, targets, panel, device)}.json"
         )
-        if not path.is_file():
-            scores = asdict(train_and_test(train, test, targets, panel, device))
-            write_json(path, scores)
-        return _learning(json.loads(path.read_text(encoding="utf-8")))
+        with suppress(FileNotFoundError):
+            return _learning(json.loads(path.read_text(encoding="utf-8")))
+        scores = asdict(train_and_test(train, test, targets, panel, device))
+        write_json(path, scores)
+        return _learning(scores)
 
     def _key(
         self,

@@ -1,23 +1,13 @@
-"""Whether one release is what was recorded: its folder, certificate, model, journal, other files.
-
-``kept.json`` in the folder of a release lists its internal files with their SHA-256: request, plan,
-models, internal measures, journal, DVC's pointers, and MLflow's files. The manifest holds a keyed
-digest of the list, so that a reader of the manifest learns nothing about internal files; the ledger
-holds the manifest's.
-"""
+"""Whether a release is what was recorded: its folder, certificate, model, journal and the rest."""
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import json
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
 
 from cloister.errors import CloisterError, StorageError, VerificationError
-from cloister.files import remove_abandoned
-from cloister.models.storage import model_digest
+from cloister.models.storage import ARRAYS_NAME, model_digest
 from cloister.privacy.certificate.certificate import YAML_NAME, Certificate, read_certificate
 from cloister.privacy.certificate.manifest import (
     MANIFEST_NAME,
@@ -27,111 +17,16 @@ from cloister.privacy.certificate.manifest import (
 )
 from cloister.privacy.door.journal_format import JOURNAL_NAME, read_journal
 from cloister.privacy.ledger import Anchor, Ledger, Release, State
-from cloister.tasks.home.files import digest_of, write_json
-from cloister.tasks.home.home import Home, close
+from cloister.tasks.home.files import digest_of
+from cloister.tasks.home.home import Home
+from cloister.tasks.release.kept_files import deletion_findings, kept_findings, logged
 from cloister.tasks.release.signing import statement_findings
 from cloister.tasks.stores.kept_records import object_findings, tracking_findings
-
-FILE_NAME, RUNS_NAME, PUBLIC = "kept.json", "runs.json", "public"
-
-
-def write_kept(home: Home, release: str) -> str:
-    """List what a release leaves in the home, closed to others; the keyed digest of the list.
-
-    Raises:
-        StorageError: a file cannot be read or written.
-    """
-    for place in _places(home, release):
-        remove_abandoned(place)
-        close(place)
-    files = {name: digest_of(home.folder / name) for name in sorted(_present(home, release))}
-    path = write_json(home.release(release) / FILE_NAME, {"release": release, "files": files})
-    return keyed_list_digest(path.read_bytes(), release, home)
-
-
-def keyed_list_digest(content: bytes, release: str, home: Home) -> str:
-    """HMAC-SHA256 of a list under the home's key, in hexadecimal."""
-    return hmac.new(
-        home.key(), b"kept " + release.encode() + b"\0" + content, hashlib.sha256
-    ).hexdigest()
-
-
-def kept_findings(home: Home, release: str, digest: str) -> Iterator[str]:
-    """What of a release in the home was altered, is missing or does not belong."""
-    path = home.release(release) / FILE_NAME
-    try:
-        content = path.read_bytes()
-    except OSError:
-        yield f"{path}: is missing"
-        return
-    if not hmac.compare_digest(keyed_list_digest(content, release, home), digest):
-        yield f"{path}: was altered, or {home.folder / 'key'} was: restore both from a backup"
-        return
-    listed: dict[str, str] = json.loads(content)["files"]
-    present = _present(home, release)
-    yield from (f"{home.folder / name}: is missing" for name in listed if name not in present)
-    yield from (
-        f"{home.folder / name}: is not part of the release"
-        for name in sorted(present - listed.keys())
-    )
-    held = (name for name in listed if name in present)
-    yield from (
-        f"{home.folder / name}: was altered"
-        for name in held
-        if _digest(home.folder / name) != listed[name]
-    )
-
-
-def _present(home: Home, release: str) -> set[str]:
-    """The files of a release in the home, as paths inside it; links count as files."""
-    own = home.release(release)
-    found = (
-        path
-        for place in _places(home, release)
-        for path in place.rglob("*")
-        if path.is_symlink() or not path.is_dir()
-    )
-    mine = (
-        path for path in found if not path.is_relative_to(own / PUBLIC) and path != own / FILE_NAME
-    )
-    return {path.relative_to(home.folder).as_posix() for path in mine}
-
-
-def _places(home: Home, release: str) -> list[Path]:
-    """The folders that hold files of a release."""
-    own = home.release(release)
-    return [own, home.journal(release), home.versions / "releases" / release, *_tracked(home, own)]
-
-
-def _tracked(home: Home, own: Path) -> list[Path]:
-    """Where MLflow keeps files of the runs and models of a release, in a store of this home."""
-    runs, models = _logged(own)
-    names = [*runs, *(f"models/{model}" for model in models)]
-    return [place for name in names for place in home.artifacts.glob(f"*/{name}")]
-
-
-def _logged(own: Path) -> tuple[list[str], list[str]]:
-    """The ids of MLflow's runs and models of a release; none if their list was altered."""
-    try:
-        kept = json.loads((own / RUNS_NAME).read_text(encoding="utf-8"))
-        runs, models = kept["runs"], kept.get("models", [])
-        return [*map(str, runs)], [*map(str, models)]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return [], []
-
-
-def _digest(path: Path) -> str:
-    """The digest of a plain file; empty for whatever is none."""
-    if path.is_symlink() or not path.is_file():
-        return ""
-    try:
-        return digest_of(path)
-    except StorageError:
-        return ""
 
 
 def release_findings(home: Home, ledger: Ledger, release: Release) -> Iterator[str]:
     """Everything that is wrong with a release in this home."""
+    yield from deletion_findings(home, release)
     yield from _journal_findings(home, release)
     if not _finished(release):
         yield from _unfinished_findings(home, ledger, release)
@@ -146,13 +41,13 @@ def release_findings(home: Home, ledger: Ledger, release: Release) -> Iterator[s
     yield from _store_findings(home, release)
     yield from _model_findings(home, release, manifest)
     if manifest.lineage.kept:
-        yield from kept_findings(home, release.id, manifest.lineage.kept)
+        yield from kept_findings(home, release.id, manifest.lineage.kept, release.deletions)
 
 
 def _store_findings(home: Home, release: Release) -> Iterator[str]:
     """What the stores lack that the ledger, or the list of what stays in the home, speaks of."""
     if run := release.evidence.get("tracking_run"):
-        runs, models = _logged(home.release(release.id))
+        runs, models = logged(home.release(release.id))
         yield from tracking_findings(home, release.id, list(dict.fromkeys([run, *runs])), models)
     yield from object_findings(home, release.id)
 
@@ -247,7 +142,7 @@ def _unfinished_findings(home: Home, ledger: Ledger, release: Release) -> Iterat
 def _journal_findings(home: Home, release: Release) -> Iterator[str]:
     """A final charge has a journal with the id, data, spec and code that the ledger recorded."""
     recorded, asked = release.evidence, release.request
-    if "journal" not in recorded:
+    if "journal" not in recorded or release.lacks(f"journals/{release.id}"):
         return
     path = home.journal(release.id) / JOURNAL_NAME
     if not path.is_file():
@@ -268,7 +163,7 @@ def _journal_findings(home: Home, release: Release) -> Iterator[str]:
 
 
 def _model_findings(home: Home, release: Release, manifest: Manifest) -> Iterator[str]:
-    if release.of_domain:
+    if release.of_domain or release.lacks(f"releases/{release.id}/model/{ARRAYS_NAME}"):
         return
     folder = home.release(release.id) / "model"
     try:

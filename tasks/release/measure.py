@@ -34,7 +34,7 @@ from cloister.tasks.home.files import (
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_version, reporter
 from cloister.tasks.ledger.access import open_ledger, pending_release, record_candidate, seal
-from cloister.tasks.release.integrity import write_kept
+from cloister.tasks.release.kept_files import write_kept
 from cloister.tasks.release.preflight import require_readable
 from cloister.tasks.release.signing import SIGNATURE, sign_candidate
 from cloister.tasks.requests.measurement import SPEC_NAME, domain_context, domain_plan

@@ -34,7 +34,7 @@ from cloister.tasks.ledger.access import is_candidate, open_ledger, record_candi
 from cloister.tasks.release.certify import Certified
 from cloister.tasks.release.charge import ReservedRelease
 from cloister.tasks.release.comparison import EvaluationRecord
-from cloister.tasks.release.integrity import RUNS_NAME, write_kept
+from cloister.tasks.release.kept_files import RUNS_NAME, write_kept
 from cloister.tasks.release.signing import SIGNATURE, sign_candidate, statement_name
 from cloister.tasks.release.verify import release_problems
 from cloister.tasks.requests.measurement import SPEC_NAME

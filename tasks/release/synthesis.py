@@ -37,7 +37,7 @@ from cloister.tasks.home.files import Reference
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import reporter
 from cloister.tasks.ledger.access import seal
-from cloister.tasks.release.charge import ReservedRelease, kept_prior, kept_seed
+from cloister.tasks.release.charge import ReservedRelease
 from cloister.tasks.release.comparison import (
     EvaluationOptions,
     EvaluationRecord,
@@ -45,6 +45,7 @@ from cloister.tasks.release.comparison import (
     compare_tables,
     write_evaluation,
 )
+from cloister.tasks.release.kept_request import kept_prior, kept_seed
 from cloister.tasks.release.preflight import reusing
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 from cloister.tasks.stores.prefect_runs import note_warning, step

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from cloister.errors import CloisterError, InputError, StorageError, VerificationError
 from cloister.files import database_to_read
-from cloister.models.storage import load_saved
+from cloister.models.storage import saved_spec
 from cloister.privacy.certificate.certificate import (
     PAGE_NAME,
     YAML_NAME,
@@ -40,13 +40,20 @@ from cloister.privacy.ledger import (
 )
 from cloister.privacy.signing import PublicKey
 from cloister.tasks.data.tables import write_csv
-from cloister.tasks.home.files import copy_whole, digest_of, exclusive, replace_file
+from cloister.tasks.home.files import (
+    abandoned_frames,
+    copy_whole,
+    digest_of,
+    exclusive,
+    replace_file,
+)
 from cloister.tasks.home.home import Home, open_to_others, temporary_files
 from cloister.tasks.ledger.access import anchor_of, existing_ledger, release_of, vouched
 from cloister.tasks.ledger.anchors import Comparison, compare_places
 from cloister.tasks.ledger.keys import house_keys, signing_findings
 from cloister.tasks.ledger.people import refresh_trust
-from cloister.tasks.release.integrity import FILE_NAME, folder_findings, release_findings
+from cloister.tasks.release.integrity import folder_findings, release_findings
+from cloister.tasks.release.kept_files import FILE_NAME
 from cloister.tasks.stores.dvc_store import Versions, pointer_of
 from cloister.tasks.stores.kept_records import remote_findings
 
@@ -92,7 +99,7 @@ def _link_findings(home: Home) -> Iterator[str]:
 
 
 def home_findings(home: Home) -> Iterator[str]:
-    """Problems of the keys, the databases of the three tools, and the DVC remote."""
+    """Problems of the keys, the tools' databases, left copies of data, and the DVC remote."""
     yield from _link_findings(home)
     if (home.folder / "key").exists() or (home.folder / "releases").exists():
         yield from _key_findings(home)
@@ -100,6 +107,12 @@ def home_findings(home: Home) -> Iterator[str]:
         yield from signing_findings(home)
     for path in sorted(home.folder.glob("*/**/*.db")):
         yield from _database_findings(path)
+    with abandoned_frames(home) as frames:
+        yield from (
+            f"{path}: is a copy of data that a killed process left; cloister retention run "
+            "deletes it"
+            for path in frames
+        )
     yield from remote_findings(home)
 
 
@@ -232,7 +245,9 @@ def _verified_home(
     ]  # before the ledger is read: a release may begin meanwhile
     known = ledger.releases()
     chosen = [
-        release for release in known if release.state in _KEPT_STATES and _is_here(release, home)
+        release
+        for release in known
+        if (release.state in _KEPT_STATES or release.deletions) and _is_here(release, home)
     ]
     found = [finding for release in chosen for finding in release_findings(home, ledger, release)]
     ids = {release.id for release in known}
@@ -359,7 +374,7 @@ def _fetched(home: Home, held: Release, folder: Path) -> list[str]:
 
 def _write_csv(home: Home, held: Release, path: Path) -> None:
     """Write a table as CSV again, which the remote does not hold."""
-    spec = load_saved(home.release(held.id) / "model").spec
+    spec = saved_spec(home.release(held.id) / "model")
     declared = spec.parts.get(path.stem, spec)
     write_csv(path.with_suffix(PARQUET), path, declared)
 

@@ -79,6 +79,7 @@ class ReleaseRequest(BaseModel):
         description="An earlier release of the dataset whose noisy numbers are used again.",
         json_schema_extra={"metavar": "RELEASE|latest"},
     )
+    purpose: str = Field("", description="What the release is for, in a few words.")
     by: str = Field("prefect", description="Who requests it.")
 
     @model_validator(mode="before")

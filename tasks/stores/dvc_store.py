@@ -137,9 +137,19 @@ class Versions:
         if self._owns_remote:
             close(Path(self.remote))
 
+    def clear(self) -> None:
+        """Remove what DVC keeps for itself, in a repository that there is."""
+        if self.config.exists():
+            with exclusive(self.folder / "lock"):
+                self._clear()
+
     def _clear(self) -> None:
-        """Remove DVC's cache, and parts of objects in a remote that this repository alone uses."""
-        shutil.rmtree(self.folder / ".dvc" / "cache", ignore_errors=True)
+        """Remove DVC's caches, and parts of objects in a remote that this repository alone uses.
+
+        The caches hold MD5s of whatever files it read, those of the data too.
+        """
+        for cache in (self.folder / ".dvc" / "cache", *self._site.glob("*")):
+            shutil.rmtree(cache, ignore_errors=True)
         if self._owns_remote:
             for part in Path(self.remote).rglob(PARTS):
                 part.unlink(missing_ok=True)
@@ -165,15 +175,19 @@ class Versions:
             StorageError: it cannot be made, or DVC cannot work in such a place.
         """
         self._make(self.folder)
-        private_folder(
-            self.folder / "site" / "repo"
-        )  # DVC makes both for everybody to write, and reads pickles there
+        # DVC makes it for everybody to write, and reads pickles there
+        private_folder(self._site)
         try:
             with exclusive(self.folder / "lock"):
                 if not self.names_remote:
                     self._configure()
         except OSError as error:
             raise _unwritten(self.config, error) from None
+
+    @property
+    def _site(self) -> Path:
+        """Where DVC keeps what belongs to no single command."""
+        return self.folder / "site" / "repo"
 
     @property
     def config(self) -> Path:

@@ -1,4 +1,4 @@
-"""What MLflow's database and the DVC remote should hold of releases, and do not.
+"""What MLflow's database and the DVC remote should hold of releases, and what they should not.
 
 Read without MLflow and DVC, so that nothing is made, moved or locked. Of stores that are no files,
 servers and other URLs, nothing is read.
@@ -15,11 +15,15 @@ from typing import Any
 
 import yaml
 
+from cloister.errors import StorageError
 from cloister.files import database_to_read
 from cloister.tasks.home.home import Home
 from cloister.tasks.stores.dvc_store import PARTS, Versions
 
 _SQLITE = "sqlite:///"
+
+_WAIT = 60.0
+"""Seconds for which MLflow may write its database before it cannot be used."""
 
 _RUN = "SELECT 1 FROM runs WHERE run_uuid = ? AND lifecycle_stage = 'active'"
 _MODEL = "SELECT 1 FROM logged_models WHERE model_id = ? AND lifecycle_stage = 'active'"
@@ -52,6 +56,46 @@ def tracking_findings(
             f"{path}: {'lacks' if path.is_file() else 'is missing, with'} {', '.join(missing)} of "
             f"release {release}; restore it from a backup, or correct MLFLOW_TRACKING_URI"
         )
+
+
+_MEASURED = "FROM {} WHERE run_uuid = ? AND key <> 'epsilon' AND key NOT LIKE 'epsilon.%'"
+"""The metrics of a run that were measured on the real rows: all but what was spent."""
+
+_METRICS = ("metrics", "latest_metrics")
+
+
+def has_measures(home: Home, runs: Sequence[str]) -> bool:
+    """Whether MLflow's database, if it is a file, holds measures of some runs."""
+    if not home.tracking.startswith(_SQLITE):
+        return False
+    queries = [f"SELECT 1 {_MEASURED.format(table)} LIMIT 1" for table in _METRICS]
+    try:
+        path = Path(home.tracking.removeprefix(_SQLITE))
+        with closing(sqlite3.connect(database_to_read(path), uri=True)) as database:
+            return any(_holds(database, query, run) for query in queries for run in runs)
+    except sqlite3.Error:
+        return False
+
+
+def delete_measures(home: Home, runs: Sequence[str]) -> None:
+    """Delete the measures of some runs from MLflow's database, and overwrite what held them.
+
+    MLflow itself deletes runs alone.
+
+    Raises:
+        StorageError: the database cannot be written.
+    """
+    path = Path(home.tracking.removeprefix(_SQLITE))
+    try:
+        with closing(sqlite3.connect(path, timeout=_WAIT)) as database, database:
+            database.execute("PRAGMA secure_delete = ON")
+            for table in _METRICS:
+                each = [(run,) for run in runs]
+                database.executemany(f"DELETE {_MEASURED.format(table)}", each)
+    except sqlite3.Error as error:
+        raise StorageError(
+            f"{path} cannot be written ({type(error).__name__}); make room or correct its rights"
+        ) from None
 
 
 def _holds(database: sqlite3.Connection, query: str, key: str) -> bool:

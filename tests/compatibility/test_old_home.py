@@ -122,6 +122,16 @@ def test_a_reviewer_moves_an_old_release(old, cloister, capsys):
     assert findings(capsys) == []
 
 
+def test_what_nothing_needs_goes_from_an_old_home_and_the_rest_verifies(old, cloister, capsys):
+    """Releases of 0.1 have no list of their files: an entry alone says what is gone."""
+    deleted = cloister("retention", "run")["deleted"]
+    assert {each["release"] for each in deleted} == {*APPROVED, MEASURED}
+    assert sorted(path.name for path in (old / "home" / "journals").iterdir()) == [KILLED]
+    assert findings(capsys) == []
+    assert cloister("sample", min(APPROVED), "--rows", 5, "--out", old / "rows.csv")["rows"] == 5
+    assert cloister("retention", "run")["deleted"] == []
+
+
 def test_the_measured_spec_is_read(old, cloister):
     spec = load_spec(old / "stores.yaml")
     assert {attribute.provenance for attribute in spec.attributes.values()} == {

@@ -9,8 +9,6 @@ import os
 import shutil
 import sqlite3
 import subprocess
-import sys
-import textwrap
 from fractions import Fraction
 
 import numpy as np
@@ -25,6 +23,7 @@ from cloister.flows.review import move_release
 from cloister.privacy.ledger import State
 from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.home.home import Home
+from cloister.tasks.home.process import PACKAGE
 from cloister.tasks.ledger.access import existing_ledger
 from cloister.tasks.release.certify import certify
 from cloister.tasks.release.verify import verify_records
@@ -285,29 +284,28 @@ with reporting_to(Killer()):
 """
 
 
-def attempt(draft, deadly: str = "never") -> subprocess.CompletedProcess[str]:
-    out = str(draft.with_name("people.yaml"))
-    arguments = [
-        sys.executable,
-        "-W",
-        "ignore",
-        "-c",
-        textwrap.dedent(RUN),
-        str(draft),
-        out,
-        deadly,
-    ]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        arguments, env=environment, capture_output=True, text=True, check=False, timeout=300
-    )
+@pytest.fixture
+def attempt(draft, warm_python):
+    """Measure the draft; killed at a moment."""
+
+    def measured(deadly: str = "never") -> subprocess.CompletedProcess[str]:
+        return warm_python.run(
+            RUN,
+            draft,
+            draft.with_name("people.yaml"),
+            deadly,
+            folder=draft.parent,
+            environment=os.environ | {"PYTHONPATH": str(PACKAGE.parent)},
+        )
+
+    return measured
 
 
-def test_killed_half_way_the_same_command_goes_on_with_the_same_answers(draft):
-    assert attempt(draft, "measure 3").returncode == -9
+def test_killed_half_way_the_same_command_goes_on_with_the_same_answers(attempt, draft):
+    assert attempt("measure 3").returncode == -9
     journal = next((draft.parent / "home" / "journals").rglob("journal.bin"))
     held = journal.read_bytes()
-    done = attempt(draft)
+    done = attempt()
     assert done.returncode == 0, done.stderr[-2000:]
     assert journal.read_bytes().startswith(held)
     (release,) = existing_ledger(Home.current()).releases()
@@ -331,9 +329,9 @@ def test_killed_half_way_the_same_command_goes_on_with_the_same_answers(draft):
         "finish finished",
     ],
 )
-def test_killed_at_any_step(draft, moment):
-    assert attempt(draft, moment).returncode == -9
-    assert attempt(draft).returncode == 0
+def test_killed_at_any_step(attempt, draft, moment):
+    assert attempt(moment).returncode == -9
+    assert attempt().returncode == 0
     assert float(existing_ledger(Home.current()).budget("people", "row").spent) == 2
 
 
@@ -357,13 +355,13 @@ def test_killed_after_the_candidate_the_same_command_finds_what_was_written(
 
 @pytest.mark.slow
 def test_a_copied_home_resumes_nothing_that_another_resumed(
-    draft, prefect_server, monkeypatch, capsys
+    attempt, draft, prefect_server, monkeypatch, capsys
 ):
     home = draft.parent / "home"
     monkeypatch.setenv("CLOISTER_LEDGER", str(draft.parent / "ledger.db"))
-    assert attempt(draft, "measure 3").returncode == -9
+    assert attempt("measure 3").returncode == -9
     shutil.copytree(home, draft.parent / "copy")
-    assert attempt(draft, "measure 4").returncode == -9
+    assert attempt("measure 4").returncode == -9
     monkeypatch.setenv("CLOISTER_HOME", str(draft.parent / "copy"))
     capsys.readouterr()
     assert run(command(draft)) == 1

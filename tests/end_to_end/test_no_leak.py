@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zlib
@@ -149,7 +150,7 @@ class Ended:
 
 
 @pytest.fixture(scope="module")
-def ended(tmp_path_factory) -> Ended:
+def ended(prefect_server, tmp_path_factory) -> Ended:
     """A release, each refusal, and at last a failure that no code foresees, in one home."""
     folder = tmp_path_factory.mktemp("ended")
     foreseen = {"released": [*release_of(*planted(made(folder / "released"))), "--csv"]}
@@ -158,10 +159,13 @@ def ended(tmp_path_factory) -> Ended:
         for at, (name, (column, value)) in enumerate(REFUSED.items())
     }
     unforeseen = {"unforeseen": release_of(*planted(made(folder / "unforeseen")))}
+    made(folder / "home")
+    shutil.copyfile(prefect_server, made(folder / "home" / "prefect") / "prefect.db")
+    own = {name: value for name, value in os.environ.items() if name != "PREFECT_HOME"}
     done = subprocess.run(
         [sys.executable, "-c", COMMANDS, json.dumps([foreseen, unforeseen])],
         cwd=folder,
-        env=os.environ | {"CLOISTER_HOME": str(folder / "home"), "OMP_NUM_THREADS": "1"},
+        env=own | {"CLOISTER_HOME": str(folder / "home"), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=600,
@@ -207,4 +211,6 @@ def test_an_unforeseen_failure_is_told_without_its_words(ended):
 def test_neither_a_release_nor_what_failed_leaves_or_says_a_value_of_its_rows(ended):
     assert [out.parent.name for out in ended.folder.glob("*/out")] == ["released"]
     spoken = {name: text.encode() for name, text in ended.said.items()}
-    assert_silent(everything_written(ended.folder, "people.csv") | spoken)
+    written = everything_written(ended.folder, "people.csv")
+    assert b"release" in written["home/prefect/prefect.db"]
+    assert_silent(written | spoken)

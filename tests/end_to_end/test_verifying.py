@@ -22,7 +22,7 @@ from cloister.errors import CloisterError, VerificationError
 from cloister.flows.cli.app import run
 from cloister.tasks.home.home import Home, open_to_others
 from cloister.tasks.ledger.access import existing_ledger
-from cloister.tasks.release.integrity import kept_findings, write_kept
+from cloister.tasks.release.kept_files import kept_findings, write_kept
 from cloister.tasks.release.verify import verify_records
 
 SEEN_BY_SQLITE = ".db"

@@ -5,6 +5,7 @@ Started as a program it is that process: it reads one JSON line for each run and
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -114,6 +115,7 @@ class Forks:
 
 def serve() -> None:
     """Answer until there are no more lines."""
+    gc.freeze()  # or a collection in a fork copies all pages that it looks at
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     for line in sys.stdin:

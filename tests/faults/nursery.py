@@ -7,6 +7,7 @@ words.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -105,6 +106,7 @@ def serve() -> None:
     """Answer commands until there are no more."""
     for module in USED:
         importlib.import_module(module)
+    gc.freeze()  # or a collection in a child copies all pages that it looks at
 
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     for line in sys.stdin:

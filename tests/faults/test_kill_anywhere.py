@@ -6,7 +6,8 @@ import random
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,19 +19,37 @@ from sqlalchemy.engine.default import DefaultDialect
 
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.journal_format import JOURNAL_NAME
-from cloister.privacy.ledger import Ledger, Owner, ReservationRequest, State
+from cloister.privacy.ledger import (
+    Account,
+    BudgetGrant,
+    Ledger,
+    Opening,
+    Owner,
+    ReservationRequest,
+    State,
+)
+from cloister.privacy.ledger.governance import record_deletions
 
 Start = Callable[[Callable[[], int]], int]
 ANSWERS = 4
+FIRST = Opening(
+    Account("adult", "row", "add_remove", ("/data/adult.csv",)),
+    BudgetGrant.of("adult", "row", 1, 0, "ever"),
+    "first release",
+)
 
 
 @dataclass(frozen=True)
 class Run:
-    """One release: where its ledger, its journal and the list of answers that were seen are."""
+    """One release: where its ledger, its journal and the list of answers that were seen are.
+
+    ``opening`` is the account that it opens, with its budget.
+    """
 
     place: str
     folder: Path
     request: ReservationRequest
+    opening: Opening | None = None
 
     @property
     def seen(self) -> Path:
@@ -42,7 +61,7 @@ class Run:
         mine = [r for r in ledger.releases() if r.request.spend_id == self.request.spend_id]
         if mine and mine[-1].delivered:
             return 0
-        reserved = ledger.reserve(self.request, "flow").release
+        reserved = ledger.reserve(self.request, "flow", self.opening).release
         release = reserved.id
         if reserved.undelivered:
             ledger.deliver(release, "flow")
@@ -81,6 +100,12 @@ class Steps:
         if self.count == self.last:
             os.kill(os.getpid(), signal.SIGKILL)
 
+    def in_the_database(self) -> None:
+        """Step before and after each statement and commit."""
+        for name in ("before_cursor_execute", "after_cursor_execute"):
+            event.listen(Engine, name, self)
+        DefaultDialect.do_commit = self.around(DefaultDialect.do_commit)  # type: ignore[method-assign]
+
     def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def stepped(*arguments: Any, **options: Any) -> Any:
             self()
@@ -102,7 +127,7 @@ class Steps:
         return self.around(torn)
 
 
-def stepping(run: Run, last: int, counted: Path | None = None) -> Callable[[], int]:
+def stepping(run: Callable[[], int], last: int, counted: Path | None = None) -> Callable[[], int]:
     """``run`` in a process that is killed at step ``last``: before or after a call or statement."""
 
     def killed() -> int:
@@ -110,9 +135,7 @@ def stepping(run: Run, last: int, counted: Path | None = None) -> Callable[[], i
         os.pwrite = steps.halfway(os.pwrite)
         for name in ("fsync", "ftruncate", "open", "fchmod"):
             setattr(os, name, steps.around(getattr(os, name)))
-        for name in ("before_cursor_execute", "after_cursor_execute"):
-            event.listen(Engine, name, steps)
-        DefaultDialect.do_commit = steps.around(DefaultDialect.do_commit)  # type: ignore[method-assign]
+        steps.in_the_database()
         code = run()
         if counted:
             counted.write_text(str(steps.count))
@@ -143,8 +166,8 @@ def new_run(
     def make() -> Run:
         place, folder = new_place(), tmp_path / f"run-{next(number)}"
         folder.mkdir()
-        Ledger.open(place).grant("adult", "row", 1, 0, "ever", "officer", "why")
-        return Run(place, folder, ask())
+        Ledger.open(place)
+        return Run(place, folder, ask(), FIRST)
 
     return make
 
@@ -155,6 +178,7 @@ def finished_once(run: Run) -> None:
     (release,) = ledger.releases()
     assert release.state is State.CANDIDATE and release.delivered
     assert ledger.budget("adult", "row").spent == 1
+    assert ledger.accounts() == [FIRST.account] and len(ledger.history()) == 1
     assert ledger.verify() == []
     assert len(set(run.seen.read_text().splitlines())) == ANSWERS
     journal = (run.folder / release.id / JOURNAL_NAME).read_bytes()
@@ -227,3 +251,76 @@ def test_a_kill_while_the_ledger_is_made_leaves_none_or_a_whole_one(
         if made != -signal.SIGKILL:
             break
     assert step > 10
+
+
+def spent(ledger: Ledger, request: ReservationRequest) -> str:
+    release = ledger.reserve(request, "flow", FIRST).release.id
+    ledger.spend(release, "flow", "journal-1", "data-1")
+    return release
+
+
+def first(ledger: Ledger, request: ReservationRequest) -> Callable[[], object]:
+    """The first release opens its account and takes its budget."""
+    return lambda: ledger.reserve(request, "flow", FIRST)
+
+
+def replanned(ledger: Ledger, request: ReservationRequest) -> Callable[[], object]:
+    """Another version gives a reservation back and makes its own."""
+    ledger.reserve(request, "flow", FIRST)
+    other = replace(request, release="r-0000000001", code_version="0.2.1", events={"type": "none"})
+    return lambda: ledger.reserve(other, "flow", FIRST)
+
+
+def deleted(ledger: Ledger, request: ReservationRequest) -> Callable[[], object]:
+    """What is held of two releases goes."""
+    half = replace(request, epsilon=Fraction(1, 2))
+    both = [half, replace(half, spend_id="second", release="r-0000000002")]
+    releases = [spent(ledger, each) for each in both]
+    for release in releases:
+        ledger.advance(release, State.WITHDRAWN, "officer", "why")
+    bodies = {name: {"kinds": {"journal": {f"journals/{name}": ""}}} for name in releases}
+
+    def delete() -> None:
+        if not any(held.deletions for held in ledger.releases()):
+            record_deletions(ledger, bodies, "officer", "why")
+
+    return delete
+
+
+@both
+@pytest.mark.parametrize(("prepare", "entries"), [(first, 3), (replanned, 2), (deleted, 2)])
+def test_a_transaction_of_several_entries_is_killed_anywhere_and_done_once(
+    new_place: Callable[[], str],
+    child: Start,
+    ending: Callable[[int], int],
+    ask: Callable[..., ReservationRequest],
+    prepare: Callable[[Ledger, ReservationRequest], Callable[[], object]],
+    entries: int,
+) -> None:
+    """Killed before its commit, the next attempt finds a ledger without any of them."""
+
+    def made() -> tuple[Ledger, Callable[[], object], int]:
+        ledger = Ledger.open(new_place(), timeout=20)
+        act = prepare(ledger, ask())
+        return ledger, act, len(ledger.entries())
+
+    ledger, act, before = made()
+    seen = set()
+    for step in count(1):
+
+        def killed(act: Callable[[], object] = act, step: int = step) -> int:
+            Steps(step).in_the_database()
+            act()
+            return 0
+
+        ended = ending(child(killed))
+        assert ended in (0, -signal.SIGKILL), step
+        seen.add(len(ledger.entries()) - before)
+        assert ledger.verify() == [], step
+        if len(ledger.entries()) > before:
+            act()
+            assert len(ledger.entries()) == before + entries, step
+            if ended == 0:
+                break
+            ledger, act, before = made()
+    assert seen == {0, entries} and step > 10

@@ -217,6 +217,16 @@ def test_a_second_officer_confirms_what_governs(ledger: Ledger) -> None:
     assert ledger.verify() == []
 
 
+def test_a_release_says_what_it_is_for_where_rules_ask(ledger: Ledger) -> None:
+    rules(ledger, purposes=True)
+    for purpose in ("", " "):
+        with pytest.raises(InputError, match="purpose"):
+            ledger.reserve(ask(), "eve", purpose=purpose)
+    release = ledger.reserve(ask(), "eve", purpose="the yearbook of 2027").release
+    assert ledger.release(release.id).steps[0].reason == "the yearbook of 2027"
+    assert ledger.verify() == []
+
+
 def test_no_spec_grants_itself_a_budget_where_people_have_roles(ledger: Ledger) -> None:
     budget = BudgetGrant.of("new", "row", 3, "1e-4", "year")
     opening = Opening(Account("new", "row", "add_remove", ("/data/new",)), budget, "first release")

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from scipy.stats import beta
+from scipy.special import betainccinv, betaincinv
 
 from cloister.arrays import Integers
 from cloister.errors import UnsupportedEvent
@@ -93,9 +93,11 @@ def tails(first: Numbers, second: Numbers) -> list[tuple[tuple[int, int], tuple[
 def at_least(first: tuple[int, int], second: tuple[int, int], delta: float) -> float:
     """A lower bound of epsilon from two counts, by Clopper and Pearson."""
     (hits, trials), (others, other_trials) = first, second
-    low = float(beta.ppf(CHANCE, hits, trials - hits + 1)) if hits else 0.0
+    low = float(betaincinv(hits, trials - hits + 1, CHANCE)) if hits else 0.0
     high = (
-        float(beta.isf(CHANCE, others + 1, other_trials - others)) if others < other_trials else 1.0
+        float(betainccinv(others + 1, other_trials - others, CHANCE))
+        if others < other_trials
+        else 1.0
     )
     return math.log((low - delta) / high) if low > delta else 0.0
 

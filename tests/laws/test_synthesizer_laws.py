@@ -17,6 +17,7 @@ from cloister.models.protocol import fit, make_plan
 from cloister.models.registry import METHODS, create
 from cloister.models.task import Budget, Task
 from cloister.privacy.accounting.accountants import epsilon
+from cloister.privacy.accounting.filters import filter_cost, least_cap
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.events import Relation
@@ -111,6 +112,16 @@ def test_what_was_planned_is_spent_and_is_the_budget(run):
     assert (0.5 if synthesizer.name in PRINTED else 0.9) * 2 < cost <= 2
     assert chosen.method == synthesizer.name
     assert all(stage.explanation for stage in chosen.stages)
+
+
+@pytest.mark.parametrize("method", ONE_TABLE)
+def test_a_filter_reads_each_plan_and_never_below_its_cost(method):
+    """At four times delta, of which half covers what the plan may reveal outright."""
+    task = suited(method, world()[0])
+    event = accounted(make_plan(create(method), task, Budget(Fraction(2), DELTA)))
+    cost = filter_cost(event, task.neighbours.relation)
+    cap = least_cap([cost], 4 * DELTA)
+    assert epsilon(event, 4 * DELTA, task.neighbours.relation) <= cap
 
 
 @pytest.mark.parametrize("rows", [1, 257, 1000])

@@ -1,6 +1,7 @@
 """cloister deploy and serve on a real Prefect server: what they register, run and refuse."""
 
 import os
+import shutil
 from datetime import UTC, datetime
 
 import httpx
@@ -81,6 +82,7 @@ def test_a_deployment_holds_the_schedule_and_the_parameters_and_no_command(
             "accept_reject": None,
             "device": None,
             "prior": None,
+            "purpose": "",
             "by": request["by"],
         }
     }
@@ -124,7 +126,7 @@ def test_the_form_of_the_server_names_every_field_of_a_request(server, deploy):
 
 
 @pytest.fixture
-def open_server(prefect_server):
+def open_server(prefect_server, tmp_path_factory):
     """The URL of a server that asks nobody for a password."""
     from prefect.settings import PREFECT_SERVER_API_AUTH_STRING
     from prefect.testing.utilities import prefect_test_harness
@@ -134,6 +136,9 @@ def open_server(prefect_server):
     with pytest.MonkeyPatch.context() as patch, temporary_settings(nobody):
         for name in names:
             patch.delenv(name, raising=False)
+        folder = tmp_path_factory.mktemp("open")
+        shutil.copyfile(prefect_server, folder / "prefect-test.db")
+        patch.setattr("prefect.testing.utilities.mkdtemp", lambda: str(folder))
         with prefect_test_harness(server_startup_timeout=180):
             yield get_current_settings().api.url
 

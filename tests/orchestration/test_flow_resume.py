@@ -3,8 +3,6 @@
 import os
 import shutil
 import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pandas as pd
@@ -53,45 +51,41 @@ def version(folder: Path, path: str, old: str, new: str) -> Path:
     return folder
 
 
-def run(
-    place, deadly: str = "never", code: Path = PACKAGE.parent
-) -> subprocess.CompletedProcess[str]:
-    command = [
-        sys.executable,
-        "-W",
-        "ignore",
-        "-c",
-        textwrap.dedent(RUN),
-        str(place.spec),
-        str(place.folder / "out"),
-    ]
-    return subprocess.run(
-        [*command, deadly],
-        cwd=place.folder,
-        env=os.environ | {"PYTHONPATH": str(code)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+@pytest.fixture
+def run(place, warm_python):
+    """Release the clubs, by the code of a folder; killed at a moment."""
+
+    def released(
+        deadly: str = "never", code: Path = PACKAGE.parent
+    ) -> subprocess.CompletedProcess[str]:
+        return warm_python.run(
+            RUN,
+            place.spec,
+            place.folder / "out",
+            deadly,
+            folder=place.folder,
+            environment=os.environ | {"PYTHONPATH": str(code)},
+        )
+
+    return released
 
 
 def journal(place) -> bytes:
     return next((place.home.folder / "journals").rglob("journal.bin")).read_bytes()
 
 
-def survive(place, moments: list[str]) -> None:
+def survive(run, place, moments: list[str]) -> None:
     """Kill the same command at each moment, then let it end.
 
     Check what was charged and answered.
     """
     held = b""
     for moment in moments:
-        assert run(place, moment).returncode == -9, moment
+        assert run(moment).returncode == -9, moment
         if (place.home.folder / "journals").exists():
             assert journal(place).startswith(held)
             held = journal(place)
-    done = run(place)
+    done = run()
     assert done.returncode == 0, done.stderr[-2000:]
     assert journal(place).startswith(held)
     (release,) = existing_ledger(place.home).releases()
@@ -108,15 +102,15 @@ def survive(place, moments: list[str]) -> None:
 
 
 @pytest.mark.slow
-def test_killed_while_training_and_after_drawing(place):
-    survive(place, ["train 100", "sample finished"])
+def test_killed_while_training_and_after_drawing(run, place):
+    survive(run, place, ["train 100", "sample finished"])
 
 
-def test_the_next_version_finishes_what_was_charged_if_it_plans_the_same(place, tmp_path):
-    assert run(place, "train 100").returncode == -9
+def test_the_next_version_finishes_what_was_charged_if_it_plans_the_same(run, place, tmp_path):
+    assert run("train 100").returncode == -9
     held = journal(place)
     planned = ("cloister/models/kamino/plan.py", "_HISTOGRAMS = 0.25", "_HISTOGRAMS = 0.2")
-    refused = run(place, code=version(tmp_path / "other-plan", *planned))
+    refused = run(code=version(tmp_path / "other-plan", *planned))
     assert refused.returncode == 1 and journal(place) == held
     assert f"was begun by version {code_version()}, and this version plans" in refused.stderr
     changed = (
@@ -124,7 +118,7 @@ def test_the_next_version_finishes_what_was_charged_if_it_plans_the_same(place, 
         "from __future__",
         "# the next version\nfrom __future__",
     )
-    done = run(place, code=version(tmp_path / "next", *changed))
+    done = run(code=version(tmp_path / "next", *changed))
     assert done.returncode == 0, done.stderr[-2000:]
     assert journal(place).startswith(held)
     (release,) = existing_ledger(place.home).releases()
@@ -136,39 +130,41 @@ def test_the_next_version_finishes_what_was_charged_if_it_plans_the_same(place, 
 
 
 @pytest.mark.slow
-def test_killed_at_every_step(place):
+def test_killed_at_every_step(run, place):
     steps = ["reserve", "validate", "spend", "train", "weights", "sample", "certify", "publish"]
-    survive(place, [f"{step} {moment}" for step in steps for moment in ("started", "finished")])
+    survive(
+        run, place, [f"{step} {moment}" for step in steps for moment in ("started", "finished")]
+    )
 
 
 @pytest.mark.slow
-def test_rows_drawn_after_a_crash_are_those_drawn_before(place):
-    assert run(place, "sample finished").returncode == -9
+def test_rows_drawn_after_a_crash_are_those_drawn_before(run, place):
+    assert run("sample finished").returncode == -9
     before = pd.read_parquet(next((place.home.folder / "releases").rglob("synthetic.parquet")))
-    assert run(place).returncode == 0
+    assert run().returncode == 0
     pd.testing.assert_frame_equal(
         pd.read_parquet(place.folder / "out" / "synthetic.parquet"), before
     )
 
 
 @pytest.mark.slow
-def test_rows_in_another_order_are_the_same_data_to_the_journal(place):
+def test_rows_in_another_order_are_the_same_data_to_the_journal(run, place):
     """A database may give the rows of one query in another order each time."""
-    assert run(place, "train 20").returncode == -9
+    assert run("train 20").returncode == -9
     header, *rows = place.data.read_text().splitlines()
     place.data.write_text("\n".join([header, *reversed(rows)]) + "\n")
-    assert run(place).returncode == 0
+    assert run().returncode == 0
     (release,) = existing_ledger(place.home).releases()
     assert existing_ledger(place.home).budget("clubs", "row").spent == 1
     assert release.state is State.CANDIDATE
 
 
 @pytest.mark.slow
-def test_other_data_never_meets_the_journal_of_a_release(place):
-    assert run(place, "train 20").returncode == -9
+def test_other_data_never_meets_the_journal_of_a_release(run, place):
+    assert run("train 20").returncode == -9
     rows = place.data.read_text().splitlines()
     place.data.write_text("\n".join(rows[:-1]) + "\n")
-    refused = run(place)
+    refused = run()
     assert refused.returncode == 1
     assert "JournalMismatch" in refused.stderr
     assert existing_ledger(place.home).releases()[0].state is State.SPENT

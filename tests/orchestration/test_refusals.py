@@ -13,6 +13,8 @@ from quick_release import quick_release
 from recorded import every
 
 from cloister.flows.cli.app import run
+from cloister.privacy.certificate.certificate import read_certificate
+from cloister.privacy.ledger import State
 from cloister.tasks.ledger.access import existing_ledger
 
 DETAIL = ("(row 42)", "1 value", "home region")
@@ -89,3 +91,44 @@ def test_a_refusal_is_one_line_beside_the_progress(place, prefect_server, logs):
     assert line.startswith("error: the data is not as the spec declares it")
     assert line.endswith("this run charged nothing")
     assert all(re.fullmatch(r"[\d:]{8} \w+ (started|finished|failed)", each) for each in progress)
+
+
+def test_data_refused_too_often_costs_a_charge_and_certificates_tell_of_it(
+    place, prefect_server, capsys
+):
+    """A first refusal is free, the second is not; after it an officer allows the next run."""
+    good = pd.read_csv(place.data)
+    bad = good.copy()
+    bad.loc[41, "home region"] = "nowhere"
+    bad.to_csv(place.data, index=False)
+    assert run(["rules", "set", "--refusals", "2", "--reason", "policy"]) == 0
+    command = quick_release(place)
+    said = []
+    for code in (2, 2, 2):
+        assert run(command) == code
+        said.append(capsys.readouterr().err)
+    assert "this run charged nothing" in said[0]
+    assert "the charge of this run stays" in said[1] and "charged nothing" not in said[1]
+    assert "budget allow clubs" in said[1] and "budget allow clubs" in said[2]
+    assert "Nothing was charged" in said[2]
+    ledger = existing_ledger(place.home)
+    assert [held.state for held in ledger.releases()] == [State.REFUNDED, State.FORFEITED]
+    assert ledger.budget("clubs", "row").spent == ledger.releases()[1].request.epsilon
+    told = asyncio.run(messages())
+    assert any("the charge of this run stays" in text for text in told)
+    assert run(["budget", "allow", "clubs", "--reason", "the export was repaired"]) == 0
+    assert run(["rules", "set", "clubs", "--admission", "filter", "--reason", "policy"]) == 0
+    good.to_csv(place.data, index=False)
+    assert run(command) == 0
+    release = existing_ledger(place.home).releases()[-1]
+    public = place.home.release(release.id) / "public"
+    certificate = read_certificate(public)
+    assert any("2 exact answers" in each for each in certificate.limitations)
+    text = (public / "certificate.html").read_text(encoding="utf-8")
+    assert "2 exact answers" in text and "by the filter, which would hold them" in text
+    capsys.readouterr()
+    assert run(["budget", "show", "clubs", "--json"]) == 0
+    (shown,) = json.loads(capsys.readouterr().out)
+    assert (shown["admission"], shown["refusals"]) == ("filter", 2)
+    assert float(shown["filter"]) >= float(certificate.cumulative.filtered) > 1
+    assert run(["verify"]) == 0

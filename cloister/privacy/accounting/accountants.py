@@ -151,12 +151,12 @@ def _path_answers(
     path: Leaves, delta: Fraction, relation: Relation
 ) -> tuple[dict[str, float], list[str]]:
     """Epsilons by the accountants that have a finite one, and why others refuse."""
-    left = delta - _path_leak(path)
+    left = delta - path_leak(path)
     if left < 0:
         raise UnsupportedEvent(
             f"The event may reveal more than delta {float(delta):g} allows; allow a larger delta."
         )
-    leaves = merge_leaves((_without_leak(leaf), times) for leaf, times in path)
+    leaves = merge_leaves((without_leak(leaf), times) for leaf, times in path)
     return _answers(leaves, math.nextafter(float(left), 0), relation)
 
 
@@ -172,14 +172,16 @@ def _answers(
     return {name: answer for name, answer in answers.items() if answer < math.inf}, refusals
 
 
-def _path_leak(path: Leaves) -> Fraction:
+def path_leak(path: Leaves) -> Fraction:
+    """The leaks of simple events, added up."""
     leaking = (
         (leaf.delta, times) for leaf, times in path if isinstance(leaf, Bounded | Thresholded)
     )
     return sum((times * delta for delta, times in leaking), Fraction(0))
 
 
-def _without_leak(leaf: Event) -> Event:
+def without_leak(leaf: Event) -> Event:
+    """A simple event as it is where nothing leaks."""
     if isinstance(leaf, Thresholded):
         return leaf.counts
     return replace(leaf, delta=Fraction(0)) if isinstance(leaf, Bounded) else leaf

@@ -7,6 +7,7 @@ step took and no exact private count. A round trip through YAML does not change 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ FORMAT = 1
 """Version of the format, as written into each certificate."""
 
 YAML_NAME, PAGE_NAME = "certificate.yaml", "certificate.html"
+
+_READ = 8
+"""Certificates read last, which are not parsed again: a release and its check read one often."""
 
 
 class Part(BaseModel):
@@ -144,7 +148,8 @@ class Cumulative(Part):
     """What all releases of the dataset cost together, this one included.
 
     Amounts are epsilons as text. ``spent`` and ``left`` are of the window, ``lifetime`` of all
-    windows: the loss of a person who is in the data throughout.
+    windows: the loss of a person who is in the data throughout. ``filtered`` is the least budget
+    under which a filter holds the window, where one admits its releases.
 
     Of growing data they are those of the ``block`` that the least is left of, of those that were
     read, and ``lifetime`` is of a person with rows in every block, at ``lifetime_delta``.
@@ -160,6 +165,7 @@ class Cumulative(Part):
     cap_delta: str
     lifetime: str
     composition: str
+    filtered: str | None = Field(default=None, exclude_if=lambda value: value is None)
     block: str | None = Field(default=None, exclude_if=lambda value: value is None)
     lifetime_delta: str | None = Field(default=None, exclude_if=lambda value: value is None)
 
@@ -281,15 +287,20 @@ class Certificate(Part):
         Raises:
             VerificationError: the text is not what was written.
         """
-        try:
-            certificate = cls.model_validate(yaml.safe_load(text))
-        except (yaml.YAMLError, ValueError, TypeError, RecursionError):
-            raise VerificationError(
-                f"{YAML_NAME} was altered: it cannot be read as a certificate"
-            ) from None
-        if certificate.to_yaml() != text:
-            raise VerificationError(f"{YAML_NAME} was altered: its text is not as it was written")
-        return certificate
+        return _read(text)
+
+
+@lru_cache(maxsize=_READ)
+def _read(text: str) -> Certificate:
+    try:
+        certificate = Certificate.model_validate(yaml.safe_load(text))
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError):
+        raise VerificationError(
+            f"{YAML_NAME} was altered: it cannot be read as a certificate"
+        ) from None
+    if certificate.to_yaml() != text:
+        raise VerificationError(f"{YAML_NAME} was altered: its text is not as it was written")
+    return certificate
 
 
 def read_certificate(folder: Path) -> Certificate:

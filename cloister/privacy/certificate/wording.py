@@ -129,6 +129,10 @@ _DENIABLE_RELEASES = (
     "Releases of this dataset under plausible deniability alone: {releases}. What they reveal is "
     "not in any sum of epsilons here; after them no epsilon bounds what is known of a row."
 )
+_EXACT_ANSWERS = (
+    "Runs of this account ended since the data that they opened could not be used. That each did "
+    "is an answer about the data without noise, which no epsilon covers: {answers}."
+)
 _SMALL_GROUPS = (
     "Noise hides small groups: counts of few rows, rare values and their combinations are not "
     "reliable. Patterns that no part of the model measures may be missing."
@@ -313,16 +317,20 @@ def safeguards(stages: Sequence[PlannedStage], secure: bool) -> tuple[str, ...]:
     return (*counting, *learning, *seeded, _JOURNALED, _CHARGED)
 
 
-def limitations(spec: Spec, secure: bool, deniable: int = 0) -> tuple[str, ...]:
+def limitations(spec: Spec, secure: bool, deniable: int = 0, refusals: int = 0) -> tuple[str, ...]:
     """What the guarantee does not cover.
 
-    ``deniable`` is the number of releases of the dataset under plausible deniability alone.
+    ``deniable`` is the number of releases of the dataset under plausible deniability alone,
+    ``refusals`` how often its data was opened and refused.
     """
     stain = () if secure else (STAIN,)
     apart = (_DENIABLE_RELEASES.format(releases=deniable),) if deniable else ()
+    answers = count_of(refusals, "exact answer")
+    told = (_EXACT_ANSWERS.format(answers=answers),) if refusals else ()
     return (
         *stain,
         *apart,
+        *told,
         *_unit_limits(spec),
         _SMALL_GROUPS,
         _INTERNAL,

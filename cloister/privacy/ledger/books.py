@@ -21,6 +21,7 @@ from cloister.privacy.ledger.records import (
     identifier,
     require_text,
 )
+from cloister.privacy.ledger.retention import DELETED, Deletion, deletion_slot
 from cloister.privacy.ledger.signatures import REVOKED, TRUSTED
 
 OPENED, PLACED, GRANTED = "account_opened", "places_added", "budget_granted"
@@ -29,6 +30,13 @@ OPENED, PLACED, GRANTED = "account_opened", "places_added", "budget_granted"
 RUN, SEALED, DELIVERED, SIGNED = "run_begun", "journal_sealed", "delivered", "signed"
 """Kinds of entries on releases: a run begins at a place in its journal; the journal ends; the
 release was reported to its requester; its state was signed."""
+
+REFUSAL = "refusal"
+"""What an entry holds by which refused data gives a reservation back, or forfeits it: which refusal
+of its window it is. Those of earlier versions do not."""
+
+ALLOWED = "run_allowed"
+"""The kind of an entry by which an officer allows runs after a reservation was forfeited."""
 
 CONSENTED = "consented"
 """The kind of an entry by which one of several approves a release. Every other kind is a ``State``,
@@ -48,7 +56,9 @@ class Books:
         self.grants: dict[tuple[str, str], list[Granted]] = {}
         self.releases: dict[str, Release] = {}
         self.house = House()
+        self.counted_refusals = False
         self._runs: dict[str, list[str]] = {}
+        self._allowed: dict[str, int] = {}
 
     @classmethod
     def of(cls, entries: Iterable[Entry]) -> Self:
@@ -80,13 +90,12 @@ class Books:
         """The account that a place is registered to."""
         return next((each for each in self.accounts.values() if each.holds(place)), None)
 
-    def charged(self, dataset: str, unit: str, block: str | None = None) -> list[Release]:
-        """The releases that count against a budget: all of an account, or of one of its blocks."""
+    def reserved(self, dataset: str, unit: str, block: str | None = None) -> list[Release]:
+        """The releases that a budget was asked for, oldest first: all of an account, or a block."""
         return [
             release
             for release in self.releases.values()
-            if release.state.charged
-            and release.request.dataset == dataset
+            if release.request.dataset == dataset
             and (dataset in self.accounts or release.request.unit == unit)
             and release.request.reads(block)
         ]
@@ -95,6 +104,22 @@ class Books:
         """The blocks of an account that releases have read, in order."""
         charged = [held.request for held in self.releases.values() if held.state.charged]
         return sorted({b for each in charged if each.dataset == dataset for b in each.blocks})
+
+    def charged(self, dataset: str, unit: str) -> list[Release]:
+        """Those that count against a budget."""
+        return [each for each in self.reserved(dataset, unit) if each.state.charged]
+
+    def forfeited(self, dataset: str, unit: str) -> Release | None:
+        """The last release that was forfeited and after which no officer allowed another run."""
+        since = self._allowed.get(dataset, 0)
+        return next(
+            (
+                each
+                for each in reversed(self.reserved(dataset, unit))
+                if each.state is State.FORFEITED and each.steps[-1].seq > since
+            ),
+            None,
+        )
 
     def pending(self, spend_id: str) -> Release | None:
         """The release that a run with ``spend_id`` resumes."""
@@ -117,6 +142,8 @@ class Books:
             DELIVERED: self._deliver,
             SIGNED: self._sign,
             CONSENTED: self._consent,
+            DELETED: self._delete,
+            ALLOWED: self._allow,
             **dict.fromkeys((PERSON, RULES, PROPOSED, TRUSTED, REVOKED), self.house.post),
         }
         kinds.get(entry.kind, self._move)(entry)
@@ -162,7 +189,8 @@ class Books:
             raise ValueError("other blocks than the account's")
         if request.release in self.releases or self.pending(request.spend_id):
             raise ValueError("reserved twice")
-        self.releases[request.release] = Release(request, (_step(entry),))
+        rule = self.house.rules_of(request.dataset).admission
+        self.releases[request.release] = Release(request, (_step(entry),), admission=rule)
         self._runs.setdefault(request.spend_id, []).append(request.release)
 
     def _move(self, entry: Entry) -> None:
@@ -172,6 +200,7 @@ class Books:
         if step.state not in release.state.next:
             raise ValueError("not allowed from this state")
         self.releases[release.id] = replace(release, steps=(*release.steps, step))
+        self.counted_refusals |= REFUSAL in entry.body
 
     def _begin_run(self, entry: Entry) -> None:
         release, mark = self.releases[entry.body["release"]], _mark(entry)
@@ -192,7 +221,7 @@ class Books:
         release = self.releases[entry.body["release"]]
         _require_slot(entry, delivery_slot(release.id))
         require_text("by", entry.body["by"])
-        if release.state in (State.RESERVED, State.SPENT, State.REFUNDED):
+        if release.state in _UNFINISHED:
             raise ValueError("not finished")
         self.releases[release.id] = replace(release, delivered=True)
 
@@ -203,6 +232,12 @@ class Books:
         signatures = (*release.signatures, identifier("signature", digest))
         self.releases[release.id] = replace(release, signatures=signatures)
 
+    def _allow(self, entry: Entry) -> None:
+        _require_slot(entry, governing_slot(ALLOWED, entry.seq))
+        require_text("by", entry.body["by"])
+        require_text("reason", entry.body["reason"])
+        self._allowed[require_text("account", entry.body["account"])] = entry.seq
+
     def _consent(self, entry: Entry) -> None:
         release, by = self.releases[entry.body["release"]], require_text("by", entry.body["by"])
         require_text("reason", entry.body["reason"])
@@ -210,6 +245,17 @@ class Books:
         if release.state is not State.CANDIDATE:
             raise ValueError("no candidate")
         self.releases[release.id] = replace(release, consents=(*release.consents, by))
+
+    def _delete(self, entry: Entry) -> None:
+        release, deletion = self.releases[entry.body["release"]], Deletion.of(entry)
+        require_text("by", entry.body["by"])
+        require_text("reason", entry.body["reason"])
+        _require_slot(entry, deletion_slot(release))
+        self.releases[release.id] = replace(release, deletions=(*release.deletions, deletion))
+
+
+_UNFINISHED = (State.RESERVED, State.SPENT, State.REFUNDED, State.FORFEITED)
+"""States of releases that have nothing to deliver."""
 
 
 def reads_blocks_of(account: Account | None, request: ReservationRequest) -> bool:

@@ -1,12 +1,16 @@
 """What a budget holds, and whether another release fits.
 
-A filter: the composition over all releases of the window that were not given back, the new one
-included, is compared with the cap. Releases of another window or account do not count.
+The composition over all releases of the window that were not given back, the new one included, is
+compared with the cap. Releases of another window or account do not count.
 
-The ledger admits releases by the sum of their epsilons: a filter that holds even if each release is
-chosen after seeing those before it. `together` is the tight composition of the events
-themselves. It holds for a schedule of releases that was fixed in advance, and is shown beside the
-sum; it never admits a release.
+The ledger admits releases by the sum of their epsilons, or by a privacy filter where the rules of
+the account say so: both hold even if each release is chosen after seeing those before it.
+`together` is the tight composition of the events themselves. It holds for a schedule of releases
+that was fixed in advance, and is shown beside the sum; it never admits a release.
+
+The first reservation under the filter's rule begins the filter in its window, which it then rules
+to its end. What was charged before keeps counting by its sum, and the filter has the rest of the
+cap: a change of the rule frees nothing. The argument is in docs/privacy.md.
 
 Source: Rogers, Roth, Ullman, Vadhan, "Privacy odometers and filters" (arXiv 1605.08294), on why the
     two differ.
@@ -18,14 +22,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 from cloister.errors import BudgetExceeded, InputError, PrivacyError, UnsupportedEvent
 from cloister.figures import count_of
 from cloister.privacy.accounting.accountants import Spend, spend
 from cloister.privacy.events import compose, event_from_json
 from cloister.privacy.exact import decimal, decimal_below
+from cloister.privacy.ledger.admission import filtered_cap, require_filtered
 from cloister.privacy.ledger.books import Books
+from cloister.privacy.ledger.house import FILTER, SUM
 from cloister.privacy.ledger.records import BudgetGrant, Period, Release, ReservationRequest, State
 
 
@@ -86,8 +92,10 @@ class BudgetStatus:
     budget and ``others`` leave, ``left_delta`` the same of deltas, added up. ``others`` are budgets
     of other periods that still hold. ``releases`` counts both. ``lifetime`` composes all windows:
     the loss of a person who is in the data throughout. ``refusals`` counts, over all windows, the
-    reservations that were given back because the data was refused: they cost nothing, and each
-    revealed an exact fact about the data.
+    runs whose data was refused, most of which cost nothing: each revealed an exact fact about the
+    data. ``windows`` are those of this budget and of the others, ``next_admission`` is the rule of
+    later ones; ``filtered`` is the least epsilon under which a filter holds the window, if that is
+    its rule.
 
     Of growing data the budget is that of ``block``. ``lifetime``, at ``lifetime_delta``, composes
     all windows of all blocks: the loss of a person with rows in each.
@@ -103,8 +111,105 @@ class BudgetStatus:
     lifetime: Fraction | None
     refusals: int
     others: tuple[BudgetGrant, ...] = ()
+    windows: tuple[Window, ...] = ()
+    next_admission: str = SUM
+    filtered: Fraction | None = None
     block: str = ""
     lifetime_delta: Fraction = Fraction(0)
+
+    @property
+    def admission(self) -> str:
+        """The rule that admits releases in this window."""
+        return self.windows[0].admission
+
+    @property
+    def bound(self) -> Fraction | None:
+        """What the window's releases reveal at most, at the budget's delta, however chosen.
+
+        Where a filter keeps them within the budget, that; the sum may be less.
+        """
+        cap = self.budget.epsilon
+        if not self.kept:
+            return self.spent
+        return cap if self.spent is None else min(self.spent, cap)
+
+    @property
+    def kept(self) -> bool:
+        """Whether a filter keeps the window within its budget, which may have been lowered."""
+        return self.filtered is not None and self.filtered <= self.budget.epsilon
+
+
+@dataclass(frozen=True)
+class Window:
+    """The releases of an account in a window of a budget, and the rule that admits another.
+
+    ``summed`` count by their epsilons and deltas, ``filtered`` by what a filter adds up.
+    """
+
+    name: str
+    admission: str
+    summed: tuple[Release, ...]
+    filtered: tuple[Release, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        books: Books,
+        owner: tuple[str, str],
+        period: Period,
+        time: str,
+        block: str | None = None,
+    ) -> Self:
+        """The window of a dataset and unit, or of one of its blocks, that a time falls in."""
+        name = period.window(time)
+        releases = [
+            release
+            for release in books.reserved(*owner, block)
+            if period.window(release.reserved_at) == name
+        ]
+        begun = next((each.steps[0].seq for each in releases if each.admission == FILTER), None)
+        if begun is None:
+            rule = books.house.rules_of(owner[0]).admission
+            return cls(name, rule, tuple(each for each in releases if each.state.charged))
+        before = [each for each in releases if each.steps[0].seq < begun]
+        return cls(
+            name,
+            FILTER,
+            tuple(each for each in before if not _given_back(each, begun)),
+            tuple(each for each in releases[len(before) :] if each.state.charged),
+        )
+
+    @property
+    def charged(self) -> list[Release]:
+        """The releases that count now."""
+        return [each for each in (*self.summed, *self.filtered) if each.state.charged]
+
+    def total(
+        self, delta: Fraction, compose: Compose, further: Sequence[ReservationRequest] = ()
+    ) -> Fraction | None:
+        """The least epsilon of a budget at ``delta`` that holds the window and further requests.
+
+        None if none does.
+        """
+        summed = [release.request for release in self.summed]
+        if self.admission == SUM:
+            return _composed([_price(each) for each in (*summed, *further)], delta, compose)
+        before = _composed([_price(each) for each in summed], delta, compose)
+        rest = delta - sum((each.delta for each in summed), Fraction(0))
+        after = filtered_cap([*(each.request for each in self.filtered), *further], rest)
+        return None if before is None or after is None else before + after
+
+    def left(self, budget: BudgetGrant, compose: Compose) -> tuple[Fraction, Fraction]:
+        """The epsilon that a budget leaves, and the delta that those that add up leave."""
+        total = self.total(budget.delta, compose)
+        delta = budget.delta - sum(release.request.delta for release in self.summed)
+        epsilon = Fraction(0) if total is None else max(Fraction(0), budget.epsilon - total)
+        return epsilon, max(Fraction(0), delta)
+
+
+def _given_back(release: Release, entry: int) -> bool:
+    """Whether a release was given back before an entry was written."""
+    return release.state is State.REFUNDED and release.steps[-1].seq < entry
 
 
 def statuses(
@@ -145,52 +250,45 @@ def status(
             "with cloister budget grant."
         )
     budget, *others = binding
-    charged, ever = books.charged(dataset, unit, block), books.charged(dataset, unit)
+    owner, ever = (dataset, unit), books.charged(dataset, unit)
     lifetime_delta = budget.delta
     if block is not None:
         lifetime_delta = max(budget.delta, sum((each.request.delta for each in ever), Fraction(0)))
-    current = _in_window(charged, budget.period, time)
-    held = _epsilon(current, budget.delta, compose)
-    opened = [release for release in current if release.state is not State.RESERVED]
+    windows = tuple(Window.of(books, owner, each.period, time, block) for each in binding)
+    current = windows[0]
+    held = _epsilon(current.charged, budget.delta, compose)
+    opened = [release for release in current.charged if release.state is not State.RESERVED]
     spent = _epsilon(opened, budget.delta, compose)
     reserved = None if held is None or spent is None else held - spent
-    rooms = [_room(charged, each, time, compose) for each in binding]
+    rooms = [window.left(each, compose) for window, each in zip(windows, binding, strict=True)]
     refusals = [
         release
         for release in books.releases.values()
-        if release.refused and _owner(release.request) == (dataset, unit)
+        if release.refused and _owner(release.request) == owner
     ]
     return BudgetStatus(
         budget,
-        budget.period.window(time),
+        current.name,
         spent,
         reserved,
         min(epsilon for epsilon, _ in rooms),
         min(delta for _, delta in rooms),
-        len(current),
+        len(current.charged),
         _epsilon(ever, lifetime_delta, compose),
         len(refusals),
         tuple(others),
+        windows,
+        books.house.rules_of(dataset).admission,
+        current.total(budget.delta, compose) if current.admission == FILTER else None,
         block or "",
         lifetime_delta,
     )
 
 
-def _room(
-    charged: Sequence[Release], budget: BudgetGrant, time: str, compose: Compose
-) -> tuple[Fraction, Fraction]:
-    """The epsilon that a budget leaves in its window, and the delta, added up."""
-    current = _in_window(charged, budget.period, time)
-    held = _epsilon(current, budget.delta, compose)
-    delta = budget.delta - sum(release.request.delta for release in current)
-    left = Fraction(0) if held is None else max(Fraction(0), budget.epsilon - held)
-    return left, max(Fraction(0), delta)
-
-
 def admit_request(
     books: Books, request: ReservationRequest, time: str, compose: Compose
 ) -> Fraction:
-    """What the window of the last budget would compose to with ``request`` in it.
+    """The least epsilon of the last budget that would hold its window with ``request`` in it.
 
     Of growing data each block that it reads has the budget; the greatest of what they compose to.
     Errors: ``BudgetExceeded`` if no budget was granted, or one that holds would be exceeded;
@@ -203,25 +301,21 @@ def _admit(
     books: Books, request: ReservationRequest, time: str, compose: Compose, block: str | None
 ) -> Fraction:
     now = status(books, *_owner(request), time, compose, block)
-    charged = books.charged(*_owner(request), block)
     totals = []
-    for budget in (now.budget, *now.others):
-        held = _in_window(charged, budget.period, time)
-        _require_one_relation(held, request)
-        total = _composed([*map(_charge, held), _price(request)], budget.delta, compose)
-        if total is None or total > budget.epsilon or request.delta > budget.delta:
-            raise BudgetExceeded(_refusal(request, budget, held, time, compose, block))
+    for budget, window in zip((now.budget, *now.others), now.windows, strict=True):
+        _require_one_relation(window.charged, request)
+        if window.admission == FILTER:
+            require_filtered(request)
+        total = window.total(budget.delta, compose, [request])
+        exceeded = window.admission == SUM and request.delta > budget.delta
+        if total is None or total > budget.epsilon or exceeded:
+            raise BudgetExceeded(_refusal(request, budget, window, compose, block))
         totals.append(total)
     return totals[0]
 
 
 def _owner(request: ReservationRequest) -> tuple[str, str]:
     return request.dataset, request.unit
-
-
-def _in_window(charged: Iterable[Release], period: Period, time: str) -> list[Release]:
-    window = period.window(time)
-    return [release for release in charged if period.window(release.reserved_at) == window]
 
 
 def _price(request: ReservationRequest) -> Charge:
@@ -261,27 +355,30 @@ def _require_one_relation(held: Sequence[Release], request: ReservationRequest) 
 def _refusal(
     request: ReservationRequest,
     cap: BudgetGrant,
-    held: Sequence[Release],
-    time: str,
+    window: Window,
     compose: Compose,
     block: str | None,
 ) -> str:
-    total = _epsilon(held, cap.delta, compose)
-    left, left_delta = _room(held, cap, time, compose)
+    total, number = window.total(cap.delta, compose), len(window.charged)
+    left, left_delta = window.left(cap, compose)
     hold = "no finite epsilon" if total is None else decimal(total)
-    used_up = ""
-    if request.delta > left_delta:
+    asked = f"epsilon {decimal(request.epsilon)} at delta {decimal(request.delta)} was requested"
+    by_filter, used_up = "", ""
+    if window.admission == FILTER:
+        needed = window.total(cap.delta, compose, [request])
+        needs = "no epsilon" if needed is None else f"an epsilon of {decimal(needed)}"
+        by_filter, asked = " by the filter", f"{asked}, with which it needs {needs}"
+    elif request.delta > left_delta:
         used_up = (
             f"Of delta, which deltas of releases add up to, {decimal_below(left_delta)} is left. "
         )
     return (
         f"The budget of dataset '{cap.dataset}' (unit '{cap.unit}', "
-        f"{f'block {block}, ' if block else ''}window {cap.period.window(time)}) is epsilon "
+        f"{f'block {block}, ' if block else ''}window {window.name}) is epsilon "
         f"{decimal_below(cap.epsilon)} at delta {decimal_below(cap.delta)}; "
-        f"{count_of(len(held), 'release')} {'holds' if len(held) == 1 else 'hold'} {hold} and "
-        f"{decimal_below(left)} is left, but epsilon {decimal(request.epsilon)} at delta "
-        f"{decimal(request.delta)} was requested. {used_up}Request less, or have "
-        "more granted with cloister budget grant."
+        f"{count_of(number, 'release')} {'holds' if number == 1 else 'hold'} {hold}{by_filter} and "
+        f"{decimal_below(left)} is left, but {asked}. "
+        f"{used_up}Request less, or have more granted with cloister budget grant."
     )
 
 

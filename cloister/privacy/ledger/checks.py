@@ -19,7 +19,7 @@ from cloister.errors import (
     StorageError,
     VerificationError,
 )
-from cloister.privacy.ledger.books import Books
+from cloister.privacy.ledger.books import REFUSAL, Books
 from cloister.privacy.ledger.budgets import Compose, admit_request, basic_composition
 from cloister.privacy.ledger.entries import Anchor, Entry, Finding, check_chain, read_chain
 from cloister.privacy.ledger.leases import Held
@@ -31,6 +31,7 @@ from cloister.privacy.ledger.records import (
     ReservationRequest,
     State,
 )
+from cloister.privacy.ledger.refusals import require_allowed, require_counted
 from cloister.privacy.ledger.store import Row
 
 
@@ -239,6 +240,7 @@ def audit(entries: Iterable[Entry], compose: Compose) -> list[Finding]:
         for check in (
             partial(_require_time, before=before),
             partial(_require_room, books, compose),
+            partial(_require_counted, books),
             partial(_require_permission, books),
             books.post,
         ):
@@ -262,7 +264,14 @@ def _require_time(entry: Entry, before: str) -> None:
 def _require_room(books: Books, compose: Compose, entry: Entry) -> None:
     request = _request(entry)
     if request:
+        require_allowed(books, request)
         admit_request(books, request, entry.time, compose)
+
+
+def _require_counted(books: Books, entry: Entry) -> None:
+    """Check that refusals are counted, as all are after the first that is."""
+    if books.counted_refusals or REFUSAL in entry.body:
+        require_counted(books, entry)
 
 
 def _require_permission(books: Books, entry: Entry) -> None:

@@ -1,13 +1,16 @@
 """What officers set: people and their roles, rules of accounts, trusted keys; and confirmations.
 
-Each is one transaction.
+And what is deleted by their rules, and what becomes of refused data. Each is one transaction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from cloister.errors import InputError
+from cloister.privacy.ledger.books import ALLOWED, REFUSAL
+from cloister.privacy.ledger.checks import find_release
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.house import (
     EVERYWHERE,
@@ -16,11 +19,14 @@ from cloister.privacy.ledger.house import (
     Person,
     Proposal,
     Rules,
+    governing_slot,
     revocation_slot,
     trust_slot,
 )
 from cloister.privacy.ledger.ledger import Ledger
-from cloister.privacy.ledger.records import require_text
+from cloister.privacy.ledger.records import REFUSED, Release, State, require_text
+from cloister.privacy.ledger.refusals import refusal_of
+from cloister.privacy.ledger.retention import DELETED, deletion_slot
 from cloister.privacy.ledger.signatures import REVOKED, TRUSTED
 from cloister.privacy.signing import PublicKey
 
@@ -63,12 +69,54 @@ def confirm(ledger: Ledger, proposal: int, by: str, reason: str) -> Entry:
         return transaction.confirm(proposal, _signature(by, reason))
 
 
+def refuse(ledger: Ledger, release: str, by: str) -> Release:
+    """Record that the data of a reserved release was refused: it is given back, or forfeited.
+
+    A release in another state stays as it is.
+    """
+    with ledger.writing() as transaction:
+        held = find_release(transaction.books, release)
+        if held.state is not State.RESERVED:
+            return held
+        number, to = refusal_of(transaction.books, held, transaction.time)
+        signature = {"by": by, "reason": REFUSED, "evidence": {}, REFUSAL: number}
+        return transaction.move(held, to, signature)
+
+
+def allow_run(ledger: Ledger, account: str, by: str, reason: str) -> Entry:
+    """Allow an account to reserve again, after a reservation was forfeited.
+
+    Errors: ``InputError`` if none was, or runs were allowed since.
+    """
+    with ledger.writing() as transaction:
+        books = transaction.books
+        units = {held.request.unit for held in books.releases.values()}
+        if not any(books.forfeited(account, unit) for unit in units):
+            raise InputError(f"Nothing keeps account '{account}' from its next run.")
+        slot = governing_slot(ALLOWED, transaction.next_seq)
+        return transaction.write(ALLOWED, slot, {"account": account} | _signature(by, reason))
+
+
 def trust(ledger: Ledger, key: PublicKey, by: str, reason: str) -> None:
     """Trust the key of another home of the house; doing it again changes nothing."""
     with ledger.writing() as transaction:
         if key not in transaction.books.house.trusted:
             body = {"key": key.raw.hex()} | _signature(by, reason)
             transaction.write(TRUSTED, trust_slot(key), body)
+
+
+def record_deletions(
+    ledger: Ledger, deletions: Mapping[str, Mapping[str, Any]], by: str, reason: str
+) -> None:
+    """Record what is about to be deleted: by release, its ``kinds`` and what stays ``listed``.
+
+    Errors: ``NotPermitted`` for what is needed, or stays for longer by the rules.
+    """
+    with ledger.writing() as transaction:
+        for release, body in deletions.items():
+            slot = deletion_slot(find_release(transaction.books, release))
+            signed = {"release": release, **body, **_signature(by, reason)}
+            transaction.write(DELETED, slot, signed)
 
 
 def revoke(ledger: Ledger, key: PublicKey, by: str, reason: str) -> None:

@@ -8,12 +8,13 @@ whoever reaches the ledger may write all of them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
 from cloister.errors import InputError
 from cloister.privacy.ledger.entries import Anchor, Entry
 from cloister.privacy.ledger.records import require_text
+from cloister.privacy.ledger.retention import require_days
 from cloister.privacy.ledger.signatures import REVOKED, TRUSTED
 from cloister.privacy.signing import ROLES, PublicKey
 
@@ -31,6 +32,12 @@ BEHALF = " on behalf of "
 
 CONFIRMED = "confirmed"
 """What an entry that was proposed says of its confirmation: the proposal, by whom, why."""
+
+SUM, FILTER = "sum", "filter"
+"""Rules by which a budget admits releases: by the sum of their epsilons, or by a privacy filter."""
+
+_LATER = ("admission", "refusals")
+"""Rules that entries of earlier versions lack."""
 
 _MOST_APPROVALS = 20
 """Approvals of a role at most: more people than a review has."""
@@ -77,16 +84,23 @@ class Rules:
     ``four_eyes``: nobody decides on what they ran. ``approvals``: how many people of each role must
     approve; one officer or reviewer, if it is empty. ``second_officer``: grants, people and rules
     take effect when another officer confirms them. ``signed_approvals``: whoever approves signs by
-    a key of their own. Errors: ``InputError`` for other values.
+    a key of their own. ``purposes``: each release says what it is for. ``keep``: how many days what
+    a home holds of a release stays after it is needed, by kind. ``admission``: by which rule a
+    budget admits releases, ``sum`` or ``filter``. ``refusals``: from which refusal of data in a
+    window on a reservation is not given back. Errors: ``InputError`` for other values.
     """
 
     four_eyes: bool = False
     approvals: Mapping[str, int] = field(default_factory=dict)
     second_officer: bool = False
     signed_approvals: bool = False
+    purposes: bool = False
+    keep: Mapping[str, int] = field(default_factory=dict)
+    admission: str = SUM
+    refusals: int = 5
 
     def __post_init__(self) -> None:
-        for name in ("four_eyes", "second_officer", "signed_approvals"):
+        for name in ("four_eyes", "second_officer", "signed_approvals", "purposes"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"'{name}' is yes or no.")
         if self.signed_approvals and not sum(self.approvals.values()):
@@ -96,12 +110,21 @@ class Rules:
                 raise InputError("'approvals' are of officers and reviewers, each a whole number.")
             if not 0 <= number <= _MOST_APPROVALS:
                 raise InputError(f"'approvals' are 0 to {_MOST_APPROVALS} of a role.")
+        require_days(self.keep)
+        self._require_budgets()
+
+    def _require_budgets(self) -> None:
+        if self.admission not in (SUM, FILTER):
+            raise InputError(f"'admission' is by {SUM} or by {FILTER}.")
+        if type(self.refusals) is not int or self.refusals < 1:
+            raise InputError("'refusals' is a whole number from 1 on.")
 
     @property
     def body(self) -> dict[str, Any]:
-        """The rules as JSON."""
-        values = {part.name: getattr(self, part.name) for part in fields(self)}
-        return values | {"approvals": dict(self.approvals)}
+        """The rules as JSON; those that an earlier version did not know only where they are set."""
+        values = asdict(self)
+        unset = {name for name in _LATER if values[name] == getattr(Rules, name)}
+        return {name: value for name, value in values.items() if name not in unset}
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Self:

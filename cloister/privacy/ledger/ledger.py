@@ -72,6 +72,7 @@ from cloister.privacy.ledger.records import (
     identifier,
     require_text,
 )
+from cloister.privacy.ledger.refusals import require_allowed
 from cloister.privacy.ledger.store import Store, write_export
 from cloister.privacy.ledger.transactions import Transaction, marked
 from cloister.privacy.signing import Signer
@@ -154,12 +155,17 @@ class Ledger:
             return transaction.open(account, signature)
 
     def reserve(
-        self, request: ReservationRequest, by: str, opening: Opening | None = None
+        self,
+        request: ReservationRequest,
+        by: str,
+        opening: Opening | None = None,
+        purpose: str = "",
     ) -> Reservation:
         """Reserve the price of a release before a row is read, or find its pending release.
 
-        ``opening`` is the account of the release, which is opened by its first one with the budget
-        of its spec, in the same transaction: of two first releases, one does.
+        ``opening`` is the account of the release, which its first one opens with the budget of its
+        spec, in the same transaction: of two first releases, one does. ``purpose`` is what it is
+        for.
 
         A release with the same ``spend_id`` that is reserved or spent, or a candidate that was
         never delivered, is returned unchanged and nothing is charged. Otherwise this is a new
@@ -169,6 +175,8 @@ class Ledger:
         another version.
         """
         require_text("by", by)
+        if purpose:
+            require_text("purpose", purpose)
         with self.writing() as transaction:
             held = transaction.books.pending(request.spend_id)
             if held and is_replanned(held, request):
@@ -186,8 +194,9 @@ class Ledger:
                 account = transaction.open(opening.account, declared)
                 if (account.name, account.unit) not in transaction.books.grants:
                     transaction.grant(opening.budget, declared)
+            require_allowed(transaction.books, request)
             composed = admit_request(transaction.books, request, transaction.time, self.compose)
-            signature = {"by": by, "reason": "", "evidence": {}, "composed": ratio(composed)}
+            signature = {"by": by, "reason": purpose, "evidence": {}, "composed": ratio(composed)}
             slot = transaction.books.spend_slot(request.spend_id)
             transaction.write(State.RESERVED.value, slot, request.body | signature)
             return Reservation(transaction.books.releases[request.release], resumed=False)

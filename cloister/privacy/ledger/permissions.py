@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 
 from cloister.errors import InputError, NotPermitted
 from cloister.figures import count_of
-from cloister.privacy.ledger.books import CONSENTED, GRANTED, OPENED, PLACED, Books
+from cloister.privacy.ledger.books import ALLOWED, CONSENTED, GRANTED, OPENED, PLACED, Books
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.house import (
     APPROVAL,
@@ -30,6 +30,7 @@ from cloister.privacy.ledger.house import (
     identity_of,
 )
 from cloister.privacy.ledger.records import Release, State
+from cloister.privacy.ledger.retention import DELETED, goes_at
 from cloister.privacy.ledger.signatures import REVOKED, TRUSTED
 from cloister.privacy.ledger.tokens import token_problem
 
@@ -41,9 +42,9 @@ _DECIDERS = ("officer", "reviewer")
 _ROLES: dict[str, tuple[str, ...]] = {
     State.RESERVED: ("engineer",),
     PLACED: ("engineer", "officer"),
-    State.WITHDRAWN: ("engineer", *_DECIDERS),
+    **dict.fromkeys((State.WITHDRAWN, DELETED), ("engineer", *_DECIDERS)),
     **dict.fromkeys((CONSENTED, State.APPROVED, State.REJECTED, State.PUBLISHED), _DECIDERS),
-    **dict.fromkeys((OPENED, PROPOSED, TRUSTED, REVOKED, *SECONDED), ("officer",)),
+    **dict.fromkeys((OPENED, ALLOWED, PROPOSED, TRUSTED, REVOKED, *SECONDED), ("officer",)),
 }
 """Roles that may write an entry, by its kind; anyone may write those of other kinds."""
 
@@ -62,9 +63,13 @@ def require_permitted(books: Books, entry: Entry) -> None:
         _require_person(house, entry)
     if entry.kind == RULES:
         _require_people_for(house, Rules.from_body(entry.body))
+    if entry.kind == State.RESERVED and house.rules_of(entry.body["dataset"]).purposes:
+        _require_purpose(entry)
     release = books.releases.get(str(entry.body.get("release")))
     if release and entry.kind in (CONSENTED, State.APPROVED, State.PUBLISHED):
         _require_decider(books, release, entry)
+    if release and entry.kind == DELETED:
+        _require_due(house, release, entry)
 
 
 def _require_decider(books: Books, release: Release, entry: Entry) -> None:
@@ -173,6 +178,11 @@ def _require_person(house: House, entry: Entry) -> None:
         )
 
 
+def _require_purpose(entry: Entry) -> None:
+    if not entry.body["reason"].strip():
+        raise _refusal("the rules ask what a release is for: say it with --purpose")
+
+
 def _require_other_eyes(house: House, release: Release, by: str) -> None:
     if not house.rules_of(release.request.dataset).four_eyes:
         return
@@ -199,6 +209,15 @@ def _require_own_key(house: House, release: Release, entry: Entry) -> None:
 def _require_new_voice(house: House, release: Release, by: str) -> None:
     if house.name_of(by) in map(house.name_of, release.consents):
         raise _refusal(f"{house.name_of(by)} approved it before, and others have yet to")
+
+
+def _require_due(house: House, release: Release, entry: Entry) -> None:
+    rules = house.rules_of(release.request.dataset)
+    for kind in entry.body["kinds"]:
+        due = goes_at(release, kind, rules)
+        if due is None or entry.time < due:
+            stays = f"stays until {due}" if due else "is needed"
+            raise _refusal(f"what is held of release {release.id} ({kind}) {stays}")
 
 
 _RUN = (State.RESERVED, State.SPENT, State.CANDIDATE)

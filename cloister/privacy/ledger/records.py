@@ -5,18 +5,23 @@ By the places the ledger recognises older copies of a journal.
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any, Self
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
 
 from cloister.errors import InputError
 from cloister.privacy.exact import Amount, positive_epsilon, proper_delta, ratio
 from cloister.privacy.ledger.entries import exact_json
 from cloister.privacy.ledger.partitions import Partition
+
+if TYPE_CHECKING:
+    from cloister.privacy.ledger.retention import Deletion
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ REPLANNED = "another version plans the same request otherwise; nothing was drawn
 """Why a reservation was given back that another version of the code had made."""
 
 REFUSED = "the data could not be used; nothing was drawn"
-"""Why a reservation was given back whose data was opened and refused.
+"""Why a reservation was given back, or forfeited, whose data was opened and refused.
 
 Its owner learned that the data was refused, and why.
 """
@@ -66,7 +71,8 @@ _LONGEST_TEXT = 2000
 class State(StrEnum):
     """The state of a release.
 
-    Only ``reserved`` can be given back; from ``spent`` on, the charge is final.
+    Only ``reserved`` can be given back; from ``spent`` on, the charge is final. It is too where a
+    reservation is ``forfeited``: its data was refused, as that of others before it in its window.
     """
 
     RESERVED = "reserved"
@@ -77,6 +83,7 @@ class State(StrEnum):
     REJECTED = "rejected"
     WITHDRAWN = "withdrawn"
     REFUNDED = "released_back"
+    FORFEITED = "forfeited"
 
     @property
     def words(self) -> str:
@@ -100,7 +107,7 @@ class State(StrEnum):
 
 
 _NEXT = {
-    State.RESERVED: (State.SPENT, State.REFUNDED),
+    State.RESERVED: (State.SPENT, State.REFUNDED, State.FORFEITED),
     State.SPENT: (State.CANDIDATE, State.WITHDRAWN),
     State.CANDIDATE: (State.APPROVED, State.REJECTED, State.WITHDRAWN),
     State.APPROVED: (State.PUBLISHED, State.WITHDRAWN),
@@ -108,6 +115,7 @@ _NEXT = {
     State.REJECTED: (),
     State.WITHDRAWN: (),
     State.REFUNDED: (),
+    State.FORFEITED: (),
 }
 
 
@@ -191,6 +199,11 @@ class ReservationRequest:
         if list(self.blocks) != sorted(set(self.blocks)):
             raise InputError("Blocks are named once each, in order.")
 
+    @cached_property
+    def events_text(self) -> str:
+        """The events as text, by which their cost is known again."""
+        return json.dumps(self.events, sort_keys=True)
+
     def same_run(self, other: ReservationRequest) -> bool:
         """Whether both requests are the same, except for the release id and the code."""
         return replace(self, release=other.release, code_version=other.code_version) == other
@@ -233,7 +246,8 @@ class Release:
     ``runs`` are the places of its journal at which runs began, ``seal`` where it ends: nothing is
     drawn after. ``delivered`` says that its run reported its end to the requester; ``signatures``
     are digests of those of its moves. Releases of ledgers older than these have none. ``consents``
-    are those who approved it while the rules ask for more.
+    are those who approved it while the rules ask for more, ``admission`` the rule that its account
+    had when it was reserved; ``deletions`` took what a home held.
     """
 
     request: ReservationRequest
@@ -243,6 +257,8 @@ class Release:
     delivered: bool = False
     signatures: tuple[str, ...] = ()
     consents: tuple[str, ...] = ()
+    deletions: tuple[Deletion, ...] = ()
+    admission: str = "sum"
 
     @property
     def id(self) -> str:
@@ -253,6 +269,10 @@ class Release:
     def state(self) -> State:
         """Its current state."""
         return self.steps[-1].state
+
+    def lacks(self, place: str) -> bool:
+        """Whether an entry deleted a place of it in the home."""
+        return any(place in each.places for each in self.deletions)
 
     @property
     def undelivered(self) -> bool:
@@ -273,7 +293,8 @@ class Release:
 
         Each refusal reveals an exact fact about the data.
         """
-        return self.state is State.REFUNDED and self.steps[-1].reason == REFUSED
+        given_back = self.state is State.REFUNDED and self.steps[-1].reason == REFUSED
+        return given_back or self.state is State.FORFEITED
 
     @property
     def of_domain(self) -> bool:

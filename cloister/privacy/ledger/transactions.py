@@ -25,6 +25,7 @@ from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.house import CONFIRMED, EVERYWHERE, PROPOSED, Proposal, governing_slot
 from cloister.privacy.ledger.permissions import missing_approvals, require_permitted
 from cloister.privacy.ledger.records import Account, BudgetGrant, Mark, Release, State, require_text
+from cloister.privacy.ledger.refusals import require_counted
 from cloister.privacy.ledger.signatures import signed_body
 from cloister.privacy.ledger.store import Store
 from cloister.privacy.signing import Signer
@@ -51,6 +52,7 @@ class Transaction:
         """
         entry = Entry.after(self.last, self.time, kind, slot, body)
         require_permitted(self.books, entry)
+        require_counted(self.books, entry)
         if self.signer:
             signed = signed_body(entry, self.signer)
             entry = Entry.after(self.last, self.time, kind, slot, signed)

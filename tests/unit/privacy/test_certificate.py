@@ -223,6 +223,44 @@ def test_the_budget_of_the_dataset_is_that_of_the_ledger(certificate: Certificat
     )
 
 
+def filtered(basis: Basis, **changed: object) -> Basis:
+    """The basis with a budget by whose filter releases are admitted; their sum is 30."""
+    windows = (replace(basis.budget.windows[0], admission="filter"),)
+    values = {"windows": windows, "spent": Fraction(30), "filtered": Fraction(4)}
+    return replace(basis, budget=replace(basis.budget, **(values | changed)))
+
+
+def test_under_a_filter_the_period_is_within_its_budget(basis: Basis):
+    certificate = certify(filtered(basis))
+    total = certificate.cumulative
+    assert "privacy filter" in total.composition and (total.spent, total.filtered) == ("30", "4")
+    assert [odds.period for odds in certificate.guarantee.odds] == pytest.approx(
+        [posterior(odds.prior, 10) for odds in certificate.guarantee.odds], abs=1e-3
+    )
+    said = " ".join(page(certificate).split())
+    assert "at most ε = 10 at δ = 1e-4 by the filter" in said.replace("0.0001", "1e-4")
+    assert "a budget of 4; their epsilons add up to 30" in said
+    assert "epsilons add up" not in page(certify(filtered(basis, spent=None)))
+    assert Certificate.from_yaml(certificate.to_yaml()) == certificate
+
+
+def test_of_a_budget_that_was_lowered_the_sum_is_said(basis: Basis):
+    certificate = certify(filtered(basis, filtered=Fraction(11)))
+    assert certificate.cumulative.filtered is None
+    assert "sum of the epsilons" in certificate.cumulative.composition
+    assert "filtered" not in certificate.to_yaml()
+    unbounded = certify(filtered(basis, filtered=None, spent=None))
+    assert {odds.period for odds in unbounded.guarantee.odds} == {1.0}
+
+
+def test_exact_answers_of_the_account_are_told_where_there_are_some(basis: Basis):
+    assert "exact answer" not in page(certify(basis))
+    for refusals, words in ((1, "1 exact answer."), (7, "7 exact answers.")):
+        told = certify(replace(basis, budget=replace(basis.budget, refusals=refusals)))
+        assert sum(each.endswith(words) for each in told.limitations) == 1
+        assert words in page(told)
+
+
 def test_seeded_noise_stains_everything(basis: Basis):
     stained = certify(replace(basis, secure=False))
     assert not stained.guarantee.private

@@ -12,7 +12,8 @@ from ledger_requests import ask
 
 from cloister.errors import BudgetExceeded, InputError, JournalMismatch, StorageError
 from cloister.privacy.ledger import Ledger, Owner, State
-from cloister.privacy.ledger.records import REFUSED, JournalState, Mark
+from cloister.privacy.ledger.governance import allow_run, change_rules, refuse
+from cloister.privacy.ledger.records import JournalState, Mark
 
 
 @pytest.fixture
@@ -34,6 +35,7 @@ def bring(ledger: Ledger, state: State) -> str:
         State.REJECTED: [State.SPENT, State.CANDIDATE, State.REJECTED],
         State.WITHDRAWN: [State.SPENT, State.WITHDRAWN],
         State.REFUNDED: [State.REFUNDED],
+        State.FORFEITED: [State.FORFEITED],
     }
     for step in ways[state]:
         move(ledger, release, step)
@@ -43,6 +45,10 @@ def bring(ledger: Ledger, state: State) -> str:
 def move(ledger: Ledger, release: str, to: State) -> None:
     if to is State.SPENT:
         ledger.spend(release, "flow", "journal-1", "data-1")
+    elif to is State.FORFEITED and ledger.release(release).state is State.RESERVED:
+        change_rules(ledger, "*", lambda rules: replace(rules, refusals=1), "officer", "why")
+        refuse(ledger, release, "flow")
+        allow_run(ledger, "adult", "officer", "why")
     else:
         ledger.advance(release, to, "reviewer", "as agreed", {"certificate": "cd" * 32})
 
@@ -181,9 +187,12 @@ def test_a_candidate_is_found_by_the_same_run_until_it_is_delivered_or_moved(
 
 
 def test_refusals_are_counted_by_dataset_and_unit(ledger: Ledger) -> None:
-    for reason in (REFUSED, REFUSED, "a person withdrew it"):
+    for refused in (True, True, False):
         release = ledger.reserve(ask(epsilon="1/4"), "flow").release.id
-        ledger.advance(release, State.REFUNDED, "flow", reason)
+        if refused:
+            refuse(ledger, release, "flow")
+        else:
+            ledger.advance(release, State.REFUNDED, "flow", "a person withdrew it")
     assert ledger.budget("adult", "row").refusals == 2
     ledger.grant("adult", "person", 1, 0, "ever", "officer", "why")
     assert ledger.budget("adult", "person").refusals == 0
@@ -237,7 +246,7 @@ def test_a_spent_release_is_resumed_with_its_own_journal_and_data_only(ledger: L
 
 
 ALLOWED = {
-    State.RESERVED: {State.SPENT, State.REFUNDED},
+    State.RESERVED: {State.SPENT, State.REFUNDED, State.FORFEITED},
     State.SPENT: {State.CANDIDATE, State.WITHDRAWN},
     State.CANDIDATE: {State.APPROVED, State.REJECTED, State.WITHDRAWN},
     State.APPROVED: {State.PUBLISHED, State.WITHDRAWN},

@@ -1,0 +1,176 @@
+"""The files that a release leaves in the home: listed with their SHA-256, in a file of its folder.
+
+``kept.json`` lists request, plan, models, internal measures, journal, DVC's pointers, and MLflow's
+files. The manifest holds a keyed digest of the list, so that a reader of the manifest learns
+nothing about internal files; the ledger holds the manifest's. What is deleted later is named by an
+entry of the ledger, which holds the keyed digest of the list without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path, PurePosixPath
+
+from cloister.errors import StorageError
+from cloister.files import remove_abandoned
+from cloister.privacy.ledger import Release
+from cloister.privacy.ledger.retention import Deletion
+from cloister.tasks.home.files import digest_of, json_bytes, write_json
+from cloister.tasks.home.home import Home, close
+from cloister.tasks.stores.kept_records import has_measures
+
+FILE_NAME, RUNS_NAME, PUBLIC = "kept.json", "runs.json", "public"
+
+MEASURES = "mlflow.db#measures"
+"""What entries call the measures of a release in MLflow's database, as if it were a file."""
+
+
+def write_kept(home: Home, release: str) -> str:
+    """List what a release leaves in the home, closed to others; the keyed digest of the list.
+
+    Raises:
+        StorageError: a file cannot be read or written.
+    """
+    for place in folders_of(home, release):
+        remove_abandoned(place)
+        close(place)
+    files = {name: digest_of(home.folder / name) for name in sorted(_present(home, release))}
+    path = write_json(home.release(release) / FILE_NAME, {"release": release, "files": files})
+    return keyed_list_digest(path.read_bytes(), release, home)
+
+
+def keyed_list_digest(content: bytes, release: str, home: Home) -> str:
+    """HMAC-SHA256 of a list under the home's key, in hexadecimal."""
+    return hmac.new(
+        home.key(), b"kept " + release.encode() + b"\0" + content, hashlib.sha256
+    ).hexdigest()
+
+
+def shortened_list(content: bytes, places: Collection[str]) -> bytes:
+    """A list without what lies in some places."""
+    kept = json.loads(content)
+    kept["files"] = {
+        name: digest for name, digest in kept["files"].items() if not _lies_in(name, places)
+    }
+    return json_bytes(kept)
+
+
+def keyed_place_digest(content: bytes, place: str, release: str, home: Home) -> str:
+    """HMAC-SHA256, under the home's key, of what a list says of a place; empty if nothing."""
+    files: dict[str, str] = json.loads(content)["files"]
+    said = {name: digest for name, digest in files.items() if _lies_in(name, [place])}
+    prefix = b"deleted " + release.encode() + b"\0"
+    text = prefix + json.dumps(said, sort_keys=True).encode()
+    return hmac.new(home.key(), text, hashlib.sha256).hexdigest() if said else ""
+
+
+def deletion_findings(home: Home, release: Release) -> Iterator[str]:
+    """What is still there although an entry says that it was deleted."""
+    for deletion in release.deletions:
+        for place in deletion.places:
+            if is_there(home, release.id, place):
+                yield (
+                    f"{home.folder / place}: is there, although entry {deletion.seq} of the ledger "
+                    "says that it was deleted; cloister retention run deletes it"
+                )
+
+
+def is_there(home: Home, release: str, place: str) -> bool:
+    """Whether the home holds a place of a release."""
+    if place == MEASURES:
+        return has_measures(home, logged(home.release(release))[0])
+    return os.path.lexists(home.folder / place)
+
+
+def kept_findings(
+    home: Home, release: str, digest: str, deletions: Sequence[Deletion] = ()
+) -> Iterator[str]:
+    """What of a release in the home was altered, is missing or does not belong.
+
+    ``digest`` is that of the list as the manifest seals it.
+    """
+    path = home.release(release) / FILE_NAME
+    try:
+        content = path.read_bytes()
+    except OSError:
+        yield f"{path}: is missing"
+        return
+    found = keyed_list_digest(content, release, home)
+    *earlier, expected = [digest, *(each.listed for each in deletions)]
+    if found in earlier:
+        yield f"{path}: lists what was deleted; cloister retention run shortens it"
+        return
+    if not hmac.compare_digest(found, expected):
+        yield f"{path}: was altered, or {home.folder / 'key'} was: restore both from a backup"
+        return
+    listed: dict[str, str] = json.loads(content)["files"]
+    gone = [place for each in deletions for place in each.places]
+    present = {name for name in _present(home, release) if not _lies_in(name, gone)}
+    yield from (f"{home.folder / name}: is missing" for name in listed if name not in present)
+    yield from (
+        f"{home.folder / name}: is not part of the release"
+        for name in sorted(present - listed.keys())
+    )
+    held = (name for name in listed if name in present)
+    yield from (
+        f"{home.folder / name}: was altered"
+        for name in held
+        if _digest(home.folder / name) != listed[name]
+    )
+
+
+def _present(home: Home, release: str) -> set[str]:
+    """The files of a release in the home, as paths inside it; links count as files."""
+    own = home.release(release)
+    found = (
+        path
+        for place in folders_of(home, release)
+        for path in place.rglob("*")
+        if path.is_symlink() or not path.is_dir()
+    )
+    mine = (
+        path for path in found if not path.is_relative_to(own / PUBLIC) and path != own / FILE_NAME
+    )
+    return {path.relative_to(home.folder).as_posix() for path in mine}
+
+
+def _lies_in(name: str, places: Collection[str]) -> bool:
+    """Whether a file is one of some places, or lies in one that is a folder."""
+    return any(PurePosixPath(name).is_relative_to(place) for place in places)
+
+
+def folders_of(home: Home, release: str) -> list[Path]:
+    """The folders that hold files of a release."""
+    own = home.release(release)
+    return [own, home.journal(release), home.versions / "releases" / release, *_tracked(home, own)]
+
+
+def _tracked(home: Home, own: Path) -> list[Path]:
+    """Where MLflow keeps files of the runs and models of a release, in a store of this home."""
+    runs, models = logged(own)
+    names = [*runs, *(f"models/{model}" for model in models)]
+    return [place for name in names for place in home.artifacts.glob(f"*/{name}")]
+
+
+def logged(own: Path) -> tuple[list[str], list[str]]:
+    """The ids of MLflow's runs and models of a release; none if their list was altered."""
+    try:
+        kept = json.loads((own / RUNS_NAME).read_text(encoding="utf-8"))
+        runs, models = kept["runs"], kept.get("models", [])
+        return [*map(str, runs)], [*map(str, models)]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return [], []
+
+
+def _digest(path: Path) -> str:
+    """The digest of a plain file; empty for whatever is none."""
+    if path.is_symlink() or not path.is_file():
+        return ""
+    try:
+        return digest_of(path)
+    except StorageError:
+        return ""

@@ -1,0 +1,355 @@
+"""What a home holds of or about the data, and how it goes: an entry of the ledger, then files.
+
+Killed between the two, the next move of a release, or `cloister retention run`, ends what the entry
+says. By kind, of each release:
+
+    source      DVC's pointer to the data, with its MD5, and copies of the data beside it
+    measures    what was measured on the real rows, and what was found in them: the folder internal,
+                and the same in MLflow
+    journal     the noisy answers, and the model before its soft constraints were weighed
+    models      the arrays of a model that was rejected or withdrawn
+    refusals    why data was refused
+
+Of no release are frames and temporary files that killed processes left, scores of models that were
+trained on real rows, and DVC's caches: nothing needs them, no list names them, and they go without
+an entry.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from cloister.errors import StorageError, VerificationError
+from cloister.models.storage import ARRAYS_NAME
+from cloister.privacy.ledger import Ledger, Release, State
+from cloister.privacy.ledger.books import Books
+from cloister.privacy.ledger.governance import record_deletions
+from cloister.privacy.ledger.house import House
+from cloister.privacy.ledger.retention import DAYS, goes_at
+from cloister.tasks.home.files import abandoned_frames, exclusive, replace_file
+from cloister.tasks.home.home import Home, abandoned_folders
+from cloister.tasks.ledger.access import existing_ledger, open_ledger
+from cloister.tasks.release.integrity import released_manifest
+from cloister.tasks.release.kept_files import (
+    FILE_NAME,
+    MEASURES,
+    PUBLIC,
+    RUNS_NAME,
+    folders_of,
+    is_there,
+    keyed_list_digest,
+    keyed_place_digest,
+    logged,
+    shortened_list,
+)
+from cloister.tasks.release.kept_request import REQUEST_NAME, kept_prior
+from cloister.tasks.stores.dvc_store import Versions
+from cloister.tasks.stores.kept_records import delete_measures
+
+_WHY = "no longer needed, by the rules of its account"
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What a home holds of a release, of one kind; ``goes`` is when, or until what it stays."""
+
+    release: Release
+    kind: str
+    places: tuple[str, ...]
+    files: int
+    size: int
+    goes: str
+    due: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """The holding as JSON; ``size`` in bytes."""
+        return {
+            "release": self.release.id,
+            "dataset": self.release.request.dataset,
+            "state": self.release.state.value,
+            "kind": self.kind,
+            "files": self.files,
+            "bytes": self.size,
+            "since": self.release.reserved_at,
+            "goes": self.goes,
+        }
+
+
+def holdings(home: Home) -> list[Holding]:
+    """What a home holds of each release, oldest first, and when it goes.
+
+    Nothing, where there is no ledger.
+    """
+    ledger = existing_ledger(home)
+    if ledger is None:
+        return []
+    books = ledger.books()
+    return list(_holdings(home, ledger, books, list(books.releases.values())))
+
+
+def leftovers(home: Home) -> list[Path]:
+    """What a home holds about the data that is of no release and that nobody uses."""
+    ledger = existing_ledger(home)
+    house = ledger.books().house if ledger else House()
+    with abandoned_frames(home) as frames:
+        return [*frames, *abandoned_folders(home), *_old_scores(home, house)]
+
+
+def delete_due(home: Home, by: str, release: str | None = None) -> list[Holding]:
+    """Delete what nothing needs any more, of one release or all, and leftovers; what it was.
+
+    What earlier entries say was deleted is ended first.
+
+    Raises:
+        NotPermitted: ``by`` may not.
+        StorageError: a file cannot be deleted; its entry is written, and doing it again ends it.
+        VerificationError: a list of files was altered; nothing of its release is deleted.
+    """
+    if existing_ledger(home) is None:
+        return []
+    with exclusive(home.folder / "retention.lock"):
+        ledger = open_ledger(home)
+        books = ledger.books()
+        releases = [held for name, held in books.releases.items() if release in (None, name)]
+        _end_deletions(home, releases)
+        due = [each for each in _holdings(home, ledger, books, releases) if each.due]
+        bodies, altered = _bodies(home, due)
+        if bodies:
+            record_deletions(ledger, bodies, by, _WHY)
+            recorded = ledger.books().releases
+            _end_deletions(home, [recorded[name] for name in bodies])
+        _delete_leftovers(home, books.house)
+    if altered:
+        raise altered[0]
+    return due
+
+
+def end_deletions(home: Home, release: Release) -> None:
+    """Delete what entries of a release say is deleted: a run may have been killed between.
+
+    Raises:
+        StorageError: a file cannot be deleted.
+        VerificationError: an entry names what is no part of the release.
+    """
+    if release.deletions:
+        with exclusive(home.folder / "retention.lock"):
+            _end_deletions(home, [release])
+
+
+def _holdings(
+    home: Home, ledger: Ledger, books: Books, releases: Sequence[Release]
+) -> Iterator[Holding]:
+    now = ledger.clock().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    priors = _priors_in_use(home, list(books.releases.values()))
+    for held in releases:
+        if not _is_here(home, held):
+            continue
+        rules = books.house.rules_of(held.request.dataset)
+        for kind in DAYS:
+            places = tuple(_places(home, held, kind))
+            if not places:
+                continue
+            at = goes_at(held, kind, rules)
+            used = kind == "models" and held.id in priors
+            goes = "an unfinished release may use it" if used else at or _needed(held)
+            files = [path for place in places for path in _files(home.folder / place)]
+            size = sum(path.lstat().st_size for path in files)
+            due = at is not None and at <= now and not used
+            yield Holding(held, kind, places, len(files), size, goes, due)
+
+
+def _is_here(home: Home, release: Release) -> bool:
+    """Whether this home ran a release: several may share a ledger."""
+    return home.release(release.id).exists() or home.journal(release.id).exists()
+
+
+def _needed(held: Release) -> str:
+    """Until what a kind stays that nothing has ended."""
+    if held.state.resumable:
+        return "until it is finished and decided"
+    return "until it is decided" if held.state is State.CANDIDATE else "while rows may be drawn"
+
+
+def _places(home: Home, held: Release, kind: str) -> Iterator[str]:
+    """The places of a kind that are there and that no entry names yet, relative to the home."""
+    own, release = home.release(held.id), held.id
+    refused = held.state is State.REFUNDED
+    runs, models = logged(own)
+    named: dict[str, list[Path]] = {
+        "source": sorted((home.versions / "releases" / release).glob("input*")),
+        "measures": [
+            *(() if refused else (own / "internal",)),
+            *(path for run in runs for path in home.artifacts.glob(f"*/{run}/*/evaluation")),
+            home.folder / MEASURES,
+        ],
+        "journal": [home.journal(release), own / "trained"],
+        "models": [
+            own / "model" / ARRAYS_NAME,
+            *(path for model in models for path in home.artifacts.glob(f"*/models/{model}")),
+        ],
+        "refusals": [own / "internal"] if refused else [],
+    }
+    for path in named[kind]:
+        place = path.relative_to(home.folder).as_posix()
+        if not held.lacks(place) and is_there(home, release, place):
+            yield place
+
+
+def _files(path: Path) -> list[Path]:
+    """The files of a place."""
+    if path.is_dir() and not path.is_symlink():
+        return [each for each in path.rglob("*") if not each.is_dir()]
+    return [path] if os.path.lexists(path) else []
+
+
+def _priors_in_use(home: Home, releases: Sequence[Release]) -> set[str]:
+    """The releases whose numbers unfinished ones may use.
+
+    One that was reserved and has not written its request yet may use any of its data set.
+    """
+    priors: set[str] = set()
+    for held in (each for each in releases if each.state.resumable):
+        folder = home.release(held.id)
+        if (folder / REQUEST_NAME).exists():
+            priors |= {kept_prior(folder) or ""}
+        else:
+            dataset = held.request.dataset
+            priors |= {each.id for each in releases if each.request.dataset == dataset}
+    return priors
+
+
+def _bodies(
+    home: Home, due: Sequence[Holding]
+) -> tuple[dict[str, dict[str, Any]], list[VerificationError]]:
+    """What entries say of what is due, by release; and the errors of lists that were altered."""
+    bodies, altered = {}, []
+    for held in {each.release.id: each.release for each in due}.values():
+        try:
+            bodies[held.id] = _body(home, held, [each for each in due if each.release is held])
+        except VerificationError as error:
+            altered.append(error)
+    return bodies, altered
+
+
+def _body(home: Home, held: Release, mine: Sequence[Holding]) -> dict[str, Any]:
+    """What the entry on a release says: places by kind, and the digest of the list of the rest."""
+    content = _list_of(home, held)
+    if content is None:
+        return {"kinds": {each.kind: dict.fromkeys(each.places, "") for each in mine}}
+    kinds = {
+        each.kind: {
+            place: keyed_place_digest(content, place, held.id, home) for place in each.places
+        }
+        for each in mine
+    }
+    gone = [place for each in mine for place in each.places]
+    listed = keyed_list_digest(shortened_list(content, gone), held.id, home)
+    return {"kinds": kinds, "listed": listed}
+
+
+def _list_of(home: Home, held: Release) -> bytes | None:
+    """The list of a release's files, as the ledger knows it; None for one that has none.
+
+    Raises:
+        VerificationError: it was altered.
+    """
+    if "manifest" not in held.evidence:
+        return None
+    recorded = released_manifest(home, held).lineage.kept
+    if not recorded:
+        return None
+    path = home.release(held.id) / FILE_NAME
+    expected = held.deletions[-1].listed if held.deletions else recorded
+    content = path.read_bytes() if path.is_file() else b""
+    if keyed_list_digest(content, held.id, home) != expected:
+        raise VerificationError(
+            f"{path} was altered or is missing, and nothing of release {held.id} is deleted: see "
+            f"cloister verify {held.id}"
+        )
+    return content
+
+
+def _end_deletions(home: Home, releases: Sequence[Release]) -> None:
+    for held in releases:
+        if not held.deletions or not _is_here(home, held):
+            continue
+        gone = [place for each in held.deletions for place in each.places]
+        for place in gone:
+            if is_there(home, held.id, place):
+                _require_own(home, held, place)
+                _delete(home, held, place)
+        _shorten(home, held, gone)
+
+
+def _require_own(home: Home, held: Release, place: str) -> None:
+    """Check that an entry names a part of its release: whoever writes the ledger deletes no more.
+
+    Raises:
+        VerificationError: it does not.
+    """
+    path, own = home.folder / place, home.release(held.id)
+    inside = any(path.is_relative_to(folder) for folder in folders_of(home, held.id))
+    stays = (PUBLIC, FILE_NAME, RUNS_NAME)
+    public = path == own or any(path.is_relative_to(own / name) for name in stays)
+    if place != MEASURES and (public or not inside):
+        raise VerificationError(
+            f"the ledger says that {path} was deleted, which is no part of release {held.id} that "
+            "may be: nothing was deleted; see cloister verify"
+        )
+
+
+def _delete(home: Home, held: Release, place: str) -> None:
+    path, lock = home.folder / place, home.versions / "lock"
+    try:
+        with exclusive(lock) if path.is_relative_to(home.versions) else nullcontext():
+            if place == MEASURES:
+                delete_measures(home, logged(home.release(held.id))[0])
+            elif path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"{path} cannot be deleted ({os.strerror(error.errno or 0)}): correct its rights, then "
+            "cloister retention run"
+        ) from None
+
+
+def _shorten(home: Home, held: Release, gone: Sequence[str]) -> None:
+    """Write the list without what was deleted; one that was altered is left for verify."""
+    path, listed = home.release(held.id) / FILE_NAME, held.deletions[-1].listed
+    if not listed or not path.is_file():
+        return
+    content = path.read_bytes()
+    if keyed_list_digest(content, held.id, home) == listed:
+        return
+    try:
+        shortened = shortened_list(content, gone)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return
+    if keyed_list_digest(shortened, held.id, home) == listed:
+        replace_file(path, lambda part: part.write_bytes(shortened))
+
+
+def _old_scores(home: Home, house: House) -> list[Path]:
+    """Scores of models trained on real rows, older than any account keeps measures."""
+    days = max((rules.keep.get("measures", 0) for rules in house.rules.values()), default=0)
+    before = (datetime.now(UTC) - timedelta(days=days)).timestamp()
+    found = sorted((home.folder / "truths").glob("*.json"))
+    return [path for path in found if path.stat().st_mtime <= before]
+
+
+def _delete_leftovers(home: Home, house: House) -> None:
+    with abandoned_frames(home) as frames:
+        for path in (*frames, *_old_scores(home, house)):
+            path.unlink(missing_ok=True)
+    for folder in abandoned_folders(home):
+        shutil.rmtree(folder, ignore_errors=True)
+    Versions(home.versions, home.remote).clear()
