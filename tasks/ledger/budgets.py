@@ -225,9 +225,8 @@ def allowance_of(
 ) -> Allowance:
     """The releases that the budget of a request's dataset admits.
 
-    ``moving`` says that each run reads the block before it.
-
-    The budget is the granted one, else the one that the spec declares.
+    The budget is the granted one, else the one that the spec declares. ``moving`` says that each
+    run reads the block of growing data before it.
 
     Raises:
         StorageError: the ledger cannot be read.

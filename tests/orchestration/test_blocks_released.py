@@ -16,6 +16,7 @@ from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import open_ledger
 from cloister.tasks.ledger.budgets import allowance_of
 from cloister.tasks.release.verify import verify_records
+from cloister.tasks.requests.plan import plan_of
 from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import public_context_of, resolve
 
@@ -141,14 +142,15 @@ def test_a_recurring_release_charges_the_month_before_each_run(stays) -> None:
     resolved = resolve(ReleaseRequest(spec=Path("stays.yaml"), block="previous"), now)
     assert resolved.block == "2026-10"
     context, home = public_context_of(resolved), Home.current()
-    moving = allowance_of(resolved, context, home, now, moving=True)
+    plan = plan_of(resolved)
+    moving = allowance_of(resolved, context, plan, home, now, moving=True)
     months = [datetime(2026 + at // 12, at % 12 + 1, 2, 3, tzinfo=UTC) for at in range(11, 40)]
     assert not moving.exceeded_by(months, now)
     assert all(fits for _, fits in moving.foreseen(months))
     weeks = [datetime(2026, 12, day, 3, tzinfo=UTC) for day in (2, 9, 16)]
     assert [fits for _, fits in moving.foreseen(weeks)] == [True, True, False]
     assert moving.exceeded_by(weeks, now)
-    fixed = allowance_of(resolved, context, home, now)
+    fixed = allowance_of(resolved, context, plan, home, now)
     assert [fits for _, fits in fixed.foreseen(months[:3])] == [True, True, False]
 
 
