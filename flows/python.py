@@ -186,11 +186,13 @@ def evaluate(
         return EvaluationResult(compare_files(path, place, str(drawn), asked, home))
 
 
-def approve(release: str, reason: str, *, by: str | None = None) -> ReviewResult:
-    """Approve a candidate, once its folder is verified; ``by`` says on whose behalf.
+def approve(release: str, reason: str, *, by: str | None = None, sign: str = "") -> ReviewResult:
+    """Approve a candidate, once its folder is verified.
+
+    ``by`` says on whose behalf; ``sign`` is your own key, where the rules ask that people sign.
 
     Raises:
-        InputError: there is no such release, or it is no candidate.
+        InputError: there is no such release, it is no candidate, or the rules ask for others.
         VerificationError: the folder is not what was recorded.
     """
     from cloister.flows.review import move_release
@@ -199,7 +201,8 @@ def approve(release: str, reason: str, *, by: str | None = None) -> ReviewResult
         if not reason.strip():
             raise InputError("an approval needs a reason; give it in a few words")
         who = acting(by or "")
-        return ReviewResult(release, move_release(Home.current(), release, "approved", who, reason))
+        state = move_release(Home.current(), release, "approved", who, reason, sign)
+        return ReviewResult(release, state)
 
 
 def load(release: str) -> LoadedModel:

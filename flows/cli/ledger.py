@@ -159,7 +159,17 @@ def show_history(dataset: AnyDataset = None, as_json: Json = False) -> None:
     if as_json:
         show_json(found)
     else:
-        headings = ("entry", "time", "dataset", "unit", "from", "to", "by", "reason")
+        headings = (
+            "entry",
+            "time",
+            "dataset",
+            "unit",
+            "from",
+            "to",
+            "by",
+            "confirmed by",
+            "reason",
+        )
         show_table("Grants", headings, [tuple(granted.values()) for granted in found])
 
 

@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from cloister.errors import InputError
-from cloister.privacy.ledger.house import BEHALF
-from cloister.privacy.ledger.tokens import token_identity
+from cloister.identities import BEHALF, token_identity
 
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "ES512", "EdDSA")
 """Signatures of tokens that count: by public keys alone, since a shared secret proves nothing."""

@@ -313,6 +313,7 @@ def budget_history(home: Home, dataset: str | None) -> list[dict[str, Any]]:
                     "from": last.get(owner, "none"),
                     "to": text,
                     "by": granted.by,
+                    "confirmed_by": granted.confirmed,
                     "reason": granted.reason,
                 }
             )

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from cloister.errors import InputError
+from cloister.identities import new_token, token_identity
 from cloister.privacy.certificate.manifest import TRUST_NAME
 from cloister.privacy.ledger import Person, Proposal, Rules
 from cloister.privacy.ledger.checks import find_release
 from cloister.privacy.ledger.governance import change_person, change_rules, trust
 from cloister.privacy.ledger.house import House
 from cloister.privacy.ledger.permissions import missing_of
-from cloister.privacy.ledger.tokens import new_token, token_identity
 from cloister.privacy.signing import FileSigner, PublicKey, Trust
 from cloister.tasks.home.home import Home, private_folder
 from cloister.tasks.ledger.access import existing_ledger, open_ledger

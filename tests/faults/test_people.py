@@ -10,6 +10,7 @@ import pytest
 from ledger_requests import ask
 
 from cloister.errors import InputError, NotPermitted
+from cloister.identities import new_token, token_identity
 from cloister.privacy.ledger import (
     Account,
     BudgetGrant,
@@ -24,7 +25,6 @@ from cloister.privacy.ledger.books import state_slot
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.governance import change_person, change_rules, confirm
 from cloister.privacy.ledger.house import EVERYWHERE
-from cloister.privacy.ledger.tokens import new_token, token_identity
 
 PEOPLE = (
     Person("Anna", ("officer",), ("anna",)),
@@ -143,6 +143,16 @@ def test_a_run_whose_engineer_lost_the_role_is_finished(ledger: Ledger) -> None:
     assert ledger.verify() == []
 
 
+def test_a_reservation_is_given_back_by_whoever_made_it_or_has_a_role(ledger: Ledger) -> None:
+    first, second = (ledger.reserve(ask(), "eve").release.id for _ in range(2))
+    set_person(ledger, Person("Eve", (), ("eve",)), "anna", "left")
+    with pytest.raises(NotPermitted):
+        ledger.advance(first, State.REFUNDED, "mallory", "why")
+    ledger.advance(first, State.REFUNDED, "eve", "why")
+    ledger.advance(second, State.REFUNDED, "rita", "why")
+    assert ledger.verify() == []
+
+
 def test_nobody_decides_on_what_they_ran(ledger: Ledger) -> None:
     """By none of their identities, nor in a second role."""
     set_person(
@@ -208,6 +218,7 @@ def test_a_second_officer_confirms_what_governs(ledger: Ledger) -> None:
             confirm(ledger, proposal.seq, by, "why")
     confirm(ledger, proposal.seq, "ben", "seen")
     assert ledger.budget("adult", "row").budget.epsilon == 50
+    assert [(each.by, each.confirmed) for each in ledger.history()][-1] == ("anna", "ben")
     with pytest.raises(InputError, match="was confirmed already"):
         confirm(ledger, proposal.seq, "ben", "again")
     loosened = set_rules(ledger, EVERYWHERE, Rules(), "anna", "alone from now on")

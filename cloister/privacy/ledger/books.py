@@ -8,7 +8,7 @@ from typing import Self
 
 from cloister.errors import InputError, VerificationError
 from cloister.privacy.ledger.entries import Entry
-from cloister.privacy.ledger.house import PERSON, PROPOSED, RULES, House, governing_slot
+from cloister.privacy.ledger.house import CONFIRMED, PERSON, PROPOSED, RULES, House, governing_slot
 from cloister.privacy.ledger.records import (
     Account,
     BudgetGrant,
@@ -177,7 +177,8 @@ class Books:
         )
         _require_slot(entry, governing_slot(GRANTED, entry.seq))
         _require_of_account(self.accounts.get(budget.dataset), budget.unit)
-        granted = Granted(budget, entry.seq, entry.time, body["by"], body["reason"])
+        confirmed = body.get(CONFIRMED, {}).get("by", "")
+        granted = Granted(budget, entry.seq, entry.time, body["by"], body["reason"], confirmed)
         self.grants.setdefault((budget.dataset, budget.unit), []).append(granted)
 
     def _reserve(self, entry: Entry) -> None:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
 from cloister.errors import InputError
+from cloister.identities import identity_of
 from cloister.privacy.ledger.entries import Anchor, Entry
 from cloister.privacy.ledger.records import require_text
 from cloister.privacy.ledger.retention import require_days
@@ -26,9 +27,6 @@ APPROVAL_KEY, APPROVAL = "approval_key", "approval"
 
 EVERYWHERE = "*"
 """The account of rules that hold for every account without rules of its own."""
-
-BEHALF = " on behalf of "
-"""What stands between the identity of who acts and whom they act for."""
 
 CONFIRMED = "confirmed"
 """What an entry that was proposed says of its confirmation: the proposal, by whom, why."""
@@ -208,11 +206,6 @@ class House:
         body, kind = entry.body["body"], entry.body["kind"]
         _require_signed_entry(entry, governing_slot(PROPOSED, entry.seq))
         self.proposals[entry.seq] = Proposal(entry.seq, kind, body)
-
-
-def identity_of(by: str) -> str:
-    """The identity of who acts, without whom they act for."""
-    return by.partition(BEHALF)[0]
 
 
 def governing_slot(kind: str, seq: int) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping
 
 from cloister.errors import InputError, NotPermitted
 from cloister.figures import count_of
+from cloister.identities import identity_of, token_problem
 from cloister.privacy.ledger.books import ALLOWED, CONSENTED, GRANTED, OPENED, PLACED, Books
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.house import (
@@ -27,12 +28,10 @@ from cloister.privacy.ledger.house import (
     House,
     Person,
     Rules,
-    identity_of,
 )
 from cloister.privacy.ledger.records import Release, State
 from cloister.privacy.ledger.retention import DELETED, goes_at
 from cloister.privacy.ledger.signatures import REVOKED, TRUSTED
-from cloister.privacy.ledger.tokens import token_problem
 
 SECONDED = (GRANTED, PERSON, RULES)
 """Kinds of entries that another officer confirms, where the rules ask for a second one."""
@@ -42,7 +41,7 @@ _DECIDERS = ("officer", "reviewer")
 _ROLES: dict[str, tuple[str, ...]] = {
     State.RESERVED: ("engineer",),
     PLACED: ("engineer", "officer"),
-    **dict.fromkeys((State.WITHDRAWN, DELETED), ("engineer", *_DECIDERS)),
+    **dict.fromkeys((State.WITHDRAWN, State.REFUNDED, DELETED), ("engineer", *_DECIDERS)),
     **dict.fromkeys((CONSENTED, State.APPROVED, State.REJECTED, State.PUBLISHED), _DECIDERS),
     **dict.fromkeys((OPENED, ALLOWED, PROPOSED, TRUSTED, REVOKED, *SECONDED), ("officer",)),
 }
@@ -56,7 +55,7 @@ def require_permitted(books: Books, entry: Entry) -> None:
         NotPermitted: they lack the role, or the rules ask for another person.
     """
     house = books.house
-    _require_role(house, entry)
+    _require_role(books, entry)
     if entry.kind in SECONDED:
         _require_second(house, entry)
     if entry.kind == PERSON:
@@ -118,9 +117,9 @@ def _require_people_for(house: House, rules: Rules) -> None:
         raise _refusal(f"these rules need {_wanted(missing)} more: set people first")
 
 
-def _require_role(house: House, entry: Entry) -> None:
-    roles = _ROLES.get(entry.kind)
-    if roles is None:
+def _require_role(books: Books, entry: Entry) -> None:
+    roles, house = _ROLES.get(entry.kind), books.house
+    if roles is None or _ends_own_run(books, entry):
         return
     by = str(entry.body.get("by"))
     person = house.person_of(by)
@@ -133,6 +132,14 @@ def _require_role(house: House, entry: Entry) -> None:
         f"this needs the role {' or '.join(roles)}, and {house.name_of(by)} {has}: an officer sets "
         "it with cloister people set"
     )
+
+
+def _ends_own_run(books: Books, entry: Entry) -> bool:
+    """Whether a reservation is given back by whoever made it, whatever their role is now."""
+    if entry.kind != State.REFUNDED:
+        return False
+    reserved = books.releases[entry.body["release"]].steps[0].by
+    return books.house.name_of(reserved) == books.house.name_of(entry.body["by"])
 
 
 def _require_second(house: House, entry: Entry) -> None:

@@ -402,13 +402,14 @@ class BudgetGrant:
 
 @dataclass(frozen=True)
 class Granted:
-    """One grant in the history of a budget."""
+    """One grant in the history of a budget; ``confirmed`` is who seconded it, if rules asked."""
 
     budget: BudgetGrant
     seq: int
     time: str
     by: str
     reason: str
+    confirmed: str = ""
 
 
 @dataclass(frozen=True)

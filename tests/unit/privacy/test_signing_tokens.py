@@ -14,7 +14,14 @@ import pytest
 from signing_keys import payload
 
 from cloister.errors import InputError, StorageError
-from cloister.privacy.signing import TokenSigner, add_signature, sign, signers
+from cloister.privacy.signing import (
+    FileSigner,
+    TokenSigner,
+    add_signature,
+    open_signer,
+    sign,
+    signers,
+)
 
 MODULE = next(
     (
@@ -108,6 +115,33 @@ def test_what_is_wrong_with_a_token_is_said_without_its_pin(token, label, pin, p
     ) as raised:
         TokenSigner.open(MODULE, token, label, pin)
     assert not pin or pin not in str(raised.value)
+
+
+@needs_token
+def test_a_uri_names_a_key_and_says_no_pin(token):
+    uri = f"pkcs11:token={token};object=officer?module-path={MODULE}"
+    assert open_signer(uri, PIN) == TokenSigner.open(MODULE, token, "officer", PIN)
+    spaced = f"pkcs11:token={token.replace('-', '%2D')};object=officer?module-path={MODULE}"
+    assert open_signer(spaced, PIN).key == open_signer(uri, PIN).key
+
+
+@pytest.mark.parametrize("missing", ["token", "object", "module-path"])
+def test_a_uri_that_lacks_a_part_is_refused(missing):
+    parts = {"token": "T", "object": "L"} | (
+        {} if missing == "module-path" else {"module-path": "/m"}
+    )
+    path = ";".join(f"{name}={parts[name]}" for name in ("token", "object") if name != missing)
+    query = f"?module-path={parts['module-path']}" if missing != "module-path" else ""
+    with pytest.raises(InputError, match=f"has no {missing}"):
+        open_signer(f"pkcs11:{path}{query}")
+
+
+def test_a_place_that_is_no_uri_is_a_file(tmp_path):
+    (tmp_path / "keys").mkdir(mode=0o700)
+    key = FileSigner.open(tmp_path / "keys" / "anna.pem").key
+    assert open_signer(str(tmp_path / "keys" / "anna.pem")).key == key
+    with pytest.raises(StorageError, match="nobody.pem"):
+        open_signer(str(tmp_path / "keys" / "nobody.pem"))
 
 
 @needs_token

@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 
 from cloister.errors import InputError
-from cloister.privacy.ledger.tokens import new_token, token_identity
+from cloister.identities import new_token, token_identity
 from cloister.tasks.home.identity import acting, identity
 
 ISSUER = "https://login.example.org"

@@ -1,4 +1,4 @@
-"""Tokens: a secret by which a person is known, for as long as it says.
+"""Identities: who acts, in words that say how it was shown; and tokens, which show a person.
 
 The ledger holds what names a token and cannot be used in its place: the start of its SHA-256.
 """
@@ -12,6 +12,9 @@ from datetime import date
 
 from cloister.errors import InputError
 
+BEHALF = " on behalf of "
+"""What stands between the identity of who acts and whom they act for."""
+
 _SECRET_BYTES = 32
 """Random bytes of a token: beyond any guessing."""
 
@@ -19,6 +22,11 @@ _DIGEST = 32
 """Hexadecimal digits of a token's digest that name it: 128 bits, which no other token has."""
 
 _IDENTITY = re.compile(r".+ \(token [0-9a-f]{32} until (\d{4}-\d\d-\d\d)\)", re.DOTALL)
+
+
+def identity_of(by: str) -> str:
+    """The identity of who acts, without whom they act for."""
+    return by.partition(BEHALF)[0]
 
 
 def new_token(name: str, until: date) -> str:

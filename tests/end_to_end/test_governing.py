@@ -1,0 +1,104 @@
+"""People, rules, tokens and confirmations by the real commands, and a house key kept elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cloister.flows.cli.app import run
+from cloister.privacy.signing import FileSigner
+from cloister.tasks.home.home import Home
+from cloister.tasks.home.identity import identity
+from cloister.tasks.ledger.access import open_ledger
+from cloister.tasks.release.verify import verify_records
+
+WHY = ("--reason", "policy 7")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch) -> Home:
+    """A new home, with two officers, an engineer and an account."""
+    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
+    assert run(["people", "set", "Anna", "--role", "officer", "--identity", identity(), *WHY]) == 0
+    for name, role in (("Ben", "officer"), ("Eve", "engineer")):
+        assert run(["people", "set", name, "--role", role, "--identity", name, *WHY]) == 0
+    account = ("visits", "--place", str(tmp_path / "visits.csv"), *WHY)
+    assert run(["dataset", "add", *account]) == 0
+    return Home.current()
+
+
+@pytest.fixture
+def as_person(home, cloister, monkeypatch):
+    """Runs a command as whom a new token shows; its exit code."""
+
+    def command(name: str, *words: str) -> int:
+        token = cloister("people", "token", name, *WHY)["token"]
+        with monkeypatch.context() as patch:
+            patch.setenv("CLOISTER_TOKEN", token)
+            return run([*words, *WHY])
+
+    return command
+
+
+GRANT = ("budget", "grant", "visits", "--epsilon", "1", "--delta", "1e-6", "--per", "year")
+
+
+def test_a_token_acts_with_its_persons_roles_until_they_are_withdrawn(
+    home, cloister, as_person, monkeypatch, capsys
+):
+    assert as_person("Ben", *GRANT) == 0
+    capsys.readouterr()
+    assert as_person("Eve", *GRANT) == 2
+    assert "needs the role officer, and Eve has engineer" in capsys.readouterr().err
+    assert cloister("budget", "history")[-1]["by"].startswith("Ben (token ")
+    token = cloister("people", "token", "Ben", *WHY)["token"]
+    assert run(["people", "withdraw", "Ben", *WHY]) == 0
+    monkeypatch.setenv("CLOISTER_TOKEN", token)
+    capsys.readouterr()
+    assert run([*GRANT, *WHY]) == 2
+    assert "Nobody has this token" in capsys.readouterr().err
+
+
+def test_a_grant_waits_for_a_second_officer(home, cloister, as_person, capsys):
+    cloister("rules", "set", "visits", "--second-officer", *WHY)
+    assert cloister("rules", "show")["visits"]["second_officer"]
+    proposed = cloister(*GRANT, *WHY)
+    assert proposed["kind"] == "budget_granted"
+    entry = str(proposed["proposal"])
+    assert [each["proposal"] for each in cloister("people", "list")["proposals"]] == [int(entry)]
+    assert cloister("budget", "history") == []
+    assert run(["confirm", entry, *WHY]) == 2
+    assert as_person("Ben", "confirm", entry) == 0
+    (granted,) = cloister("budget", "history")
+    assert granted["by"] == identity()
+    assert granted["confirmed_by"].startswith("Ben")
+    assert verify_records(home, None)[1] == []
+
+
+def test_rules_that_are_not_named_stay(home, cloister):
+    cloister("rules", "set", "--four-eyes", "--approvals", "officer=2", *WHY)
+    cloister("rules", "set", "--purposes", *WHY)
+    found = cloister("rules", "show")["*"]
+    assert (found["four_eyes"], found["approvals"], found["purposes"]) == (
+        True,
+        {"officer": 2},
+        True,
+    )
+    for words in (["nobody"], ["--approvals", "officer"], ["--approvals", "auditor=1"]):
+        assert run(["rules", "set", *words, *WHY]) == 2
+
+
+def test_the_houses_key_may_lie_elsewhere(tmp_path, monkeypatch, capsys):
+    (tmp_path / "safe").mkdir(mode=0o700)
+    key = FileSigner.open(tmp_path / "safe" / "house.pem").key
+    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("CLOISTER_HOUSE_KEY", str(tmp_path / "safe" / "house.pem"))
+    assert run(["dataset", "add", "visits", "--place", str(tmp_path / "x.csv"), *WHY]) == 0
+    home = Home.current()
+    assert {each.body["signed"]["key"] for each in open_ledger(home).entries()} == {key.raw.hex()}
+    assert not (home.folder / "signing" / "house.pem").exists()
+    assert verify_records(home, None)[1] == []
+    capsys.readouterr()
+    assert run(["keys", "rotate", *WHY]) == 2
+    assert "not a file of the home" in capsys.readouterr().err
