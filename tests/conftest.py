@@ -44,7 +44,7 @@ from cloister.schema.spec_files.loading import load_spec, spec_digest
 from cloister.tasks.home.home import Home
 
 if TYPE_CHECKING:
-    from cloister.tasks.release.certify import Basis
+    from cloister.tasks.release.basis import Basis
 
 # The same examples in each run, whatever the speed of the machine: only a change fails a test.
 # --hypothesis-profile=nightly draws others, those of --hypothesis-seed, and of costly laws more.
@@ -375,7 +375,7 @@ def _shortened(chosen: Plan) -> Plan:
 @pytest.fixture(scope="session")
 def basis(fitted: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Basis:
     """What the certificate of a release of the small world is made from."""
-    from cloister.tasks.release.certify import Basis
+    from cloister.tasks.release.basis import Basis
     from cloister.tasks.release.synthesis import DrawnRows
     from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest
 

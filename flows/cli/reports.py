@@ -70,6 +70,7 @@ def show_plan(request: ResolvedRequest, as_json: bool, whole: bool = False) -> N
         ],
         total_cost(made, request.budget, context.task),
         request.budget,
+        context.price(request.budget),
     )
     show_records(made, request, context)
     _show_dependencies(dependencies_of(made, context.task), request.budget)
@@ -238,7 +239,7 @@ def show_outcome(outcome: Outcome | Finished, as_json: bool) -> None:
     _show_stages(
         stages,
         content["accounted_epsilon"],
-        Budget(Fraction(content["epsilon"]), Fraction(content["delta"])),
+        *(_amounts(given) for given in (content, content.get("charged", content))),
     )
     _show_violations(content)
     _show_figures(content["internal"])
@@ -291,12 +292,13 @@ def _show_figures(evaluation: dict[str, Any]) -> None:
 
 
 def _show_stages(
-    stages: Sequence[tuple[str, float | None, str]], total: float, budget: Budget
+    stages: Sequence[tuple[str, float | None, str]], total: float, budget: Budget, price: Budget
 ) -> None:
+    """Stages at the delta of a plan, and what the account is charged."""
     rows = [
         *((name, NO_EPSILON if cost is None else cost, words) for name, cost, words in stages),
         ("sampling", 0.0, "drawing rows is post-processing"),
-        ("all together", total, _asked(budget)),
+        ("all together", total, f"charged: epsilon {exact_text(price.epsilon)}"),
     ]
     show_table(
         f"Privacy spend at delta {exact_text(budget.delta)}",
@@ -306,8 +308,8 @@ def _show_stages(
     )
 
 
-def _asked(budget: Budget) -> str:
-    return f"charged: epsilon {exact_text(budget.epsilon)}"
+def _amounts(content: dict[str, Any]) -> Budget:
+    return Budget(Fraction(content["epsilon"]), Fraction(content["delta"]))
 
 
 def _show_violations(content: dict[str, Any]) -> None:
