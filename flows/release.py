@@ -16,6 +16,7 @@ from cloister.evaluation.report import AnyEvaluation
 from cloister.models.task import AnyPlan
 from cloister.privacy.exact import decimal_below
 from cloister.privacy.ledger import BudgetStatus
+from cloister.schema.blocks import PREVIOUS
 from cloister.tasks.data.session import AnySession, Session
 from cloister.tasks.data.sources import source_of
 from cloister.tasks.home.home import Home, temporary_files
@@ -80,6 +81,7 @@ class Outcome:
 
     def to_json(self) -> dict[str, Any]:
         """The outcome as JSON values; ``internal`` must not be shared."""
+        price = public_context_of(self.request).price(self.request.budget)
         return {
             "release": self.release,
             "dataset": self.dataset,
@@ -89,6 +91,8 @@ class Outcome:
             "tables": dict(self.rows),
             "epsilon": str(self.request.budget.epsilon),
             "delta": str(self.request.budget.delta),
+            **({"block": self.request.block} if self.request.block else {}),
+            "charged": {"epsilon": str(price.epsilon), "delta": str(price.delta)},
             "accounted_epsilon": self.spent,
             "stages": [stage.to_json() for stage in self.stages],
             "budget_left": decimal_below(self.budget.left),
@@ -136,7 +140,8 @@ def release(request: ReleaseRequest) -> Outcome | Finished:
     A run that the budget does not admit ends in the state Declined, which raises ``BudgetExceeded``
     for a caller.
     """
-    resolved, home = resolve(request), Home.current()
+    due = flow_run.scheduled_start_time if request.block == PREVIOUS else None
+    resolved, home = resolve(request, due), Home.current()
     require_usable(resolved, public_context_of(resolved), home)
     plan = search_parameters(resolved, sequence_attributes(resolved))
     require_forecast_memory(resolved, plan)
@@ -209,7 +214,7 @@ def _outcome(
         rows=done.drawn.rows,
         violations=done.drawn.violations,
         evaluation=measured.evaluation,
-        budget=open_ledger(home).budget(context.dataset, context.unit),
+        budget=open_ledger(home).budget(context.dataset, context.unit, context.spec.blocks),
         public=public,
         internal=measured.folder,
         warnings=done.drawn.warnings,

@@ -44,7 +44,7 @@ from cloister.schema.spec_files.loading import load_spec, spec_digest
 from cloister.tasks.home.home import Home
 
 if TYPE_CHECKING:
-    from cloister.tasks.release.certify import Basis
+    from cloister.tasks.release.basis import Basis
 
 # The same examples in each run, whatever the speed of the machine: only a change fails a test.
 # --hypothesis-profile=nightly draws others, those of --hypothesis-seed, and of costly laws more.
@@ -355,6 +355,18 @@ def fitted(small_spec: Spec, tmp_path_factory: pytest.TempPathFactory) -> Fitted
         return Fitted(small_spec, task, chosen, fit(synthesizer, private, task, _shortened(chosen)))
 
 
+@pytest.fixture(scope="module")
+def brief_training() -> Iterator[None]:
+    """Trainings of Kamino have 40 steps, for tests of what does not depend on their number."""
+    from cloister.models.kamino.synthesizer import RECIPES
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, recipe in RECIPES.items():
+            brief = replace(recipe, trainer=replace(recipe.trainer, steps=40))
+            patch.setitem(RECIPES, name, brief)
+        yield
+
+
 def _shortened(chosen: Plan) -> Plan:
     """The plan with a training of few steps, which spends less than was planned."""
     return replace(chosen, parameters=replace(chosen.parameters, steps=4))
@@ -363,7 +375,7 @@ def _shortened(chosen: Plan) -> Plan:
 @pytest.fixture(scope="session")
 def basis(fitted: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Basis:
     """What the certificate of a release of the small world is made from."""
-    from cloister.tasks.release.certify import Basis
+    from cloister.tasks.release.basis import Basis
     from cloister.tasks.release.synthesis import DrawnRows
     from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest
 

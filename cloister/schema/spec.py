@@ -88,6 +88,23 @@ class PersonUnit(Declared):
         return self.persons.public if self.persons else None
 
 
+class GroupSpec(Declared):
+    """The unit of an account of persons, for a release whose own unit is a row.
+
+    A person is all rows with the same value of ``key``, at most ``max_rows`` of them.
+    """
+
+    key: str
+    max_rows: int = Field(ge=1)
+
+
+class BlockSpec(Declared):
+    """Growing data: the rows of each month or year of a date ``column`` have their own budget."""
+
+    column: str
+    per: Literal["month", "year"]
+
+
 class TableUnit(Declared):
     """One row of ``table``, and all rows of other tables that refer to it."""
 
@@ -122,19 +139,38 @@ class BudgetSpec(Declared):
 
 
 class PrivacySpec(Declared):
-    """Whom the guarantee protects, under which relation, and the budget of all releases."""
+    """Whom the guarantee protects, under which relation, and the budget of all releases.
+
+    With ``group`` the release is planned for rows, and charged for persons by group privacy. With
+    ``block`` budget, rows and persons are those of one block.
+    """
 
     unit: Literal["row"] | PersonUnit | TableUnit
+    group: GroupSpec | None = Field(default=None, exclude_if=lambda value: value is None)
     relation: Literal["add_remove", "replace_one"]
+    block: BlockSpec | None = Field(default=None, exclude_if=lambda value: value is None)
     rows: RowsSpec
     budget: BudgetSpec
 
     @property
+    def group_rows(self) -> int:
+        """Rows of the unit that is charged for, of which the plan protects each."""
+        return self.group.max_rows if self.group else 1
+
+    @property
+    def protected(self) -> Literal["row"] | PersonUnit | TableUnit:
+        """The unit that is charged for: that of the group, if there is one."""
+        if self.group is None:
+            return self.unit
+        return PersonUnit(key=self.group.key, max_rows=self.group.max_rows)
+
+    @property
     def unit_name(self) -> str:
         """The name that a ledger knows the unit by; the same persons share a budget."""
-        if isinstance(self.unit, PersonUnit):
-            return f"key:{self.unit.key}"
-        return f"table:{self.unit.table}" if isinstance(self.unit, TableUnit) else self.unit
+        unit = self.protected
+        if isinstance(unit, PersonUnit):
+            return f"key:{unit.key}"
+        return f"table:{unit.table}" if isinstance(unit, TableUnit) else unit
 
 
 class Above(Declared):
@@ -219,6 +255,7 @@ class Spec(Declared):
     validation: ValidationSpec = ValidationSpec()
 
     _folder: Path = PrivateAttr(default=Path())
+    _blocks: tuple[str, ...] = PrivateAttr(default=())
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
@@ -230,6 +267,27 @@ class Spec(Declared):
         if not self.tables and not self.attributes:
             raise ValueError("there are no attributes; declare at least one")
         return self
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        """The blocks of growing data that are read; empty if all rows are."""
+        return self._blocks
+
+    def of_blocks(self, blocks: tuple[str, ...]) -> Spec:
+        """The spec of the rows of some blocks, in which rows and persons are those of all of them.
+
+        Persons may have rows in several blocks: of more than one, their number is measured.
+        """
+        if not blocks:
+            return self
+        rows, unit = self.privacy.rows, self.privacy.unit
+        public = rows.public and rows.public * len(blocks)
+        changed: dict[str, Any] = {"rows": rows.model_copy(update={"public": public})}
+        if isinstance(unit, PersonUnit) and len(blocks) > 1:
+            changed["unit"] = unit.model_copy(update={"persons": None})
+        spec = self.model_copy(update={"privacy": self.privacy.model_copy(update=changed)})
+        spec._folder, spec._blocks = self.folder, blocks
+        return spec
 
     @property
     def account_name(self) -> str:

@@ -212,7 +212,7 @@ class Validation:
         cls, spec: Spec, domain: Domain | None = None, rules: Sequence[RowRule] = ()
     ) -> Validation:
         """The validation that a spec declares, with the ``rules`` among its constraints."""
-        unit = spec.privacy.unit
+        unit = spec.privacy.protected
         return cls(
             domain or Domain.of(spec.attributes, spec.folder),
             spec.validation.on_invalid,

@@ -18,6 +18,7 @@ import typer
 from cloister.errors import CloisterError, InputError
 from cloister.flows.cli.benchmark import add_benchmark_command
 from cloister.flows.cli.data import add_data_commands
+from cloister.flows.cli.datasets import add_dataset_commands
 from cloister.flows.cli.deploy import add_deploy_commands
 from cloister.flows.cli.keys import add_key_commands
 from cloister.flows.cli.ledger import add_ledger_commands
@@ -71,6 +72,7 @@ for add_commands in (
     add_release_commands,
     add_data_commands,
     add_ledger_commands,
+    add_dataset_commands,
     add_review_commands,
     add_people_commands,
     add_key_commands,

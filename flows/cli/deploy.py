@@ -39,7 +39,8 @@ def add_deploy_commands(app: typer.Typer) -> None:
     """Add this command to the command line."""
     app.command(
         epilog=example(
-            'cloister deploy data/specs/demo.yaml --data data/raw/demo.csv --cron "0 3 1 * *"'
+            'cloister deploy data/specs/demo.yaml --data data/raw/demo.csv --cron "0 3 1 * *"',
+            'cloister deploy stays.yaml --block previous --cron "0 3 2 * *"',
         )
     )(deploy)
     app.command("serve", epilog=example("cloister serve"))(serve_releases)
@@ -116,6 +117,7 @@ def _deployed(
     asked: ReleaseRequest, when: tuple[str, str], home: Home, authenticated: bool
 ) -> Deployed:
     """Check what needs no data, then register the release on the server and in the home."""
+    from cloister.schema.blocks import PREVIOUS
     from cloister.tasks.ledger.budgets import allowance_of
     from cloister.tasks.release.preflight import require_usable
     from cloister.tasks.requests.plan import plan_of
@@ -132,10 +134,11 @@ def _deployed(
     now = datetime.now(UTC)
     schedule = ReleaseSchedule.of(*when, now)
     request = asked.recurring()
-    resolved = resolve(request)
+    resolved = resolve(request, now)
     context = public_context_of(resolved)
     require_usable(resolved, context, home)
-    allowance = allowance_of(resolved, context, plan_of(resolved), home, now)
+    moving = request.block == PREVIOUS
+    allowance = allowance_of(resolved, context, plan_of(resolved), home, now, moving=moving)
     allowance.require_one()
     server = require_server(authenticated=authenticated)
     home.prepare()

@@ -1,4 +1,4 @@
-"""Commands on accounts and the ledger: dataset, budget and ledger."""
+"""Commands on budgets and the ledger."""
 
 from __future__ import annotations
 
@@ -50,20 +50,6 @@ def add_ledger_commands(app: typer.Typer) -> None:
         restore
     )
     app.add_typer(ledger, name="ledger")
-    datasets = typer.Typer(
-        help="Accounts: data sets, where they lie, and whom their releases protect.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
-    )
-    datasets.command(
-        "add",
-        epilog=example(
-            'cloister dataset add visits --place "/data/visits-*.csv" --unit key:patient '
-            '--reason "register 12"'
-        ),
-    )(add_dataset)
-    datasets.command("list", epilog=example("cloister dataset list"))(list_datasets)
-    app.add_typer(datasets, name="dataset")
 
 
 def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:
@@ -105,6 +91,7 @@ def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:
             "holds too",
             "admits by",
             "filter",
+            "block",
         )
         show_table("Budgets (epsilon)", headings, [tuple(budget.values()) for budget in found])
 
@@ -184,55 +171,6 @@ def show_history(dataset: AnyDataset = None, as_json: Json = False) -> None:
             "reason",
         )
         show_table("Grants", headings, [tuple(granted.values()) for granted in found])
-
-
-def add_dataset(
-    dataset: Dataset,
-    place: Annotated[
-        list[str],
-        typer.Option(
-            help="A file, a pattern of files (*), or the URL of a database and its table, as in "
-            "URL#TABLE; may be repeated."
-        ),
-    ],
-    reason: Reason,
-    by: By,
-    unit: Unit = "row",
-    relation: Annotated[
-        str, typer.Option(help="add_remove or replace_one: how neighbouring data sets differ.")
-    ] = "add_remove",
-    as_json: Json = False,
-) -> None:
-    """Register a data set, or further places of one: each place is of one account.
-
-    Its unit and relation are for life. A release whose data is registered to another account is
-    refused, so that no second spec gives the same data a second budget.
-    """
-    from cloister.tasks.home.home import Home
-    from cloister.tasks.ledger.budgets import account_json, open_account
-
-    account = open_account(Home.current(), dataset, unit, relation, place, by, reason)
-    _show_accounts([account_json(account)], as_json)
-
-
-def list_datasets(as_json: Json = False) -> None:
-    """List the accounts, with their units, relations and places."""
-    from cloister.tasks.home.home import Home
-    from cloister.tasks.ledger.access import existing_ledger
-    from cloister.tasks.ledger.budgets import account_json
-
-    ledger = existing_ledger(Home.current())
-    _show_accounts([account_json(each) for each in ledger.accounts()] if ledger else [], as_json)
-
-
-def _show_accounts(found: list[dict[str, Any]], as_json: bool) -> None:
-    from cloister.flows.cli.console import show_json, show_table
-
-    if as_json:
-        show_json(found)
-    else:
-        rows = [(*tuple(each.values())[:3], "\n".join(each["places"])) for each in found]
-        show_table("Accounts", ("dataset", "unit", "relation", "places"), rows)
 
 
 def list_releases(
@@ -407,6 +345,7 @@ def _budget_json(status: BudgetStatus, deniable: int = 0) -> dict[str, Any]:
         "holds_too": "; ".join(map(budget_text, status.others)),
         "admission": _admission(status),
         "filter": decimal(filtered_spend(status)),
+        "block": status.block,
     }
 
 

@@ -16,7 +16,6 @@ from cloister.privacy.certificate.provenance import exact_text, ignored_columns
 from cloister.privacy.certificate.spend import record_guarantees
 from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
 from cloister.tasks.home.home import Home
-from cloister.tasks.ledger.budgets import budget_note
 from cloister.tasks.requests.plan import (
     dependencies_of,
     expected_error,
@@ -71,6 +70,7 @@ def show_plan(request: ResolvedRequest, as_json: bool, whole: bool = False) -> N
         ],
         total_cost(made, request.budget, context.task),
         request.budget,
+        context.price(request.budget),
     )
     show_records(made, request, context)
     _show_dependencies(dependencies_of(made, context.task), request.budget)
@@ -102,8 +102,17 @@ def _plan_as_json(
 
 
 def _warnings(request: ResolvedRequest, context: PublicContext, made: AnyPlan) -> list[str]:
-    note = budget_note(request, Home.current())
-    return [*plan_warnings(request, context, made), *filter(None, [note])]
+    return [*plan_warnings(request, context, made), *budget_notes(request)]
+
+
+def budget_notes(request: ResolvedRequest) -> list[str]:
+    """A sentence if a spec declares another budget than its account was granted."""
+    home = Home.current()
+    if not home.may_hold_ledger:
+        return []
+    from cloister.tasks.ledger.budgets import budget_note
+
+    return list(filter(None, [budget_note(request, home)]))
 
 
 def _plan_facts(
@@ -230,7 +239,7 @@ def show_outcome(outcome: Outcome | Finished, as_json: bool) -> None:
     _show_stages(
         stages,
         content["accounted_epsilon"],
-        Budget(Fraction(content["epsilon"]), Fraction(content["delta"])),
+        *(_amounts(given) for given in (content, content.get("charged", content))),
     )
     _show_violations(content)
     _show_figures(content["internal"])
@@ -283,12 +292,13 @@ def _show_figures(evaluation: dict[str, Any]) -> None:
 
 
 def _show_stages(
-    stages: Sequence[tuple[str, float | None, str]], total: float, budget: Budget
+    stages: Sequence[tuple[str, float | None, str]], total: float, budget: Budget, price: Budget
 ) -> None:
+    """Stages at the delta of a plan, and what the account is charged."""
     rows = [
         *((name, NO_EPSILON if cost is None else cost, words) for name, cost, words in stages),
         ("sampling", 0.0, "drawing rows is post-processing"),
-        ("all together", total, _asked(budget)),
+        ("all together", total, f"charged: epsilon {exact_text(price.epsilon)}"),
     ]
     show_table(
         f"Privacy spend at delta {exact_text(budget.delta)}",
@@ -298,8 +308,8 @@ def _show_stages(
     )
 
 
-def _asked(budget: Budget) -> str:
-    return f"charged: epsilon {exact_text(budget.epsilon)}"
+def _amounts(content: dict[str, Any]) -> Budget:
+    return Budget(Fraction(content["epsilon"]), Fraction(content["delta"]))
 
 
 def _show_violations(content: dict[str, Any]) -> None:

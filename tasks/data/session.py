@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, Never, Self, SupportsIndex, TypeVar
+from typing import Any, Generic, NamedTuple, Never, Self, SupportsIndex, TypeVar
 
 import numpy as np
 
@@ -41,6 +42,17 @@ DoorT = TypeVar("DoorT")
 _T = TypeVar("_T")
 
 
+class Digests(NamedTuple):
+    """Keyed digests of all that was read: for this release, and for the whole ledger.
+
+    The second is the same for equal data. It is compared between accounts, and only sealed does it
+    leave the process.
+    """
+
+    data: str
+    fingerprint: str
+
+
 class RowSource(ABC, Generic[RawT, DoorT]):
     """The rows that a release reads, and the door in front of them."""
 
@@ -49,8 +61,8 @@ class RowSource(ABC, Generic[RawT, DoorT]):
         """What is declared of the data."""
 
     @abstractmethod
-    def read_rows(self, release: str, request: ResolvedRequest, home: Home) -> tuple[RawT, str]:
-        """The rows, bounded in number for each unit, and a keyed digest of all that were read.
+    def read_rows(self, release: str, request: ResolvedRequest, home: Home) -> tuple[RawT, Digests]:
+        """The rows, bounded in number for each unit, and keyed digests of all that were read.
 
         Raises:
             StorageError: the data cannot be read.
@@ -133,8 +145,8 @@ class Session(Confidential, Generic[RawT, DoorT]):
             StorageError: the data cannot be read.
             DataError: it is not as declared.
         """
-        rows, digest = self.source.read_rows(release, request, home)
-        return Opened(self, self.hold(release, rows), digest)
+        rows, digests = self.source.read_rows(release, request, home)
+        return Opened(self, self.hold(release, rows), digests)
 
     def hold(self, release: str, value: _T) -> SessionValue[_T]:
         """Hold a value until the session ends."""
@@ -155,17 +167,17 @@ class Session(Confidential, Generic[RawT, DoorT]):
 
 
 class Opened(Confidential, Generic[RawT, DoorT]):
-    """The rows of a release, read and not yet paid for; ``digest`` is of all that were read."""
+    """The rows of a release, read and not yet paid for; ``digests`` are of all that were read."""
 
-    __slots__ = ("digest", "release", "rows", "session")
+    __slots__ = ("digests", "release", "rows", "session")
 
     def __init__(
-        self, session: Session[RawT, DoorT], rows: SessionValue[RawT], digest: str
+        self, session: Session[RawT, DoorT], rows: SessionValue[RawT], digests: Digests
     ) -> None:
         self.session = session
         self.release = rows.release
         self.rows = rows
-        self.digest = digest
+        self.digests = digests
 
 
 class Spent(Confidential, Generic[RawT, DoorT]):
@@ -181,7 +193,7 @@ class Spent(Confidential, Generic[RawT, DoorT]):
         anchor: Anchor,
     ) -> None:
         self.release = opened.release
-        self.digest = opened.digest
+        self.digest = opened.digests.data
         self.anchor = anchor
         self.journal = journal
         self._private = private
@@ -236,6 +248,17 @@ def keyed_digest(
     return digest.hexdigest()
 
 
+def digests_of(
+    kind: bytes,
+    tables: Callable[[], Mapping[str, Iterable[tuple[str, Array]]]],
+    release: str,
+    home: Home,
+) -> Digests:
+    """The digests of what was read, which ``tables`` gives twice."""
+    whole = keyed_digest(kind, tables(), "", home.fingerprint_key())
+    return Digests(keyed_digest(kind, tables(), release, home.key()), whole)
+
+
 _ResultT = TypeVar("_ResultT")
 
 CHARGED_NOTHING = "this run charged nothing"
@@ -264,6 +287,15 @@ def usable(opened: Callable[[], _ResultT], release: str, home: Home) -> _ResultT
         f"the data is not as the spec declares it; {path} says what is wrong (internal only; do "
         "not share)"
     )
+
+
+def was_refused(release: str, home: Home) -> bool:
+    """Whether the data of a release was opened and refused, as a killed run may have left it."""
+    path = home.release(release) / "internal" / "validation.json"
+    try:
+        return bool(json.loads(path.read_text(encoding="utf-8"))["refused"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def write_validation(release: str, content: dict[str, Any], home: Home) -> Path:

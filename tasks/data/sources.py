@@ -57,7 +57,7 @@ from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import PersonUnit, Spec
 from cloister.schema.validation import Validation, read_table
 from cloister.schema.validation_report import ValidationReport
-from cloister.tasks.data.session import RowSource, Session, keyed_digest, write_validation
+from cloister.tasks.data.session import Digests, RowSource, Session, digests_of, write_validation
 from cloister.tasks.data.tables import write_parquet
 from cloister.tasks.home.files import frame_folder
 from cloister.tasks.home.home import Home
@@ -105,10 +105,10 @@ def _frame_digest(frame: pd.DataFrame, key: bytes) -> str:
 
 @dataclass(frozen=True, repr=False)
 class SensitiveRows:
-    """The rows of a release, and a keyed digest of all that were read."""
+    """The rows of a release, and keyed digests of all that were read."""
 
     table: Table
-    digest: str
+    digests: Digests
 
 
 class TableSource(RowSource[Table, PrivateTable | PrivateDatabase]):
@@ -118,11 +118,13 @@ class TableSource(RowSource[Table, PrivateTable | PrivateDatabase]):
         """The declared context of a request."""
         return public_context_of(request)
 
-    def read_rows(self, release: str, request: ResolvedRequest, home: Home) -> tuple[Table, str]:
-        """The rows and their digest; the findings of validation stay in the home."""
+    def read_rows(
+        self, release: str, request: ResolvedRequest, home: Home
+    ) -> tuple[Table, Digests]:
+        """The rows and their digests; the findings of validation stay in the home."""
         opened, report = open_data(release, request, self.context(request), home)
         write_validation(release, report.to_dict(), home)
-        return opened.table, opened.digest
+        return opened.table, opened.digests
 
     def door(
         self,
@@ -155,11 +157,11 @@ def open_data(
         StorageError: the data cannot be read.
         DataError: it is not as declared; names columns, rules and row numbers.
     """
-    spec, domain, unit = context.spec, context.one.domain, context.spec.privacy.unit
+    spec, domain, unit = context.spec, context.one.domain, context.spec.privacy.protected
     rules = presence_rules(context.one.constraints, domain)
     if not isinstance(unit, PersonUnit):
         table, report = read_table(spec, domain, request.data, rules)
-        return SensitiveRows(table, _table_digest(table, release, home)), report
+        return SensitiveRows(table, _table_digests(table, release, home)), report
     require_named_persons(domain, unit)
     validation, people = Validation.of(spec, domain, rules), []
 
@@ -170,14 +172,14 @@ def open_data(
             yield rows.table()
 
     table = Table.concatenate(tables())
-    report, digest = validation.report(), _table_digest(table, release, home)
+    report, digests = validation.report(), _table_digests(table, release, home)
     return SensitiveRows(
-        bound_contribution(table, np.concatenate(people), unit, home.key()), digest
+        bound_contribution(table, np.concatenate(people), unit, home.key()), digests
     ), report
 
 
-def _table_digest(table: Table, release: str, home: Home) -> str:
-    return keyed_digest(b"data", {"": table.stored.items()}, release, home.key())
+def _table_digests(table: Table, release: str, home: Home) -> Digests:
+    return digests_of(b"data", lambda: {"": table.stored.items()}, release, home)
 
 
 class DatabaseSource(RowSource[Database, PrivateDatabase]):
@@ -187,8 +189,10 @@ class DatabaseSource(RowSource[Database, PrivateDatabase]):
         """The declared context of a request."""
         return public_context_of(request)
 
-    def read_rows(self, release: str, request: ResolvedRequest, home: Home) -> tuple[Database, str]:
-        """The rows and a keyed digest of all that were read.
+    def read_rows(
+        self, release: str, request: ResolvedRequest, home: Home
+    ) -> tuple[Database, Digests]:
+        """The rows and keyed digests of all that were read.
 
         Rows that refer to none that is there are left out, and of many that refer to the same all
         but a random part: what a row of the first table brings is bounded as declared. Keys that
@@ -203,10 +207,10 @@ class DatabaseSource(RowSource[Database, PrivateDatabase]):
             reports[name] = report.to_dict()
         write_validation(release, {"tables": reports}, home)
         stored = {name: table.stored.items() for name, table in tables.items()}
-        digest = keyed_digest(b"data", stored, release, home.key())
+        digests = digests_of(b"data", lambda: stored, release, home)
         whole = Database(context.task.schema, tables)
         require_unique_keys(whole)
-        return bound(whole, home.key()), digest
+        return bound(whole, home.key()), digests
 
     def door(
         self,
@@ -299,19 +303,19 @@ class ColumnsSource(RowSource[pd.DataFrame, PrivateColumns]):
 
     def read_rows(
         self, release: str, request: ResolvedRequest, home: Home
-    ) -> tuple[pd.DataFrame, str]:
-        """The rows, bounded in number for each person, and the digest of all that were read.
+    ) -> tuple[pd.DataFrame, Digests]:
+        """The rows, bounded in number for each person, and digests of all that were read.
 
         Raises:
             StorageError: the data cannot be read.
             DataError: it has other columns than declared, or rows that belong to no person.
         """
         spec, key = self.context(request).spec, home.key()
-        frame, unit = read_frame(spec, request.data), spec.privacy.unit
+        frame, unit = read_frame(spec, request.data), spec.privacy.protected
         rows = (
             _bound_contribution(frame, unit, spec, key) if isinstance(unit, PersonUnit) else frame
         )
-        return rows, keyed_digest(b"columns", {"": cell_hashes(frame)}, release, key)
+        return rows, digests_of(b"columns", lambda: {"": cell_hashes(frame)}, release, home)
 
     def door(
         self,

@@ -158,6 +158,11 @@ class Home:
         private_folder(self.folder / "prefect")
 
     @property
+    def may_hold_ledger(self) -> bool:
+        """Whether there may be a ledger: on a server, or in a file that is there."""
+        return "://" in self.ledger or Path(self.ledger).exists()
+
+    @property
     def end(self) -> Path:
         """The file that names the last entry of the ledger that this home wrote."""
         return self.folder / "end"
@@ -180,9 +185,22 @@ class Home:
         Raises:
             StorageError: it cannot be read or made, or has another length.
         """
+        return self._key("key")
+
+    def fingerprint_key(self) -> bytes:
+        """The key by which equal data of two accounts is found, made like the other on first use.
+
+        Homes on one ledger compare their data if they have the same.
+
+        Raises:
+            StorageError: it cannot be read or made, or has another length.
+        """
+        return self._key("fingerprint.key")
+
+    def _key(self, name: str) -> bytes:
         if not self.read_only:
             self.prepare()
-        path = self.folder / "key"
+        path = self.folder / name
         try:
             if not path.exists():
                 _make_key(path)

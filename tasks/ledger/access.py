@@ -13,13 +13,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from cloister.errors import CloisterError, InputError, StorageError, VerificationError
+from cloister.errors import CloisterError, InputError, PlanError, StorageError, VerificationError
 from cloister.models.task import AS_USUAL, AnyPlan
 from cloister.privacy.accounting.composition import is_deniable
 from cloister.privacy.certificate.certificate import RecordGuarantees, read_certificate
 from cloister.privacy.certificate.spend import record_guarantees
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.events import Relation, event_from_json
+from cloister.privacy.events import Bounded, Relation, event_from_json
 from cloister.privacy.ledger import (
     Account,
     Anchor,
@@ -28,6 +28,7 @@ from cloister.privacy.ledger import (
     Ledger,
     Opening,
     Owner,
+    Partition,
     Release,
     ReservationRequest,
     State,
@@ -36,6 +37,7 @@ from cloister.privacy.ledger.checks import verify_export
 from cloister.privacy.ledger.governance import refuse
 from cloister.privacy.mechanisms.randomness import noise_source
 from cloister.schema.sources.reading import places_of
+from cloister.schema.spec import Spec
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_version
 from cloister.tasks.ledger.anchors import anchor_places, held_anchors, send_anchor
@@ -134,11 +136,11 @@ def spent_anchor(ledger: Ledger, release: str) -> Anchor:
 
 
 def commit_charge(
-    release: str, request: ResolvedRequest, journal: Journal, data: str, home: Home
+    release: str, request: ResolvedRequest, journal: Journal, data: tuple[str, str], home: Home
 ) -> Anchor:
     """Make the charge of a release final; this process leases the release.
 
-    The lease ends when the journal is closed.
+    ``data`` is its digest and its sealed fingerprint. The lease ends when the journal is closed.
 
     The run is written into the journal before the ledger: killed in between, the journal holds one
     place more than the ledger knows, and is still accepted.
@@ -149,7 +151,7 @@ def commit_charge(
         StorageError: another process runs the release.
     """
     ledger = open_ledger(home)
-    ledger.spend(release, request.by, journal.id, data)
+    ledger.spend(release, request.by, journal.id, *data)
     journal.guard(
         ledger.begin_run(release, request.by, journal.begin_run(code_version()), Owner.current())
     )
@@ -193,6 +195,8 @@ def spend_id(request: ResolvedRequest, context: PublicContext) -> str:
         "epsilon": str(request.budget.epsilon),
         "delta": str(request.budget.delta),
     }
+    if request.block:
+        parts["block"] = request.block
     if request.row_sampling != AS_USUAL:
         parts["sampling"] = repr(request.row_sampling)
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
@@ -201,19 +205,32 @@ def spend_id(request: ResolvedRequest, context: PublicContext) -> str:
 def release_request(
     request: ResolvedRequest, context: PublicContext, plan: AnyPlan
 ) -> ReservationRequest:
-    """The request as the ledger records it."""
+    """The request as the ledger records it; of a group, by no more than the price is known.
+
+    Raises:
+        PlanError: the plan makes records from seeds, whose guarantees are of rows.
+    """
+    price, event = context.price(request.budget), plan.event
+    if context.spec.privacy.group:
+        if record_guarantees(event, price.delta, context.spec.privacy.relation):
+            raise PlanError(
+                "records made from seeds have guarantees of their own, which no group privacy is "
+                "known of; leave privacy.group out, or name another method. Nothing was charged."
+            )
+        event = Bounded(price.epsilon, price.delta)
     return ReservationRequest(
         dataset=context.dataset,
         unit=context.unit,
         relation=Relation(context.spec.privacy.relation).value,
-        epsilon=request.budget.epsilon,
-        delta=request.budget.delta,
-        events=plan.event.to_json(),
+        epsilon=price.epsilon,
+        delta=price.delta,
+        events=event.to_json(),
         method=request.method,
         spec_digest=request.digest,
         code_version=code_version(),
         spend_id=spend_id(request, context),
         stain="" if noise_source().secure else "NOT PRIVATE: seeded noise",
+        blocks=context.spec.blocks,
     )
 
 
@@ -229,8 +246,9 @@ def opening_of(request: ResolvedRequest, context: PublicContext, home: Home) -> 
     frames = home.folder.resolve() / "frames"
     places = places_of(context.spec, request.data)
     fixed = tuple(place for place in places if not Path(place).is_relative_to(frames))
+    relation = Relation(privacy.relation).value
     return Opening(
-        Account(context.dataset, context.unit, Relation(privacy.relation).value, fixed),
+        Account(context.dataset, context.unit, relation, fixed, _partition(context.spec)),
         BudgetGrant.of(
             context.dataset, context.unit, declared.epsilon, declared.delta, declared.per
         ),
@@ -238,10 +256,21 @@ def opening_of(request: ResolvedRequest, context: PublicContext, home: Home) -> 
     )
 
 
+def _partition(spec: Spec) -> Partition | None:
+    """How growing data is divided, and how the cells that decide it are read."""
+    if spec.privacy.block is None:
+        return None
+    block = spec.privacy.block
+    column = spec.attributes[block.column]
+    written = getattr(column, "format", None)
+    return Partition(
+        block.column, f"{column.type}, {written}" if written else column.type, block.per
+    )
+
+
 def existing_ledger(home: Home) -> Ledger | None:
     """The ledger of a home, if there is one."""
-    kept_in_file = "://" not in home.ledger
-    if kept_in_file and not Path(home.ledger).exists():
+    if not home.may_hold_ledger:
         return None
     return Ledger.open(home.ledger) if home.read_only else open_ledger(home)
 

@@ -24,6 +24,7 @@ from cloister.privacy.ledger import (
     Account,
     BudgetGrant,
     BudgetStatus,
+    Partition,
     Period,
     Proposal,
     ReservationRequest,
@@ -32,6 +33,7 @@ from cloister.privacy.ledger import (
 from cloister.privacy.ledger.admission import filtered_cap
 from cloister.privacy.ledger.budgets import Window, together
 from cloister.privacy.ledger.house import FILTER, SUM
+from cloister.schema.blocks import previous
 from cloister.schema.sources.databases import table_identity
 from cloister.schema.sources.files_and_urls import is_url
 from cloister.tasks.home.home import Home
@@ -107,7 +109,8 @@ def grant_budget(
             spent, or more than ten times the one before.
     """
     ledger = open_ledger(home)
-    granted = {status.budget.dataset: status for status in ledger.budgets()}
+    loosest_first = sorted(ledger.budgets(), key=lambda status: -status.left)
+    granted = {status.budget.dataset: status for status in loosest_first}
     known = {account.name for account in ledger.accounts()} | granted.keys()
     if budget.dataset not in known:
         near = get_close_matches(budget.dataset, known, 1)
@@ -154,13 +157,18 @@ def _doubts(now: BudgetStatus | None, budget: BudgetGrant) -> list[str]:
 
 @dataclass(frozen=True)
 class Allowance:
-    """How many releases of ``price`` a budget admits: ``whole`` in a new window, ``left`` now."""
+    """How many releases of ``price`` a budget admits: ``whole`` in a new window, ``left`` now.
+
+    Where each run reads the block before it of growing data, which is a month or year as ``moving``
+    says, a window is of that block too.
+    """
 
     budget: BudgetGrant
     price: Price
     window: str
     whole: int
     left: int
+    moving: str = ""
 
     def admits(self, window: str) -> int:
         """How many more releases a window takes."""
@@ -173,7 +181,7 @@ class Allowance:
 
     def exceeded_by(self, runs: Iterable[datetime], now: datetime) -> bool:
         """Whether a schedule runs more often than the budget admits, in this year or the next."""
-        if self.budget.period is Period.EVER:
+        if self.budget.period is Period.EVER and not self.moving:
             return True
         soon = takewhile(lambda run: run.year <= now.year + 1, runs)
         return any(
@@ -186,7 +194,7 @@ class Allowance:
         Raises:
             BudgetExceeded: there is none.
         """
-        budget, last = self.budget, self.budget.period is Period.EVER
+        budget, last = self.budget, self.budget.period is Period.EVER and not self.moving
         if not (self.left if last else self.whole):
             raise BudgetExceeded(
                 f"the budget of '{budget.dataset}' is epsilon {decimal_below(budget.epsilon)} at "
@@ -197,30 +205,49 @@ class Allowance:
             )
 
     def _window_of(self, run: datetime) -> str:
-        return self.budget.period.window(run.astimezone(UTC).isoformat())
+        return _window(self.budget, self.moving, run)
+
+
+def _window(budget: BudgetGrant, moving: str, run: datetime) -> str:
+    """The window that a run is charged to, and the block that it reads if that moves."""
+    window = budget.period.window(_iso(run))
+    return f"{window}, block {previous(moving, run)}" if moving else window
 
 
 def allowance_of(
-    request: ResolvedRequest, context: PublicContext, plan: AnyPlan, home: Home, now: datetime
+    request: ResolvedRequest,
+    context: PublicContext,
+    plan: AnyPlan,
+    home: Home,
+    now: datetime,
+    *,
+    moving: bool = False,
 ) -> Allowance:
     """The releases that the budget of a request's dataset admits.
 
-    The budget is the granted one, else the one that the spec declares.
+    The budget is the granted one, else the one that the spec declares. ``moving`` says that each
+    run reads the block of growing data before it.
 
     Raises:
         StorageError: the ledger cannot be read.
     """
     opening, granted = opening_of(request, context, home), _granted(context, home)
     budget = granted.budget if granted else opening.budget
-    window = budget.period.window(now.astimezone(UTC).isoformat())
+    block = context.spec.privacy.block
+    per = block.per if block and moving else ""
     rule = granted.next_admission if granted else house_of(home).rules_of(context.dataset).admission
     price = release_request(request, context, plan)
     whole = admitted(Window("", rule, ()), budget, price)
     left = whole
-    if granted and granted.window == window:
+    if granted and granted.window == budget.period.window(_iso(now)):
         binding = zip(granted.windows, (granted.budget, *granted.others), strict=True)
         left = min(admitted(each, cap, price) for each, cap in binding)
-    return Allowance(budget, request.budget, window, whole, left)
+    charge = Price(price.epsilon, price.delta)
+    return Allowance(budget, charge, _window(budget, per, now), whole, left, per)
+
+
+def _iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat()
 
 
 _MOST_COUNTED = 10_000
@@ -250,9 +277,11 @@ def room(epsilon: Fraction, delta: Fraction, price: Price) -> int:
 
 def _granted(context: PublicContext, home: Home) -> BudgetStatus | None:
     """The granted budget of a request's dataset, if there is one."""
-    owner = context.dataset, context.unit
-    found = (status for status in budgets(home, None))
-    return next((each for each in found if (each.budget.dataset, each.budget.unit) == owner), None)
+    ledger = existing_ledger(home)
+    with suppress(BudgetExceeded):
+        blocks = context.spec.blocks
+        return ledger.budget(context.dataset, context.unit, blocks) if ledger else None
+    return None
 
 
 def _more_than(number: int, runs: Iterable[datetime]) -> bool:
@@ -300,8 +329,9 @@ def open_account(
     places: Sequence[str],
     by: str,
     reason: str,
+    blocks: str | None = None,
 ) -> Account:
-    """Register a data set, or further places of one.
+    """Register a data set, or further places of one; ``blocks`` as ``admitted (date) per month``.
 
     Raises:
         InputError: the account is of another unit or relation, or a place is of another account.
@@ -309,8 +339,11 @@ def open_account(
     """
     if relation not in set(Relation):
         raise InputError(f"'{relation}' is no relation; give add_remove or replace_one")
-    account = Account(dataset, unit, relation, tuple(map(_place, places)))
-    return open_ledger(home).open_account(account, by, reason)
+    ledger = open_ledger(home)
+    known = {account.name: account.partition for account in ledger.accounts()}
+    partition = Partition.parse(blocks) if blocks else known.get(dataset)
+    account = Account(dataset, unit, relation, tuple(map(_place, places)), partition)
+    return ledger.open_account(account, by, reason)
 
 
 def _place(text: str) -> str:
@@ -326,4 +359,5 @@ def account_json(account: Account) -> dict[str, Any]:
         "unit": account.unit,
         "relation": account.relation,
         "places": list(account.places),
+        "blocks": str(account.partition or ""),
     }

@@ -10,18 +10,17 @@ from __future__ import annotations
 import datetime as dt
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from cloister.constraints.across import AcrossConstraint
 from cloister.errors import PrivacyError
 from cloister.figures import listed
 from cloister.models.registry import create
 from cloister.models.storage import model_digest
-from cloister.models.task import AnyPlan, Task
-from cloister.privacy.accounting.composition import deniable_event, event_of_stages
+from cloister.models.task import AnyPlan, Budget
+from cloister.privacy.accounting.composition import event_of_stages
 from cloister.privacy.certificate.certificate import (
     FORMAT,
     PAGE_NAME,
@@ -31,8 +30,6 @@ from cloister.privacy.certificate.certificate import (
     Guarantee,
     LedgerEntry,
     RecordGuarantees,
-    ReusedRelease,
-    Software,
     Subject,
 )
 from cloister.privacy.certificate.page import page
@@ -57,8 +54,10 @@ from cloister.privacy.certificate.spend import (
     stage_spends,
 )
 from cloister.privacy.certificate.wording import (
+    block_words,
     definition_of,
     detection,
+    group_words,
     limitations,
     meaning,
     odds,
@@ -70,15 +69,15 @@ from cloister.privacy.certificate.wording import (
     unit_statement,
 )
 from cloister.privacy.exact import decimal, decimal_below, exact, float_above
-from cloister.privacy.ledger import Anchor, BudgetStatus, Release
+from cloister.privacy.ledger import Anchor, BudgetStatus
 from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
-from cloister.schema.spec import Spec
 from cloister.tasks.data.session import AnySpent
 from cloister.tasks.data.tables import published_schema, write_csv
 from cloister.tasks.home.files import Reference, digest_of, emptied
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_digest, code_version
 from cloister.tasks.ledger.access import COMPOSITION, FILTERED, deniable_releases, open_ledger
+from cloister.tasks.release.basis import Basis
 from cloister.tasks.release.charge import ReservedRelease
 from cloister.tasks.release.kept_request import kept_prior
 from cloister.tasks.release.preflight import reused_releases
@@ -136,74 +135,6 @@ def _place_tables(
     return digests
 
 
-@dataclass(frozen=True)
-class Basis:
-    """What a certificate is made from; all of it is public.
-
-    ``entry`` is the ledger's of the release, ``anchor`` that which made its charge final;
-    ``budget`` is of the dataset and unit, after the charge. ``artefacts`` are SHA-256 by file name,
-    ``model`` is the digest of the model that the rows were drawn from. ``secure`` says that all
-    noise came from a secure source. ``reused`` are earlier releases whose numbers were used again,
-    ``deniable_releases`` those of the dataset under plausible deniability alone, this one included.
-    """
-
-    request: ResolvedRequest
-    context: PublicContext
-    plan: AnyPlan
-    entry: Release
-    anchor: Anchor
-    budget: BudgetStatus
-    drawn: DrawnRows
-    software: Software
-    artefacts: Mapping[str, str]
-    written: dt.date
-    secure: bool
-    model: str | None = None
-    reused: Sequence[ReusedRelease] = ()
-    deniable_releases: int = 0
-
-    @property
-    def spec(self) -> Spec:
-        """The declarations of the dataset."""
-        return self.context.spec
-
-    @property
-    def epsilon(self) -> Fraction:
-        """What was charged."""
-        return self.entry.request.epsilon
-
-    @property
-    def delta(self) -> Fraction:
-        """What was charged."""
-        return self.entry.request.delta
-
-    @property
-    def shown_epsilon(self) -> Fraction:
-        """What the rows reveal at most: of this release, and of those whose numbers it uses."""
-        return self.epsilon + sum(exact(own.epsilon) for own in self.reused)
-
-    @property
-    def shown_delta(self) -> Fraction:
-        """The delta of what the rows reveal."""
-        return self.delta + sum(exact(own.delta) for own in self.reused)
-
-    @property
-    def deniable(self) -> bool:
-        """Whether records are released under plausible deniability alone."""
-        return deniable_event(self.plan.stages) is not None
-
-    @property
-    def of_persons(self) -> tuple[str, ...]:
-        """The key of persons with several rows and their attributes; empty if there are none."""
-        persons = self.context.task.persons if isinstance(self.context.task, Task) else None
-        return (persons.key, *persons.attributes) if persons else ()
-
-    @property
-    def across(self) -> Sequence[AcrossConstraint]:
-        """The constraints across foreign keys."""
-        return () if isinstance(self.context.task, Task) else self.context.task.across
-
-
 def _basis(
     request: ResolvedRequest,
     context: PublicContext,
@@ -212,10 +143,9 @@ def _basis(
     home: Home,
 ) -> Basis:
     ledger, release = open_ledger(home), done.charge.release
-    budget, prior = (
-        ledger.budget(context.dataset, context.unit),
-        kept_prior(home.release(release)),
-    )
+    blocks, prior = context.spec.blocks, kept_prior(home.release(release))
+    read = [each for each in ledger.budgets() if each.budget.dataset == context.dataset]
+    budget = ledger.budget(context.dataset, context.unit, blocks)
     drawn_by = done.spent.journal.drawn_by.items()
     run = {
         "device": str(training_device(request, done.plan)),
@@ -236,6 +166,7 @@ def _basis(
         model=model_digest(done.model.open()),
         reused=reused_releases(prior, budget, home) if prior else (),
         deniable_releases=deniable_releases(home, context.dataset),
+        blocks=[each for each in read if each.block in blocks],
     )
 
 
@@ -252,7 +183,11 @@ def certify(basis: Basis) -> Certificate:
         subject=_subject(basis),
         guarantee=_guarantee(basis),
         stages=stage_spends(
-            basis.plan.stages, basis.delta, basis.spec.privacy.relation, basis.drawn.capacity
+            basis.plan.stages,
+            basis.planned.delta,
+            basis.spec.privacy.relation,
+            basis.drawn.capacity,
+            basis.spec.privacy.group_rows,
         ),
         cumulative=_cumulative(basis.budget),
         attributes=attribute_origins(basis.spec, basis.of_persons),
@@ -287,8 +222,10 @@ def _require_true(basis: Basis) -> None:
             f"release {basis.entry.id} is under plausible deniability alone, which its spec does "
             "not declare; it must not be published"
         )
-    accounted = accounted_cost(basis.plan.stages, basis.delta, basis.spec.privacy.relation)
-    if accounted.epsilon > float_above(basis.epsilon):
+    planned, charged = basis.planned, Budget(basis.epsilon, basis.delta)
+    accounted = accounted_cost(basis.plan.stages, planned.delta, basis.spec.privacy.relation)
+    priced = basis.context.price(planned) == charged
+    if accounted.epsilon > float_above(planned.epsilon) or not priced:
         raise PrivacyError(
             f"the events of release {basis.entry.id} cost more than the epsilon charged; it must "
             "not be published"
@@ -314,12 +251,14 @@ def _subject(basis: Basis) -> Subject:
         written=basis.written.isoformat(),
         spec=basis.request.digest,
         input=basis.entry.evidence["data"],
+        blocks=basis.entry.request.blocks,
     )
 
 
 def _guarantee(basis: Basis) -> Guarantee:
     privacy = basis.spec.privacy
     epsilon, period = _worst_epsilons(basis)
+    accounted = basis.plan.stages, basis.planned.delta, privacy.relation, privacy.group_rows
     return Guarantee(
         private=basis.secure,
         definition=DENIABLE_DEFINITION if basis.deniable else definition_of(basis.delta),
@@ -330,8 +269,8 @@ def _guarantee(basis: Basis) -> Guarantee:
         rows=rows_words(privacy.rows),
         epsilon=exact_text(basis.epsilon),
         delta=exact_text(basis.delta),
-        accounted=accounted_cost(basis.plan.stages, basis.delta, privacy.relation),
-        second=second_cost(basis.plan.stages, basis.delta, privacy.relation),
+        accounted=accounted_cost(*accounted),
+        second=second_cost(*accounted),
         meaning=_meaning(basis),
         odds=odds(epsilon, period),
         detection=detection(epsilon, basis.shown_delta, period, _period_delta(basis)),
@@ -340,22 +279,28 @@ def _guarantee(basis: Basis) -> Guarantee:
 
 def _records(basis: Basis) -> RecordGuarantees | None:
     event = event_of_stages(basis.plan.stages)
-    return record_guarantees(event, basis.delta, basis.spec.privacy.relation)
+    return record_guarantees(event, basis.planned.delta, basis.spec.privacy.relation)
 
 
 def _meaning(basis: Basis) -> tuple[str, ...]:
     records = _records(basis)
     if records and basis.deniable and basis.secure:
         return deniable_meaning(records)
-    words = record_words(records) if records and basis.secure else ()
     shown = basis.shown_epsilon, basis.shown_delta
     said = meaning(basis.spec, *shown, basis.secure, basis.drawn.capacity)
-    return (*said, *_reuse_words(basis), *words)
-
-
-def _reuse_words(basis: Basis) -> tuple[str, ...]:
-    charged = exact_text(basis.epsilon), exact_text(basis.delta)
-    return reuse_words(basis.reused, *charged) if basis.secure else ()
+    if not basis.secure:
+        return said
+    planned, charged = (
+        (exact_text(each.epsilon), exact_text(each.delta))
+        for each in (basis.planned, Budget(basis.epsilon, basis.delta))
+    )
+    return (
+        *said,
+        *group_words(basis.spec, *planned),
+        *block_words(basis.spec, basis.entry.request.blocks),
+        *reuse_words(basis.reused, *charged),
+        *(record_words(records) if records else ()),
+    )
 
 
 def _worst_epsilons(basis: Basis) -> tuple[float, float]:
@@ -365,7 +310,7 @@ def _worst_epsilons(basis: Basis) -> tuple[float, float]:
     """
     if not basis.secure or basis.deniable:
         return math.inf, math.inf
-    shown, spent = float(basis.shown_epsilon), basis.budget.bound
+    shown, spent = float(basis.shown_epsilon), basis.bound
     if spent is None or basis.deniable_releases:
         return shown, math.inf
     before = sum(exact(own.epsilon) for own in basis.reused if not own.in_period)
@@ -375,7 +320,8 @@ def _worst_epsilons(basis: Basis) -> tuple[float, float]:
 def _period_delta(basis: Basis) -> Fraction:
     """The delta of all releases of the budget period, and of those whose numbers were used."""
     before = sum(exact(own.delta) for own in basis.reused if not own.in_period)
-    return basis.budget.budget.delta + before
+    budget = basis.budget
+    return before + (budget.lifetime_delta if basis.of_several_blocks else budget.budget.delta)
 
 
 def _cumulative(status: BudgetStatus) -> Cumulative:
@@ -391,4 +337,6 @@ def _cumulative(status: BudgetStatus) -> Cumulative:
         lifetime=decimal(status.lifetime),
         composition=FILTERED if status.kept else COMPOSITION,
         filtered=decimal(status.filtered) if status.kept else None,
+        block=status.block or None,
+        lifetime_delta=exact_text(status.lifetime_delta) if status.block else None,
     )

@@ -40,6 +40,7 @@ from cloister.tasks.ledger.access import (
     opening_of,
     release_request,
 )
+from cloister.tasks.ledger.fingerprints import seal_fingerprint
 from cloister.tasks.release.kept_request import REQUEST_NAME, kept_prior, kept_seed
 from cloister.tasks.release.preflight import find_prior, prior_digest
 from cloister.tasks.requests.plan import (
@@ -228,10 +229,10 @@ def spend_budget(
         InputError: it was begun by another version of the code, whose answers cannot be used.
         StorageError: the journal cannot be written, or another process runs this release.
     """
-    session, release, digest = opened.session, opened.release, opened.digest
+    session, release, digests = opened.session, opened.release, opened.digests
     reserved = open_ledger(home).release(release)
     parts = {
-        "data": digest,
+        "data": digests.data,
         "spec": request.digest,
         "code": reserved.request.code_version,
         "plan": plan_digest(plan),
@@ -243,7 +244,8 @@ def spend_budget(
     _require_usable_answers(journal, plan, reserved)
     task = session.source.context(request).task
     private = session.source.door(opened.rows.value, task, plan.event, journal, home)
-    anchor = commit_charge(release, request, journal, digest, home)
+    sealed = seal_fingerprint(digests.fingerprint, home.fingerprint_key())
+    anchor = commit_charge(release, request, journal, (digests.data, sealed), home)
     return Spent(opened, session.hold(release, private), journal, anchor)
 
 

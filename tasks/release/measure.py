@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from cloister.errors import InputError, PlanError, StorageError
+from cloister.models.task import Budget
 from cloister.privacy.certificate.manifest import Lineage, write_manifest
 from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.discovery import Findings, discover
@@ -68,8 +69,10 @@ def require_ready(request: ResolvedRequest, home: Home) -> None:
 
 def _require_rest(request: ResolvedRequest, spec: Spec) -> None:
     """The declared budget holds the measurement and one release as it is declared."""
-    declared, release = spec.privacy.budget, spec.release
-    rest = declared.epsilon - request.budget.epsilon, declared.delta - request.budget.delta
+    declared, context = spec.privacy.budget, domain_context(request)
+    release = context.price(Budget(spec.release.epsilon, spec.release.delta))
+    price = context.price(request.budget)
+    rest = declared.epsilon - price.epsilon, declared.delta - price.delta
     if rest[0] < release.epsilon or rest[1] < release.delta:
         left = declared.epsilon - release.epsilon, declared.delta - release.delta
         remedy = (

@@ -200,7 +200,8 @@ def reused_releases(release: str, status: BudgetStatus, home: Home) -> tuple[Reu
             release=held.id,
             epsilon=exact_text(held.request.epsilon),
             delta=exact_text(held.request.delta),
-            in_period=status.budget.period.window(held.reserved_at) == status.window,
+            in_period=status.budget.period.window(held.reserved_at) == status.window
+            and (not status.block or status.block in held.request.blocks),
         )
         for held in _with_its_own(release, home)
     )

@@ -206,7 +206,8 @@ def publish_finished(
         copy_whole(public, out, charge.release)
     if request.database:
         load_release(request, request.database, charge.release, public)
-    status = open_ledger(home).budget(content["dataset"], public_context_of(request).unit)
+    context = public_context_of(request)
+    status = open_ledger(home).budget(content["dataset"], context.unit, context.spec.blocks)
     internal = str(home.release(charge.release) / "internal")
     files = {"public": str(out or public), "internal": internal}
     files |= {"database": request.database} if request.database else {}

@@ -141,6 +141,7 @@ def _signed(public: Path, release: Release, move: _Move, anchor: Anchor, home: H
         "epsilon": exact_text(asked.epsilon),
         "delta": exact_text(asked.delta),
         "spec": asked.spec_digest,
+        **({"blocks": list(asked.blocks)} if asked.blocks else {}),
         "entry": asdict(anchor),
     }
     if move.state is State.APPROVED:

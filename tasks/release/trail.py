@@ -17,7 +17,7 @@ from cloister.privacy.certificate.manifest import read_manifest
 from cloister.privacy.exact import decimal, decimal_below
 from cloister.privacy.ledger import BudgetStatus, Entry, Release, State, export_lines, read_chain
 from cloister.privacy.ledger.books import GRANTED, OPENED, PLACED, Books
-from cloister.privacy.ledger.budgets import basic_composition, status
+from cloister.privacy.ledger.budgets import basic_composition, tightest
 from cloister.privacy.ledger.house import CONFIRMED, EVERYWHERE, PERSON, PROPOSED, RULES
 from cloister.privacy.ledger.retention import DELETED
 from cloister.privacy.ledger.signatures import REVOKED, TRUSTED
@@ -70,7 +70,8 @@ def _replayed(entries: Iterable[Entry], release: str) -> tuple[Books, BudgetStat
         books.post(entry)
         if entry.kind == State.RESERVED and entry.body["release"] == release:
             asked = books.releases[release].request
-            charged = status(books, asked.dataset, asked.unit, entry.time, basic_composition)
+            owner = asked.dataset, asked.unit
+            charged = tightest(books, *owner, entry.time, basic_composition, asked.blocks)
     return books, charged
 
 
@@ -83,6 +84,7 @@ def _facts(books: Books, release: Release, charged: BudgetStatus) -> dict[str, s
         "account": asked.dataset,
         "data": ", ".join(account.places) if account else "of no registered place",
         "protects": f"{asked.unit}, under {asked.relation}",
+        **({"blocks": ", ".join(asked.blocks)} if asked.blocks else {}),
         "charge": f"epsilon {decimal(asked.epsilon)} at delta {decimal(asked.delta)}",
         "method": f"{asked.method}, by version {asked.code_version}",
         "spec": asked.spec_digest,

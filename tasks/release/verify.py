@@ -79,7 +79,14 @@ def mode_findings(home: Home) -> list[str]:
     ]
 
 
-_OWN_FILES = ("key", "end", "ledger.db", "signing/house.pem", "signing/house.pub")
+_OWN_FILES = (
+    "key",
+    "fingerprint.key",
+    "end",
+    "ledger.db",
+    "signing/house.pem",
+    "signing/house.pub",
+)
 
 
 def _link_findings(home: Home) -> Iterator[str]:

@@ -149,6 +149,11 @@ def release_plan(request: ResolvedRequest) -> Plan[DomainParameters]:
 
 
 def _require_measurable(path: Path, spec: Spec) -> None:
+    if spec.privacy.block:
+        raise SpecError(
+            f"{path}: domains of growing data are not measured, since each block has its own; "
+            "declare bounds, values and the number of rows of a block public"
+        )
     if spec.tables:
         raise SpecError(
             f"{path}: of a dataset of several tables nothing is measured; declare bounds, values "

@@ -237,6 +237,11 @@ rows of 4,000 came out in 433."""
 _HISTOGRAMS = ("histograms", "attributes")
 """Names of stages of one-way counts, behind the name of a table."""
 
+_OF_GROUP = (
+    "Epsilon and delta of the plan are of one row. The account is charged for a person, all rows "
+    "with the same {key}, {rows} at most: epsilon {epsilon}, delta {delta}, by group privacy."
+)
+
 _ROWS = "rows"
 """The table of all rows, where persons have several and another has one row a person."""
 
@@ -247,6 +252,7 @@ def plan_warnings(
     """A sentence for what the release will not keep of the data, and one if it costs too much."""
     return (
         *budget_warnings(request, context),
+        *_group_words(request, context),
         *unweighed_soft(request, context),
         *_dropped_references(context),
         *_drowned_counts(context.task, plan),
@@ -257,7 +263,7 @@ def plan_warnings(
 
 def budget_warnings(request: ResolvedRequest, context: PublicContext) -> Iterator[str]:
     """A sentence if one release costs more than the whole budget that the spec declares."""
-    price, declared = request.budget, context.spec.privacy.budget
+    price, declared = context.price(request.budget), context.spec.privacy.budget
     if price.epsilon > declared.epsilon or price.delta > declared.delta:
         yield _OVER_BUDGET.format(
             epsilon=exact_text(price.epsilon),
@@ -265,6 +271,18 @@ def budget_warnings(request: ResolvedRequest, context: PublicContext) -> Iterato
             most=exact_text(declared.epsilon),
             most_delta=exact_text(declared.delta),
             period=declared.per,
+        )
+
+
+def _group_words(request: ResolvedRequest, context: PublicContext) -> Iterator[str]:
+    """A sentence on what the account of persons is charged for a release planned for rows."""
+    if group := context.spec.privacy.group:
+        price = context.price(request.budget)
+        yield _OF_GROUP.format(
+            key=group.key,
+            rows=group.max_rows,
+            epsilon=exact_text(price.epsilon),
+            delta=exact_text(price.delta),
         )
 
 

@@ -43,6 +43,10 @@ class ReleaseRequest(BaseModel):
         None, description="Rows to draw; by default as many as the spec declares."
     )
     data: Path | None = Field(None, description="The data, in place of the spec's source.")
+    block: str | None = Field(
+        None,
+        description="Of growing data, the blocks to read: 2026-10, 2026-08..2026-10, or previous.",
+    )
     out: str | None = Field(
         None,
         description="A new folder for the public files, or the URL of a database for the tables.",

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
@@ -16,6 +17,8 @@ from cloister.devices import Device, resolve_device
 from cloister.errors import ConstraintError, InputError, PlanError, SpecError
 from cloister.models.registry import AUTO, Choice, choose_method, create, present_name
 from cloister.models.task import AnyTask, Budget, RowSampling, Task, task_of
+from cloister.privacy.accounting.composition import group_cost
+from cloister.schema.blocks import blocks_of
 from cloister.schema.declarations import PLAUSIBLE_DENIABILITY, PRIOR_PATTERN
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import (
@@ -96,8 +99,8 @@ class ResolvedRequest(ReleaseRequest):
         return self.model_copy(update=fields)
 
 
-def resolve(request: ReleaseRequest) -> ResolvedRequest:
-    """The request with every default resolved.
+def resolve(request: ReleaseRequest, now: datetime | None = None) -> ResolvedRequest:
+    """The request with every default resolved; ``now`` is when its run is due.
 
     Raises:
         SpecError: the spec cannot be used, or holds what was read from the data.
@@ -110,6 +113,8 @@ def resolve(request: ReleaseRequest) -> ResolvedRequest:
     path = request.spec.absolute()
     declared = load_spec(path)
     require_public(path, declared)
+    digest, blocks = spec_digest(declared), blocks_of(declared, request.block, now)
+    declared = declared.of_blocks(blocks)
     if declared.tables and request.data:
         raise InputError("--data names one file, and the dataset has several tables; leave it out")
     if request.prior is not None and not re.fullmatch(PRIOR_PATTERN, request.prior):
@@ -131,7 +136,8 @@ def resolve(request: ReleaseRequest) -> ResolvedRequest:
         "accept_reject": sampling.tries,
         "device": str(resolve_device(request.device or declared.release.device or AUTO_DEVICE)),
         "prior": request.prior or declared.release.prior,
-        "digest": spec_digest(declared),
+        "block": "..".join(dict.fromkeys((blocks[0], blocks[-1]))) if blocks else None,
+        "digest": digest,
         "reason": choice.reason,
     }
     return ResolvedRequest(**(dict(request) | decided))
@@ -262,6 +268,14 @@ class PublicContext:
         """The account that the ledger charges."""
         return self.spec.account_name
 
+    def price(self, budget: Budget) -> Budget:
+        """What the account is charged for a release of this budget: that of a group of rows.
+
+        Raises:
+            PlanError: its delta would reach 1.
+        """
+        return Budget(*group_cost(budget.epsilon, budget.delta, self.spec.privacy.group_rows))
+
     @property
     def unit(self) -> str:
         """The name that the ledger knows the privacy unit by; the same persons share a budget."""
@@ -276,15 +290,19 @@ def public_context_of(request: ResolvedRequest) -> PublicContext:
         PlanError: the spec does not declare the number of rows.
         ConstraintError: a constraint cannot be used.
     """
-    context = _public_context(request.spec, request.digest, request.rows, request.row_sampling)
+    asked = (request.spec, request.digest, request.block, request.rows, request.row_sampling)
+    context = _public_context(*asked)
     return context.computed_on(request.computed_on)
 
 
 @lru_cache(maxsize=4)
-def _public_context(path: Path, digest: str, wanted: int, sampling: RowSampling) -> PublicContext:
+def _public_context(
+    path: Path, digest: str, block: str | None, wanted: int, sampling: RowSampling
+) -> PublicContext:
     spec = load_spec(path)
     if spec_digest(spec) != digest:
         raise SpecError(f"{path} was changed since the release began; run the command again")
+    spec = spec.of_blocks(blocks_of(spec, block))
     with constraints_in(path):
         context = declared_context(spec, public_rows(spec), wanted)
     return context.with_sampling(sampling)

@@ -12,7 +12,8 @@ import pytest
 from bases import declaring
 
 from cloister.privacy.certificate.page import page
-from cloister.tasks.release.certify import Basis, certify
+from cloister.tasks.release.basis import Basis
+from cloister.tasks.release.certify import certify
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 

@@ -26,6 +26,7 @@ COMMANDS = [
     ["dataset", "add"],
     ["dataset", "list"],
     ["budget", "grant"],
+    ["budget", "allow"],
     ["budget", "history"],
     ["ledger", "list"],
     ["ledger", "show"],

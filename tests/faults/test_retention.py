@@ -38,6 +38,10 @@ def release_in(ledger: Ledger, state: State) -> str:
         change_rules(ledger, EVERYWHERE, lambda _: Rules(refusals=1), "officer", "policy")
         refuse(ledger, release, "flow")
         return release
+    if state is State.FORFEITED:
+        change_rules(ledger, "*", lambda rules: replace(rules, refusals=1), "officer", "policy")
+        refuse(ledger, release, "flow")
+        return release
     steps = {
         State.RESERVED: (),
         State.SPENT: (),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from cloister.tasks.release.certify import Basis
+from cloister.tasks.release.basis import Basis
 
 
 def declaring(basis: Basis, **fields: Any) -> Basis:

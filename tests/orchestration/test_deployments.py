@@ -68,6 +68,7 @@ def test_a_deployment_holds_the_schedule_and_the_parameters_and_no_command(
         "request": {
             "spec": str(server.spec),
             "data": str(server.data),
+            "block": None,
             "method": None,
             "epsilon": "1/2",
             "delta": None,

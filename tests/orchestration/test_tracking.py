@@ -22,7 +22,8 @@ from cloister.evaluation.report import Evaluation, Violations
 from cloister.models.storage import save_model
 from cloister.privacy.certificate.certificate import Certificate, StageSpend
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.tasks.release.certify import Basis, certify
+from cloister.tasks.release.basis import Basis
+from cloister.tasks.release.certify import certify
 from cloister.tasks.stores.mlflow_registry import ModelRegistry, model_name
 from cloister.tasks.stores.mlflow_store import Tracker
 

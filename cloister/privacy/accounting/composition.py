@@ -25,7 +25,7 @@ from typing import Protocol
 
 import numpy as np
 
-from cloister.errors import UnsupportedEvent
+from cloister.errors import PlanError, UnsupportedEvent
 from cloister.privacy.accounting.loss import LARGEST_EXPONENT, OUTWARD
 from cloister.privacy.events import (
     Bounded,
@@ -41,6 +41,7 @@ from cloister.privacy.events import (
     SeededRecords,
     Thresholded,
 )
+from cloister.privacy.exact import decimal, exact
 
 _DIGITS = 48
 """Binary digits of an epsilon after the point, rounded up."""
@@ -98,6 +99,34 @@ def after_steps(one: RecordGuarantee, steps: int) -> RecordGuarantee:
         return RecordGuarantee(epsilon, 1.0, one.t)
     delta = one.delta * math.expm1(epsilon) / math.expm1(one.epsilon) * (1 + OUTWARD)
     return RecordGuarantee(epsilon, min(delta, 1.0), one.t)
+
+
+def group_cost(epsilon: Fraction, delta: Fraction, rows: int) -> tuple[Fraction, Fraction]:
+    """What is charged for a group of at most so many rows, planned for one row; exact, rounded up.
+
+    Rows are added one after the other, each by (epsilon, delta): epsilons add up, and the delta of
+    each is multiplied by e^epsilon for each row after it (Vadhan 2017, lemma 2.2, summed up).
+
+    >>> from fractions import Fraction
+    >>> group_cost(Fraction(1, 10), Fraction(1, 10**6), 5)
+    (Fraction(1, 2), Fraction(308413, 50000000000))
+
+    Raises:
+        PlanError: delta reaches 1.
+    """
+    whole = rows * epsilon
+    if not delta or rows == 1:
+        return whole, delta
+    grown = Fraction(1)
+    if whole <= LARGEST_EXPONENT:
+        times = math.expm1(float(whole)) / math.expm1(float(epsilon)) * (1 + OUTWARD)
+        grown = delta * Fraction(times)
+    if grown >= 1:
+        raise PlanError(
+            f"for a group of {rows:,} rows, delta {float(delta):g} at epsilon {float(epsilon):g} "
+            "reaches 1; ask for a smaller epsilon or delta, or declare the group as the unit"
+        )
+    return whole, exact(decimal(grown))
 
 
 def candidate_bound(event: SeededRecords, relation: Relation) -> Bounded:

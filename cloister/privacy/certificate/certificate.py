@@ -36,7 +36,7 @@ class Subject(Part):
     """What the certificate is about; ``state`` is that of the day it was ``written``.
 
     ``rows`` of the synthetic table. ``input`` is a keyed digest of the data, which only its curator
-    can check.
+    can check. ``blocks`` are those that were read of growing data.
     """
 
     id: str
@@ -49,6 +49,7 @@ class Subject(Part):
     written: str
     spec: str
     input: str | None
+    blocks: tuple[str, ...] = Field(default=(), exclude_if=lambda value: not value)
 
 
 class AccountedCost(Part):
@@ -149,6 +150,9 @@ class Cumulative(Part):
     Amounts are epsilons as text. ``spent`` and ``left`` are of the window, ``lifetime`` of all
     windows: the loss of a person who is in the data throughout. ``filtered`` is the least budget
     under which a filter holds the window, where one admits its releases.
+
+    Of growing data they are those of the ``block`` that the least is left of, of those that were
+    read, and ``lifetime`` is of a person with rows in every block, at ``lifetime_delta``.
     """
 
     period: str
@@ -162,6 +166,8 @@ class Cumulative(Part):
     lifetime: str
     composition: str
     filtered: str | None = Field(default=None, exclude_if=lambda value: value is None)
+    block: str | None = Field(default=None, exclude_if=lambda value: value is None)
+    lifetime_delta: str | None = Field(default=None, exclude_if=lambda value: value is None)
 
 
 class ReusedRelease(Part):

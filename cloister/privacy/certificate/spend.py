@@ -218,19 +218,21 @@ _SOURCES: dict[type[Event], tuple[str, str, str]] = {
 
 
 def accounted_cost(
-    stages: Sequence[PlannedStage], delta: Fraction, relation: Relation | str
+    stages: Sequence[PlannedStage], delta: Fraction, relation: Relation | str, group: int = 1
 ) -> AccountedCost:
     """What all stages cost together, but for those of plausible deniability alone.
+
+    ``group`` is how many rows the unit that is charged has, of those that the stages protect.
 
     Raises:
         UnsupportedEvent: no accountant reads them.
     """
     total = spend(_accounted(stages), delta, relation)
-    return AccountedCost(epsilon=total.epsilon, accountant=total.accountant)
+    return _of_group(total.epsilon, total.accountant, group)
 
 
 def second_cost(
-    stages: Sequence[PlannedStage], delta: Fraction, relation: Relation | str
+    stages: Sequence[PlannedStage], delta: Fraction, relation: Relation | str, group: int = 1
 ) -> AccountedCost | None:
     """The least answer of any accountant but that of `accounted_cost`; None if no other has one."""
     first = accounted_cost(stages, delta, relation)
@@ -239,7 +241,14 @@ def second_cost(
     if not others:
         return None
     least = min(others, key=lambda name: others[name])
-    return AccountedCost(epsilon=others[least], accountant=least)
+    return _of_group(others[least], least, group)
+
+
+def _of_group(epsilon: float, accountant: str, rows: int) -> AccountedCost:
+    if rows == 1:
+        return AccountedCost(epsilon=epsilon, accountant=accountant)
+    named = f"{accountant}, and group privacy of {rows:,} rows"
+    return AccountedCost(epsilon=rows * epsilon, accountant=named)
 
 
 def stage_spends(
@@ -247,17 +256,21 @@ def stage_spends(
     delta: Fraction,
     relation: Relation | str,
     capacity: int | None = None,
+    group: int = 1,
 ) -> tuple[StageSpend, ...]:
     """Each stage with its cost alone, between the two stages that cost nothing."""
     spends = [_free(*_FREE_BEFORE)]
-    spends += [_stage_spend(stage, delta, relation) for stage in stages]
+    spends += [_stage_spend(stage, delta, relation, group) for stage in stages]
     many = "any number of them" if capacity is None else f"at most {capacity:,} of them"
     return (*spends, _free(_FREE_AFTER[0], _FREE_AFTER[1].format(many=many)))
 
 
-def _stage_spend(stage: PlannedStage, delta: Fraction, relation: Relation | str) -> StageSpend:
+def _stage_spend(
+    stage: PlannedStage, delta: Fraction, relation: Relation | str, group: int
+) -> StageSpend:
     counted = not isinstance(stage.event, PlausiblyDeniable)
-    cost = spend(stage.event, delta, relation) if counted else None
+    alone = spend(stage.event, delta, relation) if counted else None
+    cost = _of_group(alone.epsilon, alone.accountant, group) if alone else None
     return StageSpend(
         name=stage.name,
         purpose=stage.explanation,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 
 from cloister.figures import count_of, figure_above
@@ -11,6 +11,12 @@ from cloister.privacy.accounting.composition import PlannedStage
 from cloister.privacy.accounting.loss import LARGEST_EXPONENT
 from cloister.privacy.certificate.certificate import Detection, Odds, ReusedRelease
 from cloister.privacy.certificate.provenance import exact_text
+from cloister.privacy.certificate.schema_wording import (
+    schema_limits,
+    schema_unit_description,
+    schema_unit_noun,
+    schema_unit_statement,
+)
 from cloister.privacy.certificate.spend import kinds
 from cloister.privacy.events import (
     GaussianCounts,
@@ -22,74 +28,8 @@ from cloister.privacy.events import (
     Thresholded,
 )
 from cloister.schema.attributes import MEASURED
-from cloister.schema.relations import ForeignKey, Schema, arithmetic, is_refused, is_truncated
 from cloister.schema.spec import PersonUnit, RowsSpec, Spec
 from cloister.schema.spec_files.foreign_keys import schema_of
-
-_SEVERAL_UNITS = (
-    "The unit is a {noun}: a person who has several rows of {start} is protected less, at k of "
-    "them by k times epsilon."
-)
-_REFERRING = "all rows of other tables that refer to it, directly or through others"
-_TRUNCATED = (
-    "Of rows that refer to the same row by {keys}, those above the declared number were left out "
-    "at random beforehand."
-)
-_UNLINKED = (
-    "A row whose {keys} leads to no row, or that is above the declared number of those that refer "
-    "to the same, was kept without its parent."
-)
-_LEADING_NOWHERE = "A row whose {keys} leads to no row was kept without its parent."
-_DANGLING = "Rows that refer to none by {keys} were left out."
-_REFUSED = "That no row has more than the declared number that refer to it by {keys} was required."
-_ALONE = (
-    "A row of {tables} holds nothing of a protected row: it is protected alone, if no row refers "
-    "to it. That a row there is referred to is protected with the rows that do."
-)
-
-
-def schema_unit_noun(schema: Schema) -> str:
-    """The unit as a noun."""
-    return f"row of {_start(schema)} with all rows that refer to it"
-
-
-def schema_unit_description(schema: Schema) -> str:
-    """Whom the guarantee protects, in plain words."""
-    return f"one row of {_start(schema)}, with {_REFERRING}"
-
-
-def schema_unit_statement(dataset: str, schema: Schema) -> str:
-    """Whom the guarantee protects, with the most rows of each table that it has."""
-    terms = "".join(f"; {line}" for line in arithmetic(schema))
-    return f"unit = one row of {_start(schema)} and all rows of {dataset} that refer to it{terms}"
-
-
-def schema_limits(schema: Schema) -> tuple[str, ...]:
-    """What was left out before anything was asked, and what is protected less."""
-    required = [key for key in schema.keys if not key.optional]
-    cut = [key for key in schema.keys if is_truncated(schema, key)]
-    loose = [key for key in schema.keys if key.optional and key not in cut]
-    alone = [name for name in schema.tables if name not in schema.holding]
-    said = (
-        _SEVERAL_UNITS.format(noun=schema_unit_noun(schema), start=_start(schema)),
-        _said(_TRUNCATED, (key for key in cut if not key.optional)),
-        _said(_DANGLING, required),
-        _said(_UNLINKED, (key for key in cut if key.optional)),
-        _said(_LEADING_NOWHERE, loose),
-        _said(_REFUSED, (key for key in schema.keys if is_refused(schema, key))),
-        _ALONE.format(tables=", ".join(alone)) if alone else "",
-    )
-    return tuple(sentence for sentence in said if sentence)
-
-
-def _said(sentence: str, keys: Iterable[ForeignKey]) -> str:
-    names = ", ".join(f"{key.table}.{key.column}" for key in keys)
-    return sentence.format(keys=names) if names else ""
-
-
-def _start(schema: Schema) -> str:
-    return "any table" if schema.any_row else schema.lead
-
 
 _DEFINITION = (
     "approximate differential privacy, (epsilon, delta); central model: one curator holds the data"
@@ -130,6 +70,25 @@ _REUSED = (
     "all of them together; this release was charged epsilon {epsilon}, delta {delta}, each other "
     "one its own when it was made."
 )
+
+_OF_GROUP = (
+    "The noise is planned for one row, at epsilon {epsilon}, delta {delta}: this is the guarantee "
+    "of a single row of a person with at most {rows} rows. What is charged and said above of a "
+    "person follows from it by group privacy, for {rows} rows. Of a person with more, another row "
+    "takes the place of one that goes, which is two steps."
+)
+
+_OF_BLOCKS = (
+    "Only rows were read whose own {column} lies in {blocks}, and each {per} has a budget of its "
+    "own. {whose}"
+)
+_ROW_OF_BLOCK = "A row is in one {per}: releases of other {per}s reveal nothing more of it."
+_PERSON_OF_BLOCKS = (
+    "What is said of one {per} is of the rows that a person has in it. A person with rows in "
+    "several loses what the releases of all of these cost together: with rows in every {per}, what "
+    "the account has spent over all of them, which is counted as the budget period above."
+)
+_ROWS_OF_BLOCKS = " The number of rows was declared for each {per}, and multiplied by their number."
 
 _EXACT_COUNTS = (
     "noise on counts is drawn exactly, on integers, from randomness of the operating system; no "
@@ -196,7 +155,7 @@ def definition_of(delta: Fraction) -> str:
 
 def unit_description(spec: Spec) -> str:
     """Whom the guarantee protects, in plain words."""
-    unit = spec.privacy.unit
+    unit = spec.privacy.protected
     if isinstance(unit, PersonUnit):
         return f"one person: all rows with the same {unit.key}, at most {unit.max_rows} of them"
     if spec.tables:
@@ -206,7 +165,7 @@ def unit_description(spec: Spec) -> str:
 
 def unit_statement(spec: Spec) -> str:
     """Whom the guarantee protects, as a statement about the schema."""
-    dataset, unit = spec.name, spec.privacy.unit
+    dataset, unit = spec.name, spec.privacy.protected
     if isinstance(unit, PersonUnit):
         return f"unit = rows of {dataset} grouped by {unit.key}; rows per unit <= {unit.max_rows}"
     if spec.tables:
@@ -244,7 +203,7 @@ def meaning(
     """What epsilon and delta promise, in sentences."""
     if not secure:
         return (STAIN,)
-    noun = "person" if isinstance(spec.privacy.unit, PersonUnit) else "row"
+    noun = "person" if isinstance(spec.privacy.protected, PersonUnit) else "row"
     if spec.tables:
         noun = schema_unit_noun(schema_of(spec))
     added = Relation(spec.privacy.relation) is Relation.ADD_REMOVE
@@ -268,6 +227,27 @@ def reuse_words(reused: Sequence[ReusedRelease], epsilon: str, delta: str) -> tu
     if not named:
         return ()
     return (_REUSED.format(releases=", ".join(named), epsilon=epsilon, delta=delta),)
+
+
+def group_words(spec: Spec, epsilon: str, delta: str) -> tuple[str, ...]:
+    """The guarantee of a row, where persons are charged by group privacy; nothing otherwise."""
+    group = spec.privacy.group
+    if group is None:
+        return ()
+    return (_OF_GROUP.format(epsilon=epsilon, delta=delta, rows=group.max_rows),)
+
+
+def block_words(spec: Spec, blocks: Sequence[str]) -> tuple[str, ...]:
+    """What the blocks of growing data mean for who is protected; nothing of other data."""
+    block = spec.privacy.block
+    if block is None:
+        return ()
+    of_person = isinstance(spec.privacy.protected, PersonUnit)
+    whose = (_PERSON_OF_BLOCKS if of_person else _ROW_OF_BLOCK).format(per=block.per)
+    named = " to ".join(dict.fromkeys((blocks[0], blocks[-1])))
+    if len(blocks) > 1:
+        whose += _ROWS_OF_BLOCKS.format(per=block.per)
+    return (_OF_BLOCKS.format(column=block.column, blocks=named, per=block.per, whose=whose),)
 
 
 def odds(epsilon: float, period: float) -> tuple[Odds, ...]:
@@ -360,7 +340,7 @@ def limitations(spec: Spec, secure: bool, deniable: int = 0, refusals: int = 0) 
 
 
 def _unit_limits(spec: Spec) -> tuple[str, ...]:
-    unit = spec.privacy.unit
+    unit = spec.privacy.protected
     if isinstance(unit, PersonUnit):
         return (_MOST_OF_A_PERSON.format(most=unit.max_rows),)
     if spec.tables:

@@ -7,6 +7,7 @@ from cloister.privacy.ledger.entries import Anchor, Entry, Finding, canonical, r
 from cloister.privacy.ledger.house import Person, Proposal, Rules
 from cloister.privacy.ledger.leases import Lease, Owner
 from cloister.privacy.ledger.ledger import Ledger
+from cloister.privacy.ledger.partitions import Partition
 from cloister.privacy.ledger.records import (
     Account,
     BudgetGrant,
@@ -37,6 +38,7 @@ __all__ = [
     "Ledger",
     "Opening",
     "Owner",
+    "Partition",
     "Period",
     "Person",
     "Proposal",

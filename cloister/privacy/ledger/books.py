@@ -90,14 +90,20 @@ class Books:
         """The account that a place is registered to."""
         return next((each for each in self.accounts.values() if each.holds(place)), None)
 
-    def reserved(self, dataset: str, unit: str) -> list[Release]:
-        """The releases that a budget was asked for, oldest first: all of an account."""
+    def reserved(self, dataset: str, unit: str, block: str | None = None) -> list[Release]:
+        """The releases that a budget was asked for, oldest first: all of an account, or a block."""
         return [
             release
             for release in self.releases.values()
             if release.request.dataset == dataset
             and (dataset in self.accounts or release.request.unit == unit)
+            and release.request.reads(block)
         ]
+
+    def blocks(self, dataset: str) -> list[str]:
+        """The blocks of an account that releases have read, in order."""
+        charged = [held.request for held in self.releases.values() if held.state.charged]
+        return sorted({b for each in charged if each.dataset == dataset for b in each.blocks})
 
     def charged(self, dataset: str, unit: str) -> list[Release]:
         """Those that count against a budget."""
@@ -178,7 +184,10 @@ class Books:
     def _reserve(self, entry: Entry) -> None:
         request = ReservationRequest.from_body(entry.body)
         _require_slot(entry, self.spend_slot(request.spend_id))
-        _require_of_account(self.accounts.get(request.dataset), request.unit, request.relation)
+        account = self.accounts.get(request.dataset)
+        _require_of_account(account, request.unit, request.relation)
+        if not reads_blocks_of(account, request):
+            raise ValueError("other blocks than the account's")
         if request.release in self.releases or self.pending(request.spend_id):
             raise ValueError("reserved twice")
         rule = self.house.rules_of(request.dataset).admission
@@ -248,6 +257,14 @@ class Books:
 
 _UNFINISHED = (State.RESERVED, State.SPENT, State.REFUNDED, State.FORFEITED)
 """States of releases that have nothing to deliver."""
+
+
+def reads_blocks_of(account: Account | None, request: ReservationRequest) -> bool:
+    """Whether a request names blocks of the account's partition, and none where it has none."""
+    partition = account.partition if account else None
+    if partition is None:
+        return not request.blocks
+    return bool(request.blocks) and all(map(partition.names, request.blocks))
 
 
 def consent_slot(release: Release) -> str:

@@ -96,6 +96,9 @@ class BudgetStatus:
     data. ``windows`` are those of this budget and of the others, ``next_admission`` is the rule of
     later ones; ``filtered`` is the least epsilon under which a filter holds the window, if that is
     its rule.
+
+    Of growing data the budget is that of ``block``. ``lifetime``, at ``lifetime_delta``, composes
+    all windows of all blocks: the loss of a person with rows in each.
     """
 
     budget: BudgetGrant
@@ -111,6 +114,8 @@ class BudgetStatus:
     windows: tuple[Window, ...] = ()
     next_admission: str = SUM
     filtered: Fraction | None = None
+    block: str = ""
+    lifetime_delta: Fraction = Fraction(0)
 
     @property
     def admission(self) -> str:
@@ -147,12 +152,19 @@ class Window:
     filtered: tuple[Release, ...] = ()
 
     @classmethod
-    def of(cls, books: Books, owner: tuple[str, str], period: Period, time: str) -> Self:
-        """The window of a dataset and unit that a time falls in."""
+    def of(
+        cls,
+        books: Books,
+        owner: tuple[str, str],
+        period: Period,
+        time: str,
+        block: str | None = None,
+    ) -> Self:
+        """The window of a dataset and unit, or of one of its blocks, that a time falls in."""
         name = period.window(time)
         releases = [
             release
-            for release in books.reserved(*owner)
+            for release in books.reserved(*owner, block)
             if period.window(release.reserved_at) == name
         ]
         begun = next((each.steps[0].seq for each in releases if each.admission == FILTER), None)
@@ -200,8 +212,33 @@ def _given_back(release: Release, entry: int) -> bool:
     return release.state is State.REFUNDED and release.steps[-1].seq < entry
 
 
-def status(books: Books, dataset: str, unit: str, time: str, compose: Compose) -> BudgetStatus:
-    """The budget of a dataset in the window of ``time``.
+def statuses(
+    books: Books, dataset: str, unit: str, time: str, compose: Compose, blocks: Sequence[str] = ()
+) -> list[BudgetStatus]:
+    """The budget of each of some blocks of growing data, by default of all that were read.
+
+    Of other data, or where none was read, that of the whole. Errors: ``BudgetExceeded`` if none was
+    granted.
+    """
+    named = blocks or books.blocks(dataset) or (None,)
+    return [status(books, dataset, unit, time, compose, block) for block in named]
+
+
+def tightest(
+    books: Books, dataset: str, unit: str, time: str, compose: Compose, blocks: Sequence[str] = ()
+) -> BudgetStatus:
+    """Of those budgets the one that the least is left of.
+
+    Errors: ``BudgetExceeded`` if none was granted.
+    """
+    found = statuses(books, dataset, unit, time, compose, blocks)
+    return min(found, key=lambda status: (status.left, status.left_delta))
+
+
+def status(
+    books: Books, dataset: str, unit: str, time: str, compose: Compose, block: str | None = None
+) -> BudgetStatus:
+    """The budget of a dataset, or of one of its blocks, in the window of ``time``.
 
     Raises:
         BudgetExceeded: none was granted.
@@ -213,8 +250,11 @@ def status(books: Books, dataset: str, unit: str, time: str, compose: Compose) -
             "with cloister budget grant."
         )
     budget, *others = binding
-    owner = (dataset, unit)
-    windows = tuple(Window.of(books, owner, each.period, time) for each in binding)
+    owner, ever = (dataset, unit), books.charged(dataset, unit)
+    lifetime_delta = budget.delta
+    if block is not None:
+        lifetime_delta = max(budget.delta, sum((each.request.delta for each in ever), Fraction(0)))
+    windows = tuple(Window.of(books, owner, each.period, time, block) for each in binding)
     current = windows[0]
     held = _epsilon(current.charged, budget.delta, compose)
     opened = [release for release in current.charged if release.state is not State.RESERVED]
@@ -234,12 +274,14 @@ def status(books: Books, dataset: str, unit: str, time: str, compose: Compose) -
         min(epsilon for epsilon, _ in rooms),
         min(delta for _, delta in rooms),
         len(current.charged),
-        _epsilon(books.charged(*owner), budget.delta, compose),
+        _epsilon(ever, lifetime_delta, compose),
         len(refusals),
         tuple(others),
         windows,
         books.house.rules_of(dataset).admission,
         current.total(budget.delta, compose) if current.admission == FILTER else None,
+        block or "",
+        lifetime_delta,
     )
 
 
@@ -248,10 +290,19 @@ def admit_request(
 ) -> Fraction:
     """The least epsilon of the last budget that would hold its window with ``request`` in it.
 
-    Errors: ``BudgetExceeded`` if no budget was granted, or one that holds would be exceeded;
-    ``InputError`` if the window holds releases under another relation.
+    Of growing data each block that it reads has the budget; the greatest of what they compose to.
+    Errors: ``BudgetExceeded`` if no budget was granted, one that holds would be exceeded, or an
+    officer has to allow the next run; ``InputError`` if the window holds releases under another
+    relation.
     """
-    now = status(books, *_owner(request), time, compose)
+    _require_allowed(books, request)
+    return max(_admit(books, request, time, compose, block) for block in request.blocks or (None,))
+
+
+def _admit(
+    books: Books, request: ReservationRequest, time: str, compose: Compose, block: str | None
+) -> Fraction:
+    now = status(books, *_owner(request), time, compose, block)
     totals = []
     for budget, window in zip((now.budget, *now.others), now.windows, strict=True):
         _require_one_relation(window.charged, request)
@@ -260,9 +311,25 @@ def admit_request(
         total = window.total(budget.delta, compose, [request])
         exceeded = window.admission == SUM and request.delta > budget.delta
         if total is None or total > budget.epsilon or exceeded:
-            raise BudgetExceeded(_refusal(request, budget, window, compose))
+            raise BudgetExceeded(_refusal(request, budget, window, compose, block))
         totals.append(total)
     return totals[0]
+
+
+def _require_allowed(books: Books, request: ReservationRequest) -> None:
+    """Check that no forfeited reservation keeps an account from its next.
+
+    Raises:
+        BudgetExceeded: one does, until an officer allows it.
+    """
+    forfeited = books.forfeited(request.dataset, request.unit)
+    if forfeited:
+        raise BudgetExceeded(
+            f"The data of account '{request.dataset}' was refused too often in one window, last "
+            f"that of release {forfeited.id}, and each refusal is an exact answer about it: an "
+            f"officer allows the next run with cloister budget allow {request.dataset} --reason "
+            "TEXT. Nothing was charged."
+        )
 
 
 def _owner(request: ReservationRequest) -> tuple[str, str]:
@@ -304,7 +371,11 @@ def _require_one_relation(held: Sequence[Release], request: ReservationRequest) 
 
 
 def _refusal(
-    request: ReservationRequest, cap: BudgetGrant, window: Window, compose: Compose
+    request: ReservationRequest,
+    cap: BudgetGrant,
+    window: Window,
+    compose: Compose,
+    block: str | None,
 ) -> str:
     total, number = window.total(cap.delta, compose), len(window.charged)
     left, left_delta = window.left(cap, compose)
@@ -320,11 +391,11 @@ def _refusal(
             f"Of delta, which deltas of releases add up to, {decimal_below(left_delta)} is left. "
         )
     return (
-        f"The budget of dataset '{cap.dataset}' (unit '{cap.unit}', window "
-        f"{window.name}) is epsilon {decimal_below(cap.epsilon)} at delta "
-        f"{decimal_below(cap.delta)}; {count_of(number, 'release')} "
-        f"{'holds' if number == 1 else 'hold'} {hold}{by_filter} and {decimal_below(left)} is "
-        f"left, but {asked}. "
+        f"The budget of dataset '{cap.dataset}' (unit '{cap.unit}', "
+        f"{f'block {block}, ' if block else ''}window {window.name}) is epsilon "
+        f"{decimal_below(cap.epsilon)} at delta {decimal_below(cap.delta)}; "
+        f"{count_of(number, 'release')} {'holds' if number == 1 else 'hold'} {hold}{by_filter} and "
+        f"{decimal_below(left)} is left, but {asked}. "
         f"{used_up}Request less, or have more granted with cloister budget grant."
     )
 

@@ -31,7 +31,7 @@ from cloister.privacy.ledger.records import (
     ReservationRequest,
     State,
 )
-from cloister.privacy.ledger.refusals import require_allowed, require_counted
+from cloister.privacy.ledger.refusals import require_counted
 from cloister.privacy.ledger.store import Row
 
 
@@ -94,12 +94,19 @@ def require_account(books: Books, account: Account) -> None:
     held = books.accounts.get(account.name)
     earlier = [held] if held else _earlier_accounts(books, account.name)
     for each in earlier:
+        if each.partition != account.partition:
+            divided, asked = (one.partition or "none" for one in (each, account))
+            raise InputError(
+                f"account '{account.name}' has blocks by {divided}, for life, and this asks for "
+                f"{asked}: a row would be in two blocks, or in all. Use the account's in the spec. "
+                "Nothing was charged."
+            )
         if (each.unit, each.relation) != (account.unit, account.relation):
             raise InputError(
                 f"account '{account.name}' protects unit '{each.unit}' under '{each.relation}', "
                 f"for life, and this asks for unit '{account.unit}' under '{account.relation}', "
-                "whose epsilons do not add up with those: use the account's in the spec. Nothing "
-                "was charged."
+                "whose epsilons do not add up with those: use the account's in the spec, or for "
+                "rows on an account of persons privacy.group. Nothing was charged."
             )
 
 
@@ -257,7 +264,6 @@ def _require_time(entry: Entry, before: str) -> None:
 def _require_room(books: Books, compose: Compose, entry: Entry) -> None:
     request = _request(entry)
     if request:
-        require_allowed(books, request)
         admit_request(books, request, entry.time, compose)
 
 

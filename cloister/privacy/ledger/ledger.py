@@ -29,7 +29,8 @@ from cloister.privacy.ledger.budgets import (
     Compose,
     admit_request,
     basic_composition,
-    status,
+    statuses,
+    tightest,
 )
 from cloister.privacy.ledger.checks import (
     check_copies,
@@ -71,7 +72,6 @@ from cloister.privacy.ledger.records import (
     identifier,
     require_text,
 )
-from cloister.privacy.ledger.refusals import require_allowed
 from cloister.privacy.ledger.store import Store, write_export
 from cloister.privacy.ledger.transactions import Transaction, marked
 from cloister.privacy.signing import Signer
@@ -141,7 +141,7 @@ class Ledger:
         with self.writing() as transaction:
             proposal = transaction.grant(budget, signature)
             now = transaction.time
-            return proposal or status(transaction.books, dataset, unit, now, self.compose)
+            return proposal or tightest(transaction.books, dataset, unit, now, self.compose)
 
     def open_account(self, account: Account, by: str, reason: str) -> Account:
         """Register a data set, or further places of one; each place is of one account.
@@ -193,29 +193,31 @@ class Ledger:
                 account = transaction.open(opening.account, declared)
                 if (account.name, account.unit) not in transaction.books.grants:
                     transaction.grant(opening.budget, declared)
-            require_allowed(transaction.books, request)
             composed = admit_request(transaction.books, request, transaction.time, self.compose)
             signature = {"by": by, "reason": purpose, "evidence": {}, "composed": ratio(composed)}
             slot = transaction.books.spend_slot(request.spend_id)
             transaction.write(State.RESERVED.value, slot, request.body | signature)
             return Reservation(transaction.books.releases[request.release], resumed=False)
 
-    def spend(self, release: str, by: str, journal: str, data: str) -> Release:
+    def spend(
+        self, release: str, by: str, journal: str, data: str, fingerprint: str = ""
+    ) -> Release:
         """Record that the data is about to be opened: from here on the charge is final.
 
-        ``journal`` is the id of the run's journal, ``data`` a keyed digest of the data. A release
-        that is already spent is resumed with the same journal and data only, so that answers that
-        were lost are never drawn again for free. Errors: ``JournalMismatch`` for another journal or
-        other data; ``InputError`` if its state does not allow it.
+        ``journal`` is the id of the run's journal, ``data`` a keyed digest of the data,
+        ``fingerprint`` one that is encrypted. A release that is already spent is resumed with the
+        same journal and data only, so that answers that were lost are never drawn again for free.
+        Errors: ``JournalMismatch`` for others; ``InputError`` if its state does not allow it.
         """
         evidence = {"data": identifier("data", data), "journal": identifier("journal", journal)}
-        signature = {"by": require_text("by", by), "reason": "", "evidence": evidence}
+        signature = {"by": require_text("by", by), "reason": ""}
+        sealed = {"fingerprint": identifier("fingerprint", fingerprint)} if fingerprint else {}
         with self.writing() as transaction:
             held = find_release(transaction.books, release)
             if held.state is State.SPENT:
                 require_same_evidence(held, evidence)
                 return held
-            return transaction.move(held, State.SPENT, signature)
+            return transaction.move(held, State.SPENT, signature | {"evidence": evidence | sealed})
 
     def begin_run(self, release: str, by: str, journal: JournalState, owner: Owner) -> Lease:
         """Register where a run of a spent release begins, and lease the release to it.
@@ -308,18 +310,18 @@ class Ledger:
                 end(transaction.connection, release)
             return moved
 
-    def budget(self, dataset: str, unit: str) -> BudgetStatus:
-        """The budget of a dataset and privacy unit, now.
+    def budget(self, dataset: str, unit: str, blocks: Sequence[str] = ()) -> BudgetStatus:
+        """The budget of a dataset and privacy unit, now; of blocks of growing data the tightest.
 
         Errors: ``BudgetExceeded`` if none was granted.
         """
         books, now = self._books()
-        return status(books, dataset, unit, now, self.compose)
+        return tightest(books, dataset, unit, now, self.compose, blocks)
 
     def budgets(self) -> list[BudgetStatus]:
-        """All budgets, now."""
+        """All budgets, now; of growing data those of the blocks that were read."""
         books, now = self._books()
-        return [status(books, *owner, now, self.compose) for owner in books.grants]
+        return [held for own in books.grants for held in statuses(books, *own, now, self.compose)]
 
     def history(self) -> list[Granted]:
         """All grants, oldest first."""

@@ -5,7 +5,6 @@ By the places the ledger recognises older copies of a journal.
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 from collections.abc import Mapping
@@ -17,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from cloister.errors import InputError
 from cloister.privacy.exact import Amount, positive_epsilon, proper_delta, ratio
-from cloister.privacy.ledger.entries import exact_json
+from cloister.privacy.ledger.entries import canonical, exact_json
+from cloister.privacy.ledger.partitions import Partition
 
 if TYPE_CHECKING:
     from cloister.privacy.ledger.retention import Deletion
@@ -70,8 +70,7 @@ _LONGEST_TEXT = 2000
 class State(StrEnum):
     """The state of a release.
 
-    Only ``reserved`` can be given back; from ``spent`` on, the charge is final. It is too where a
-    reservation is ``forfeited``: its data was refused, as that of others before it in its window.
+    Only ``reserved`` can be given back; from ``spent`` on, and once ``forfeited``, it is final.
     """
 
     RESERVED = "reserved"
@@ -166,7 +165,8 @@ class ReservationRequest:
     ``epsilon`` and ``delta`` are its price, ``events`` what it will do, as JSON without floats, for
     the accountant. ``unit`` and ``relation`` say whom it protects, and against which change.
     ``spend_id`` is a digest of all that determines the run: a run with the same one resumes an
-    unfinished release. ``stain`` is text for a release that is not private (a test with fixed
+    unfinished release. ``blocks`` are those that it reads of an account of growing data, in order.
+    ``stain`` is text for a release that is not private (a test with fixed
     noise). Errors: ``InputError`` for an amount that is not finite, not positive or not
     representable, or a name that is empty.
     """
@@ -183,6 +183,7 @@ class ReservationRequest:
     spend_id: str
     stain: str = ""
     release: str = field(default_factory=new_release_id)
+    blocks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("dataset", "unit", "relation", "method", "spec_digest", "code_version"):
@@ -192,26 +193,36 @@ class ReservationRequest:
         object.__setattr__(self, "epsilon", positive_epsilon(self.epsilon))
         object.__setattr__(self, "delta", proper_delta(self.delta))
         object.__setattr__(self, "events", exact_json(self.events))
+        object.__setattr__(self, "blocks", tuple(identifier("block", b) for b in self.blocks))
+        if list(self.blocks) != sorted(set(self.blocks)):
+            raise InputError("Blocks are named once each, in order.")
 
     @cached_property
     def events_text(self) -> str:
         """The events as text, by which their cost is known again."""
-        return json.dumps(self.events, sort_keys=True)
+        return canonical(self.events)
 
     def same_run(self, other: ReservationRequest) -> bool:
         """Whether both requests are the same, except for the release id and the code."""
         return replace(self, release=other.release, code_version=other.code_version) == other
 
+    def reads(self, block: str | None) -> bool:
+        """Whether it reads a block, or any (None); without blocks it reads all."""
+        return block is None or not self.blocks or block in self.blocks
+
     @property
     def body(self) -> dict[str, Any]:
         """The request as JSON."""
         values = {part.name: getattr(self, part.name) for part in fields(self)}
-        return values | {"epsilon": ratio(self.epsilon), "delta": ratio(self.delta)}
+        del values["blocks"]
+        blocks = {"blocks": list(self.blocks)} if self.blocks else {}
+        return values | blocks | {"epsilon": ratio(self.epsilon), "delta": ratio(self.delta)}
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Self:
         """The request in ``body``, which may hold more."""
-        return cls(**{part.name: body[part.name] for part in fields(cls)})
+        given = {"blocks": ()} | dict(body)
+        return cls(**{part.name: given[part.name] for part in fields(cls)})
 
 
 @dataclass(frozen=True)
@@ -308,16 +319,20 @@ class Account:
     """A data set as the ledger knows it: where it lies, and whom its releases protect, for life.
 
     ``places`` are files, tables of databases and patterns of them (``*``); each is of one account.
+    The budget of growing data is that of each block of a ``partition``.
     """
 
     name: str
     unit: str
     relation: str
     places: tuple[str, ...] = ()
+    partition: Partition | None = None
 
     def __post_init__(self) -> None:
         for name in ("name", "unit", "relation"):
             require_text(name, getattr(self, name))
+        if self.partition and self.relation != "add_remove":
+            raise InputError("A row that is replaced may change its block: use add_remove.")
         if not all(isinstance(place, str) and place for place in self.places):
             raise InputError("a place of an account is empty: name a file or a table")
 
@@ -333,12 +348,15 @@ class Account:
             "unit": self.unit,
             "relation": self.relation,
             "places": list(self.places),
+            **({"partition": self.partition.body} if self.partition else {}),
         }
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Self:
         """The account in ``body``, which may hold more."""
-        return cls(body["account"], body["unit"], body["relation"], tuple(body["places"]))
+        named, partition = (body["account"], body["unit"], body["relation"]), body.get("partition")
+        divided = Partition.from_body(partition) if partition else None
+        return cls(*named, tuple(body["places"]), divided)
 
 
 def _covers(pattern: str, place: str) -> bool:

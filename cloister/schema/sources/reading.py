@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cloister.errors import DataError, SpecError, StorageError
+from cloister.schema.blocks import rows_in_blocks
 from cloister.schema.series import time_type, zoned_dtype
 from cloister.schema.sources.batches import SourceBatch, SourceCells, read_arrow, require_columns
 from cloister.schema.sources.csv_files import mark_malformed, read_csv, require_csv_columns
@@ -222,6 +223,8 @@ and memory is forecast by it."""
 def require_declared_size(spec: Spec, data: Path | None = None) -> None:
     """Check by its footer that a Parquet file has not many times the declared rows.
 
+    The footer says nothing of single blocks of growing data.
+
     Raises:
         StorageError: the file cannot be read.
         DataError: it has, or it is no Parquet file.
@@ -229,7 +232,12 @@ def require_declared_size(spec: Spec, data: Path | None = None) -> None:
     Privacy: whether the number of rows is above the bound is said exactly.
     """
     path, declared = _path_of(spec, data), spec.privacy.rows.public
-    if path is None or declared is None or table_format(path, spec.source.format) != "parquet":
+    if (
+        path is None
+        or declared is None
+        or spec.blocks
+        or table_format(path, spec.source.format) != "parquet"
+    ):
         return
     with guarded_reading(path):
         rows = parquet_rows(path)
@@ -242,6 +250,8 @@ def require_declared_size(spec: Spec, data: Path | None = None) -> None:
 
 def read_batches(spec: Spec, data: Path | None = None) -> Iterator[SourceBatch]:
     """The rows of a spec's source, or of ``data`` in its place, some at a time and at least one.
+
+    Of growing data those of the spec's blocks, and those that are in none.
 
     CSV cells stay text (dtype ``str``), the declared missing tokens become missing; Parquet columns
     are in the storage that their schema says, SQL columns hold Python values. Lines of a CSV file
@@ -257,7 +267,8 @@ def read_batches(spec: Spec, data: Path | None = None) -> Iterator[SourceBatch]:
         Which rows come together changes nothing of what they are.
     """
     path, rows = _path_of(spec, data), 0
-    for batch in read_database(spec) if path is None else _read_path(path, spec):
+    batches = read_database(spec) if path is None else _read_path(path, spec)
+    for batch in rows_in_blocks(batches, spec) if spec.blocks else batches:
         rows += batch.rows
         yield batch
     if not rows:

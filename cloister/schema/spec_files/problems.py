@@ -93,6 +93,8 @@ _EXAMPLES = {
     "check": "check: t.left is missing exactly if t.status = 'active'",
     "partial": "partial: missing",
     "max_rows": "max_rows: 5",
+    "block": "block: {column: admitted, per: month}",
+    "group": "group: {key: patient, max_rows: 5}",
     "sampling": "sampling: sequential",
     "view_width": "view_width: 5",
     "parts": "parts: 16",

@@ -17,6 +17,8 @@ from cloister.schema.attributes import (
     AnyAttribute,
     Boolean,
     Categorical,
+    Date,
+    Datetime,
     Float,
     Integer,
     Ordinal,
@@ -49,7 +51,12 @@ def broken_rules(spec: Spec) -> BrokenRules:
     if not spec.tables:
         yield from _rules_of_one(spec)
         yield from _unit_rules(spec)
+        yield from _group_rules(spec)
+        yield from _block_rules(spec)
         return
+    for name in ("group", "block"):
+        if getattr(spec.privacy, name):
+            yield ("privacy", name), "is of one table, and the dataset has several; leave it out"
     for name in spec.tables:
         for keys, text in _rules_of_one(spec.table(name)):
             yield ("tables", name, *keys), text
@@ -160,6 +167,54 @@ def _unit_rules(spec: Spec) -> BrokenRules:
         yield ("privacy", "unit"), "names a table, and the dataset has one table only; write row"
     if isinstance(unit, PersonUnit) and unit.key not in {*spec.attributes, *spec.ignore}:
         yield ("privacy", "unit", "key"), f"is no attribute; {closest(unit.key, spec.attributes)}"
+
+
+def _group_rules(spec: Spec) -> BrokenRules:
+    """A group is of rows; exchanging rows one by one changes no number of rows."""
+    privacy, group = spec.privacy, spec.privacy.group
+    if group is None:
+        return
+    if privacy.unit != "row":
+        yield ("privacy", "group"), "is of rows; leave it out, or write unit: row"
+    if privacy.relation != "add_remove":
+        yield (
+            ("privacy", "group"),
+            (
+                "needs relation add_remove: an exchange keeps the number of rows, which differs "
+                "between persons; declare the group as the unit"
+            ),
+        )
+    key = spec.attributes.get(group.key)
+    if key is None:
+        yield ("privacy", "group", "key"), f"is no attribute; {closest(group.key, spec.attributes)}"
+    elif key.nullable:
+        yield (
+            ("privacy", "group", "key"),
+            "is nullable, and each row needs a person; declare it not",
+        )
+
+
+def _block_rules(spec: Spec) -> BrokenRules:
+    """Blocks are of one date that every row has; a row exchanged may be of two blocks."""
+    block, relation = spec.privacy.block, spec.privacy.relation
+    if block is None:
+        return
+    if relation != "add_remove":
+        yield (
+            ("privacy", "block"),
+            (
+                "needs relation add_remove: a row that is exchanged may go from one block to "
+                "another, and the number of rows of neither is then as it was"
+            ),
+        )
+    column = spec.attributes.get(block.column)
+    if column is None:
+        near = closest(block.column, spec.attributes)
+        yield ("privacy", "block", "column"), f"is no attribute; {near}"
+    elif not isinstance(column, Date | Datetime):
+        yield ("privacy", "block", "column"), "is no date; name an attribute of type date, datetime"
+    elif column.nullable:
+        yield ("privacy", "block", "column"), "is nullable, and a row without a date is in no block"
 
 
 def _person_rules(spec: Spec) -> BrokenRules:

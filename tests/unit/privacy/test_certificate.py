@@ -39,7 +39,8 @@ from cloister.privacy.events import (
     Thresholded,
 )
 from cloister.schema.spec import PersonUnit
-from cloister.tasks.release.certify import Basis, certify
+from cloister.tasks.release.basis import Basis
+from cloister.tasks.release.certify import certify
 
 ONE = Sensitivity(1, 1, 1, 1)
 GAUSSIAN = GaussianCounts(Fraction(10), ONE)

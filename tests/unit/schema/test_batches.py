@@ -156,7 +156,7 @@ def test_a_persons_rows_are_bounded_over_all_row_groups(tmp_path):
         write_parquet(rows, tmp_path / "rows.parquet", group)
         request = resolve(ReleaseRequest(spec=tmp_path / "spec.yaml"))
         opened, _ = open_data("r-1", request, public_context_of(request), home)
-        found.append(({n: c.tolist() for n, c in opened.table.codes.items()}, opened.digest))
+        found.append(({n: c.tolist() for n, c in opened.table.codes.items()}, opened.digests.data))
     assert found[0] == found[1]
     assert len(found[0][0]["person"]) == 8
     assert spec.privacy.unit.max_rows == 2

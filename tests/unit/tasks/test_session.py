@@ -12,7 +12,7 @@ from prefect.utilities.collections import visit_collection
 from cloister.errors import CloisterError
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.ledger import Anchor
-from cloister.tasks.data.session import RowSource, Session, Spent, keyed_digest
+from cloister.tasks.data.session import Digests, RowSource, Session, Spent, keyed_digest
 
 CANARY = "CANARY-81725"
 
@@ -34,7 +34,7 @@ class Memory(RowSource):
         raise NotImplementedError
 
     def read_rows(self, release, order, home):
-        return Rows(), "digest"
+        return Rows(), Digests("digest", "fingerprint")
 
     def door(self, rows, neighbours, planned, journal, home):
         raise NotImplementedError

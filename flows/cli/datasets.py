@@ -1,0 +1,96 @@
+"""Commands on accounts: dataset."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from cloister.flows.cli.options import By, Dataset, Json, Reason, Unit, example
+
+
+def add_dataset_commands(app: typer.Typer) -> None:
+    """Add these commands to the command line."""
+    datasets = typer.Typer(
+        help="Accounts: data sets, where they lie, and whom their releases protect.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    datasets.command(
+        "add",
+        epilog=example(
+            'cloister dataset add visits --place "/data/visits-*.csv" --unit key:patient '
+            '--reason "register 12"',
+            'cloister dataset add stays --place stays.csv --blocks "admitted (date) per month" '
+            '--reason "register 13"',
+        ),
+    )(add_dataset)
+    datasets.command("list", epilog=example("cloister dataset list"))(list_datasets)
+    app.add_typer(datasets, name="dataset")
+
+
+def add_dataset(
+    dataset: Dataset,
+    place: Annotated[
+        list[str],
+        typer.Option(
+            help="A file, a pattern of files (*), or the URL of a database and its table, as in "
+            "URL#TABLE; may be repeated."
+        ),
+    ],
+    reason: Reason,
+    by: By,
+    unit: Unit = "row",
+    relation: Annotated[
+        str, typer.Option(help="add_remove or replace_one: how neighbouring data sets differ.")
+    ] = "add_remove",
+    blocks: Annotated[
+        str | None,
+        typer.Option(
+            help="Of growing data, its blocks: 'COLUMN (TYPE) per month' or year, with a format as "
+            "'COLUMN (TYPE, FORMAT)'."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Register a data set, or further places of one: each place is of one account.
+
+    Its unit and relation are for life. A release whose data is registered to another account is
+    refused, so that no second spec gives the same data a second budget.
+    """
+    from cloister.tasks.home.home import Home
+    from cloister.tasks.ledger.budgets import account_json, open_account
+
+    account = open_account(Home.current(), dataset, unit, relation, place, by, reason, blocks)
+    _show_accounts([account_json(account)], as_json)
+
+
+def list_datasets(as_json: Json = False) -> None:
+    """List the accounts, with their units, relations and places.
+
+    An officer is told which of them read the same data.
+    """
+    from cloister.tasks.home.home import Home
+    from cloister.tasks.ledger.access import existing_ledger
+    from cloister.tasks.ledger.budgets import account_json
+    from cloister.tasks.ledger.fingerprints import equal_data
+
+    home = Home.current()
+    ledger, equal = existing_ledger(home), equal_data(home)
+    accounts = ledger.accounts() if ledger else []
+    found = [account_json(each) | {"equal": equal.get(each.name, [])} for each in accounts]
+    _show_accounts(found, as_json)
+
+
+def _show_accounts(found: list[dict[str, Any]], as_json: bool) -> None:
+    from cloister.flows.cli.console import show_json, show_table, warn
+
+    if as_json:
+        show_json(found)
+    else:
+        rows = [each | {"places": "\n".join(each["places"])} for each in found]
+        names = ("dataset", "unit", "relation", "places", "blocks")
+        show_table("Accounts", names, [tuple(each[name] for name in names) for each in rows])
+        for each in found:
+            for sentence in each.get("equal", []):
+                warn(f"{each['dataset']}: {sentence}")

@@ -1,0 +1,105 @@
+"""Fingerprints of data: by these an officer is told that two accounts hold equal data.
+
+A fingerprint is a keyed digest of all rows that a release read, the same for equal rows. The ledger
+holds it encrypted (AES-256-GCM), each time anew, so that without the key nobody sees whether two
+releases read the same. The key lies in the home, and in no ledger and no export: homes on one
+ledger that are to compare their data have copies of it.
+
+Privacy: docs/privacy.md, "Equal data of two accounts".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import permutations
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from cloister.privacy.ledger import Release
+from cloister.privacy.ledger.house import House
+from cloister.tasks.home.home import Home
+from cloister.tasks.home.identity import identity
+from cloister.tasks.ledger.access import existing_ledger
+from cloister.tasks.ledger.people import house_of
+
+FINGERPRINT = "fingerprint"
+"""The evidence of a spent release that holds its sealed fingerprint."""
+
+_NONCE_BYTES = 12
+"""Bytes of a nonce of AES-GCM: drawn anew for each of far fewer than 2^32 releases."""
+
+_KEPT = 32
+"""Hexadecimal digits of a fingerprint that are kept: of 10^6 two agree by chance once in 10^26."""
+
+
+def seal_fingerprint(fingerprint: str, key: bytes) -> str:
+    """A fingerprint as the ledger holds it: the name of the key, and the encrypted digest."""
+    nonce = secrets.token_bytes(_NONCE_BYTES)
+    sealed = AESGCM(_derived(key, b"seal")).encrypt(nonce, bytes.fromhex(fingerprint[:_KEPT]), None)
+    return f"{_name(key)}:{(nonce + sealed).hex()}"
+
+
+def equal_data(home: Home) -> dict[str, list[str]]:
+    """For each account, what officers are told of others: which read the same data, and where last.
+
+    Nobody else is told. Of data that was read under another key than this home's, only that it
+    could not be compared.
+    """
+    ledger = existing_ledger(home)
+    if ledger is None or not is_officer(house_of(home)):
+        return {}
+    key, told = home.fingerprint_key(), defaultdict[str, list[str]](list)
+    opened = defaultdict[str, dict[str, int]](dict)
+    for account, entry, sealed in _sealed(ledger.releases()):
+        fingerprint = _opened(sealed, key)
+        if fingerprint:
+            opened[account][fingerprint] = entry
+        else:
+            told[account] = ["read under another fingerprint.key, and not compared with others"]
+    for one, other in permutations(opened, 2):
+        if both := opened[one].keys() & opened[other].keys():
+            entry = max(opened[other][each] for each in both)
+            told[one].append(f"the same data as {other} (entry {entry})")
+    return dict(told)
+
+
+def is_officer(house: House) -> bool:
+    """Whether who acts is an officer; where nobody is set, whoever reaches the ledger is."""
+    person = house.person_of(identity())
+    return not house.people or (person is not None and "officer" in person.roles)
+
+
+def _sealed(releases: list[Release]) -> Iterator[tuple[str, int, str]]:
+    """Account, entry and sealed fingerprint of each release that has one."""
+    for release in releases:
+        for step in release.steps:
+            if FINGERPRINT in step.evidence:
+                yield release.request.dataset, step.seq, step.evidence[FINGERPRINT]
+
+
+def _opened(sealed: str, key: bytes) -> str | None:
+    """The fingerprint; None if it is under another key."""
+    name, _, text = sealed.partition(":")
+    if name != _name(key):
+        return None
+    whole = bytes.fromhex(text)
+    try:
+        opened = AESGCM(_derived(key, b"seal")).decrypt(
+            whole[:_NONCE_BYTES], whole[_NONCE_BYTES:], None
+        )
+    except InvalidTag:
+        return None
+    return opened.hex()
+
+
+def _name(key: bytes) -> str:
+    return _derived(key, b"name").hex()[:16]
+
+
+def _derived(key: bytes, purpose: bytes) -> bytes:
+    return hmac.new(key, purpose, hashlib.sha256).digest()

@@ -1,0 +1,113 @@
+"""What a certificate is made from: the request, the plan, the ledger's entry, the drawn rows."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from cloister.constraints.across import AcrossConstraint
+from cloister.models.task import AnyPlan, Budget, Task
+from cloister.privacy.accounting.composition import deniable_event
+from cloister.privacy.certificate.certificate import ReusedRelease, Software
+from cloister.privacy.exact import exact
+from cloister.privacy.ledger import Anchor, BudgetStatus, Release
+from cloister.schema.spec import PersonUnit, Spec
+from cloister.tasks.release.synthesis import DrawnRows
+from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What a certificate is made from; all of it is public.
+
+    ``entry`` is the ledger's of the release, ``anchor`` that which made its charge final;
+    ``budget`` is of the dataset and unit, after the charge. ``artefacts`` are SHA-256 by file name,
+    ``model`` is the digest of the model that the rows were drawn from. ``secure`` says that all
+    noise came from a secure source. ``reused`` are earlier releases whose numbers were used again,
+    ``deniable_releases`` those of the dataset under plausible deniability alone, this one included.
+    ``blocks`` are the budgets of all blocks of growing data that were read, ``budget`` is that of
+    which the least is left.
+    """
+
+    request: ResolvedRequest
+    context: PublicContext
+    plan: AnyPlan
+    entry: Release
+    anchor: Anchor
+    budget: BudgetStatus
+    drawn: DrawnRows
+    software: Software
+    artefacts: Mapping[str, str]
+    written: dt.date
+    secure: bool
+    model: str | None = None
+    reused: Sequence[ReusedRelease] = ()
+    deniable_releases: int = 0
+    blocks: Sequence[BudgetStatus] = ()
+
+    @property
+    def spec(self) -> Spec:
+        """The declarations of the dataset."""
+        return self.context.spec
+
+    @property
+    def epsilon(self) -> Fraction:
+        """What was charged."""
+        return self.entry.request.epsilon
+
+    @property
+    def delta(self) -> Fraction:
+        """What was charged."""
+        return self.entry.request.delta
+
+    @property
+    def planned(self) -> Budget:
+        """What the plan costs at most: of one row, where a group of them is charged."""
+        charged = Budget(self.epsilon, self.delta)
+        return self.request.budget if self.spec.privacy.group else charged
+
+    @property
+    def shown_epsilon(self) -> Fraction:
+        """What the rows reveal at most: of this release, and of those whose numbers it uses."""
+        return self.epsilon + sum(exact(own.epsilon) for own in self.reused)
+
+    @property
+    def shown_delta(self) -> Fraction:
+        """The delta of what the rows reveal."""
+        return self.delta + sum(exact(own.delta) for own in self.reused)
+
+    @property
+    def deniable(self) -> bool:
+        """Whether records are released under plausible deniability alone."""
+        return deniable_event(self.plan.stages) is not None
+
+    @property
+    def of_persons(self) -> tuple[str, ...]:
+        """The key of persons with several rows and their attributes; empty if there are none."""
+        persons = self.context.task.persons if isinstance(self.context.task, Task) else None
+        return (persons.key, *persons.attributes) if persons else ()
+
+    @property
+    def of_several_blocks(self) -> bool:
+        """Whether one unit may lie in several blocks of growing data, each with its own budget."""
+        privacy = self.spec.privacy
+        return privacy.block is not None and isinstance(privacy.protected, PersonUnit)
+
+    @property
+    def bound(self) -> Fraction | None:
+        """What all releases of the budget period cost a unit at most; None if nothing bounds it.
+
+        Of one block, that with the most; where a unit may lie in several, of all of them, over all
+        periods.
+        """
+        if self.of_several_blocks:
+            return self.budget.lifetime
+        bounds = [status.bound for status in (self.budget, *self.blocks)]
+        return None if None in bounds else max(filter(None, bounds), default=Fraction(0))
+
+    @property
+    def across(self) -> Sequence[AcrossConstraint]:
+        """The constraints across foreign keys."""
+        return () if isinstance(self.context.task, Task) else self.context.task.across

@@ -1,0 +1,143 @@
+"""Growing data on either database: each block has the budget, and no block has another's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from fractions import Fraction
+
+import pytest
+from ledger_requests import ask
+
+from cloister.errors import BudgetExceeded, InputError, VerificationError
+from cloister.privacy.events import GaussianCounts, Sensitivity
+from cloister.privacy.ledger import Account, BudgetGrant, Ledger, Opening, Partition
+from cloister.privacy.ledger.checks import verify_chain
+from cloister.privacy.ledger.entries import Entry
+from cloister.privacy.ledger.governance import change_rules
+
+MONTHS = Partition("admitted", "date", "month")
+
+
+def opening(partition: Partition | None = MONTHS, unit: str = "row", per: str = "ever") -> Opening:
+    budget = BudgetGrant.of("adult", unit, 3, "1e-4", per)
+    return Opening(Account("adult", unit, "add_remove", (), partition), budget, "first release")
+
+
+def on(day: str) -> Callable[[], datetime]:
+    return lambda: datetime.fromisoformat(day).replace(tzinfo=UTC)
+
+
+def test_each_block_has_the_budget_and_a_range_charges_all_of_its_blocks(place: str) -> None:
+    ledger = Ledger.open(place)
+    ledger.reserve(ask(epsilon=3, blocks=("2026-08",)), "flow", opening())
+    ledger.reserve(ask(epsilon=2, blocks=("2026-09", "2026-10")), "flow", opening())
+    left = {each.block: (each.spent, each.reserved, each.left) for each in ledger.budgets()}
+    assert left == {"2026-08": (0, 3, 0), "2026-09": (0, 2, 1), "2026-10": (0, 2, 1)}
+    with pytest.raises(BudgetExceeded, match="block 2026-08, window ever"):
+        ledger.reserve(ask(epsilon="1/2", blocks=("2026-07", "2026-08")), "flow", opening())
+    with pytest.raises(BudgetExceeded, match=r"block 2026-09.*1 is left"):
+        ledger.reserve(ask(epsilon=2, blocks=("2026-09",)), "flow", opening())
+    ledger.reserve(ask(epsilon=1, blocks=("2026-07", "2026-09")), "flow", opening())
+    assert ledger.budget("adult", "row", ("2026-07", "2026-09")).block == "2026-09"
+    assert ledger.verify() == []
+
+
+def test_a_person_with_rows_in_every_block_loses_the_sum(place: str) -> None:
+    ledger = Ledger.open(place)
+    persons = {"unit": "key:person", "delta": "1e-4"}
+    for block in ("2026-08", "2026-09", "2026-10"):
+        ledger.reserve(
+            ask(epsilon=3, blocks=(block,), **persons), "flow", opening(unit="key:person")
+        )
+    status = ledger.budget("adult", "key:person", ("2026-09",))
+    assert status.reserved == 3
+    assert (status.lifetime, status.lifetime_delta) == (9, Fraction(3, 10**4))
+    assert ledger.verify() == []
+
+
+def test_a_block_has_the_budget_anew_in_each_window_of_time(place: str) -> None:
+    """A month that is read in two years is charged to the budget of each; both are in lifetime."""
+    year = opening(per="year")
+    first = replace(Ledger.open(place), clock=on("2026-11-05"))
+    first.reserve(ask(epsilon=3, blocks=("2026-10",)), "flow", year)
+    later = replace(first, clock=on("2027-01-05"))
+    later.reserve(ask(epsilon=3, blocks=("2026-10",)), "flow", year)
+    assert later.budget("adult", "row", ("2026-10",)).lifetime == 6
+    assert later.verify() == []
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [(), ("2026",), ("2026-13",), ("2026-10", "2026-10"), ("2026-10", "2026-09"), ("2026-10-01",)],
+)
+def test_blocks_that_the_account_does_not_have_are_refused(place: str, blocks: tuple) -> None:
+    ledger = Ledger.open(place)
+    ledger.reserve(ask(blocks=("2026-08",)), "flow", opening())
+    before = ledger.entries()
+    with pytest.raises((InputError, VerificationError)):
+        ledger.reserve(ask(blocks=blocks), "flow", opening())
+    assert ledger.entries() == before
+
+
+@pytest.mark.parametrize(
+    "other",
+    [None, replace(MONTHS, per="year"), replace(MONTHS, column="left"), replace(MONTHS, form="x")],
+)
+def test_an_account_has_its_blocks_for_life(place: str, other: Partition | None) -> None:
+    ledger = Ledger.open(place)
+    ledger.reserve(ask(blocks=("2026-08",)), "flow", opening())
+    blocks = ("2026",) if other and other.per == "year" else ("2026-09",) if other else ()
+    with pytest.raises(InputError, match="for life"):
+        ledger.reserve(ask(blocks=blocks), "flow", opening(other))
+    assert ledger.accounts() == [Account("adult", "row", "add_remove", (), MONTHS)]
+
+
+def test_an_account_of_all_rows_gets_no_blocks(place: str) -> None:
+    ledger = Ledger.open(place)
+    ledger.reserve(ask(), "flow", opening(None))
+    with pytest.raises(InputError, match="for life"):
+        ledger.reserve(ask(blocks=("2026-09",)), "flow", opening())
+    with pytest.raises(InputError, match="replaced may change its block"):
+        Account("visits", "row", "replace_one", (), MONTHS)
+
+
+def test_other_accounts_are_written_as_before(place: str) -> None:
+    """Entries of earlier versions have no blocks, and neither have these."""
+    ledger = Ledger.open(place)
+    ledger.reserve(ask(), "flow", opening(None))
+    assert not any("block" in entry.line or "partition" in entry.line for entry in ledger.entries())
+
+
+def test_a_filter_holds_the_releases_of_each_block_on_its_own(place: str) -> None:
+    """More small releases than the sum admits; those of one block leave another's cap whole."""
+    ledger = Ledger.open(place)
+    change_rules(ledger, "*", lambda rules: replace(rules, admission="filter"), "officer", "why")
+    ones = Sensitivity.partition("add_remove")
+    events = GaussianCounts(Fraction(25), ones).to_json()
+    small = {"epsilon": "1/10", "delta": Fraction(1, 10**7), "events": events}
+    budget = BudgetGrant.of("adult", "row", 1, "1e-5", "ever")
+    opened = Opening(Account("adult", "row", "add_remove", (), MONTHS), budget, "first release")
+    for block in ("2026-08", "2026-09"):
+        for _ in range(20):
+            ledger.reserve(ask(blocks=(block,), **small), "flow", opened)
+    with pytest.raises(BudgetExceeded, match="block 2026-08"):
+        for _ in range(40):
+            ledger.reserve(ask(blocks=("2026-08", "2026-10"), **small), "flow", opened)
+    assert ledger.verify() == []
+
+
+@pytest.mark.parametrize("forged", [["2026-10"], []])
+def test_verify_finds_a_charge_that_was_moved_to_another_block(
+    place: str, forged: list[str]
+) -> None:
+    """A rebuilt chain in which a block holds more than its cap, or a charge is of no block."""
+    ledger = Ledger.open(place)
+    ledger.reserve(ask(epsilon=3, blocks=("2026-10",)), "flow", opening())
+    ledger.reserve(ask(epsilon=3, blocks=("2026-11",)), "flow", opening())
+    entries = ledger.entries()
+    body = dict(entries[-1].body) | {"blocks": forged}
+    last = Entry.after(entries[-2], entries[-1].time, entries[-1].kind, entries[-1].slot, body)
+    assert [finding.entry for finding in verify_chain([*entries[:-1], last])]
+    assert verify_chain(entries) == []
