@@ -67,10 +67,9 @@ def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:
     from cloister.tasks.ledger.access import deniable_releases
     from cloister.tasks.ledger.budgets import budgets
 
-    home = Home.current()
     found = [
-        _budget_json(status, deniable_releases(home, status.budget.dataset))
-        for status in budgets(home, dataset)
+        _budget_json(status, deniable_releases(status))
+        for status in budgets(Home.current(), dataset)
     ]
     if as_json:
         show_json([_with_earlier_name(budget) for budget in found])

@@ -9,15 +9,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from fractions import Fraction
-from itertools import groupby, islice, takewhile
+from itertools import chain, groupby, islice, takewhile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cloister.errors import BudgetExceeded, InputError, StorageError
 from cloister.figures import count_of
-from cloister.models.task import AnyPlan
-from cloister.models.task import Budget as Price
-from cloister.privacy.accounting.accountants import Spend
 from cloister.privacy.events import Relation
 from cloister.privacy.exact import decimal, decimal_below
 from cloister.privacy.ledger import (
@@ -34,12 +31,15 @@ from cloister.privacy.ledger.admission import filtered_cap
 from cloister.privacy.ledger.budgets import Window, together
 from cloister.privacy.ledger.house import FILTER, SUM
 from cloister.schema.blocks import previous
-from cloister.schema.sources.databases import table_identity
-from cloister.schema.sources.files_and_urls import is_url
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger, open_ledger, opening_of, release_request
 from cloister.tasks.ledger.people import house_of
-from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
+
+if TYPE_CHECKING:
+    from cloister.models.task import AnyPlan
+    from cloister.models.task import Budget as Price
+    from cloister.privacy.accounting.accountants import Spend
+    from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest
 
 
 def budgets(home: Home, dataset: str | None) -> list[BudgetStatus]:
@@ -66,7 +66,7 @@ def composed_spend(status: BudgetStatus) -> Spend | None:
 
     It holds for a schedule that was fixed in advance. None if no accountant reads them all.
     """
-    return together(status.windows[0].charged, status.budget.delta)
+    return together([*status.windows[0].charged.requests()], status.budget.delta)
 
 
 def filtered_spend(status: BudgetStatus) -> Fraction | None:
@@ -77,8 +77,7 @@ def filtered_spend(status: BudgetStatus) -> Fraction | None:
     """
     if status.admission == FILTER:
         return status.filtered
-    window = status.windows[0]
-    return filtered_cap([release.request for release in window.charged], status.budget.delta)
+    return filtered_cap([*status.windows[0].charged.requests()], status.budget.delta)
 
 
 def budget_note(request: ResolvedRequest, home: Home) -> str | None:
@@ -86,6 +85,8 @@ def budget_note(request: ResolvedRequest, home: Home) -> str | None:
 
     None where the ledger cannot be reached: a release says so.
     """
+    from cloister.tasks.requests.resolved import public_context_of
+
     context = public_context_of(request)
     with suppress(StorageError):
         granted = _granted(context, home)
@@ -111,7 +112,7 @@ def grant_budget(
     ledger = open_ledger(home)
     loosest_first = sorted(ledger.budgets(), key=lambda status: -status.left)
     granted = {status.budget.dataset: status for status in loosest_first}
-    known = {account.name for account in ledger.accounts()} | granted.keys()
+    known = ledger.books().accounts.keys() | granted.keys()
     if budget.dataset not in known:
         near = get_close_matches(budget.dataset, known, 1)
         meant = f" (did you mean '{near[0]}'?)" if near else ""
@@ -231,18 +232,20 @@ def allowance_of(
     Raises:
         StorageError: the ledger cannot be read.
     """
+    from cloister.models.task import Budget
+
     opening, granted = opening_of(request, context, home), _granted(context, home)
     budget = granted.budget if granted else opening.budget
     block = context.spec.privacy.block
     per = block.per if block and moving else ""
     rule = granted.next_admission if granted else house_of(home).rules_of(context.dataset).admission
     price = release_request(request, context, plan)
-    whole = admitted(Window("", rule, ()), budget, price)
+    whole = admitted(Window("", rule), budget, price)
     left = whole
     if granted and granted.window == budget.period.window(_iso(now)):
         binding = zip(granted.windows, (granted.budget, *granted.others), strict=True)
         left = min(admitted(each, cap, price) for each, cap in binding)
-    charge = Price(price.epsilon, price.delta)
+    charge = Budget(price.epsilon, price.delta)
     return Allowance(budget, charge, _window(budget, per, now), whole, left, per)
 
 
@@ -258,7 +261,7 @@ def admitted(window: Window, budget: BudgetGrant, price: ReservationRequest) -> 
     """How many more releases of a price a window of a budget admits."""
     if window.admission == SUM:
         epsilon, delta = window.left(budget, basic_composition)
-        return room(epsilon, delta, Price(price.epsilon, price.delta))
+        return room(epsilon, delta, price)
 
     def exceeded(number: int) -> bool:
         total = window.total(budget.delta, basic_composition, [price] * number)
@@ -267,7 +270,7 @@ def admitted(window: Window, budget: BudgetGrant, price: ReservationRequest) -> 
     return bisect_left(range(1, _MOST_COUNTED + 1), True, key=exceeded)
 
 
-def room(epsilon: Fraction, delta: Fraction, price: Price) -> int:
+def room(epsilon: Fraction, delta: Fraction, price: Price | ReservationRequest) -> int:
     """How many releases of a price fit into the rest of a budget, under basic composition."""
     if min(epsilon, delta) < 0:
         return 0
@@ -300,7 +303,8 @@ def budget_history(home: Home, dataset: str | None) -> list[dict[str, Any]]:
     """The grants of a dataset, or all, oldest first: each from what to what, by whom and why."""
     ledger, found = existing_ledger(home), []
     last: dict[tuple[str, str], str] = {}
-    for granted in ledger.history() if ledger else []:
+    grants = ledger.books().grants.values() if ledger else []
+    for granted in sorted(chain.from_iterable(grants), key=lambda granted: granted.seq):
         budget, owner = granted.budget, (granted.budget.dataset, granted.budget.unit)
         text = budget_text(budget)
         if dataset in (None, budget.dataset):
@@ -340,7 +344,7 @@ def open_account(
     if relation not in set(Relation):
         raise InputError(f"'{relation}' is no relation; give add_remove or replace_one")
     ledger = open_ledger(home)
-    known = {account.name: account.partition for account in ledger.accounts()}
+    known = {name: account.partition for name, account in ledger.books().accounts.items()}
     partition = Partition.parse(blocks) if blocks else known.get(dataset)
     account = Account(dataset, unit, relation, tuple(map(_place, places)), partition)
     return ledger.open_account(account, by, reason)
@@ -348,6 +352,9 @@ def open_account(
 
 def _place(text: str) -> str:
     """A place as specs' places are written: an absolute path, or a table of a database."""
+    from cloister.schema.sources.databases import table_identity
+    from cloister.schema.sources.files_and_urls import is_url
+
     url, _, table = text.rpartition("#")
     return table_identity(url, table) if is_url(url) else str(Path(text).resolve())
 

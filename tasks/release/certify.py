@@ -165,7 +165,7 @@ def _basis(
         secure=done.spent.private.secure,
         model=model_digest(done.model.open()),
         reused=reused_releases(prior, budget, home) if prior else (),
-        deniable_releases=deniable_releases(home, context.dataset),
+        deniable_releases=deniable_releases(budget),
         blocks=[each for each in read if each.block in blocks],
     )
 

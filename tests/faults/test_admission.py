@@ -155,7 +155,7 @@ def test_as_many_are_foreseen_as_are_admitted(ledger: Ledger, rule: str) -> None
     now = ledger.budget("adult", "row")
     foreseen = admitted(now.windows[0], now.budget, gaussian())
     assert foreseen == len(fill(ledger, 99)) > 1
-    assert admitted(Window("2027", rule, ()), now.budget, gaussian()) == foreseen + 2
+    assert admitted(Window("2027", rule), now.budget, gaussian()) == foreseen + 2
 
 
 def test_racing_reservations_stay_within_the_cap(

@@ -1,7 +1,7 @@
 """Locks, full disks, lost connections: the ledger says so, and holds nothing half-written."""
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -13,7 +13,8 @@ from sqlalchemy import event, make_url
 from sqlalchemy.engine import Connection
 
 from cloister.errors import PrivacyError, StorageError
-from cloister.privacy.ledger import Charge, Ledger, ReservationRequest, State
+from cloister.privacy.ledger import Ledger, ReservationRequest, State
+from cloister.privacy.ledger.budgets import Charges
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def test_a_locked_ledger_says_so_and_works_afterwards(
 def test_an_accountant_that_fails_leaves_nothing(
     ledger: Ledger, ask: Callable[..., ReservationRequest]
 ) -> None:
-    def fail(charges: Sequence[Charge], delta: Fraction) -> Fraction | None:
+    def fail(charges: Charges, delta: Fraction) -> Fraction | None:
         raise PrivacyError("unknown event")
 
     with pytest.raises(PrivacyError):

@@ -70,7 +70,7 @@ def test_total_by_renyi_divergences_of_a_third_library_is_an_upper_bound_of_the_
 
 def test_what_releases_cost_together_is_less_than_the_sum(released):
     release, _ = recorded(released)
-    one = together([release], Fraction(1, 10**6))
-    two = together([release, release], Fraction(1, 10**6))
+    one = together([release.request], Fraction(1, 10**6))
+    two = together([release.request] * 2, Fraction(1, 10**6))
     assert one.epsilon <= float(release.request.epsilon)
     assert one.epsilon < two.epsilon < 2 * one.epsilon

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from cloister.errors import BudgetExceeded, UnsupportedEvent
-from cloister.privacy.accounting.composition import is_deniable
-from cloister.privacy.accounting.filters import FilterCost, bounded_cost, filter_cost, least_cap
 from cloister.privacy.events import event_from_json
 from cloister.privacy.ledger.records import ReservationRequest
+
+if TYPE_CHECKING:
+    from cloister.privacy.accounting.filters import FilterCost
 
 
 def filtered_cap(requests: Sequence[ReservationRequest], delta: Fraction) -> Fraction | None:
@@ -22,6 +24,8 @@ def filtered_cap(requests: Sequence[ReservationRequest], delta: Fraction) -> Fra
 
     None if none does.
     """
+    from cloister.privacy.accounting.filters import least_cap  # which imports numpy and scipy
+
     try:
         return least_cap([_cost_of(request) for request in requests], delta)
     except UnsupportedEvent:
@@ -55,6 +59,9 @@ def _cost(events: str, relation: str, epsilon: Fraction, delta: Fraction) -> Fil
 
     Errors: UnsupportedEvent for plausible deniability, and events that this version cannot read.
     """
+    from cloister.privacy.accounting.composition import is_deniable
+    from cloister.privacy.accounting.filters import bounded_cost, filter_cost
+
     event = event_from_json(events)
     if is_deniable(event):
         raise UnsupportedEvent("No epsilon bounds a release under plausible deniability alone.")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from cloister.errors import InputError, VerificationError
@@ -14,6 +14,7 @@ from cloister.privacy.ledger.records import (
     BudgetGrant,
     Granted,
     Mark,
+    Period,
     Release,
     ReleaseStep,
     ReservationRequest,
@@ -23,6 +24,7 @@ from cloister.privacy.ledger.records import (
 )
 from cloister.privacy.ledger.retention import DELETED, Deletion, deletion_slot
 from cloister.privacy.ledger.signatures import REVOKED, TRUSTED
+from cloister.privacy.ledger.sums import CHARGED, Key, Sum, Sums
 
 OPENED, PLACED, GRANTED = "account_opened", "places_added", "budget_granted"
 """Kinds of entries on accounts: one was opened, has more places, or has another budget."""
@@ -43,22 +45,27 @@ CONSENTED = "consented"
 or on the house."""
 
 
+@dataclass
 class Books:
     """Accounts by name, grants by dataset and unit, releases by id, in the order of the entries.
 
-    And the house: its people, rules and trusted keys.
+    And the house: its people, rules and trusted keys; running sums of what is charged; the releases
+    of each ``spend_id`` and of each dataset; those of a dataset that were forfeited, and the last
+    entry by which an officer allowed runs after one was.
 
     Ledgers of versions before 0.3 have datasets without accounts, with a budget for each unit.
     """
 
-    def __init__(self) -> None:
-        self.accounts: dict[str, Account] = {}
-        self.grants: dict[tuple[str, str], list[Granted]] = {}
-        self.releases: dict[str, Release] = {}
-        self.house = House()
-        self.counted_refusals = False
-        self._runs: dict[str, list[str]] = {}
-        self._allowed: dict[str, int] = {}
+    accounts: dict[str, Account] = field(default_factory=dict)
+    grants: dict[tuple[str, str], list[Granted]] = field(default_factory=dict)
+    releases: MutableMapping[str, Release] = field(default_factory=dict)
+    house: House = field(default_factory=House)
+    counted_refusals: bool = False
+    sums: Sums = field(default_factory=Sums)
+    runs: dict[str, list[str]] = field(default_factory=dict)
+    reservations: dict[str, list[str]] = field(default_factory=dict)
+    forfeits: dict[str, list[str]] = field(default_factory=dict)
+    allowed: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, entries: Iterable[Entry]) -> Self:
@@ -66,15 +73,21 @@ class Books:
 
         Errors: ``VerificationError`` naming an entry that no ledger could have written.
         """
-        books = cls()
+        return cls().after(entries)
+
+    def after(self, entries: Iterable[Entry]) -> Self:
+        """These books after further entries.
+
+        Errors: ``VerificationError`` naming an entry that no ledger could have written.
+        """
         for entry in entries:
             try:
-                books.post(entry)
+                self.post(entry)
             except VerificationError as error:
                 raise VerificationError(
                     f"Entry {entry.seq} of the ledger {error}: run cloister verify."
                 ) from error
-        return books
+        return self
 
     def post(self, entry: Entry) -> None:
         """Post one entry.
@@ -94,16 +107,15 @@ class Books:
         """The releases that a budget was asked for, oldest first: all of an account, or a block."""
         return [
             release
-            for release in self.releases.values()
-            if release.request.dataset == dataset
-            and (dataset in self.accounts or release.request.unit == unit)
+            for release in map(self.releases.__getitem__, self.reservations.get(dataset, []))
+            if (dataset in self.accounts or release.request.unit == unit)
             and release.request.reads(block)
         ]
 
     def blocks(self, dataset: str) -> list[str]:
         """The blocks of an account that releases have read, in order."""
-        charged = [held.request for held in self.releases.values() if held.state.charged]
-        return sorted({b for each in charged if each.dataset == dataset for b in each.blocks})
+        parts = self.sums.parts.get((dataset, Period.EVER), {})
+        return sorted({key.block for key in parts if key.block and key.standing in CHARGED})
 
     def charged(self, dataset: str, unit: str) -> list[Release]:
         """Those that count against a budget."""
@@ -111,25 +123,36 @@ class Books:
 
     def forfeited(self, dataset: str, unit: str) -> Release | None:
         """The last release that was forfeited and after which no officer allowed another run."""
-        since = self._allowed.get(dataset, 0)
+        since = self.allowed.get(dataset, 0)
+        forfeited = [self.releases[each] for each in reversed(self.forfeits.get(dataset, []))]
         return next(
             (
                 each
-                for each in reversed(self.reserved(dataset, unit))
-                if each.state is State.FORFEITED and each.steps[-1].seq > since
+                for each in forfeited
+                if each.steps[-1].seq > since
+                and (dataset in self.accounts or each.request.unit == unit)
             ),
             None,
         )
 
+    def sums_of(
+        self, dataset: str, unit: str, window: str, block: str | None = None
+    ) -> Iterator[tuple[Key, Sum]]:
+        """What the releases of ``reserved`` hold in a window, by what they are."""
+        blocks = (None,) if block is None else ("", block)
+        for key, part in self.sums.parts.get((dataset, window), {}).items():
+            if (dataset in self.accounts or key.unit == unit) and key.block in blocks:
+                yield key, part
+
     def pending(self, spend_id: str) -> Release | None:
         """The release that a run with ``spend_id`` resumes."""
-        last = self._runs.get(spend_id, [None])[-1]
+        last = self.runs.get(spend_id, [None])[-1]
         release = self.releases[last] if last else None
         return release if release and release.pending else None
 
     def spend_slot(self, spend_id: str) -> str:
         """The slot of the next reservation under ``spend_id``."""
-        return f"spend/{spend_id}/{len(self._runs.get(spend_id, []))}"
+        return f"spend/{spend_id}/{len(self.runs.get(spend_id, []))}"
 
     def _post(self, entry: Entry) -> None:
         kinds = {
@@ -191,8 +214,11 @@ class Books:
         if request.release in self.releases or self.pending(request.spend_id):
             raise ValueError("reserved twice")
         rule = self.house.rules_of(request.dataset).admission
-        self.releases[request.release] = Release(request, (_step(entry),), admission=rule)
-        self._runs.setdefault(request.spend_id, []).append(request.release)
+        release = Release(request, (_step(entry),), admission=rule)
+        self.releases[request.release] = release
+        self.sums.move(None, release)
+        self.runs.setdefault(request.spend_id, []).append(request.release)
+        self.reservations.setdefault(request.dataset, []).append(request.release)
 
     def _move(self, entry: Entry) -> None:
         release = self.releases[entry.body["release"]]
@@ -200,7 +226,11 @@ class Books:
         _require_slot(entry, state_slot(release.id, step.state))
         if step.state not in release.state.next:
             raise ValueError("not allowed from this state")
-        self.releases[release.id] = replace(release, steps=(*release.steps, step))
+        moved = replace(release, steps=(*release.steps, step))
+        self.releases[release.id] = moved
+        self.sums.move(release, moved)
+        if step.state is State.FORFEITED:
+            self.forfeits.setdefault(release.request.dataset, []).append(release.id)
         self.counted_refusals |= REFUSAL in entry.body
 
     def _begin_run(self, entry: Entry) -> None:
@@ -237,12 +267,12 @@ class Books:
         _require_slot(entry, governing_slot(ALLOWED, entry.seq))
         require_text("by", entry.body["by"])
         require_text("reason", entry.body["reason"])
-        self._allowed[require_text("account", entry.body["account"])] = entry.seq
+        self.allowed[require_text("account", entry.body["account"])] = entry.seq
 
     def _consent(self, entry: Entry) -> None:
         release, by = self.releases[entry.body["release"]], require_text("by", entry.body["by"])
         require_text("reason", entry.body["reason"])
-        _require_slot(entry, consent_slot(release))
+        _require_slot(entry, consent_slot(release.id, len(release.consents)))
         if release.state is not State.CANDIDATE:
             raise ValueError("no candidate")
         self.releases[release.id] = replace(release, consents=(*release.consents, by))
@@ -267,9 +297,9 @@ def reads_blocks_of(account: Account | None, request: ReservationRequest) -> boo
     return bool(request.blocks) and all(map(partition.names, request.blocks))
 
 
-def consent_slot(release: Release) -> str:
-    """The slot of the next person who approves a release."""
-    return f"consent/{release.id}/{len(release.consents)}"
+def consent_slot(release: str, number: int) -> str:
+    """The slot of a person who approves a release, after a ``number`` of others."""
+    return f"consent/{release}/{number}"
 
 
 def signature_slot(seq: int) -> str:

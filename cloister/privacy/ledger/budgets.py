@@ -18,21 +18,26 @@ Source: Rogers, Roth, Ullman, Vadhan, "Privacy odometers and filters" (arXiv 160
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import pairwise
-from typing import Any, Self
+from functools import reduce
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, Any, Self
 
 from cloister.errors import BudgetExceeded, InputError, PrivacyError, UnsupportedEvent
 from cloister.figures import count_of
-from cloister.privacy.accounting.accountants import Spend, spend
-from cloister.privacy.events import compose, event_from_json
+from cloister.privacy.events import Composed, Event, event_from_json
 from cloister.privacy.exact import decimal, decimal_below
 from cloister.privacy.ledger.admission import filtered_cap, require_filtered
 from cloister.privacy.ledger.books import Books
 from cloister.privacy.ledger.house import FILTER, SUM
 from cloister.privacy.ledger.records import BudgetGrant, Period, Release, ReservationRequest, State
+from cloister.privacy.ledger.sums import CHARGED, FINAL, QUERIED, REFUSALS, Standing, Sum, falls_in
+
+if TYPE_CHECKING:
+    from cloister.privacy.accounting.accountants import Spend
 
 
 @dataclass(frozen=True)
@@ -46,21 +51,45 @@ class Charge:
     events: Mapping[str, Any]
 
 
-Compose = Callable[[Sequence[Charge], Fraction], Fraction | None]
+@dataclass(frozen=True)
+class Charges:
+    """Charges to compose: what they sum up to, and each of them, for who needs more than that."""
+
+    sum: Sum = field(default_factory=Sum)
+    requests: Callable[[], Iterable[ReservationRequest]] = field(default=tuple, compare=False)
+
+    @classmethod
+    def of(cls, requests: Sequence[ReservationRequest]) -> Self:
+        """Those of some requests."""
+        return cls().plus(requests)
+
+    def __len__(self) -> int:
+        return self.sum.number
+
+    def __iter__(self) -> Iterator[Charge]:
+        return map(_price, self.requests())
+
+    def plus(self, further: Sequence[ReservationRequest]) -> Self:
+        """With those of further requests."""
+        ones = [Sum(1, request.epsilon, request.delta) for request in further]
+        total = reduce(Sum.plus, ones, self.sum)
+        return type(self)(total, lambda: chain(self.requests(), further))
+
+
+Compose = Callable[[Charges, Fraction], Fraction | None]
 """An upper bound on the epsilon of all charges together at a delta, without side effects.
 
 None if no finite bound is known.
 """
 
 
-def basic_composition(charges: Sequence[Charge], delta: Fraction) -> Fraction | None:
+def basic_composition(charges: Charges, delta: Fraction) -> Fraction | None:
     """The sum of the epsilons, if the deltas add up to at most ``delta``.
 
     Source: Dwork and Roth, The Algorithmic Foundations of Differential Privacy (2014), theorem
     3.16; it holds for releases whose parameters were chosen after seeing earlier ones.
     """
-    total = sum((charge.delta for charge in charges), Fraction(0))
-    return sum((charge.epsilon for charge in charges), Fraction(0)) if total <= delta else None
+    return charges.sum.epsilon if charges.sum.delta <= delta else None
 
 
 def binding_budgets(books: Books, dataset: str, unit: str, time: str) -> list[BudgetGrant]:
@@ -95,7 +124,7 @@ class BudgetStatus:
     runs whose data was refused, most of which cost nothing: each revealed an exact fact about the
     data. ``windows`` are those of this budget and of the others, ``next_admission`` is the rule of
     later ones; ``filtered`` is the least epsilon under which a filter holds the window, if that is
-    its rule.
+    its rule. ``queried`` are the charges of all windows whose data was, or may yet be, queried.
 
     Of growing data the budget is that of ``block``. ``lifetime``, at ``lifetime_delta``, composes
     all windows of all blocks: the loss of a person with rows in each.
@@ -114,6 +143,7 @@ class BudgetStatus:
     windows: tuple[Window, ...] = ()
     next_admission: str = SUM
     filtered: Fraction | None = None
+    queried: Charges = Charges()
     block: str = ""
     lifetime_delta: Fraction = Fraction(0)
 
@@ -144,12 +174,15 @@ class Window:
     """The releases of an account in a window of a budget, and the rule that admits another.
 
     ``summed`` count by their epsilons and deltas, ``filtered`` by what a filter adds up.
+    ``charged`` are those that count now, and ``relations`` theirs.
     """
 
     name: str
     admission: str
-    summed: tuple[Release, ...]
+    summed: Charges = Charges()
     filtered: tuple[Release, ...] = ()
+    charged: Charges = Charges()
+    relations: frozenset[str] = frozenset()
 
     @classmethod
     def of(
@@ -162,27 +195,18 @@ class Window:
     ) -> Self:
         """The window of a dataset and unit, or of one of its blocks, that a time falls in."""
         name = period.window(time)
-        releases = [
-            release
-            for release in books.reserved(*owner, block)
-            if period.window(release.reserved_at) == name
-        ]
-        begun = next((each.steps[0].seq for each in releases if each.admission == FILTER), None)
-        if begun is None:
+        keys = [key for key, _ in books.sums_of(*owner, name, block)]
+        charged = _charges(books, owner, name, CHARGED, block)
+        relations = frozenset(key.relation for key in keys if key.standing in CHARGED)
+        if FILTER not in {key.admission for key in keys}:
             rule = books.house.rules_of(owner[0]).admission
-            return cls(name, rule, tuple(each for each in releases if each.state.charged))
+            return cls(name, rule, charged, (), charged, relations)
+        releases = [each for each in books.reserved(*owner, block) if falls_in(each, name)]
+        begun = next(each.steps[0].seq for each in releases if each.admission == FILTER)
         before = [each for each in releases if each.steps[0].seq < begun]
-        return cls(
-            name,
-            FILTER,
-            tuple(each for each in before if not _given_back(each, begun)),
-            tuple(each for each in releases[len(before) :] if each.state.charged),
-        )
-
-    @property
-    def charged(self) -> list[Release]:
-        """The releases that count now."""
-        return [each for each in (*self.summed, *self.filtered) if each.state.charged]
+        summed = [each.request for each in before if not _given_back(each, begun)]
+        filtered = tuple(each for each in releases[len(before) :] if each.state.charged)
+        return cls(name, FILTER, Charges.of(summed), filtered, charged, relations)
 
     def total(
         self, delta: Fraction, compose: Compose, further: Sequence[ReservationRequest] = ()
@@ -191,20 +215,37 @@ class Window:
 
         None if none does.
         """
-        summed = [release.request for release in self.summed]
         if self.admission == SUM:
-            return _composed([_price(each) for each in (*summed, *further)], delta, compose)
-        before = _composed([_price(each) for each in summed], delta, compose)
-        rest = delta - sum((each.delta for each in summed), Fraction(0))
+            return _composed(self.summed.plus(further), delta, compose)
+        before = _composed(self.summed, delta, compose)
+        rest = delta - self.summed.sum.delta
         after = filtered_cap([*(each.request for each in self.filtered), *further], rest)
         return None if before is None or after is None else before + after
 
     def left(self, budget: BudgetGrant, compose: Compose) -> tuple[Fraction, Fraction]:
         """The epsilon that a budget leaves, and the delta that those that add up leave."""
         total = self.total(budget.delta, compose)
-        delta = budget.delta - sum(release.request.delta for release in self.summed)
         epsilon = Fraction(0) if total is None else max(Fraction(0), budget.epsilon - total)
-        return epsilon, max(Fraction(0), delta)
+        return epsilon, max(Fraction(0), budget.delta - self.summed.sum.delta)
+
+
+def _charges(
+    books: Books,
+    owner: tuple[str, str],
+    window: str,
+    standings: Collection[Standing],
+    block: str | None = None,
+) -> Charges:
+    """The charges of releases of some standings in a window."""
+    sums = books.sums_of(*owner, window, block)
+    parts = [part for key, part in sums if key.standing in standings]
+
+    def requests() -> Iterator[ReservationRequest]:
+        for release in books.reserved(*owner, block):
+            if falls_in(release, window) and Standing.of(release) in standings:
+                yield release.request
+
+    return Charges(reduce(Sum.plus, parts, Sum()), requests)
 
 
 def _given_back(release: Release, entry: int) -> bool:
@@ -250,22 +291,16 @@ def status(
             "with cloister budget grant."
         )
     budget, *others = binding
-    owner, ever = (dataset, unit), books.charged(dataset, unit)
-    lifetime_delta = budget.delta
-    if block is not None:
-        lifetime_delta = max(budget.delta, sum((each.request.delta for each in ever), Fraction(0)))
+    owner = (dataset, unit)
+    ever = _charges(books, owner, Period.EVER, CHARGED)
+    lifetime_delta = budget.delta if block is None else max(budget.delta, ever.sum.delta)
     windows = tuple(Window.of(books, owner, each.period, time, block) for each in binding)
     current = windows[0]
-    held = _epsilon(current.charged, budget.delta, compose)
-    opened = [release for release in current.charged if release.state is not State.RESERVED]
-    spent = _epsilon(opened, budget.delta, compose)
+    held = _composed(current.charged, budget.delta, compose)
+    opened = _charges(books, owner, current.name, FINAL, block)
+    spent = _composed(opened, budget.delta, compose)
     reserved = None if held is None or spent is None else held - spent
     rooms = [window.left(each, compose) for window, each in zip(windows, binding, strict=True)]
-    refusals = [
-        release
-        for release in books.releases.values()
-        if release.refused and _owner(release.request) == owner
-    ]
     return BudgetStatus(
         budget,
         current.name,
@@ -274,12 +309,13 @@ def status(
         min(epsilon for epsilon, _ in rooms),
         min(delta for _, delta in rooms),
         len(current.charged),
-        _epsilon(ever, lifetime_delta, compose),
-        len(refusals),
+        _composed(ever, lifetime_delta, compose),
+        len(_charges(books, owner, Period.EVER, REFUSALS)),
         tuple(others),
         windows,
         books.house.rules_of(dataset).admission,
         current.total(budget.delta, compose) if current.admission == FILTER else None,
+        _charges(books, owner, Period.EVER, QUERIED),
         block or "",
         lifetime_delta,
     )
@@ -302,10 +338,10 @@ def admit_request(
 def _admit(
     books: Books, request: ReservationRequest, time: str, compose: Compose, block: str | None
 ) -> Fraction:
-    now = status(books, *_owner(request), time, compose, block)
+    now = status(books, request.dataset, request.unit, time, compose, block)
     totals = []
     for budget, window in zip((now.budget, *now.others), now.windows, strict=True):
-        _require_one_relation(window.charged, request)
+        _require_one_relation(window, request)
         if window.admission == FILTER:
             require_filtered(request)
         total = window.total(budget.delta, compose, [request])
@@ -332,23 +368,11 @@ def _require_allowed(books: Books, request: ReservationRequest) -> None:
         )
 
 
-def _owner(request: ReservationRequest) -> tuple[str, str]:
-    return request.dataset, request.unit
-
-
 def _price(request: ReservationRequest) -> Charge:
     return Charge(request.release, request.epsilon, request.delta, request.relation, request.events)
 
 
-def _charge(release: Release) -> Charge:
-    return _price(release.request)
-
-
-def _epsilon(releases: Sequence[Release], delta: Fraction, compose: Compose) -> Fraction | None:
-    return _composed([_charge(release) for release in releases], delta, compose)
-
-
-def _composed(charges: Sequence[Charge], delta: Fraction, compose: Compose) -> Fraction | None:
+def _composed(charges: Charges, delta: Fraction, compose: Compose) -> Fraction | None:
     if not charges:
         return Fraction(0)
     total = compose(charges, delta)
@@ -360,8 +384,8 @@ def _composed(charges: Sequence[Charge], delta: Fraction, compose: Compose) -> F
     return total
 
 
-def _require_one_relation(held: Sequence[Release], request: ReservationRequest) -> None:
-    others = {release.request.relation for release in held} - {request.relation}
+def _require_one_relation(window: Window, request: ReservationRequest) -> None:
+    others = window.relations - {request.relation}
     if others:
         raise InputError(
             f"The budget of dataset '{request.dataset}' holds releases under the relation "
@@ -400,16 +424,27 @@ def _refusal(
     )
 
 
-def together(releases: Iterable[Release], delta: Fraction) -> Spend | None:
-    """What the events of releases under one relation cost at ``delta``.
+def events_of(requests: Iterable[ReservationRequest]) -> dict[Event, int]:
+    """What requests do to the data, each event with how often it happens."""
+    asked = [request.events for request in requests]
+    events, times = {id(each): each for each in asked}, Counter(map(id, asked))
+    found: Counter[Event] = Counter()
+    for each, values in events.items():  # requests of one plan may hold one object: read once
+        found[event_from_json(values)] += times[each]
+    return found
+
+
+def together(requests: Sequence[ReservationRequest], delta: Fraction) -> Spend | None:
+    """What the events of requests under one relation cost at ``delta``.
 
     None if no accountant reads them all.
     """
-    charged = [release for release in releases if release.state.charged]
-    if not charged:
+    from cloister.privacy.accounting.accountants import spend  # which imports scipy
+
+    if not requests:
         return None
-    events = compose(*(event_from_json(release.request.events) for release in charged))
     try:
-        return spend(events, delta, charged[0].request.relation)
+        events = Composed(tuple(events_of(requests).items()))
+        return spend(events, delta, requests[0].relation)
     except UnsupportedEvent:
         return None

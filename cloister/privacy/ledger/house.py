@@ -139,18 +139,18 @@ class Proposal:
     body: Mapping[str, Any]
 
 
+@dataclass
 class House:
     """People by name, rules by account, proposals by the number of their entry; keys of the house.
 
     Those that are trusted, and by what entry others, in hexadecimal, were revoked.
     """
 
-    def __init__(self) -> None:
-        self.people: dict[str, Person] = {}
-        self.rules: dict[str, Rules] = {}
-        self.trusted: set[PublicKey] = set()
-        self.revoked: dict[str, Anchor] = {}
-        self.proposals: dict[int, Proposal] = {}
+    people: dict[str, Person] = field(default_factory=dict)
+    rules: dict[str, Rules] = field(default_factory=dict)
+    trusted: set[PublicKey] = field(default_factory=set)
+    revoked: dict[str, Anchor] = field(default_factory=dict)
+    proposals: dict[int, Proposal] = field(default_factory=dict)
 
     def post(self, entry: Entry) -> None:
         """Post an entry on the house."""

@@ -361,6 +361,8 @@ class Account:
 
 def _covers(pattern: str, place: str) -> bool:
     """Whether a place is meant by a pattern, in which only ``*`` is more than itself."""
+    if "*" not in pattern:
+        return pattern == place
     return bool(re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), place, re.DOTALL))
 
 

@@ -12,6 +12,7 @@ from cloister.privacy.ledger.books import REFUSAL, Books
 from cloister.privacy.ledger.budgets import binding_budgets
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.records import REFUSED, Release, State
+from cloister.privacy.ledger.sums import REFUSALS
 
 
 def refusal_of(books: Books, release: Release, time: str) -> tuple[int, State]:
@@ -20,10 +21,10 @@ def refusal_of(books: Books, release: Release, time: str) -> tuple[int, State]:
     Of the longest of the windows of the budgets that hold at a time.
     """
     owner = release.request.dataset, release.request.unit
-    reserved = [each.reserved_at for each in books.reserved(*owner) if each.refused]
+    periods = (budget.period for budget in binding_budgets(books, *owner, time))
     windows = [
-        [period.window(each) for each in reserved].count(period.window(release.reserved_at))
-        for period in (budget.period for budget in binding_budgets(books, *owner, time))
+        sum(part.number for key, part in books.sums_of(*owner, window) if key.standing in REFUSALS)
+        for window in (period.window(release.reserved_at) for period in periods)
     ]
     number = 1 + max(windows, default=0)
     forfeited = number >= books.house.rules_of(release.request.dataset).refusals

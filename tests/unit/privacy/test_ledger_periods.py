@@ -1,6 +1,6 @@
 """What a budget holds: its period by the clock, and its releases as they compose."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -10,7 +10,8 @@ import pytest
 from ledger_requests import ask
 
 from cloister.errors import BudgetExceeded, PrivacyError
-from cloister.privacy.ledger import Charge, Ledger, basic_composition
+from cloister.privacy.ledger import Ledger, basic_composition
+from cloister.privacy.ledger.budgets import Charges
 
 
 def at(*moments: str) -> Callable[[], datetime]:
@@ -59,7 +60,7 @@ def test_times_are_written_in_utc(tmp_path: Path) -> None:
 
 
 def test_the_composition_decides_not_the_sum(tmp_path: Path) -> None:
-    def root_sum(charges: Sequence[Charge], delta: Fraction) -> Fraction | None:
+    def root_sum(charges: Charges, delta: Fraction) -> Fraction | None:
         assert delta == Fraction(1, 10**6) and all(
             charge.events["type"] == "gaussian" for charge in charges
         )

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from cloister.errors import BudgetExceeded, InputError
 from cloister.models.task import Budget as Price
 from cloister.privacy.ledger import BudgetGrant, Charge, basic_composition
+from cloister.privacy.ledger.budgets import Charges
 from cloister.tasks.ledger.budgets import Allowance, room
 from cloister.tasks.stores.prefect_deployment import ReleaseSchedule
 
@@ -84,7 +85,7 @@ def test_there_is_room_for_as_many_releases_as_the_ledger_composes(epsilon, delt
     charge = Charge("r", price, chance, "add_remove", {})
 
     def held(number: int) -> bool:
-        total = basic_composition([charge] * number, delta)
+        total = basic_composition(Charges.of([charge] * number), delta)
         return total is not None and total <= epsilon
 
     fit = room(epsilon, delta, Price(price, chance))
