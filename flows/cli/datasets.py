@@ -77,7 +77,7 @@ def list_datasets(as_json: Json = False) -> None:
 
     home = Home.current()
     ledger, equal = existing_ledger(home), equal_data(home)
-    accounts = ledger.accounts() if ledger else []
+    accounts = ledger.books().accounts.values() if ledger else []
     found = [account_json(each) | {"equal": equal.get(each.name, [])} for each in accounts]
     _show_accounts(found, as_json)
 

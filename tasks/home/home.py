@@ -167,6 +167,11 @@ class Home:
         """The file that names the last entry of the ledger that this home wrote."""
         return self.folder / "end"
 
+    @property
+    def checkpoint(self) -> Path:
+        """The file of the ledger's checkpoint, by which this home reads only what comes after."""
+        return self.folder / "checkpoint"
+
     def write_end(self, anchor: Anchor) -> None:
         """Store the last entry that was written, so that a ledger whose end was cut off is found.
 

@@ -1,30 +1,26 @@
 """The ledger's part in a release: its request, its charge, its state, and what a budget admits.
 
-Reading makes no ledger where there is none.
+Reading makes no ledger where there is none. What only a release needs is imported by it: commands
+that read the ledger load neither numpy nor pandas.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cloister.errors import CloisterError, InputError, PlanError, StorageError, VerificationError
-from cloister.models.task import AS_USUAL, AnyPlan
-from cloister.privacy.accounting.composition import is_deniable
-from cloister.privacy.certificate.certificate import RecordGuarantees, read_certificate
-from cloister.privacy.certificate.spend import record_guarantees
-from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import Bounded, Relation, event_from_json
 from cloister.privacy.ledger import (
     Account,
     Anchor,
     BudgetGrant,
-    Entry,
     Ledger,
     Opening,
     Owner,
@@ -33,16 +29,24 @@ from cloister.privacy.ledger import (
     ReservationRequest,
     State,
 )
+from cloister.privacy.ledger.budgets import BudgetStatus, events_of
+from cloister.privacy.ledger.checkpoints import CheckpointFile
 from cloister.privacy.ledger.checks import verify_export
 from cloister.privacy.ledger.governance import refuse
-from cloister.privacy.mechanisms.randomness import noise_source
-from cloister.schema.sources.reading import places_of
-from cloister.schema.spec import Spec
+from cloister.privacy.ledger.lookups import anchor_at
+from cloister.privacy.ledger.transactions import Transaction
+from cloister.privacy.signing import PublicKey
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_version
 from cloister.tasks.ledger.anchors import anchor_places, held_anchors, send_anchor
-from cloister.tasks.ledger.keys import house_signer
-from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest
+from cloister.tasks.ledger.keys import house_key, house_signer
+
+if TYPE_CHECKING:
+    from cloister.models.task import AnyPlan
+    from cloister.privacy.certificate.certificate import RecordGuarantees
+    from cloister.privacy.door.journal import Journal
+    from cloister.schema.spec import Spec
+    from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest
 
 COMPOSITION = "the sum of the epsilons of all releases (basic composition)"
 
@@ -67,8 +71,9 @@ def open_ledger(home: Home) -> Ledger:
     return replace(
         ledger,
         written=partial(_note, home),
-        before=partial(_require_kept, home, ledger),
+        before=partial(_require_kept, home),
         signer=partial(house_signer, home),
+        checkpoints=_checkpoints(home),
     )
 
 
@@ -77,25 +82,37 @@ def _note(home: Home, last: Anchor) -> None:
     send_anchor(home, last)
 
 
-def _require_kept(home: Home, ledger: Ledger, entries: Sequence[Entry]) -> None:
+def _checkpoints(home: Home) -> CheckpointFile:
+    """The checkpoint of a home, which its private key signed.
+
+    Of a key in a token, and in a copy to read, the public half in the home says so.
+    """
+
+    def key() -> PublicKey | None:
+        return house_key(home) if home.read_only or home.house_key else house_signer(home).key
+
+    return CheckpointFile(home.checkpoint, key)
+
+
+def _require_kept(home: Home, transaction: Transaction) -> None:
     """Check that a ledger holds what this home was charged, before anything is added to it.
 
     Raises:
         StorageError: it is empty, and this home has releases.
         VerificationError: it lacks the last entry that this home wrote.
     """
-    if not entries and (traces := home.traces()):
+    if not transaction.last and (traces := home.traces()):
         raise StorageError(
-            f"{traces[0]} was charged to a ledger, and {ledger.store.name} is empty: with a new "
-            "one, what was spent would be forgotten. Restore it from a backup, or from an export "
-            "with cloister ledger restore FILE. Nothing was charged."
+            f"{traces[0]} was charged to a ledger, and {transaction.store.name} is empty: with a "
+            "new one, what was spent would be forgotten. Restore it from a backup, or from an "
+            "export with cloister ledger restore FILE. Nothing was charged."
         )
     last = _noted_end(home)
-    if last and (last.seq > len(entries) or entries[last.seq - 1].anchor != last):
+    if last and not transaction.holds(last):
         raise VerificationError(
-            f"{ledger.store.name} does not hold entry {last.seq} as this home wrote it: its end "
-            "was cut off, or another ledger was put in its place. Restore it from a backup or an "
-            "export; see cloister verify. Nothing was charged."
+            f"{transaction.store.name} does not hold entry {last.seq} as this home wrote it: its "
+            "end was cut off, or another ledger was put in its place. Restore it from a backup or "
+            "an export; see cloister verify. Nothing was charged."
         )
 
 
@@ -132,7 +149,7 @@ def anchor_of(text: str) -> Anchor:
 def spent_anchor(ledger: Ledger, release: str) -> Anchor:
     """The entry that made the charge of a release final."""
     spent = next(moved for moved in ledger.release(release).steps if moved.state is State.SPENT)
-    return ledger.entries()[spent.seq - 1].anchor
+    return anchor_at(ledger, spent.seq)
 
 
 def commit_charge(
@@ -186,6 +203,8 @@ def spend_id(request: ResolvedRequest, context: PublicContext) -> str:
 
     That is spec, data, method and budget.
     """
+    from cloister.models.task import AS_USUAL
+
     sources = [part.source for part in context.spec.parts.values()]
     named = [each.path or f"{each.url} {each.table}" for each in sources]
     parts = {
@@ -210,6 +229,9 @@ def release_request(
     Raises:
         PlanError: the plan makes records from seeds, whose guarantees are of rows.
     """
+    from cloister.privacy.certificate.spend import record_guarantees
+    from cloister.privacy.mechanisms.randomness import noise_source
+
     price, event = context.price(request.budget), plan.event
     if context.spec.privacy.group:
         if record_guarantees(event, price.delta, context.spec.privacy.relation):
@@ -242,6 +264,8 @@ def opening_of(request: ResolvedRequest, context: PublicContext, home: Home) -> 
     Raises:
         StorageError: a variable that the URL of a database names is not set.
     """
+    from cloister.schema.sources.reading import places_of
+
     declared, privacy = context.spec.privacy.budget, context.spec.privacy
     frames = home.folder.resolve() / "frames"
     places = places_of(context.spec, request.data)
@@ -272,20 +296,20 @@ def existing_ledger(home: Home) -> Ledger | None:
     """The ledger of a home, if there is one."""
     if not home.may_hold_ledger:
         return None
-    return Ledger.open(home.ledger) if home.read_only else open_ledger(home)
+    if home.read_only:
+        return replace(Ledger.open(home.ledger), checkpoints=_checkpoints(home))
+    return open_ledger(home)
 
 
-def deniable_releases(home: Home, dataset: str) -> int:
+def deniable_releases(status: BudgetStatus) -> int:
     """How many charged releases of a dataset are under plausible deniability alone.
 
     No epsilon bounds what these reveal.
     """
-    charged = (
-        held
-        for held in releases(home, dataset)
-        if held.state.charged and held.state is not State.FORFEITED
-    )
-    return sum(is_deniable(event_from_json(held.request.events)) for held in charged)
+    from cloister.privacy.accounting.composition import is_deniable
+
+    events = events_of(status.queried.requests())
+    return sum(times for event, times in events.items() if is_deniable(event))
 
 
 def export_ledger(home: Home, path: Path) -> Anchor:
@@ -323,6 +347,8 @@ def restore_ledger(home: Home, export: Path) -> Anchor:
 
 def vouched(home: Home) -> Iterator[Anchor]:
     """The entries that the certificates of a home name."""
+    from cloister.privacy.certificate.certificate import read_certificate
+
     for folder in sorted((home.folder / "releases").glob("*/public")):
         with suppress(CloisterError):
             named = read_certificate(folder).ledger
@@ -351,6 +377,8 @@ def release_of(home: Home, release: str) -> Release:
 
 def guarantees_of(held: Release) -> RecordGuarantees | None:
     """The guarantees of the records of a release that are made from seeds; None without any."""
+    from cloister.privacy.certificate.spend import record_guarantees
+
     asked = held.request
     return record_guarantees(event_from_json(asked.events), asked.delta, asked.relation)
 
@@ -358,9 +386,4 @@ def guarantees_of(held: Release) -> RecordGuarantees | None:
 def pending_release(request: ResolvedRequest, context: PublicContext, home: Home) -> Release | None:
     """The release of an earlier run of the request, if it is unfinished or was not reported."""
     ledger = existing_ledger(home)
-    mine = (
-        [held for held in ledger.releases() if held.request.spend_id == spend_id(request, context)]
-        if ledger
-        else []
-    )
-    return mine[-1] if mine and mine[-1].pending else None
+    return ledger.books().pending(spend_id(request, context)) if ledger else None

@@ -158,6 +158,7 @@ def rotate_house_key(home: Home, by: str, reason: str) -> PublicKey:
         update_trust(home, ledger.books().house, signer, following)
     (folder / "house.pub").unlink(missing_ok=True)
     (folder / NEXT_NAME).replace(folder / "house.pem")
+    home.checkpoint.unlink(missing_ok=True)
     house_signer(home)
     return following.key
 

@@ -17,6 +17,7 @@ from cloister.privacy.certificate.manifest import (
 )
 from cloister.privacy.door.journal_format import JOURNAL_NAME, read_journal
 from cloister.privacy.ledger import Anchor, Ledger, Release, State
+from cloister.privacy.ledger.lookups import holds
 from cloister.privacy.ledger.retention import is_deleted
 from cloister.tasks.home.files import digest_of
 from cloister.tasks.home.home import Home
@@ -200,7 +201,6 @@ def _ledger_problems(
         )
         == (asked.epsilon, asked.delta),
         "it names other data than the ledger": subject.input == release.evidence.get("data"),
-        "the ledger does not hold the entry that it names": anchor
-        in [entry.anchor for entry in ledger.entries()],
+        "the ledger does not hold the entry that it names": holds(ledger, anchor),
     }
     return [problem for problem, holds in checks.items() if not holds]

@@ -34,6 +34,7 @@ from cloister.privacy.ledger import (
     read_chain,
 )
 from cloister.privacy.ledger.books import Books
+from cloister.privacy.ledger.lookups import anchor_at, moves_of
 from cloister.privacy.signing import (
     HOUSE,
     Envelope,
@@ -85,7 +86,7 @@ def sign_moves(home: Home, release: str, by: str) -> list[State]:
     A statement that was written, and not recorded when a run was killed, is recorded now.
     """
     ledger, public = open_ledger(home), home.release(release) / "public"
-    held, entries = ledger.release(release), ledger.entries()
+    held = ledger.release(release)
     steps = [
         step
         for step in held.steps
@@ -95,7 +96,7 @@ def sign_moves(home: Home, release: str, by: str) -> list[State]:
     ]
     for step in steps:
         move = _Move(step.state, step.by, step.reason, step.time)
-        digest = _signed(public, held, move, entries[step.seq - 1].anchor, home)
+        digest = _signed(public, held, move, anchor_at(ledger, step.seq), home)
         ledger.sign(release, by, digest)
     return [step.state for step in steps]
 
@@ -284,7 +285,7 @@ def statement_findings(home: Home, ledger: Ledger, release: Release) -> Iterator
     if not keys:
         yield f"{home.folder / 'signing' / 'house.pub'}: is missing; restore it from a backup"
         return
-    entries = ledger.entries()
+    entries = moves_of(ledger, release)
     for state in [*moves, *(state for state in held if state not in moves)]:
         path = public / statement_name(state)
         try:

@@ -39,8 +39,10 @@ def test_the_first_release_opens_the_account_and_its_budget(place: str) -> None:
     ledger = Ledger.open(place)
     ledger.reserve(ask(), "flow", opening("adult", "/data/adult.csv"))
     ledger.reserve(ask(), "flow", opening("adult", "/data/adult.csv", epsilon=9))
-    assert ledger.accounts() == [Account("adult", "row", "add_remove", ("/data/adult.csv",))]
-    assert [granted.budget.epsilon for granted in ledger.history()] == [3]
+    assert [*ledger.books().accounts.values()] == [
+        Account("adult", "row", "add_remove", ("/data/adult.csv",))
+    ]
+    assert [granted.budget.epsilon for granted in ledger.books().grants["adult", "row"]] == [3]
     assert ledger.budget("adult", "row").spent is not None
     assert ledger.verify() == []
 
@@ -72,7 +74,7 @@ def test_new_places_belong_to_the_account_that_used_them_first(place: str) -> No
     ledger.reserve(ask(), "flow", opening("adult", "/data/2.csv"))
     with pytest.raises(InputError, match="account 'adult'"):
         ledger.reserve(ask("other"), "flow", opening("other", "/data/2.csv"))
-    assert ledger.accounts()[0].places == ("/data/1.csv", "/data/2.csv")
+    assert ledger.books().accounts["adult"].places == ("/data/1.csv", "/data/2.csv")
     assert ledger.verify() == []
 
 

@@ -91,7 +91,8 @@ def test_an_account_has_its_blocks_for_life(place: str, other: Partition | None)
     blocks = ("2026",) if other and other.per == "year" else ("2026-09",) if other else ()
     with pytest.raises(InputError, match="for life"):
         ledger.reserve(ask(blocks=blocks), "flow", opening(other))
-    assert ledger.accounts() == [Account("adult", "row", "add_remove", (), MONTHS)]
+    account = Account("adult", "row", "add_remove", (), MONTHS)
+    assert ledger.books().accounts == {"adult": account}
 
 
 def test_an_account_of_all_rows_gets_no_blocks(place: str) -> None:

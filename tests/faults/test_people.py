@@ -218,7 +218,10 @@ def test_a_second_officer_confirms_what_governs(ledger: Ledger) -> None:
             confirm(ledger, proposal.seq, by, "why")
     confirm(ledger, proposal.seq, "ben", "seen")
     assert ledger.budget("adult", "row").budget.epsilon == 50
-    assert [(each.by, each.confirmed) for each in ledger.history()][-1] == ("anna", "ben")
+    assert [(each.by, each.confirmed) for each in ledger.books().grants["adult", "row"]][-1] == (
+        "anna",
+        "ben",
+    )
     with pytest.raises(InputError, match="was confirmed already"):
         confirm(ledger, proposal.seq, "ben", "again")
     loosened = set_rules(ledger, EVERYWHERE, Rules(), "anna", "alone from now on")

@@ -35,9 +35,12 @@ from cloister.privacy.ledger.refusals import require_counted
 from cloister.privacy.ledger.store import Row
 
 
-def require_sound(rows: list[Row]) -> list[Entry]:
-    """The entries of all rows. Errors: ``VerificationError`` if the chain is broken."""
-    entries, found = read_chain(entry_lines(rows))
+def require_sound(rows: list[Row], first: int = 1) -> list[Entry]:
+    """The entries of rows from a ``first`` number on.
+
+    Errors: ``VerificationError`` if the chain is broken.
+    """
+    entries, found = read_chain(entry_lines(rows), first)
     found = found or check_copies(rows, entries)
     if found:
         raise VerificationError(
@@ -197,8 +200,17 @@ def verify_chain(
     looks like a shorter one. ``compose`` must be the composition of the ledger. Budgets are audited
     on a whole chain only.
     """
-    found = check_chain(entries) + _check_anchors(entries, anchors)
-    return found or audit(entries, compose)
+    return verify_read(entries, check_chain(entries), anchors, compose)
+
+
+def verify_read(
+    entries: Sequence[Entry],
+    broken: list[Finding],
+    anchors: Iterable[Anchor] = (),
+    compose: Compose = basic_composition,
+) -> list[Finding]:
+    """``verify_chain`` on entries of which is known what breaks their chain."""
+    return [*broken, *_check_anchors(entries, anchors)] or audit(entries, compose)
 
 
 def verify_export(
@@ -208,7 +220,7 @@ def verify_export(
 
     Errors: ``StorageError`` if it cannot be read.
     """
-    return verify_lines(export_lines(path), anchors, compose)
+    return verify_read(*read_chain(export_lines(path)), anchors, compose)
 
 
 def export_lines(path: Path | str) -> list[bytes]:
@@ -222,15 +234,6 @@ def export_lines(path: Path | str) -> list[bytes]:
     except OSError as error:
         raise StorageError(f"{path} cannot be read: correct the path.") from error
     return lines[:-1] if lines[-1] == b"" else lines
-
-
-def verify_lines(
-    lines: Sequence[bytes], anchors: Iterable[Anchor] = (), compose: Compose = basic_composition
-) -> list[Finding]:
-    """``verify_chain`` on entries as text, one a line, without line ends."""
-    entries, found = read_chain(lines)
-    found += _check_anchors(entries, anchors)
-    return found or audit(entries, compose)
 
 
 def audit(entries: Iterable[Entry], compose: Compose) -> list[Finding]:

@@ -150,9 +150,12 @@ class Finding:
         return f"entry {self.entry}: {self.problem}" if self.entry else f"ledger: {self.problem}"
 
 
-def read_chain(lines: Sequence[bytes]) -> tuple[list[Entry], list[Finding]]:
-    """The readable entries of ``lines`` (one each), and what breaks the chain."""
-    walk = _Walk()
+def read_chain(lines: Sequence[bytes], first: int = 1) -> tuple[list[Entry], list[Finding]]:
+    """The readable entries of ``lines`` (one each), and what breaks the chain.
+
+    ``first`` is the number of the first: what one after others follows is not known here.
+    """
+    walk = _Walk(first)
     for line in lines:
         try:
             walk.step(Entry.parse(line.decode("ascii")))
@@ -163,7 +166,7 @@ def read_chain(lines: Sequence[bytes]) -> tuple[list[Entry], list[Finding]]:
 
 def check_chain(entries: Sequence[Entry]) -> list[Finding]:
     """What breaks the chain of ``entries``: nothing, for the ledger as it was written."""
-    walk = _Walk()
+    walk = _Walk(1)
     for entry in entries:
         walk.step(entry)
     return walk.findings
@@ -175,11 +178,11 @@ class _Walk:
     It knows the number and the previous hash of the next entry; None after an altered one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, first: int) -> None:
         self.entries: list[Entry] = []
         self.findings: list[Finding] = []
-        self._seq = 1
-        self._previous: str | None = GENESIS
+        self._seq = first
+        self._previous: str | None = GENESIS if first == 1 else None
 
     def unreadable(self) -> None:
         self._altered("was altered: it is not an entry as the ledger writes them")

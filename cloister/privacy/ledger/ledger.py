@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import chain
 from pathlib import Path
 from typing import Self
 
@@ -32,6 +31,12 @@ from cloister.privacy.ledger.budgets import (
     statuses,
     tightest,
 )
+from cloister.privacy.ledger.checkpoints import (
+    INTERVAL,
+    CheckpointFile,
+    LedgerState,
+    checkpoint_findings,
+)
 from cloister.privacy.ledger.checks import (
     check_copies,
     entry_lines,
@@ -44,7 +49,7 @@ from cloister.privacy.ledger.checks import (
     require_sound,
     require_whole_journal,
     stale_journal,
-    verify_lines,
+    verify_read,
 )
 from cloister.privacy.ledger.entries import Anchor, Entry, Finding, read_chain
 from cloister.privacy.ledger.house import Proposal
@@ -61,7 +66,6 @@ from cloister.privacy.ledger.records import (
     REPLANNED,
     Account,
     BudgetGrant,
-    Granted,
     JournalState,
     Mark,
     Opening,
@@ -86,17 +90,19 @@ class Ledger:
     read nor extended. Times come from ``clock`` but never decrease: an entry is at least as late as
     the one before it. A clock set ahead opens the next budget window early, and that window then
     lasts until the real one ends. ``written`` is called with the last entry of each transaction
-    that added one, after it was committed. ``before`` checks all entries before one is added;
-    nothing is added to a ledger whose guards were changed. ``signer`` gives the key that signs each
-    new entry.
+    that added one, after it was committed. ``before`` checks the ledger in a transaction
+    that has written nothing yet; nothing is added to a ledger whose guards were changed.
+    ``signer`` gives the key that signs each new entry. Where there are ``checkpoints``, only the
+    entries after the last one are read.
     """
 
     store: Store
     compose: Compose = basic_composition
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     written: Callable[[Anchor], None] = lambda _: None
-    before: Callable[[Sequence[Entry]], None] = lambda _: None
+    before: Callable[[Transaction], None] = lambda _: None
     signer: Callable[[], Signer | None] = lambda: None
+    checkpoints: CheckpointFile | None = None
 
     @classmethod
     def open(
@@ -323,18 +329,9 @@ class Ledger:
         books, now = self._books()
         return [held for own in books.grants for held in statuses(books, *own, now, self.compose)]
 
-    def history(self) -> list[Granted]:
-        """All grants, oldest first."""
-        grants = chain.from_iterable(self._books()[0].grants.values())
-        return sorted(grants, key=lambda granted: granted.seq)
-
     def books(self) -> Books:
         """All that the entries say."""
         return self._books()[0]
-
-    def accounts(self) -> list[Account]:
-        """The accounts, in the order in which they were opened."""
-        return list(self._books()[0].accounts.values())
 
     def release(self, release: str) -> Release:
         """One release.
@@ -358,8 +355,8 @@ class Ledger:
 
     def anchor(self) -> Anchor | None:
         """The last entry, for a certificate to vouch for; None while the ledger is empty."""
-        entries = self.entries()
-        return entries[-1].anchor if entries else None
+        last = self._state().last
+        return last.anchor if last else None
 
     def export(self, path: Path | str) -> Anchor | None:
         """Write all entries to a file, one a line, for ``verify_export``; the last one's anchor.
@@ -381,26 +378,34 @@ class Ledger:
         damages = [Finding(0, damage) for damage in self.store.damages()]
         entries, broken = read_chain(entry_lines(rows))
         copies = [] if broken else check_copies(rows, entries)
-        return damages + copies + verify_lines(entry_lines(rows), anchors, self.compose)
+        found = damages + copies + verify_read(entries, broken, anchors, self.compose)
+        checked = self.checkpoints if not found else None
+        return found + (checkpoint_findings(checked, entries) if checked else [])
 
     @contextmanager
     def writing(self) -> Iterator[Transaction]:
         """A transaction that adds entries: all of them, or none where it ends by an error."""
         with self.store.writing() as connection:
-            entries = require_sound(self.store.rows(connection))
+            state = LedgerState.read(self.store, connection, self.checkpoints)
             require_guarded(self.store.changed_guards(connection))
-            self.before(entries)
-            last = entries[-1] if entries else None
-            transaction = Transaction(
-                self.store, connection, last, Books.of(entries), self._time(last), self.signer()
-            )
+            time = self._time(state.last)
+            transaction = Transaction(self.store, connection, state.last, state.books, time)
+            self.before(transaction)
+            transaction.signer = self.signer()
             yield transaction
-        if transaction.last and transaction.last is not last:
-            self.written(transaction.last.anchor)
+        last, signer = transaction.last, transaction.signer
+        if last and last is not state.last:
+            self.written(last.anchor)
+            if self.checkpoints and signer and last.seq >= state.since + INTERVAL:
+                self.checkpoints.write(last.anchor, transaction.books, signer)
+
+    def _state(self) -> LedgerState:
+        with self.store.reading() as connection:
+            return LedgerState.read(self.store, connection, self.checkpoints)
 
     def _books(self) -> tuple[Books, str]:
-        entries = self.entries()
-        return Books.of(entries), self._time(entries[-1] if entries else None)
+        state = self._state()
+        return state.books, self._time(state.last)
 
     def _time(self, last: Entry | None) -> str:
         now = self.clock().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -29,7 +29,7 @@ from sqlalchemy import inspect as inspect_database
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
-from cloister.errors import StorageError
+from cloister.errors import StorageError, VerificationError
 from cloister.files import database_to_read, is_read_only, write_whole
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.guards import DECLARED, LIST_OBJECTS, STATEMENTS, TABLE, differences
@@ -38,7 +38,7 @@ _WRITES = "cloister_writes"
 _LOCK = (
     "SELECT pg_advisory_xact_lock(hashtext('cloister ledger'), hashtext(current_schema()::text))"
 )
-_ROWS = f"SELECT seq, slot, previous, hash, line FROM {TABLE} ORDER BY seq"
+_ROWS = f"SELECT seq, slot, previous, hash, line FROM {TABLE}"
 _INSERT = text(
     f"INSERT INTO {TABLE} (seq, slot, previous, hash, line) "
     "VALUES (:seq, :slot, :previous, :hash, :line)"
@@ -130,9 +130,19 @@ class Store:
                 f"The ledger {self.name} {_explain(error.orig, self.timeout)}"
             ) from error
 
-    def rows(self, connection: Connection) -> list[Row]:
-        """All entries, by number."""
-        return [_row(*row) for row in connection.exec_driver_sql(_ROWS)]
+    def rows(self, connection: Connection, first: int | None = None) -> list[Row]:
+        """All entries, by number; or those from the ``first`` number on."""
+        since = "" if first is None else f" WHERE seq >= {first:d}"
+        return [_row(*row) for row in connection.exec_driver_sql(f"{_ROWS}{since} ORDER BY seq")]
+
+    def find(self, connection: Connection, column: str, value: object) -> Entry | None:
+        """The entry with a number or slot, if it is there and its text is as it was written."""
+        query = text(f"{_ROWS} WHERE {column} = :value")
+        row = connection.execute(query, {"value": value}).first()
+        with suppress(VerificationError):
+            entry = Entry.parse(_row(*row).line) if row else None
+            return entry if entry and entry.hash == entry.digest else None
+        return None
 
     def append(self, connection: Connection, entry: Entry) -> None:
         """Add one entry, inside a writing transaction."""

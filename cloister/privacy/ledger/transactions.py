@@ -21,7 +21,7 @@ from cloister.privacy.ledger.books import (
     state_slot,
 )
 from cloister.privacy.ledger.checks import require_account, require_unit
-from cloister.privacy.ledger.entries import Entry
+from cloister.privacy.ledger.entries import Anchor, Entry
 from cloister.privacy.ledger.house import CONFIRMED, EVERYWHERE, PROPOSED, Proposal, governing_slot
 from cloister.privacy.ledger.permissions import missing_approvals, require_permitted
 from cloister.privacy.ledger.records import Account, BudgetGrant, Mark, Release, State, require_text
@@ -64,6 +64,11 @@ class Transaction:
         self.books.post(entry)
         self.store.append(self.connection, entry)
         self.last = entry
+
+    def holds(self, anchor: Anchor) -> bool:
+        """Whether the ledger holds an entry, as it was written."""
+        entry = self.store.find(self.connection, "seq", anchor.seq)
+        return entry is not None and entry.anchor == anchor
 
     @property
     def next_seq(self) -> int:
@@ -143,7 +148,7 @@ class Transaction:
             )
         body = {"release": held.id} | dict(signature)
         if to is State.APPROVED and missing_approvals(self.books, held, body["by"]):
-            self.write(CONSENTED, consent_slot(held), body)
+            self.write(CONSENTED, consent_slot(held.id, len(held.consents)), body)
         else:
             self.write(to.value, state_slot(held.id, to), body)
         return self.books.releases[held.id]
