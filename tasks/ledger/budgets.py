@@ -30,7 +30,6 @@ from cloister.privacy.ledger import (
 from cloister.privacy.ledger.admission import filtered_cap
 from cloister.privacy.ledger.budgets import Window, together
 from cloister.privacy.ledger.house import FILTER, SUM
-from cloister.schema.blocks import previous
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger, open_ledger, opening_of, release_request
 from cloister.tasks.ledger.people import house_of
@@ -211,6 +210,8 @@ class Allowance:
 
 def _window(budget: BudgetGrant, moving: str, run: datetime) -> str:
     """The window that a run is charged to, and the block that it reads if that moves."""
+    from cloister.schema.blocks import previous
+
     window = budget.period.window(_iso(run))
     return f"{window}, block {previous(moving, run)}" if moving else window
 
