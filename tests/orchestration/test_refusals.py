@@ -107,6 +107,7 @@ def test_data_refused_too_often_costs_a_charge_and_certificates_tell_of_it(
     bad.loc[41, "home region"] = "nowhere"
     bad.to_csv(place.data, index=False)
     assert run(["rules", "set", "--refusals", "2", "--reason", "policy"]) == 0
+    since = datetime.now(UTC)
     command = quick_release(place)
     said = []
     for code in (2, 2, 2):
@@ -119,7 +120,7 @@ def test_data_refused_too_often_costs_a_charge_and_certificates_tell_of_it(
     ledger = existing_ledger(place.home)
     assert [held.state for held in ledger.releases()] == [State.REFUNDED, State.FORFEITED]
     assert ledger.budget("clubs", "row").spent == ledger.releases()[1].request.epsilon
-    told = asyncio.run(messages())
+    told = asyncio.run(messages(since))
     assert any("the charge of this run stays" in text for text in told)
     assert run(["budget", "allow", "clubs", "--reason", "the export was repaired"]) == 0
     assert run(["rules", "set", "clubs", "--admission", "filter", "--reason", "policy"]) == 0
