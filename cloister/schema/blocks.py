@@ -1,4 +1,4 @@
-"""Blocks of growing data: the rows whose own date lies in a month, or in a year.
+"""Names of blocks of growing data: the rows whose own date lies in a month, or in a year.
 
 A row is in one block, by its own cell of one column. Which rows are of a block depends on no other
 row, so that adding or removing a row changes the rows of one block alone.
@@ -11,16 +11,10 @@ Source: Lecuyer et al., "Privacy accounting and quality control in the Sage diff
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 
-import numpy as np
-import pandas as pd
-
-from cloister.arrays import Booleans
 from cloister.errors import PlanError
-from cloister.schema.parsing import parse
-from cloister.schema.sources.batches import SourceBatch, SourceCells
 from cloister.schema.spec import BlockSpec, Spec
 
 PREVIOUS = "previous"
@@ -28,7 +22,7 @@ PREVIOUS = "previous"
 
 _NAMES = {"month": re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])"), "year": re.compile(r"[0-9]{4}")}
 
-_LETTERS = {"month": 7, "year": 4}
+LETTERS = {"month": 7, "year": 4}
 """Letters of an ISO date that name its block."""
 
 _MOST_BLOCKS = 600
@@ -63,7 +57,7 @@ def previous(per: str, now: datetime) -> str:
     """The block before that of a moment, in UTC."""
     day = now.astimezone(UTC).date()
     begun = day.replace(day=1) if per == "month" else day.replace(month=1, day=1)
-    return (begun - timedelta(days=1)).isoformat()[: _LETTERS[per]]
+    return (begun - timedelta(days=1)).isoformat()[: LETTERS[per]]
 
 
 def _range(block: BlockSpec, first: str, last: str) -> Iterator[str]:
@@ -76,7 +70,7 @@ def _range(block: BlockSpec, first: str, last: str) -> Iterator[str]:
         raise PlanError(f"--block names 1 to {_MOST_BLOCKS} {block.per}s, the first one first")
     for number in numbers:
         year, month = (number, 1) if block.per == "year" else (number // 12, number % 12 + 1)
-        yield date(year, month, 1).isoformat()[: _LETTERS[block.per]]
+        yield date(year, month, 1).isoformat()[: LETTERS[block.per]]
 
 
 def _number(name: str) -> int:
@@ -87,33 +81,3 @@ def _number(name: str) -> int:
 
 def _example(block: BlockSpec) -> str:
     return "2026-10" if block.per == "month" else "2026"
-
-
-def rows_in_blocks(batches: Iterable[SourceBatch], spec: Spec) -> Iterator[SourceBatch]:
-    """The rows of a spec's blocks, and those without a readable date, which are in no block.
-
-    Privacy: row by row. Rows without a readable date are left for validation, which leaves them
-        out, or refuses them where ``on_invalid`` is ``fail``: the column is not nullable.
-    """
-    assert spec.privacy.block is not None
-    column, letters = spec.privacy.block.column, _LETTERS[spec.privacy.block.per]
-    for batch in batches:
-        cells = batch.cells[column]
-        typed, _ = parse(cells.distinct().reset_index(drop=True), spec.attributes[column])
-        names = _days(typed).str[:letters]
-        stays = (names.isna() | names.isin(spec.blocks)).to_numpy(dtype=bool)[cells.places]
-        yield batch if stays.all() else _taken(batch, stays)
-
-
-def _days(typed: pd.Series) -> pd.Series:
-    """The days of dates or moments as texts, as ``2026-10-31``; missing where these are."""
-    texts = np.datetime_as_string(typed.to_numpy().astype("datetime64[D]"))
-    return pd.Series(texts, dtype="string").mask(typed.isna().to_numpy(dtype=bool))
-
-
-def _taken(batch: SourceBatch, stays: Booleans) -> SourceBatch:
-    cells = {
-        name: SourceCells(held.stored, held.places[stays], held.read)
-        for name, held in batch.cells.items()
-    }
-    return SourceBatch(cells, batch.malformed)

@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cloister.errors import DataError, SpecError, StorageError
-from cloister.schema.blocks import rows_in_blocks
 from cloister.schema.series import time_type, zoned_dtype
 from cloister.schema.sources.batches import SourceBatch, SourceCells, read_arrow, require_columns
+from cloister.schema.sources.block_rows import rows_in_blocks
 from cloister.schema.sources.csv_files import mark_malformed, read_csv, require_csv_columns
 from cloister.schema.sources.databases import read_database, require_table_columns, table_identity
 from cloister.schema.sources.storage_types import column_of_arrow, is_readable, is_text_of_arrow
