@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from cloister.errors import CloisterError, VerificationError
 from cloister.privacy.ledger import Release, State
+from cloister.privacy.ledger.governance import refuse
+from cloister.tasks.data.session import was_refused
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import open_ledger, release_of
 from cloister.tasks.ledger.keys import open_person
@@ -24,8 +26,8 @@ def move_release(home: Home, release: str, state: str, by: str, reason: str, key
     key by which a person signs that they approve it.
 
     What is to be approved or published is verified first, with what MLflow and DVC hold of it. A
-    reservation that is withdrawn before its data was opened is given back. What nothing needs any
-    more is deleted.
+    reservation that is withdrawn before its data was opened is given back; one whose data was
+    refused counts as that. What nothing needs any more is deleted.
 
     Raises:
         InputError: there is no such release, or its state does not allow the move.
@@ -34,6 +36,8 @@ def move_release(home: Home, release: str, state: str, by: str, reason: str, key
     held = release_of(home, release)
     end_deletions(home, held)
     to = State.REFUNDED if state == "withdrawn" and held.state is State.RESERVED else State(state)
+    if to is State.REFUNDED and was_refused(release, home):
+        return refuse(open_ledger(home), release, by).state.value
     if to in _CHECKED:
         _require_sound(home, held)
     signed = _approved(home, held, key) if to is State.APPROVED and key else {}

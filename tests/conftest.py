@@ -355,6 +355,18 @@ def fitted(small_spec: Spec, tmp_path_factory: pytest.TempPathFactory) -> Fitted
         return Fitted(small_spec, task, chosen, fit(synthesizer, private, task, _shortened(chosen)))
 
 
+@pytest.fixture(scope="module")
+def brief_training() -> Iterator[None]:
+    """Trainings of Kamino have 40 steps, for tests of what does not depend on their number."""
+    from cloister.models.kamino.synthesizer import RECIPES
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, recipe in RECIPES.items():
+            brief = replace(recipe, trainer=replace(recipe.trainer, steps=40))
+            patch.setitem(RECIPES, name, brief)
+        yield
+
+
 def _shortened(chosen: Plan) -> Plan:
     """The plan with a training of few steps, which spends less than was planned."""
     return replace(chosen, parameters=replace(chosen.parameters, steps=4))

@@ -297,23 +297,22 @@ def check_spec(spec: SpecFile, as_json: Json = False) -> None:
     """
     from cloister.figures import count_of
     from cloister.flows.cli.console import show_facts, show_json, show_table, warn
-    from cloister.tasks.home.home import Home
-    from cloister.tasks.ledger.budgets import budget_note
+    from cloister.flows.cli.reports import budget_notes
     from cloister.tasks.requests.plan import checked_spec
     from cloister.tasks.requests.release_request import ReleaseRequest
     from cloister.tasks.requests.resolved import resolve
 
     found = checked_spec(spec)
-    note = budget_note(resolve(ReleaseRequest(spec=spec)), Home.current())
+    notes = budget_notes(resolve(ReleaseRequest(spec=spec)))
     if as_json:
-        show_json(found | {"budget": note})
+        show_json(found | {"budget": notes})
     else:
         lists = ("provenance", "without a source", "warnings")
         facts = {name: value for name, value in found.items() if name not in lists}
         show_facts(f"{spec} can be {'planned' if found['warnings'] else 'released'}", facts)
         rows = [(source, ", ".join(names)) for source, names in found["provenance"].items()]
         show_table("Where declarations come from", ("provenance", "of"), rows)
-    for sentence in filter(None, (*found["warnings"], note)):
+    for sentence in (*found["warnings"], *notes):
         warn(sentence)
     if names := found["without a source"]:
         warn(

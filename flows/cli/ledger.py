@@ -266,6 +266,7 @@ def show_release(release: ReleaseId, as_json: Json = False) -> None:
     ]
     about = {key: value for key, value in held.request.body.items() if key != "events"}
     about |= {"refused": held.refused, "runs": len(held.runs), "sealed": held.seal is not None}
+    about |= {"deleted": ", ".join(kind for each in held.deletions for kind in each.kinds)}
     records = guarantees_of(held)
     if as_json:
         of_records = {"records": records.model_dump(mode="json")} if records else {}

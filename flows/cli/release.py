@@ -151,12 +151,11 @@ def methods(as_json: Json = False) -> None:
 
 def _release(request: ReleaseRequest, home: Home, as_json: bool) -> None:
     from cloister.flows.cli.console import warn
-    from cloister.flows.cli.reports import show_outcome
-    from cloister.tasks.ledger.budgets import budget_note
+    from cloister.flows.cli.reports import budget_notes, show_outcome
     from cloister.tasks.release.publish import confirm_delivery
     from cloister.tasks.requests.resolved import resolve
 
-    if note := budget_note(resolve(request), home):
+    for note in budget_notes(resolve(request)):
         warn(note)
     with confirm_delivery(home, request.by):
         show_outcome(run_release(request, home), as_json)

@@ -16,7 +16,6 @@ from cloister.privacy.certificate.provenance import exact_text, ignored_columns
 from cloister.privacy.certificate.spend import record_guarantees
 from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
 from cloister.tasks.home.home import Home
-from cloister.tasks.ledger.budgets import budget_note
 from cloister.tasks.requests.plan import (
     dependencies_of,
     expected_error,
@@ -103,8 +102,17 @@ def _plan_as_json(
 
 
 def _warnings(request: ResolvedRequest, context: PublicContext, made: AnyPlan) -> list[str]:
-    note = budget_note(request, Home.current())
-    return [*plan_warnings(request, context, made), *filter(None, [note])]
+    return [*plan_warnings(request, context, made), *budget_notes(request)]
+
+
+def budget_notes(request: ResolvedRequest) -> list[str]:
+    """A sentence if a spec declares another budget than its account was granted."""
+    home = Home.current()
+    if not home.may_hold_ledger:
+        return []
+    from cloister.tasks.ledger.budgets import budget_note
+
+    return list(filter(None, [budget_note(request, home)]))
 
 
 def _plan_facts(

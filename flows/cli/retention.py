@@ -44,7 +44,7 @@ def show_holdings(as_json: Json = False) -> None:
         return
     rows = [tuple(each.to_json().values()) for each in found]
     headings = ("release", "dataset", "state", "kind", "files", "bytes", "since", "goes")
-    show_table("Held", headings, rows, _told(left, "of no release, deleted by the next run"))
+    show_table("Held", headings, rows, _named(left, "of no release, deleted by the next run"))
 
 
 def run_retention(by: By, as_json: Json = False) -> None:
@@ -64,7 +64,7 @@ def run_retention(by: By, as_json: Json = False) -> None:
         lines = [f"{each.release.id}: {each.kind}, {_size(each)}" for each in deleted]
         say("\n".join([*lines, f"deleted: {count_of(len(deleted), 'kind')} of releases"]))
         if left:
-            say(_told(left, "of no release, deleted"))
+            say(_named(left, "of no release, deleted"))
 
 
 def _deleted(each: Holding) -> dict[str, object]:
@@ -75,5 +75,5 @@ def _size(each: Holding) -> str:
     return f"{count_of(each.files, 'file')}, {each.size:,} bytes"
 
 
-def _told(left: list[Path], what: str) -> str:
+def _named(left: list[Path], what: str) -> str:
     return f"{what}: {', '.join(map(str, left))}" if left else ""

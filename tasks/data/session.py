@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
@@ -286,6 +287,15 @@ def usable(opened: Callable[[], _ResultT], release: str, home: Home) -> _ResultT
         f"the data is not as the spec declares it; {path} says what is wrong (internal only; do "
         "not share)"
     )
+
+
+def was_refused(release: str, home: Home) -> bool:
+    """Whether the data of a release was opened and refused, as a killed run may have left it."""
+    path = home.release(release) / "internal" / "validation.json"
+    try:
+        return bool(json.loads(path.read_text(encoding="utf-8"))["refused"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def write_validation(release: str, content: dict[str, Any], home: Home) -> Path:

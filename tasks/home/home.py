@@ -158,6 +158,11 @@ class Home:
         private_folder(self.folder / "prefect")
 
     @property
+    def may_hold_ledger(self) -> bool:
+        """Whether there may be a ledger: on a server, or in a file that is there."""
+        return "://" in self.ledger or Path(self.ledger).exists()
+
+    @property
     def end(self) -> Path:
         """The file that names the last entry of the ledger that this home wrote."""
         return self.folder / "end"

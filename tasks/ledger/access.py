@@ -270,8 +270,7 @@ def _partition(spec: Spec) -> Partition | None:
 
 def existing_ledger(home: Home) -> Ledger | None:
     """The ledger of a home, if there is one."""
-    kept_in_file = "://" not in home.ledger
-    if kept_in_file and not Path(home.ledger).exists():
+    if not home.may_hold_ledger:
         return None
     return Ledger.open(home.ledger) if home.read_only else open_ledger(home)
 

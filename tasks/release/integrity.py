@@ -17,6 +17,7 @@ from cloister.privacy.certificate.manifest import (
 )
 from cloister.privacy.door.journal_format import JOURNAL_NAME, read_journal
 from cloister.privacy.ledger import Anchor, Ledger, Release, State
+from cloister.privacy.ledger.retention import is_deleted
 from cloister.tasks.home.files import digest_of
 from cloister.tasks.home.home import Home
 from cloister.tasks.release.kept_files import deletion_findings, kept_findings, logged
@@ -142,7 +143,7 @@ def _unfinished_findings(home: Home, ledger: Ledger, release: Release) -> Iterat
 def _journal_findings(home: Home, release: Release) -> Iterator[str]:
     """A final charge has a journal with the id, data, spec and code that the ledger recorded."""
     recorded, asked = release.evidence, release.request
-    if "journal" not in recorded or release.lacks(f"journals/{release.id}"):
+    if "journal" not in recorded or is_deleted(release, f"journals/{release.id}"):
         return
     path = home.journal(release.id) / JOURNAL_NAME
     if not path.is_file():
@@ -163,7 +164,8 @@ def _journal_findings(home: Home, release: Release) -> Iterator[str]:
 
 
 def _model_findings(home: Home, release: Release, manifest: Manifest) -> Iterator[str]:
-    if release.of_domain or release.lacks(f"releases/{release.id}/model/{ARRAYS_NAME}"):
+    arrays = f"releases/{release.id}/model/{ARRAYS_NAME}"
+    if release.of_domain or is_deleted(release, arrays):
         return
     folder = home.release(release.id) / "model"
     try:

@@ -32,7 +32,7 @@ from cloister.privacy.ledger import Ledger, Release, State
 from cloister.privacy.ledger.books import Books
 from cloister.privacy.ledger.governance import record_deletions
 from cloister.privacy.ledger.house import House
-from cloister.privacy.ledger.retention import DAYS, goes_at
+from cloister.privacy.ledger.retention import DAYS, goes_at, is_deleted
 from cloister.tasks.home.files import abandoned_frames, exclusive, replace_file
 from cloister.tasks.home.home import Home, abandoned_folders
 from cloister.tasks.ledger.access import existing_ledger, open_ledger
@@ -102,7 +102,7 @@ def leftovers(home: Home) -> list[Path]:
         return [*frames, *abandoned_folders(home), *_old_scores(home, house)]
 
 
-def delete_due(home: Home, by: str, release: str | None = None) -> list[Holding]:
+def delete_due(home: Home, by: str, only: str | None = None) -> list[Holding]:
     """Delete what nothing needs any more, of one release or all, and leftovers; what it was.
 
     What earlier entries say was deleted is ended first.
@@ -117,7 +117,7 @@ def delete_due(home: Home, by: str, release: str | None = None) -> list[Holding]
     with exclusive(home.folder / "retention.lock"):
         ledger = open_ledger(home)
         books = ledger.books()
-        releases = [held for name, held in books.releases.items() if release in (None, name)]
+        releases = [each for name, each in books.releases.items() if only in (None, name)]
         _end_deletions(home, releases)
         due = [each for each in _holdings(home, ledger, books, releases) if each.due]
         bodies, altered = _bodies(home, due)
@@ -148,21 +148,21 @@ def _holdings(
 ) -> Iterator[Holding]:
     now = ledger.clock().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     priors = _priors_in_use(home, list(books.releases.values()))
-    for held in releases:
-        if not _is_here(home, held):
+    for release in releases:
+        if not _is_here(home, release):
             continue
-        rules = books.house.rules_of(held.request.dataset)
+        rules = books.house.rules_of(release.request.dataset)
         for kind in DAYS:
-            places = tuple(_places(home, held, kind))
+            places = tuple(_places(home, release, kind))
             if not places:
                 continue
-            at = goes_at(held, kind, rules)
-            used = kind == "models" and held.id in priors
-            goes = "an unfinished release may use it" if used else at or _needed(held)
+            at = goes_at(release, kind, rules)
+            used = kind == "models" and release.id in priors
+            goes = "an unfinished release may use it" if used else at or _needed(release)
             files = [path for place in places for path in _files(home.folder / place)]
             size = sum(path.lstat().st_size for path in files)
             due = at is not None and at <= now and not used
-            yield Holding(held, kind, places, len(files), size, goes, due)
+            yield Holding(release, kind, places, len(files), size, goes, due)
 
 
 def _is_here(home: Home, release: Release) -> bool:
@@ -170,35 +170,36 @@ def _is_here(home: Home, release: Release) -> bool:
     return home.release(release.id).exists() or home.journal(release.id).exists()
 
 
-def _needed(held: Release) -> str:
+def _needed(release: Release) -> str:
     """Until what a kind stays that nothing has ended."""
-    if held.state.resumable:
+    if release.state.resumable:
         return "until it is finished and decided"
-    return "until it is decided" if held.state is State.CANDIDATE else "while rows may be drawn"
+    return "until it is decided" if release.state is State.CANDIDATE else "while rows may be drawn"
 
 
-def _places(home: Home, held: Release, kind: str) -> Iterator[str]:
+def _places(home: Home, release: Release, kind: str) -> Iterator[str]:
     """The places of a kind that are there and that no entry names yet, relative to the home."""
-    own, release = home.release(held.id), held.id
-    refused = held.state is State.REFUNDED
-    runs, models = logged(own)
+    folder = home.release(release.id)
+    refused = release.state in (State.REFUNDED, State.FORFEITED)
+    runs, models = logged(folder)
+    pointers = sorted((home.versions / "releases" / release.id).glob("*"))
     named: dict[str, list[Path]] = {
-        "source": sorted((home.versions / "releases" / release).glob("input*")),
+        "source": [path for path in pointers if path.stem == "input"],
         "measures": [
-            *(() if refused else (own / "internal",)),
+            *(() if refused else (folder / "internal",)),
             *(path for run in runs for path in home.artifacts.glob(f"*/{run}/*/evaluation")),
             home.folder / MEASURES,
         ],
-        "journal": [home.journal(release), own / "trained"],
+        "journal": [home.journal(release.id), folder / "trained"],
         "models": [
-            own / "model" / ARRAYS_NAME,
+            folder / "model" / ARRAYS_NAME,
             *(path for model in models for path in home.artifacts.glob(f"*/models/{model}")),
         ],
-        "refusals": [own / "internal"] if refused else [],
+        "refusals": [folder / "internal"] if refused else [],
     }
     for path in named[kind]:
         place = path.relative_to(home.folder).as_posix()
-        if not held.lacks(place) and is_there(home, release, place):
+        if not is_deleted(release, place) and is_there(home, release.id, place):
             yield place
 
 
@@ -215,12 +216,12 @@ def _priors_in_use(home: Home, releases: Sequence[Release]) -> set[str]:
     One that was reserved and has not written its request yet may use any of its data set.
     """
     priors: set[str] = set()
-    for held in (each for each in releases if each.state.resumable):
-        folder = home.release(held.id)
+    for release in (each for each in releases if each.state.resumable):
+        folder = home.release(release.id)
         if (folder / REQUEST_NAME).exists():
             priors |= {kept_prior(folder) or ""}
         else:
-            dataset = held.request.dataset
+            dataset = release.request.dataset
             priors |= {each.id for each in releases if each.request.dataset == dataset}
     return priors
 
@@ -230,87 +231,88 @@ def _bodies(
 ) -> tuple[dict[str, dict[str, Any]], list[VerificationError]]:
     """What entries say of what is due, by release; and the errors of lists that were altered."""
     bodies, altered = {}, []
-    for held in {each.release.id: each.release for each in due}.values():
+    for release in {each.release.id: each.release for each in due}.values():
         try:
-            bodies[held.id] = _body(home, held, [each for each in due if each.release is held])
+            mine = [each for each in due if each.release is release]
+            bodies[release.id] = _body(home, release, mine)
         except VerificationError as error:
             altered.append(error)
     return bodies, altered
 
 
-def _body(home: Home, held: Release, mine: Sequence[Holding]) -> dict[str, Any]:
+def _body(home: Home, release: Release, mine: Sequence[Holding]) -> dict[str, Any]:
     """What the entry on a release says: places by kind, and the digest of the list of the rest."""
-    content = _list_of(home, held)
+    content = _list_of(home, release)
     if content is None:
         return {"kinds": {each.kind: dict.fromkeys(each.places, "") for each in mine}}
     kinds = {
         each.kind: {
-            place: keyed_place_digest(content, place, held.id, home) for place in each.places
+            place: keyed_place_digest(content, place, release.id, home) for place in each.places
         }
         for each in mine
     }
     gone = [place for each in mine for place in each.places]
-    listed = keyed_list_digest(shortened_list(content, gone), held.id, home)
+    listed = keyed_list_digest(shortened_list(content, gone), release.id, home)
     return {"kinds": kinds, "listed": listed}
 
 
-def _list_of(home: Home, held: Release) -> bytes | None:
+def _list_of(home: Home, release: Release) -> bytes | None:
     """The list of a release's files, as the ledger knows it; None for one that has none.
 
     Raises:
         VerificationError: it was altered.
     """
-    if "manifest" not in held.evidence:
+    if "manifest" not in release.evidence:
         return None
-    recorded = released_manifest(home, held).lineage.kept
+    recorded = released_manifest(home, release).lineage.kept
     if not recorded:
         return None
-    path = home.release(held.id) / FILE_NAME
-    expected = held.deletions[-1].listed if held.deletions else recorded
+    path = home.release(release.id) / FILE_NAME
+    expected = release.deletions[-1].listed if release.deletions else recorded
     content = path.read_bytes() if path.is_file() else b""
-    if keyed_list_digest(content, held.id, home) != expected:
+    if keyed_list_digest(content, release.id, home) != expected:
         raise VerificationError(
-            f"{path} was altered or is missing, and nothing of release {held.id} is deleted: see "
-            f"cloister verify {held.id}"
+            f"{path} was altered or is missing, and nothing of release {release.id} is deleted: "
+            f"see cloister verify {release.id}"
         )
     return content
 
 
 def _end_deletions(home: Home, releases: Sequence[Release]) -> None:
-    for held in releases:
-        if not held.deletions or not _is_here(home, held):
+    for release in releases:
+        if not release.deletions or not _is_here(home, release):
             continue
-        gone = [place for each in held.deletions for place in each.places]
+        gone = [place for each in release.deletions for place in each.places]
         for place in gone:
-            if is_there(home, held.id, place):
-                _require_own(home, held, place)
-                _delete(home, held, place)
-        _shorten(home, held, gone)
+            if is_there(home, release.id, place):
+                _require_own(home, release, place)
+                _delete(home, release, place)
+        _shorten(home, release, gone)
 
 
-def _require_own(home: Home, held: Release, place: str) -> None:
+def _require_own(home: Home, release: Release, place: str) -> None:
     """Check that an entry names a part of its release: whoever writes the ledger deletes no more.
 
     Raises:
         VerificationError: it does not.
     """
-    path, own = home.folder / place, home.release(held.id)
-    inside = any(path.is_relative_to(folder) for folder in folders_of(home, held.id))
+    path, folder = home.folder / place, home.release(release.id)
+    inside = any(path.is_relative_to(each) for each in folders_of(home, release.id))
     stays = (PUBLIC, FILE_NAME, RUNS_NAME)
-    public = path == own or any(path.is_relative_to(own / name) for name in stays)
-    if place != MEASURES and (public or not inside):
+    fixed = path == folder or any(path.is_relative_to(folder / name) for name in stays)
+    if place != MEASURES and (fixed or not inside):
         raise VerificationError(
-            f"the ledger says that {path} was deleted, which is no part of release {held.id} that "
-            "may be: nothing was deleted; see cloister verify"
+            f"the ledger says that {path} was deleted, which is no part of release {release.id} "
+            "that may be: nothing was deleted; see cloister verify"
         )
 
 
-def _delete(home: Home, held: Release, place: str) -> None:
+def _delete(home: Home, release: Release, place: str) -> None:
     path, lock = home.folder / place, home.versions / "lock"
     try:
         with exclusive(lock) if path.is_relative_to(home.versions) else nullcontext():
             if place == MEASURES:
-                delete_measures(home, logged(home.release(held.id))[0])
+                delete_measures(home, logged(home.release(release.id))[0])
             elif path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
@@ -322,19 +324,19 @@ def _delete(home: Home, held: Release, place: str) -> None:
         ) from None
 
 
-def _shorten(home: Home, held: Release, gone: Sequence[str]) -> None:
+def _shorten(home: Home, release: Release, gone: Sequence[str]) -> None:
     """Write the list without what was deleted; one that was altered is left for verify."""
-    path, listed = home.release(held.id) / FILE_NAME, held.deletions[-1].listed
+    path, listed = home.release(release.id) / FILE_NAME, release.deletions[-1].listed
     if not listed or not path.is_file():
         return
     content = path.read_bytes()
-    if keyed_list_digest(content, held.id, home) == listed:
+    if keyed_list_digest(content, release.id, home) == listed:
         return
     try:
         shortened = shortened_list(content, gone)
     except (ValueError, KeyError, TypeError, AttributeError):
         return
-    if keyed_list_digest(shortened, held.id, home) == listed:
+    if keyed_list_digest(shortened, release.id, home) == listed:
         replace_file(path, lambda part: part.write_bytes(shortened))
 
 

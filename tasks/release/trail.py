@@ -19,6 +19,7 @@ from cloister.privacy.ledger import BudgetStatus, Entry, Release, State, export_
 from cloister.privacy.ledger.books import GRANTED, OPENED, PLACED, Books
 from cloister.privacy.ledger.budgets import basic_composition, tightest
 from cloister.privacy.ledger.house import CONFIRMED, EVERYWHERE, PERSON, PROPOSED, RULES
+from cloister.privacy.ledger.retention import DELETED
 from cloister.privacy.ledger.signatures import REVOKED, TRUSTED
 from cloister.privacy.signing import PublicKey
 from cloister.tasks.home.home import Home
@@ -146,6 +147,7 @@ def _words(entry: Entry) -> str:
         RULES: lambda: f"rules for {body['account']}",
         PROPOSED: lambda: f"proposed: {body['kind']}",
         TRUSTED: lambda: f"key {body['key'][:16]} trusted",
+        DELETED: lambda: f"deleted from the home: {', '.join(body['kinds'])}",
         REVOKED: lambda: f"key {body['key'][:16]} revoked",
     }
     said = words[entry.kind]() if entry.kind in words else entry.kind.replace("_", " ")

@@ -41,6 +41,14 @@ def test_its_ledger_and_releases_verify(old, capsys):
         assert ours == []
 
 
+def test_what_nothing_needs_is_deleted_and_the_rest_verifies(old, capsys):
+    deleted = said(capsys, "retention", "run")["deleted"]
+    assert {each["release"] for each in deleted} == set(APPROVED)
+    assert not list((old / "home" / "journals").iterdir())
+    findings = said(capsys, "verify")["findings"]
+    assert [each for each in findings if not any(store in each for store in LEFT_OUT)] == []
+
+
 @pytest.mark.parametrize("release", APPROVED)
 def test_its_models_give_rows(old, release):
     out = old / "rows.parquet"

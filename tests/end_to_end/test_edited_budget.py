@@ -38,4 +38,4 @@ def test_programs_get_the_sentence_too(place, capsys):
     assert run(["plan", str(place.spec), "--json"]) == 0
     assert TOLD in json.loads(capsys.readouterr().out)["warnings"][-1]
     assert run(["spec", "check", str(place.spec), "--json"]) == 0
-    assert TOLD in json.loads(capsys.readouterr().out)["budget"]
+    assert TOLD in json.loads(capsys.readouterr().out)["budget"][0]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from postgres_schemas import schema
 
 from cloister.errors import VerificationError
 from cloister.flows import review
@@ -24,7 +25,13 @@ from cloister.privacy.ledger.governance import record_deletions
 from cloister.tasks.data.sources import kept_frame
 from cloister.tasks.home.files import write_json
 from cloister.tasks.home.home import Home
-from cloister.tasks.ledger.access import existing_ledger, open_ledger, release_of
+from cloister.tasks.ledger.access import (
+    existing_ledger,
+    export_ledger,
+    open_ledger,
+    release_of,
+    restore_ledger,
+)
 from cloister.tasks.release import retention
 from cloister.tasks.release.retention import delete_due, holdings, leftovers
 from cloister.tasks.release.verify import verify_records
@@ -122,8 +129,10 @@ def test_a_release_that_was_given_up_loses_its_model_and_keeps_its_files(
 ):
     arrays = [path for path in files(home) if path.name == "arrays.npz"]
     assert len(arrays) == 3  # of MLflow too, and before the weights
+    pulled = home.versions / "releases" / released.id / "input.csv"
+    shutil.copyfile(released.place.data, pulled)
     decide(move, released.id)
-    assert not any(path.exists() for path in arrays)
+    assert not any(path.exists() for path in (*arrays, pulled))
     assert held(home) == {} and findings(home) == []
     assert run(["fetch", released.id, "--out", str(tmp_path / "again")]) == 0
     assert (tmp_path / "again" / "synthetic.csv").exists()
@@ -155,8 +164,24 @@ def killed_at(home: Home, step: int, act: Callable[[], object], patch: pytest.Mo
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def held_home(request, home, tmp_path, monkeypatch) -> Iterator[Home]:
+    """The home, with its ledger on either database."""
+    if request.param == "sqlite":
+        yield home
+        return
+    export_ledger(home, tmp_path / "ledger.jsonl")
+    for path in home.folder.glob("ledger.db*"):
+        path.unlink()
+    with schema() as url:
+        monkeypatch.setenv("CLOISTER_LEDGER", url)
+        restore_ledger(Home.current(), tmp_path / "ledger.jsonl")
+        yield Home.current()
+
+
 @pytest.mark.parametrize("step", [0, 1, 3, 6])
-def test_what_a_kill_left_of_a_deletion_is_named_and_ended(home, released, monkeypatch, step):
+def test_what_a_kill_left_of_a_deletion_is_named_and_ended(held_home, released, monkeypatch, step):
+    home = held_home
     ledger = open_ledger(home)
     with monkeypatch.context() as patch:
         patch.setattr(review, "_delete_due", lambda *_: None)

@@ -24,6 +24,7 @@ from cloister.privacy.events import (
 from cloister.privacy.ledger import (
     Account,
     Ledger,
+    Partition,
     Release,
     ReservationRequest,
     State,
@@ -228,6 +229,29 @@ def test_each_of_two_budgets_has_its_window(ledger: Ledger) -> None:
     with pytest.raises(BudgetExceeded, match="window 2026\\)"):
         may.reserve(gaussian(), "flow")
     assert may.verify() == []
+
+
+def test_each_block_of_growing_data_has_its_filter(place: str) -> None:
+    ledger = replace(Ledger.open(place), clock=on("2026-03-05"))
+    months = Partition("admitted", "date", "month")
+    ledger.open_account(Account("adult", "row", "add_remove", (), months), "officer", "why")
+    ledger.grant("adult", "row", "1/2", DELTA, "ever", "officer", "each block")
+    admit_by(ledger, "filter")
+    first = fill(ledger, 99, lambda: gaussian(blocks=("2026-01",)))
+    assert len(first) > 15
+    assert fill(ledger, 1, lambda: gaussian(blocks=("2026-01", "2026-02"))) == []
+    assert len(fill(ledger, 99, lambda: gaussian(blocks=("2026-02",)))) == len(first)
+    assert ledger.verify() == []
+
+
+def test_a_group_of_rows_counts_by_the_price_of_the_group(ledger: Ledger) -> None:
+    """Its events are of no more than that price: divergences of one row would be too small."""
+    admit_by(ledger, "filter")
+    group = Bounded(Fraction(1, 10), DELTA / 100)
+    held = fill(ledger, 99, lambda: gaussian(events=group.to_json()))
+    cost = filter_cost(group, "add_remove")
+    assert ledger.budget("adult", "row").filtered == least_cap([cost] * len(held), DELTA)
+    assert len(held) < len(fill(replace(ledger, clock=on("2027-01-05")), 99))
 
 
 def test_verify_finds_what_a_filter_would_not_have_admitted(ledger: Ledger) -> None:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 from ledger_requests import ask
 
 from cloister.errors import BudgetExceeded, InputError, NotPermitted
+from cloister.flows.review import move_release
 from cloister.privacy.ledger import Ledger, Person, State, verify_chain
 from cloister.privacy.ledger.books import ALLOWED, REFUSAL, Books
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.governance import allow_run, change_person, change_rules, refuse
 from cloister.privacy.ledger.records import REFUSED
+from cloister.tasks.data.session import write_validation
+from cloister.tasks.home.home import Home
+from cloister.tasks.ledger.access import open_ledger
 
 
 def on(day: str) -> Any:
@@ -90,7 +95,10 @@ def test_only_officers_allow_runs(ledger: Ledger) -> None:
         person = Person(name, (role,), (name,))
         change_person(ledger, name, lambda _, person=person: person, "anna", "mandate")
     change_rules(ledger, "*", lambda rules: replace(rules, refusals=1), "anna", "policy")
-    refuse(ledger, ledger.reserve(ask(), "eve").release.id, "eve")
+    release = ledger.reserve(ask(), "eve").release.id
+    with pytest.raises(NotPermitted, match="is nobody's identity"):
+        refuse(ledger, release, "mallory")
+    refuse(ledger, release, "eve")
     with pytest.raises(NotPermitted, match="needs the role officer"):
         allow_run(ledger, "adult", "eve", "please")
     allow_run(ledger, "adult", "anna", "repaired")
@@ -104,6 +112,23 @@ def test_no_other_way_gives_refused_data_its_charge_back(ledger: Ledger) -> None
         with pytest.raises(InputError, match="says otherwise. Nothing was changed"):
             ledger.advance(release, state, "flow", REFUSED)
     assert ledger.release(release).state is State.RESERVED
+
+
+def test_a_refused_run_that_was_killed_counts_when_it_is_withdrawn(
+    place: str, tmp_path: Path
+) -> None:
+    home = Home.current({"CLOISTER_HOME": str(tmp_path / "home"), "CLOISTER_LEDGER": place})
+    ledger = open_ledger(home)
+    ledger.grant("adult", "row", 20, "1e-4", "year", "officer", "policy")
+    limit(ledger, 2)
+    states = []
+    for refused_before in (False, True, True):
+        release = ledger.reserve(ask(), "flow").release.id
+        home.release(release).mkdir(parents=True)
+        write_validation(release, {"refused": refused_before, "problems": []}, home)
+        states.append(move_release(home, release, "withdrawn", "flow", "given up"))
+    assert states == ["released_back", "released_back", "forfeited"]
+    assert ledger.budget("adult", "row").refusals == 2
 
 
 def rebuilt(ledger: Ledger, change: Any) -> list[Entry]:

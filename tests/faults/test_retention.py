@@ -12,7 +12,7 @@ from ledger_requests import ask
 from cloister.errors import InputError, NotPermitted
 from cloister.privacy.ledger import Ledger, Person, Rules, State
 from cloister.privacy.ledger.entries import Entry
-from cloister.privacy.ledger.governance import change_person, change_rules, record_deletions
+from cloister.privacy.ledger.governance import change_person, change_rules, record_deletions, refuse
 from cloister.privacy.ledger.house import EVERYWHERE
 from cloister.privacy.ledger.retention import DAYS, DELETED, deletion_slot, goes_at
 
@@ -32,7 +32,15 @@ def release_in(ledger: Ledger, state: State) -> str:
     """A release that was brought to a state."""
     release = ledger.reserve(ask(), "flow").release.id
     if state is State.REFUNDED:
-        ledger.advance(release, state, "flow", "refused")
+        ledger.advance(release, state, "flow", "not used")
+        return release
+    if state is State.FORFEITED:
+        change_rules(ledger, EVERYWHERE, lambda _: Rules(refusals=1), "officer", "policy")
+        refuse(ledger, release, "flow")
+        return release
+    if state is State.FORFEITED:
+        change_rules(ledger, "*", lambda rules: replace(rules, refusals=1), "officer", "policy")
+        refuse(ledger, release, "flow")
         return release
     steps = {
         State.RESERVED: (),
@@ -65,6 +73,7 @@ GOES = {
     State.REJECTED: DECIDED | {"models"},
     State.WITHDRAWN: DECIDED | {"models"},
     State.REFUNDED: {"refusals"},
+    State.FORFEITED: {"refusals"},
 }
 
 

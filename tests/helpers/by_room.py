@@ -3,9 +3,16 @@
 from xdist.scheduler.loadfile import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-# Folders whose tests share a Prefect server, a release and processes that have loaded everything:
-# a worker makes them once, and that takes half a minute.
-RELEASING = {"compatibility", "end_to_end", "faults", "orchestration"}
+# Folders and files whose tests share a Prefect server, a release and processes that have loaded
+# everything: a worker makes them once, and that takes half a minute.
+RELEASING = {
+    "compatibility",
+    "end_to_end",
+    "orchestration",
+    "test_flips.py",
+    "test_hostile_names.py",
+    "test_random_kills.py",
+}
 
 
 class ByRoom(LoadFileScheduling):

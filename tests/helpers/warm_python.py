@@ -42,7 +42,7 @@ class WarmPython:
     def __init__(self) -> None:
         pipe = subprocess.PIPE
         command = [sys.executable, "-W", "ignore", __file__]
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": ""}
         self._process = subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe)
 
     def run(
@@ -93,7 +93,7 @@ def carried_out(
     os.environ.clear()
     os.environ.update(environment)
     tempfile.tempdir = None
-    sys.path[:0] = environment.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:1] = ["", *environment.get("PYTHONPATH", "").split(os.pathsep)]
     sys.argv[:] = ["-c", *arguments]
     code = 0
     try:

@@ -193,6 +193,7 @@ def test_a_release_after_a_precise_one_is_much_nearer_and_spends_the_same(fitted
     )
 
 
+@pytest.mark.slow
 def test_a_precise_release_of_other_rows_is_not_believed(fitted):
     table, _, of = fitted
     rng = np.random.default_rng(5)

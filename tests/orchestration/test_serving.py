@@ -84,6 +84,8 @@ def test_a_due_run_is_made_once_with_what_the_home_holds(
     server, due, recorder, made, monkeypatch, tmp_path_factory
 ):
     first, again = ask(server, due), ask(server, due)
+    cleared: list[object] = []
+    monkeypatch.setattr("cloister.flows.serving.delete_due", lambda home, _: cleared.append(home))
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     told = serve_due(recorder, server.home)
     assert told[0] == "Completed" and "started before" in told[1]
@@ -92,6 +94,7 @@ def test_a_due_run_is_made_once_with_what_the_home_holds(
     ]
     assert (state_of(first), state_of(again)) == ("Completed", "Refused")
     assert serve_due(recorder, server.home) == []
+    assert cleared == [server.home]
 
 
 def test_a_run_that_fails_is_one_line_without_a_traceback(server, deploy, due, recorder, logs):

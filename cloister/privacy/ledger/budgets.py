@@ -291,9 +291,11 @@ def admit_request(
     """The least epsilon of the last budget that would hold its window with ``request`` in it.
 
     Of growing data each block that it reads has the budget; the greatest of what they compose to.
-    Errors: ``BudgetExceeded`` if no budget was granted, or one that holds would be exceeded;
-    ``InputError`` if the window holds releases under another relation.
+    Errors: ``BudgetExceeded`` if no budget was granted, one that holds would be exceeded, or an
+    officer has to allow the next run; ``InputError`` if the window holds releases under another
+    relation.
     """
+    _require_allowed(books, request)
     return max(_admit(books, request, time, compose, block) for block in request.blocks or (None,))
 
 
@@ -312,6 +314,22 @@ def _admit(
             raise BudgetExceeded(_refusal(request, budget, window, compose, block))
         totals.append(total)
     return totals[0]
+
+
+def _require_allowed(books: Books, request: ReservationRequest) -> None:
+    """Check that no forfeited reservation keeps an account from its next.
+
+    Raises:
+        BudgetExceeded: one does, until an officer allows it.
+    """
+    forfeited = books.forfeited(request.dataset, request.unit)
+    if forfeited:
+        raise BudgetExceeded(
+            f"The data of account '{request.dataset}' was refused too often in one window, last "
+            f"that of release {forfeited.id}, and each refusal is an exact answer about it: an "
+            f"officer allows the next run with cloister budget allow {request.dataset} --reason "
+            "TEXT. Nothing was charged."
+        )
 
 
 def _owner(request: ReservationRequest) -> tuple[str, str]:

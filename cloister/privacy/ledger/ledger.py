@@ -72,7 +72,6 @@ from cloister.privacy.ledger.records import (
     identifier,
     require_text,
 )
-from cloister.privacy.ledger.refusals import require_allowed
 from cloister.privacy.ledger.store import Store, write_export
 from cloister.privacy.ledger.transactions import Transaction, marked
 from cloister.privacy.signing import Signer
@@ -194,7 +193,6 @@ class Ledger:
                 account = transaction.open(opening.account, declared)
                 if (account.name, account.unit) not in transaction.books.grants:
                     transaction.grant(opening.budget, declared)
-            require_allowed(transaction.books, request)
             composed = admit_request(transaction.books, request, transaction.time, self.compose)
             signature = {"by": by, "reason": purpose, "evidence": {}, "composed": ratio(composed)}
             slot = transaction.books.spend_slot(request.spend_id)

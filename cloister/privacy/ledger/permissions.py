@@ -38,10 +38,13 @@ SECONDED = (GRANTED, PERSON, RULES)
 
 _DECIDERS = ("officer", "reviewer")
 
+_ENDED = (State.REFUNDED, State.FORFEITED)
+"""States in which a reservation ends whose data was never queried."""
+
 _ROLES: dict[str, tuple[str, ...]] = {
     State.RESERVED: ("engineer",),
     PLACED: ("engineer", "officer"),
-    **dict.fromkeys((State.WITHDRAWN, State.REFUNDED, DELETED), ("engineer", *_DECIDERS)),
+    **dict.fromkeys((State.WITHDRAWN, *_ENDED, DELETED), ("engineer", *_DECIDERS)),
     **dict.fromkeys((CONSENTED, State.APPROVED, State.REJECTED, State.PUBLISHED), _DECIDERS),
     **dict.fromkeys((OPENED, ALLOWED, PROPOSED, TRUSTED, REVOKED, *SECONDED), ("officer",)),
 }
@@ -135,8 +138,8 @@ def _require_role(books: Books, entry: Entry) -> None:
 
 
 def _ends_own_run(books: Books, entry: Entry) -> bool:
-    """Whether a reservation is given back by whoever made it, whatever their role is now."""
-    if entry.kind != State.REFUNDED:
+    """Whether a reservation is ended by whoever made it, whatever their role is now."""
+    if entry.kind not in _ENDED:
         return False
     reserved = books.releases[entry.body["release"]].steps[0].by
     return books.house.name_of(reserved) == books.house.name_of(entry.body["by"])

@@ -5,7 +5,6 @@ By the places the ledger recognises older copies of a journal.
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from cloister.errors import InputError
 from cloister.privacy.exact import Amount, positive_epsilon, proper_delta, ratio
-from cloister.privacy.ledger.entries import exact_json
+from cloister.privacy.ledger.entries import canonical, exact_json
 from cloister.privacy.ledger.partitions import Partition
 
 if TYPE_CHECKING:
@@ -71,8 +70,7 @@ _LONGEST_TEXT = 2000
 class State(StrEnum):
     """The state of a release.
 
-    Only ``reserved`` can be given back; from ``spent`` on, the charge is final. It is too where a
-    reservation is ``forfeited``: its data was refused, as that of others before it in its window.
+    Only ``reserved`` can be given back; from ``spent`` on, and once ``forfeited``, it is final.
     """
 
     RESERVED = "reserved"
@@ -202,7 +200,7 @@ class ReservationRequest:
     @cached_property
     def events_text(self) -> str:
         """The events as text, by which their cost is known again."""
-        return json.dumps(self.events, sort_keys=True)
+        return canonical(self.events)
 
     def same_run(self, other: ReservationRequest) -> bool:
         """Whether both requests are the same, except for the release id and the code."""
@@ -269,10 +267,6 @@ class Release:
     def state(self) -> State:
         """Its current state."""
         return self.steps[-1].state
-
-    def lacks(self, place: str) -> bool:
-        """Whether an entry deleted a place of it in the home."""
-        return any(place in each.places for each in self.deletions)
 
     @property
     def undelivered(self) -> bool:

@@ -7,11 +7,11 @@ other until an officer allows it.
 
 from __future__ import annotations
 
-from cloister.errors import BudgetExceeded, InputError
+from cloister.errors import InputError
 from cloister.privacy.ledger.books import REFUSAL, Books
 from cloister.privacy.ledger.budgets import binding_budgets
 from cloister.privacy.ledger.entries import Entry
-from cloister.privacy.ledger.records import REFUSED, Release, ReservationRequest, State
+from cloister.privacy.ledger.records import REFUSED, Release, State
 
 
 def refusal_of(books: Books, release: Release, time: str) -> tuple[int, State]:
@@ -44,20 +44,4 @@ def require_counted(books: Books, entry: Entry) -> None:
         raise InputError(
             f"Release {release.id} is refusal {number} of data in its window, by which it is "
             f"{state.words}, and this says otherwise. Nothing was changed."
-        )
-
-
-def require_allowed(books: Books, request: ReservationRequest) -> None:
-    """Check that no forfeited reservation keeps an account from its next.
-
-    Raises:
-        BudgetExceeded: one does, until an officer allows it.
-    """
-    forfeited = books.forfeited(request.dataset, request.unit)
-    if forfeited:
-        raise BudgetExceeded(
-            f"The data of account '{request.dataset}' was refused too often in one window, last "
-            f"that of release {forfeited.id}, and each refusal is an exact answer about it: an "
-            f"officer allows the next run with cloister budget allow {request.dataset} --reason "
-            "TEXT. Nothing was charged."
         )

@@ -32,7 +32,7 @@ _DECIDED = (State.APPROVED, State.REJECTED, State.WITHDRAWN)
 
 _ENDS: Mapping[str, tuple[State, ...]] = {
     "models": (State.REJECTED, State.WITHDRAWN),
-    "refusals": (State.REFUNDED,),
+    "refusals": (State.REFUNDED, State.FORFEITED),
 }
 """The states from which a kind is needed no more; for the others, those that decide a release."""
 
@@ -73,6 +73,11 @@ class Deletion:
 def deletion_slot(release: Release) -> str:
     """The slot of the next deletion of a release."""
     return f"deletion/{release.id}/{len(release.deletions)}"
+
+
+def is_deleted(release: Release, place: str) -> bool:
+    """Whether an entry says that a place of a release was deleted."""
+    return any(place in each.places for each in release.deletions)
 
 
 def goes_at(release: Release, kind: str, rules: Rules) -> str | None:
