@@ -1,4 +1,4 @@
-"""Names of blocks of growing data: the rows whose own date lies in a month, or in a year.
+"""Blocks of growing data: the rows whose own date lies in a month, or in a year.
 
 A row is in one block, by its own cell of one column. Which rows are of a block depends on no other
 row, so that adding or removing a row changes the rows of one block alone.

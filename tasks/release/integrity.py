@@ -18,7 +18,7 @@ from cloister.privacy.certificate.manifest import (
 from cloister.privacy.door.journal_format import JOURNAL_NAME, read_journal
 from cloister.privacy.ledger import Anchor, Ledger, Release, State
 from cloister.privacy.ledger.retention import is_deleted
-from cloister.tasks.home.files import digest_of
+from cloister.tasks.home.files import abandoned_frames, digest_of
 from cloister.tasks.home.home import Home
 from cloister.tasks.release.kept_files import deletion_findings, kept_findings, logged
 from cloister.tasks.release.signing import statement_findings
@@ -43,6 +43,16 @@ def release_findings(home: Home, ledger: Ledger, release: Release) -> Iterator[s
     yield from _model_findings(home, release, manifest)
     if manifest.lineage.kept:
         yield from kept_findings(home, release.id, manifest.lineage.kept, release.deletions)
+
+
+def frame_findings(home: Home) -> Iterator[str]:
+    """The frames that killed processes left in a home."""
+    with abandoned_frames(home) as frames:
+        yield from (
+            f"{path}: is a copy of data that a killed process left; cloister retention run "
+            "deletes it"
+            for path in frames
+        )
 
 
 def _store_findings(home: Home, release: Release) -> Iterator[str]:

@@ -40,19 +40,13 @@ from cloister.privacy.ledger import (
 )
 from cloister.privacy.signing import PublicKey
 from cloister.tasks.data.tables import write_csv
-from cloister.tasks.home.files import (
-    abandoned_frames,
-    copy_whole,
-    digest_of,
-    exclusive,
-    replace_file,
-)
+from cloister.tasks.home.files import copy_whole, digest_of, exclusive, replace_file
 from cloister.tasks.home.home import Home, open_to_others, temporary_files
 from cloister.tasks.ledger.access import anchor_of, existing_ledger, release_of, vouched
 from cloister.tasks.ledger.anchors import Comparison, compare_places
 from cloister.tasks.ledger.keys import house_keys, signing_findings
 from cloister.tasks.ledger.people import refresh_trust
-from cloister.tasks.release.integrity import folder_findings, release_findings
+from cloister.tasks.release.integrity import folder_findings, frame_findings, release_findings
 from cloister.tasks.release.kept_files import FILE_NAME
 from cloister.tasks.stores.dvc_store import Versions, pointer_of
 from cloister.tasks.stores.kept_records import remote_findings
@@ -107,12 +101,7 @@ def home_findings(home: Home) -> Iterator[str]:
         yield from signing_findings(home)
     for path in sorted(home.folder.glob("*/**/*.db")):
         yield from _database_findings(path)
-    with abandoned_frames(home) as frames:
-        yield from (
-            f"{path}: is a copy of data that a killed process left; cloister retention run "
-            "deletes it"
-            for path in frames
-        )
+    yield from frame_findings(home)
     yield from remote_findings(home)
 
 

@@ -113,12 +113,13 @@ def test_each_move_is_anchored_and_the_ledger_agrees(anchored, place, released):
     assert words(home) == f"{place} (0 anchors, up to entry 0)"
     assert move(released.id) == 0
     written = entries(home)[before:]
-    assert len(written) == 2  # the move and its signature
-    assert len(lines(home)) == 2
-    assert words(home) == f"{place} (2 anchors, up to entry {written[-1].seq})"
+    # the move, its signature, and the deletion of what the decision ended the need for
+    assert [entry.kind for entry in written] == ["approved", "signed", "deleted"]
+    assert len(lines(home)) == 3
+    assert words(home) == f"{place} (3 anchors, up to entry {written[-1].seq})"
     assert findings(home) == []
     assert move(released.id, "publish") == 0
-    assert len(lines(home)) == 4
+    assert len(lines(home)) == 5
     assert findings(home) == []
 
 
@@ -135,7 +136,7 @@ def test_a_release_is_anchored_as_it_goes(anchored, released, tmp_path):
 def test_a_rewritten_ledger_is_found_by_what_a_place_holds(anchored, place, released):
     home = anchored(place)
     assert move(released.id) == 0
-    first = entries(home)[-2].seq
+    first = next(entry.seq for entry in entries(home) if entry.kind == "approved")
     rewritten(home, another_approver)
     said = (
         f"the ledger was rewritten: entry {first} is not the one that {place} holds; restore it "
@@ -150,19 +151,20 @@ def test_an_end_that_was_cut_off_is_found_by_what_a_place_holds(
     home = anchored(place)
     early = tmp_path / "early.jsonl"
     export_ledger(home, early)
+    kept = len(entries(home))
     assert move(released.id) == 0
     last = len(entries(home))
     late = tmp_path / "late.jsonl"
     export_ledger(home, late)
-    rewritten(home, lambda entry: dict(entry.body), last - 2)
+    rewritten(home, lambda entry: dict(entry.body), kept)
     assert any(
         f"the ledger's end was cut off: {place} holds entry {last}, and the ledger ends with "
-        f"{last - 2}" in finding
+        f"{kept}" in finding
         for finding in findings(home)
     )
     for path in [*home.folder.glob("ledger.db*"), home.end]:
         path.unlink()
-    with pytest.raises(VerificationError, match=f"entry {last - 1}"):
+    with pytest.raises(VerificationError, match=f"entry {kept + 1}"):
         restore_ledger(home, early)
     restore_ledger(home, late)
     assert findings(home) == []
@@ -223,7 +225,7 @@ def test_what_a_place_does_not_take_waits_and_goes_with_the_next_move(
     capsys.readouterr()
     assert move(released.id) == 0
     said = capsys.readouterr().err
-    for entry in entries(home)[-2:]:
+    for entry in entries(home)[-3:]:
         assert (
             f"warning: entry {entry.seq} is in the ledger, and its anchor could not be sent" in said
         )
@@ -233,7 +235,7 @@ def test_what_a_place_does_not_take_waits_and_goes_with_the_next_move(
         assert finding.startswith(f"{place}: cannot be read (git ")
     back()
     assert words(home).endswith(
-        f"(1 anchor, up to entry {entries(home)[-3].seq}; 2 wait to be sent)"
+        f"(1 anchor, up to entry {entries(home)[-4].seq}; 3 wait to be sent)"
     )
     assert findings(home) == []
     assert move(released.id, "publish") == 0

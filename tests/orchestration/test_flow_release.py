@@ -66,7 +66,8 @@ def test_the_spec_granted_the_first_budget(released):
     opened, granted = ledger_of(released).entries()[:2]
     assert (opened.kind, granted.kind) == ("account_opened", "budget_granted")
     assert opened.body["places"] == [str(released.place.data.resolve())]
-    assert opened.body["by"].startswith("spec") and granted.body["by"].startswith("spec")
+    assert "declared in the spec" in opened.body["reason"]
+    assert opened.body["reason"] == granted.body["reason"]
 
 
 def test_synthetic_table_has_the_schema_rows_and_missing_values_of_the_data(released):

@@ -9,7 +9,7 @@ Messages name files, columns and row numbers, never a cell.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from cloister.arrays import Booleans
 from cloister.errors import DataError, SpecError, StorageError
+from cloister.schema.blocks import LETTERS
+from cloister.schema.parsing import parse
 from cloister.schema.series import time_type, zoned_dtype
 from cloister.schema.sources.batches import SourceBatch, SourceCells, read_arrow, require_columns
-from cloister.schema.sources.block_rows import rows_in_blocks
 from cloister.schema.sources.csv_files import mark_malformed, read_csv, require_csv_columns
 from cloister.schema.sources.databases import read_database, require_table_columns, table_identity
 from cloister.schema.sources.storage_types import column_of_arrow, is_readable, is_text_of_arrow
@@ -362,3 +364,33 @@ def guarded_reading(path: Path) -> Iterator[None]:
         raise StorageError(
             f"{path} does not fit in memory; free memory or give fewer columns"
         ) from None
+
+
+def rows_in_blocks(batches: Iterable[SourceBatch], spec: Spec) -> Iterator[SourceBatch]:
+    """The rows of a spec's blocks, and those without a readable date, which are in no block.
+
+    Privacy: row by row. Rows without a readable date are left for validation, which leaves them
+        out, or refuses them where ``on_invalid`` is ``fail``: the column is not nullable.
+    """
+    assert spec.privacy.block is not None
+    column, letters = spec.privacy.block.column, LETTERS[spec.privacy.block.per]
+    for batch in batches:
+        cells = batch.cells[column]
+        typed, _ = parse(cells.distinct().reset_index(drop=True), spec.attributes[column])
+        names = _days(typed).str[:letters]
+        stays = (names.isna() | names.isin(spec.blocks)).to_numpy(dtype=bool)[cells.places]
+        yield batch if stays.all() else _taken(batch, stays)
+
+
+def _days(typed: pd.Series) -> pd.Series:
+    """The days of dates or moments as texts, as ``2026-10-31``; missing where these are."""
+    texts = np.datetime_as_string(typed.to_numpy().astype("datetime64[D]"))
+    return pd.Series(texts, dtype="string").mask(typed.isna().to_numpy(dtype=bool))
+
+
+def _taken(batch: SourceBatch, stays: Booleans) -> SourceBatch:
+    cells = {
+        name: SourceCells(held.stored, held.places[stays], held.read)
+        for name, held in batch.cells.items()
+    }
+    return SourceBatch(cells, batch.malformed)
