@@ -72,10 +72,10 @@ def test_nobody_but_an_officer_is_told(tmp_path: Path, place: str, role: str, ca
     home = home_at(tmp_path / "home", place)
     spent(home, "adult", EQUAL)
     spent(home, "copy", EQUAL)
-    set_roles(home, "me", ("officer",), (identity(),), identity(), "mandate")
+    set_roles(home, "me", ("officer",), (identity(),), None, identity(), "mandate")
     assert equal_data(home)
-    set_roles(home, "other", ("officer",), ("another",), identity(), "mandate")
-    set_roles(home, "me", (role,), (), identity(), "mandate")
+    set_roles(home, "other", ("officer",), ("another",), None, identity(), "mandate")
+    set_roles(home, "me", (role,), (), None, identity(), "mandate")
     assert equal_data(home) == {}
 
 
