@@ -29,10 +29,11 @@ from cloister.privacy.ledger import (
     ReservationRequest,
     State,
 )
-from cloister.privacy.ledger.budgets import BudgetStatus, events_of
+from cloister.privacy.ledger.budgets import BudgetStatus
 from cloister.privacy.ledger.checkpoints import CheckpointFile
 from cloister.privacy.ledger.checks import verify_export
-from cloister.privacy.ledger.governance import refuse
+from cloister.privacy.ledger.composition import events_of
+from cloister.privacy.ledger.governance import refuse, restore
 from cloister.privacy.ledger.lookups import anchor_at
 from cloister.privacy.ledger.transactions import Transaction
 from cloister.privacy.signing import PublicKey
@@ -340,7 +341,7 @@ def restore_ledger(home: Home, export: Path) -> Anchor:
             f"{export}, {findings[0]}; restore a later export, or a backup of the ledger itself"
         )
     home.prepare()
-    restored = Ledger.restore(home.ledger, export)
+    restored = restore(home.ledger, export)
     home.write_end(restored)
     return restored
 

@@ -17,7 +17,8 @@ from cloister.privacy.certificate.manifest import read_manifest
 from cloister.privacy.exact import decimal, decimal_below
 from cloister.privacy.ledger import BudgetStatus, Entry, Release, State, export_lines, read_chain
 from cloister.privacy.ledger.books import GRANTED, OPENED, PLACED, Books
-from cloister.privacy.ledger.budgets import basic_composition, tightest
+from cloister.privacy.ledger.budgets import tightest
+from cloister.privacy.ledger.composition import basic_composition
 from cloister.privacy.ledger.house import CONFIRMED, EVERYWHERE, PERSON, PROPOSED, RULES
 from cloister.privacy.ledger.retention import DELETED
 from cloister.privacy.ledger.signatures import REVOKED, TRUSTED

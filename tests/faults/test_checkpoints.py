@@ -15,6 +15,7 @@ from cloister.errors import VerificationError
 from cloister.privacy.ledger import Account, BudgetGrant, Ledger, Opening, Person, State
 from cloister.privacy.ledger import checkpoints as checkpoints_module
 from cloister.privacy.ledger import ledger as ledger_module
+from cloister.privacy.ledger.accounts import Partition
 from cloister.privacy.ledger.books import Books
 from cloister.privacy.ledger.checkpoints import CheckpointFile, LedgerState
 from cloister.privacy.ledger.governance import (
@@ -28,7 +29,6 @@ from cloister.privacy.ledger.governance import (
     trust,
 )
 from cloister.privacy.ledger.leases import Owner
-from cloister.privacy.ledger.partitions import Partition
 from cloister.privacy.ledger.records import JournalState, Mark
 from cloister.privacy.signing import FileSigner
 

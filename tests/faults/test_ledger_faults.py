@@ -14,7 +14,7 @@ from sqlalchemy.engine import Connection
 
 from cloister.errors import PrivacyError, StorageError
 from cloister.privacy.ledger import Ledger, ReservationRequest, State
-from cloister.privacy.ledger.budgets import Charges
+from cloister.privacy.ledger.composition import Charges
 
 
 @pytest.fixture

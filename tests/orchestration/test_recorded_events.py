@@ -8,7 +8,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from opacus.accountants.analysis import rdp as opacus_rdp
 
 from cloister.privacy.events import Composed, GaussianCounts, SampledGaussian, event_from_json
-from cloister.privacy.ledger.budgets import together
+from cloister.privacy.ledger.composition import together
 from cloister.tasks.ledger.access import open_ledger
 
 DELTA = 1e-6

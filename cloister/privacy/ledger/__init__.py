@@ -1,19 +1,22 @@
 """The ledger: budgets and releases, append-only, hash-chained, on SQLite or PostgreSQL."""
 
 from cloister.privacy.exact import Amount, exact, ratio
-from cloister.privacy.ledger.budgets import BudgetStatus, Charge, Compose, basic_composition
-from cloister.privacy.ledger.checks import export_lines, verify_chain, verify_export
-from cloister.privacy.ledger.entries import Anchor, Entry, Finding, canonical, read_chain
-from cloister.privacy.ledger.house import Person, Proposal, Rules
-from cloister.privacy.ledger.leases import Lease, Owner
-from cloister.privacy.ledger.ledger import Ledger
-from cloister.privacy.ledger.partitions import Partition
-from cloister.privacy.ledger.records import (
+from cloister.privacy.ledger.accounts import (
     Account,
     BudgetGrant,
     Granted,
     Opening,
+    Partition,
     Period,
+)
+from cloister.privacy.ledger.budgets import BudgetStatus
+from cloister.privacy.ledger.checks import export_lines, verify_chain, verify_export
+from cloister.privacy.ledger.composition import Charge, Compose, basic_composition
+from cloister.privacy.ledger.entries import Anchor, Entry, Finding, canonical, read_chain
+from cloister.privacy.ledger.house import Person, Proposal, Rules
+from cloister.privacy.ledger.leases import Lease, Owner
+from cloister.privacy.ledger.ledger import Ledger
+from cloister.privacy.ledger.records import (
     Release,
     ReleaseStep,
     Reservation,

@@ -7,14 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from cloister.errors import InputError, VerificationError
+from cloister.privacy.ledger.accounts import Account, BudgetGrant, Granted, Period
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.house import CONFIRMED, PERSON, PROPOSED, RULES, House, governing_slot
 from cloister.privacy.ledger.records import (
-    Account,
-    BudgetGrant,
-    Granted,
     Mark,
-    Period,
     Release,
     ReleaseStep,
     ReservationRequest,

@@ -18,78 +18,23 @@ Source: Rogers, Roth, Ullman, Vadhan, "Privacy odometers and filters" (arXiv 160
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import reduce
-from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any, Self
+from itertools import pairwise
+from typing import Self
 
-from cloister.errors import BudgetExceeded, InputError, PrivacyError, UnsupportedEvent
+from cloister.errors import BudgetExceeded, InputError
 from cloister.figures import count_of
-from cloister.privacy.events import Composed, Event, event_from_json
 from cloister.privacy.exact import decimal, decimal_below
+from cloister.privacy.ledger.accounts import BudgetGrant, Period
 from cloister.privacy.ledger.admission import filtered_cap, require_filtered
 from cloister.privacy.ledger.books import Books
+from cloister.privacy.ledger.composition import Charges, Compose, composed_epsilon
 from cloister.privacy.ledger.house import FILTER, SUM
-from cloister.privacy.ledger.records import BudgetGrant, Period, Release, ReservationRequest, State
+from cloister.privacy.ledger.records import Release, ReservationRequest, State
 from cloister.privacy.ledger.sums import CHARGED, FINAL, QUERIED, REFUSALS, Standing, Sum, falls_in
-
-if TYPE_CHECKING:
-    from cloister.privacy.accounting.accountants import Spend
-
-
-@dataclass(frozen=True)
-class Charge:
-    """What one release costs: its declared price, and its events for an accountant."""
-
-    release: str
-    epsilon: Fraction
-    delta: Fraction
-    relation: str
-    events: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Charges:
-    """Charges to compose: what they sum up to, and each of them, for who needs more than that."""
-
-    sum: Sum = field(default_factory=Sum)
-    requests: Callable[[], Iterable[ReservationRequest]] = field(default=tuple, compare=False)
-
-    @classmethod
-    def of(cls, requests: Sequence[ReservationRequest]) -> Self:
-        """Those of some requests."""
-        return cls().plus(requests)
-
-    def __len__(self) -> int:
-        return self.sum.number
-
-    def __iter__(self) -> Iterator[Charge]:
-        return map(_price, self.requests())
-
-    def plus(self, further: Sequence[ReservationRequest]) -> Self:
-        """With those of further requests."""
-        ones = [Sum(1, request.epsilon, request.delta) for request in further]
-        total = reduce(Sum.plus, ones, self.sum)
-        return type(self)(total, lambda: chain(self.requests(), further))
-
-
-Compose = Callable[[Charges, Fraction], Fraction | None]
-"""An upper bound on the epsilon of all charges together at a delta, without side effects.
-
-None if no finite bound is known.
-"""
-
-
-def basic_composition(charges: Charges, delta: Fraction) -> Fraction | None:
-    """The sum of the epsilons, if the deltas add up to at most ``delta``.
-
-    Source: Dwork and Roth, The Algorithmic Foundations of Differential Privacy (2014), theorem
-    3.16; it holds for releases whose parameters were chosen after seeing earlier ones.
-    """
-    return charges.sum.epsilon if charges.sum.delta <= delta else None
 
 
 def binding_budgets(books: Books, dataset: str, unit: str, time: str) -> list[BudgetGrant]:
@@ -143,7 +88,7 @@ class BudgetStatus:
     windows: tuple[Window, ...] = ()
     next_admission: str = SUM
     filtered: Fraction | None = None
-    queried: Charges = Charges()
+    queried: Charges = field(default_factory=Charges)
     block: str = ""
     lifetime_delta: Fraction = Fraction(0)
 
@@ -179,9 +124,9 @@ class Window:
 
     name: str
     admission: str
-    summed: Charges = Charges()
+    summed: Charges = field(default_factory=Charges)
     filtered: tuple[Release, ...] = ()
-    charged: Charges = Charges()
+    charged: Charges = field(default_factory=Charges)
     relations: frozenset[str] = frozenset()
 
     @classmethod
@@ -216,8 +161,8 @@ class Window:
         None if none does.
         """
         if self.admission == SUM:
-            return _composed(self.summed.plus(further), delta, compose)
-        before = _composed(self.summed, delta, compose)
+            return composed_epsilon(self.summed.plus(further), delta, compose)
+        before = composed_epsilon(self.summed, delta, compose)
         rest = delta - self.summed.sum.delta
         after = filtered_cap([*(each.request for each in self.filtered), *further], rest)
         return None if before is None or after is None else before + after
@@ -296,9 +241,9 @@ def status(
     lifetime_delta = budget.delta if block is None else max(budget.delta, ever.sum.delta)
     windows = tuple(Window.of(books, owner, each.period, time, block) for each in binding)
     current = windows[0]
-    held = _composed(current.charged, budget.delta, compose)
+    held = composed_epsilon(current.charged, budget.delta, compose)
     opened = _charges(books, owner, current.name, FINAL, block)
-    spent = _composed(opened, budget.delta, compose)
+    spent = composed_epsilon(opened, budget.delta, compose)
     reserved = None if held is None or spent is None else held - spent
     rooms = [window.left(each, compose) for window, each in zip(windows, binding, strict=True)]
     return BudgetStatus(
@@ -309,7 +254,7 @@ def status(
         min(epsilon for epsilon, _ in rooms),
         min(delta for _, delta in rooms),
         len(current.charged),
-        _composed(ever, lifetime_delta, compose),
+        composed_epsilon(ever, lifetime_delta, compose),
         len(_charges(books, owner, Period.EVER, REFUSALS)),
         tuple(others),
         windows,
@@ -368,22 +313,6 @@ def _require_allowed(books: Books, request: ReservationRequest) -> None:
         )
 
 
-def _price(request: ReservationRequest) -> Charge:
-    return Charge(request.release, request.epsilon, request.delta, request.relation, request.events)
-
-
-def _composed(charges: Charges, delta: Fraction, compose: Compose) -> Fraction | None:
-    if not charges:
-        return Fraction(0)
-    total = compose(charges, delta)
-    if total is not None and not (isinstance(total, Fraction) and total >= 0):
-        raise PrivacyError(
-            "The composition of releases gave no rational number at or above zero: the accountant "
-            "cannot be relied on."
-        )
-    return total
-
-
 def _require_one_relation(window: Window, request: ReservationRequest) -> None:
     others = window.relations - {request.relation}
     if others:
@@ -422,29 +351,3 @@ def _refusal(
         f"{decimal_below(left)} is left, but {asked}. "
         f"{used_up}Request less, or have more granted with cloister budget grant."
     )
-
-
-def events_of(requests: Iterable[ReservationRequest]) -> dict[Event, int]:
-    """What requests do to the data, each event with how often it happens."""
-    asked = [request.events for request in requests]
-    events, times = {id(each): each for each in asked}, Counter(map(id, asked))
-    found: Counter[Event] = Counter()
-    for each, values in events.items():  # requests of one plan may hold one object: read once
-        found[event_from_json(values)] += times[each]
-    return found
-
-
-def together(requests: Sequence[ReservationRequest], delta: Fraction) -> Spend | None:
-    """What the events of requests under one relation cost at ``delta``.
-
-    None if no accountant reads them all.
-    """
-    from cloister.privacy.accounting.accountants import spend  # which imports scipy
-
-    if not requests:
-        return None
-    try:
-        events = Composed(tuple(events_of(requests).items()))
-        return spend(events, delta, requests[0].relation)
-    except UnsupportedEvent:
-        return None

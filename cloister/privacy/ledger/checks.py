@@ -19,18 +19,14 @@ from cloister.errors import (
     StorageError,
     VerificationError,
 )
+from cloister.privacy.ledger.accounts import Account
 from cloister.privacy.ledger.books import REFUSAL, Books
-from cloister.privacy.ledger.budgets import Compose, admit_request, basic_composition
+from cloister.privacy.ledger.budgets import admit_request
+from cloister.privacy.ledger.composition import Compose, basic_composition
 from cloister.privacy.ledger.entries import Anchor, Entry, Finding, check_chain, read_chain
 from cloister.privacy.ledger.leases import Held
 from cloister.privacy.ledger.permissions import require_permitted
-from cloister.privacy.ledger.records import (
-    Account,
-    JournalState,
-    Release,
-    ReservationRequest,
-    State,
-)
+from cloister.privacy.ledger.records import JournalState, Release, ReservationRequest, State
 from cloister.privacy.ledger.refusals import require_counted
 from cloister.privacy.ledger.store import Row
 

@@ -6,12 +6,13 @@ And what is deleted by their rules, and what becomes of refused data. Each is on
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from cloister.errors import InputError
 from cloister.privacy.ledger.books import ALLOWED, REFUSAL
-from cloister.privacy.ledger.checks import find_release
-from cloister.privacy.ledger.entries import Entry
+from cloister.privacy.ledger.checks import export_lines, find_release
+from cloister.privacy.ledger.entries import Anchor, Entry, read_chain
 from cloister.privacy.ledger.house import (
     EVERYWHERE,
     PERSON,
@@ -136,3 +137,14 @@ def revoke(ledger: Ledger, key: PublicKey, by: str, reason: str) -> None:
 
 def _signature(by: str, reason: str) -> dict[str, str]:
     return {"by": require_text("by", by), "reason": require_text("reason", reason)}
+
+
+def restore(place: str | Path, export: Path) -> Anchor:
+    """Write the entries of a sound export into a new ledger; the anchor of the last.
+
+    Errors: ``StorageError`` if there is a ledger with entries, or the export has none.
+    """
+    entries, _ = read_chain(export_lines(export))
+    with Ledger.open(place).writing() as transaction:
+        transaction.restore(entries)
+        return entries[-1].anchor

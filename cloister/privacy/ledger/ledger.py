@@ -12,6 +12,7 @@ from typing import Self
 
 from cloister.errors import InputError, StorageError
 from cloister.privacy.exact import Amount, ratio
+from cloister.privacy.ledger.accounts import Account, BudgetGrant, Opening
 from cloister.privacy.ledger.books import (
     DELIVERED,
     RUN,
@@ -23,14 +24,7 @@ from cloister.privacy.ledger.books import (
     seal_slot,
     signature_slot,
 )
-from cloister.privacy.ledger.budgets import (
-    BudgetStatus,
-    Compose,
-    admit_request,
-    basic_composition,
-    statuses,
-    tightest,
-)
+from cloister.privacy.ledger.budgets import BudgetStatus, admit_request, statuses, tightest
 from cloister.privacy.ledger.checkpoints import (
     INTERVAL,
     CheckpointFile,
@@ -40,7 +34,6 @@ from cloister.privacy.ledger.checkpoints import (
 from cloister.privacy.ledger.checks import (
     check_copies,
     entry_lines,
-    export_lines,
     find_release,
     is_replanned,
     require_guarded,
@@ -51,6 +44,7 @@ from cloister.privacy.ledger.checks import (
     stale_journal,
     verify_read,
 )
+from cloister.privacy.ledger.composition import Compose, basic_composition
 from cloister.privacy.ledger.entries import Anchor, Entry, Finding, read_chain
 from cloister.privacy.ledger.house import Proposal
 from cloister.privacy.ledger.leases import (
@@ -64,11 +58,8 @@ from cloister.privacy.ledger.leases import (
 )
 from cloister.privacy.ledger.records import (
     REPLANNED,
-    Account,
-    BudgetGrant,
     JournalState,
     Mark,
-    Opening,
     Release,
     Reservation,
     ReservationRequest,
@@ -114,18 +105,6 @@ class Ledger:
         Errors: ``StorageError`` if it cannot be reached, read or made.
         """
         return cls(Store.open(place, timeout), compose)
-
-    @classmethod
-    def restore(cls, place: str | Path, export: Path) -> Anchor:
-        """Write the entries of a sound export into a new ledger; the anchor of the last.
-
-        Errors: ``StorageError`` if there is a ledger with entries, or the export has none.
-        """
-        ledger = cls.open(place)
-        entries, _ = read_chain(export_lines(export))
-        with ledger.writing() as transaction:
-            transaction.restore(entries)
-            return entries[-1].anchor
 
     def grant(
         self,

@@ -15,9 +15,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 from cloister.errors import InputError
-from cloister.privacy.exact import Amount, positive_epsilon, proper_delta, ratio
+from cloister.privacy.exact import positive_epsilon, proper_delta, ratio
 from cloister.privacy.ledger.entries import canonical, exact_json
-from cloister.privacy.ledger.partitions import Partition
 
 if TYPE_CHECKING:
     from cloister.privacy.ledger.retention import Deletion
@@ -115,18 +114,6 @@ _NEXT = {
     State.REFUNDED: (),
     State.FORFEITED: (),
 }
-
-
-class Period(StrEnum):
-    """How long a budget lasts: calendar years or months in UTC, or for ever."""
-
-    YEAR = "year"
-    MONTH = "month"
-    EVER = "ever"
-
-    def window(self, time: str) -> str:
-        """The window that an ISO ``time`` falls in: ``2026``, ``2026-11`` or ``ever``."""
-        return {Period.YEAR: time[:4], Period.MONTH: time[:7], Period.EVER: "ever"}[self]
 
 
 def new_release_id() -> str:
@@ -312,106 +299,3 @@ class Reservation:
 
     release: Release
     resumed: bool
-
-
-@dataclass(frozen=True)
-class Account:
-    """A data set as the ledger knows it: where it lies, and whom its releases protect, for life.
-
-    ``places`` are files, tables of databases and patterns of them (``*``); each is of one account.
-    The budget of growing data is that of each block of a ``partition``.
-    """
-
-    name: str
-    unit: str
-    relation: str
-    places: tuple[str, ...] = ()
-    partition: Partition | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("name", "unit", "relation"):
-            require_text(name, getattr(self, name))
-        if self.partition and self.relation != "add_remove":
-            raise InputError("A row that is replaced may change its block: use add_remove.")
-        if not all(isinstance(place, str) and place for place in self.places):
-            raise InputError("a place of an account is empty: name a file or a table")
-
-    def holds(self, place: str) -> bool:
-        """Whether a place, or a place that a pattern covers, is registered."""
-        return any(_covers(mine, place) or _covers(place, mine) for mine in self.places)
-
-    @property
-    def body(self) -> dict[str, Any]:
-        """The account as JSON."""
-        return {
-            "account": self.name,
-            "unit": self.unit,
-            "relation": self.relation,
-            "places": list(self.places),
-            **({"partition": self.partition.body} if self.partition else {}),
-        }
-
-    @classmethod
-    def from_body(cls, body: Mapping[str, Any]) -> Self:
-        """The account in ``body``, which may hold more."""
-        named, partition = (body["account"], body["unit"], body["relation"]), body.get("partition")
-        divided = Partition.from_body(partition) if partition else None
-        return cls(*named, tuple(body["places"]), divided)
-
-
-def _covers(pattern: str, place: str) -> bool:
-    """Whether a place is meant by a pattern, in which only ``*`` is more than itself."""
-    if "*" not in pattern:
-        return pattern == place
-    return bool(re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), place, re.DOTALL))
-
-
-@dataclass(frozen=True)
-class BudgetGrant:
-    """A budget of a dataset and unit: a cap on the composed epsilon at delta, per period."""
-
-    dataset: str
-    unit: str
-    epsilon: Fraction
-    delta: Fraction
-    period: Period
-
-    @classmethod
-    def of(cls, dataset: str, unit: str, epsilon: Amount, delta: Amount, period: str) -> Self:
-        """A budget of checked values.
-
-        Errors: ``InputError`` for an amount or period that cannot be one.
-        """
-        if period not in set(Period):
-            raise InputError(f"A budget lasts per {', '.join(Period)}: choose one of them.")
-        amounts = positive_epsilon(epsilon), proper_delta(delta)
-        return cls(
-            require_text("dataset", dataset), require_text("unit", unit), *amounts, Period(period)
-        )
-
-    @property
-    def body(self) -> dict[str, str]:
-        """The budget as JSON."""
-        caps = {"epsilon": ratio(self.epsilon), "delta": ratio(self.delta)}
-        return {"dataset": self.dataset, "unit": self.unit, "period": self.period.value} | caps
-
-
-@dataclass(frozen=True)
-class Granted:
-    """One grant in the history of a budget; ``confirmed`` is who seconded it, if rules asked."""
-
-    budget: BudgetGrant
-    seq: int
-    time: str
-    by: str
-    reason: str
-    confirmed: str = ""
-
-
-@dataclass(frozen=True)
-class Opening:
-    """What a first release opens: its account, and the budget that its spec declares."""
-
-    account: Account
-    budget: BudgetGrant
-    reason: str

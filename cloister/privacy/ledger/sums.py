@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 
-from cloister.privacy.ledger.records import Period, Release, State
+from cloister.privacy.ledger.accounts import Period
+from cloister.privacy.ledger.records import Release, State
 
 
 class Standing(StrEnum):

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from cloister.errors import InputError, StorageError
+from cloister.privacy.ledger.accounts import Account, BudgetGrant
 from cloister.privacy.ledger.books import (
     CONSENTED,
     GRANTED,
@@ -24,7 +25,7 @@ from cloister.privacy.ledger.checks import require_account, require_unit
 from cloister.privacy.ledger.entries import Anchor, Entry
 from cloister.privacy.ledger.house import CONFIRMED, EVERYWHERE, PROPOSED, Proposal, governing_slot
 from cloister.privacy.ledger.permissions import missing_approvals, require_permitted
-from cloister.privacy.ledger.records import Account, BudgetGrant, Mark, Release, State, require_text
+from cloister.privacy.ledger.records import Mark, Release, State, require_text
 from cloister.privacy.ledger.refusals import require_counted
 from cloister.privacy.ledger.signatures import signed_body
 from cloister.privacy.ledger.store import Store

@@ -11,7 +11,7 @@ from ledger_requests import ask
 
 from cloister.errors import BudgetExceeded, PrivacyError
 from cloister.privacy.ledger import Ledger, basic_composition
-from cloister.privacy.ledger.budgets import Charges
+from cloister.privacy.ledger.composition import Charges
 
 
 def at(*moments: str) -> Callable[[], datetime]:

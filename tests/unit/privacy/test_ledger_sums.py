@@ -13,9 +13,9 @@ import pytest
 from ledger_requests import ask
 
 from cloister.privacy.ledger import Account, Ledger, State
+from cloister.privacy.ledger.accounts import Partition
 from cloister.privacy.ledger.budgets import _charges
 from cloister.privacy.ledger.governance import refuse
-from cloister.privacy.ledger.partitions import Partition
 from cloister.privacy.ledger.sums import Standing, Sum
 
 BLOCKS = ("2026-01", "2026-02", "2026-03")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cloister.errors import BudgetExceeded, InputError
 from cloister.models.task import Budget as Price
 from cloister.privacy.ledger import BudgetGrant, Charge, basic_composition
-from cloister.privacy.ledger.budgets import Charges
+from cloister.privacy.ledger.composition import Charges
 from cloister.tasks.ledger.budgets import Allowance, room
 from cloister.tasks.stores.prefect_deployment import ReleaseSchedule
 

@@ -1,0 +1,179 @@
+"""Accounts: data sets, the blocks of growing ones, and the budgets that are granted to them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any, Self
+
+from cloister.errors import InputError
+from cloister.privacy.exact import Amount, positive_epsilon, proper_delta, ratio
+from cloister.privacy.ledger.records import require_text
+
+
+@dataclass(frozen=True)
+class Partition:
+    """How an account of growing data is divided into blocks: by a date column, per month or year.
+
+    ``form`` says how its cells are read: type and format. A row that two specs read otherwise would
+    be in two blocks.
+    """
+
+    column: str
+    form: str
+    per: str
+
+    def __post_init__(self) -> None:
+        texts = (self.column, self.form)
+        if self.per not in ("month", "year") or not all(isinstance(t, str) and t for t in texts):
+            raise InputError("Blocks are of a column, per month or per year: name both.")
+
+    def __str__(self) -> str:
+        return f"{self.column} ({self.form}) per {self.per}"
+
+    def names(self, block: str) -> bool:
+        """Whether a block of this name may be: ``2026-10``, or ``2026``."""
+        months = r"-(0[1-9]|1[0-2])" if self.per == "month" else ""
+        return bool(re.fullmatch(r"[0-9]{4}" + months, block))
+
+    @property
+    def body(self) -> dict[str, str]:
+        """The partition as JSON."""
+        return {part.name: str(getattr(self, part.name)) for part in fields(self)}
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The partition that ``admitted (date) per month`` names, as ``str`` writes it.
+
+        Errors: ``InputError`` if the text is of another form.
+        """
+        found = re.fullmatch(r"(.+) \((.+)\) per (month|year)", text)
+        if found is None:
+            raise InputError(
+                f"'{text}' names no blocks: write COLUMN (TYPE) per month, or per year, with a "
+                "declared format as COLUMN (TYPE, FORMAT)."
+            )
+        return cls(*found.groups())
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, str]) -> Self:
+        """The partition in ``body``, which may hold more."""
+        return cls(*(body[part.name] for part in fields(cls)))
+
+
+class Period(StrEnum):
+    """How long a budget lasts: calendar years or months in UTC, or for ever."""
+
+    YEAR = "year"
+    MONTH = "month"
+    EVER = "ever"
+
+    def window(self, time: str) -> str:
+        """The window that an ISO ``time`` falls in: ``2026``, ``2026-11`` or ``ever``."""
+        return {Period.YEAR: time[:4], Period.MONTH: time[:7], Period.EVER: "ever"}[self]
+
+
+@dataclass(frozen=True)
+class Account:
+    """A data set as the ledger knows it: where it lies, and whom its releases protect, for life.
+
+    ``places`` are files, tables of databases and patterns of them (``*``); each is of one account.
+    The budget of growing data is that of each block of a ``partition``.
+    """
+
+    name: str
+    unit: str
+    relation: str
+    places: tuple[str, ...] = ()
+    partition: Partition | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("name", "unit", "relation"):
+            require_text(name, getattr(self, name))
+        if self.partition and self.relation != "add_remove":
+            raise InputError("A row that is replaced may change its block: use add_remove.")
+        if not all(isinstance(place, str) and place for place in self.places):
+            raise InputError("a place of an account is empty: name a file or a table")
+
+    def holds(self, place: str) -> bool:
+        """Whether a place, or a place that a pattern covers, is registered."""
+        return any(_covers(mine, place) or _covers(place, mine) for mine in self.places)
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The account as JSON."""
+        return {
+            "account": self.name,
+            "unit": self.unit,
+            "relation": self.relation,
+            "places": list(self.places),
+            **({"partition": self.partition.body} if self.partition else {}),
+        }
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Self:
+        """The account in ``body``, which may hold more."""
+        named, partition = (body["account"], body["unit"], body["relation"]), body.get("partition")
+        divided = Partition.from_body(partition) if partition else None
+        return cls(*named, tuple(body["places"]), divided)
+
+
+def _covers(pattern: str, place: str) -> bool:
+    """Whether a place is meant by a pattern, in which only ``*`` is more than itself."""
+    if "*" not in pattern:
+        return pattern == place
+    return bool(re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), place, re.DOTALL))
+
+
+@dataclass(frozen=True)
+class BudgetGrant:
+    """A budget of a dataset and unit: a cap on the composed epsilon at delta, per period."""
+
+    dataset: str
+    unit: str
+    epsilon: Fraction
+    delta: Fraction
+    period: Period
+
+    @classmethod
+    def of(cls, dataset: str, unit: str, epsilon: Amount, delta: Amount, period: str) -> Self:
+        """A budget of checked values.
+
+        Errors: ``InputError`` for an amount or period that cannot be one.
+        """
+        if period not in set(Period):
+            raise InputError(f"A budget lasts per {', '.join(Period)}: choose one of them.")
+        amounts = positive_epsilon(epsilon), proper_delta(delta)
+        return cls(
+            require_text("dataset", dataset), require_text("unit", unit), *amounts, Period(period)
+        )
+
+    @property
+    def body(self) -> dict[str, str]:
+        """The budget as JSON."""
+        caps = {"epsilon": ratio(self.epsilon), "delta": ratio(self.delta)}
+        return {"dataset": self.dataset, "unit": self.unit, "period": self.period.value} | caps
+
+
+@dataclass(frozen=True)
+class Granted:
+    """One grant in the history of a budget; ``confirmed`` is who seconded it, if rules asked."""
+
+    budget: BudgetGrant
+    seq: int
+    time: str
+    by: str
+    reason: str
+    confirmed: str = ""
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What a first release opens: its account, and the budget that its spec declares."""
+
+    account: Account
+    budget: BudgetGrant
+    reason: str
