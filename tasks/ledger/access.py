@@ -20,11 +20,11 @@ from cloister.privacy.events import Bounded, Relation, event_from_json
 from cloister.privacy.ledger import (
     Account,
     Anchor,
+    BlockScheme,
     BudgetGrant,
     Ledger,
     Opening,
     Owner,
-    Partition,
     Release,
     ReservationRequest,
     State,
@@ -281,14 +281,14 @@ def opening_of(request: ResolvedRequest, context: PublicContext, home: Home) -> 
     )
 
 
-def _partition(spec: Spec) -> Partition | None:
+def _partition(spec: Spec) -> BlockScheme | None:
     """How growing data is divided, and how the cells that decide it are read."""
     if spec.privacy.block is None:
         return None
     block = spec.privacy.block
     column = spec.attributes[block.column]
     written = getattr(column, "format", None)
-    return Partition(
+    return BlockScheme(
         block.column, f"{column.type}, {written}" if written else column.type, block.per
     )
 

@@ -19,9 +19,9 @@ from cloister.privacy.events import Relation
 from cloister.privacy.exact import decimal, decimal_below
 from cloister.privacy.ledger import (
     Account,
+    BlockScheme,
     BudgetGrant,
     BudgetStatus,
-    Partition,
     Period,
     Proposal,
     ReservationRequest,
@@ -347,7 +347,7 @@ def open_account(
         raise InputError(f"'{relation}' is no relation; give add_remove or replace_one")
     ledger = open_ledger(home)
     known = {name: account.partition for name, account in ledger.books().accounts.items()}
-    partition = Partition.parse(blocks) if blocks else known.get(dataset)
+    partition = BlockScheme.parse(blocks) if blocks else known.get(dataset)
     account = Account(dataset, unit, relation, tuple(map(_place, places)), partition)
     return ledger.open_account(account, by, reason)
 

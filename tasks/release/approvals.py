@@ -46,7 +46,9 @@ def sign_approval(public: Path, release: Release, signer: Signer) -> dict[str, s
         StorageError: the key cannot sign, or the statement cannot be written.
         VerificationError: the statement that is there is of other files.
     """
-    payload = make_statement(folder_digests(public, STATEMENTS), APPROVAL_TYPE, _facts(release))
+    payload = make_statement(
+        folder_digests(public, STATEMENTS), APPROVAL_TYPE, charged_facts(release)
+    )
     path = public / APPROVAL_NAME
     before = read_envelope(path) if path.exists() else None
     if before and before.payload == payload:
@@ -58,7 +60,8 @@ def sign_approval(public: Path, release: Release, signer: Signer) -> dict[str, s
     return {APPROVAL_KEY: signer.key.raw.hex(), APPROVAL: digest}
 
 
-def _facts(release: Release) -> dict[str, Any]:
+def charged_facts(release: Release) -> dict[str, Any]:
+    """What statements say of a release: whom it protects, and what was charged."""
     asked = release.request
     return {
         "release": release.id,

@@ -22,7 +22,6 @@ from cloister.privacy.certificate.manifest import (
     TRUST_NAME,
     read_manifest,
 )
-from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.ledger import (
     Anchor,
     Entry,
@@ -58,7 +57,7 @@ from cloister.tasks.ledger.keys import (
     house_signer,
     update_trust,
 )
-from cloister.tasks.release.approvals import approval_problems, approvals_lacking
+from cloister.tasks.release.approvals import approval_problems, approvals_lacking, charged_facts
 
 RELEASE_TYPE = "urn:cloister:release"
 """The type of what a statement says of a release."""
@@ -131,18 +130,10 @@ class _Move:
 
 def _signed(public: Path, release: Release, move: _Move, anchor: Anchor, home: Home) -> str:
     """Write the statement of a move; the digest of its signature."""
-    signer, asked = house_signer(home), release.request
+    signer = house_signer(home)
     facts = {
-        "release": release.id,
+        **charged_facts(release),
         **asdict(move),
-        "dataset": asked.dataset,
-        "unit": asked.unit,
-        "relation": asked.relation,
-        "method": asked.method,
-        "epsilon": exact_text(asked.epsilon),
-        "delta": exact_text(asked.delta),
-        "spec": asked.spec_digest,
-        **({"blocks": list(asked.blocks)} if asked.blocks else {}),
         "entry": asdict(anchor),
     }
     if move.state is State.APPROVED:

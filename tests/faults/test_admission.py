@@ -23,8 +23,8 @@ from cloister.privacy.events import (
 )
 from cloister.privacy.ledger import (
     Account,
+    BlockScheme,
     Ledger,
-    Partition,
     Release,
     ReservationRequest,
     State,
@@ -233,7 +233,7 @@ def test_each_of_two_budgets_has_its_window(ledger: Ledger) -> None:
 
 def test_each_block_of_growing_data_has_its_filter(place: str) -> None:
     ledger = replace(Ledger.open(place), clock=on("2026-03-05"))
-    months = Partition("admitted", "date", "month")
+    months = BlockScheme("admitted", "date", "month")
     ledger.open_account(Account("adult", "row", "add_remove", (), months), "officer", "why")
     ledger.grant("adult", "row", "1/2", DELTA, "ever", "officer", "each block")
     admit_by(ledger, "filter")

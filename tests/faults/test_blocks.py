@@ -12,15 +12,17 @@ from ledger_requests import ask
 
 from cloister.errors import BudgetExceeded, InputError, VerificationError
 from cloister.privacy.events import GaussianCounts, Sensitivity
-from cloister.privacy.ledger import Account, BudgetGrant, Ledger, Opening, Partition
+from cloister.privacy.ledger import Account, BlockScheme, BudgetGrant, Ledger, Opening
 from cloister.privacy.ledger.checks import verify_chain
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.governance import change_rules
 
-MONTHS = Partition("admitted", "date", "month")
+MONTHS = BlockScheme("admitted", "date", "month")
 
 
-def opening(partition: Partition | None = MONTHS, unit: str = "row", per: str = "ever") -> Opening:
+def opening(
+    partition: BlockScheme | None = MONTHS, unit: str = "row", per: str = "ever"
+) -> Opening:
     budget = BudgetGrant.of("adult", unit, 3, "1e-4", per)
     return Opening(Account("adult", unit, "add_remove", (), partition), budget, "first release")
 
@@ -85,7 +87,7 @@ def test_blocks_that_the_account_does_not_have_are_refused(place: str, blocks: t
     "other",
     [None, replace(MONTHS, per="year"), replace(MONTHS, column="left"), replace(MONTHS, form="x")],
 )
-def test_an_account_has_its_blocks_for_life(place: str, other: Partition | None) -> None:
+def test_an_account_has_its_blocks_for_life(place: str, other: BlockScheme | None) -> None:
     ledger = Ledger.open(place)
     ledger.reserve(ask(blocks=("2026-08",)), "flow", opening())
     blocks = ("2026",) if other and other.per == "year" else ("2026-09",) if other else ()

@@ -15,7 +15,7 @@ from cloister.errors import VerificationError
 from cloister.privacy.ledger import Account, BudgetGrant, Ledger, Opening, Person, State
 from cloister.privacy.ledger import checkpoints as checkpoints_module
 from cloister.privacy.ledger import ledger as ledger_module
-from cloister.privacy.ledger.accounts import Partition
+from cloister.privacy.ledger.accounts import BlockScheme
 from cloister.privacy.ledger.books import Books
 from cloister.privacy.ledger.checkpoints import CheckpointFile, LedgerState
 from cloister.privacy.ledger.governance import (
@@ -137,7 +137,7 @@ def write_all_kinds(ledger: Ledger, folder: Path) -> None:
     ledger.sign(approved, "anna", "34" * 32)
     kinds = {"journal": {f"journals/{approved}": "ab" * 32}}
     record_deletions(ledger, {approved: {"kinds": kinds, "listed": "cd" * 32}}, "anna", "decided")
-    growing = Account("growing", "row", "add_remove", (), Partition("day", "date", "month"))
+    growing = Account("growing", "row", "add_remove", (), BlockScheme("day", "date", "month"))
     ledger.open_account(growing, "anna", "register")
     for epsilon in (8, 7):
         ledger.grant("adult", "row", epsilon, "1e-4", "month", "anna", "policy")

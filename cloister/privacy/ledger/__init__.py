@@ -3,10 +3,10 @@
 from cloister.privacy.exact import Amount, exact, ratio
 from cloister.privacy.ledger.accounts import (
     Account,
+    BlockScheme,
     BudgetGrant,
     Granted,
     Opening,
-    Partition,
     Period,
 )
 from cloister.privacy.ledger.budgets import BudgetStatus
@@ -30,6 +30,7 @@ __all__ = [
     "Account",
     "Amount",
     "Anchor",
+    "BlockScheme",
     "BudgetGrant",
     "BudgetStatus",
     "Charge",
@@ -41,7 +42,6 @@ __all__ = [
     "Ledger",
     "Opening",
     "Owner",
-    "Partition",
     "Period",
     "Person",
     "Proposal",

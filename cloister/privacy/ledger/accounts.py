@@ -15,7 +15,7 @@ from cloister.privacy.ledger.records import require_text
 
 
 @dataclass(frozen=True)
-class Partition:
+class BlockScheme:
     """How an account of growing data is divided into blocks: by a date column, per month or year.
 
     ``form`` says how its cells are read: type and format. A row that two specs read otherwise would
@@ -88,7 +88,7 @@ class Account:
     unit: str
     relation: str
     places: tuple[str, ...] = ()
-    partition: Partition | None = None
+    partition: BlockScheme | None = None
 
     def __post_init__(self) -> None:
         for name in ("name", "unit", "relation"):
@@ -117,7 +117,7 @@ class Account:
     def from_body(cls, body: Mapping[str, Any]) -> Self:
         """The account in ``body``, which may hold more."""
         named, partition = (body["account"], body["unit"], body["relation"]), body.get("partition")
-        divided = Partition.from_body(partition) if partition else None
+        divided = BlockScheme.from_body(partition) if partition else None
         return cls(*named, tuple(body["places"]), divided)
 
 

@@ -31,10 +31,18 @@ from cloister.privacy.exact import decimal, decimal_below
 from cloister.privacy.ledger.accounts import BudgetGrant, Period
 from cloister.privacy.ledger.admission import filtered_cap, require_filtered
 from cloister.privacy.ledger.books import Books
-from cloister.privacy.ledger.composition import Charges, Compose, composed_epsilon
+from cloister.privacy.ledger.composition import Charges, Compose, checked_composition
 from cloister.privacy.ledger.house import FILTER, SUM
 from cloister.privacy.ledger.records import Release, ReservationRequest, State
-from cloister.privacy.ledger.sums import CHARGED, FINAL, QUERIED, REFUSALS, Standing, Sum, falls_in
+from cloister.privacy.ledger.sums import (
+    CHARGED,
+    FINAL,
+    QUERIED,
+    REFUSALS,
+    ChargeState,
+    Sum,
+    falls_in,
+)
 
 
 def binding_budgets(books: Books, dataset: str, unit: str, time: str) -> list[BudgetGrant]:
@@ -161,8 +169,8 @@ class Window:
         None if none does.
         """
         if self.admission == SUM:
-            return composed_epsilon(self.summed.plus(further), delta, compose)
-        before = composed_epsilon(self.summed, delta, compose)
+            return checked_composition(self.summed.plus(further), delta, compose)
+        before = checked_composition(self.summed, delta, compose)
         rest = delta - self.summed.sum.delta
         after = filtered_cap([*(each.request for each in self.filtered), *further], rest)
         return None if before is None or after is None else before + after
@@ -178,7 +186,7 @@ def _charges(
     books: Books,
     owner: tuple[str, str],
     window: str,
-    standings: Collection[Standing],
+    standings: Collection[ChargeState],
     block: str | None = None,
 ) -> Charges:
     """The charges of releases of some standings in a window."""
@@ -187,7 +195,7 @@ def _charges(
 
     def requests() -> Iterator[ReservationRequest]:
         for release in books.reserved(*owner, block):
-            if falls_in(release, window) and Standing.of(release) in standings:
+            if falls_in(release, window) and ChargeState.of(release) in standings:
                 yield release.request
 
     return Charges(reduce(Sum.plus, parts, Sum()), requests)
@@ -241,9 +249,9 @@ def status(
     lifetime_delta = budget.delta if block is None else max(budget.delta, ever.sum.delta)
     windows = tuple(Window.of(books, owner, each.period, time, block) for each in binding)
     current = windows[0]
-    held = composed_epsilon(current.charged, budget.delta, compose)
+    held = checked_composition(current.charged, budget.delta, compose)
     opened = _charges(books, owner, current.name, FINAL, block)
-    spent = composed_epsilon(opened, budget.delta, compose)
+    spent = checked_composition(opened, budget.delta, compose)
     reserved = None if held is None or spent is None else held - spent
     rooms = [window.left(each, compose) for window, each in zip(windows, binding, strict=True)]
     return BudgetStatus(
@@ -254,7 +262,7 @@ def status(
         min(epsilon for epsilon, _ in rooms),
         min(delta for _, delta in rooms),
         len(current.charged),
-        composed_epsilon(ever, lifetime_delta, compose),
+        checked_composition(ever, lifetime_delta, compose),
         len(_charges(books, owner, Period.EVER, REFUSALS)),
         tuple(others),
         windows,

@@ -76,7 +76,7 @@ def basic_composition(charges: Charges, delta: Fraction) -> Fraction | None:
     return charges.sum.epsilon if charges.sum.delta <= delta else None
 
 
-def composed_epsilon(charges: Charges, delta: Fraction, compose: Compose) -> Fraction | None:
+def checked_composition(charges: Charges, delta: Fraction, compose: Compose) -> Fraction | None:
     """The epsilon of charges under a composition, which must give a bound; 0 of none.
 
     Errors: ``PrivacyError`` for a number that is no bound.

@@ -10,7 +10,7 @@ from cloister.privacy.ledger.accounts import Period
 from cloister.privacy.ledger.records import Release, State
 
 
-class Standing(StrEnum):
+class ChargeState(StrEnum):
     """How a release counts.
 
     Reserved; opened, which is final; forfeited, or given back, since its data was refused; given
@@ -24,7 +24,7 @@ class Standing(StrEnum):
     RETURNED = "returned"
 
     @classmethod
-    def of(cls, release: Release) -> Standing:
+    def of(cls, release: Release) -> ChargeState:
         """The standing of a release."""
         if release.state in _STANDINGS:
             return _STANDINGS[release.state]
@@ -33,15 +33,15 @@ class Standing(StrEnum):
         return cls.REFUSED if release.refused else cls.RETURNED
 
 
-_STANDINGS = {State.RESERVED: Standing.RESERVED, State.FORFEITED: Standing.FORFEITED}
+_STANDINGS = {State.RESERVED: ChargeState.RESERVED, State.FORFEITED: ChargeState.FORFEITED}
 
-CHARGED = (Standing.RESERVED, Standing.OPENED, Standing.FORFEITED)
+CHARGED = (ChargeState.RESERVED, ChargeState.OPENED, ChargeState.FORFEITED)
 """The standings that count against a budget."""
 
 QUERIED, FINAL = CHARGED[:2], CHARGED[1:]
 """Those whose data was or may be queried, and those whose charge is final."""
 
-REFUSALS = (Standing.FORFEITED, Standing.REFUSED)
+REFUSALS = (ChargeState.FORFEITED, ChargeState.REFUSED)
 """Those of releases whose data was refused."""
 
 
@@ -71,7 +71,7 @@ class Key:
 
     unit: str
     relation: str
-    standing: Standing
+    standing: ChargeState
     admission: str
     block: str | None = None
 
@@ -84,7 +84,7 @@ class Sums:
 
     def move(self, before: Release | None, after: Release) -> None:
         """Count a release as it is now, in place of what it was."""
-        if before and Standing.of(before) is Standing.of(after):
+        if before and ChargeState.of(before) is ChargeState.of(after):
             return
         if before:
             self._count(before, -1)
@@ -92,7 +92,7 @@ class Sums:
 
     def _count(self, release: Release, times: int) -> None:
         asked, one = release.request, Sum(1, release.request.epsilon, release.request.delta)
-        of = asked.unit, asked.relation, Standing.of(release), release.admission
+        of = asked.unit, asked.relation, ChargeState.of(release), release.admission
         for window in (period.window(release.reserved_at) for period in Period):
             parts = self.parts.setdefault((asked.dataset, window), {})
             for key in (Key(*of, block) for block in (None, *(asked.blocks or ("",)))):

@@ -13,10 +13,10 @@ import pytest
 from ledger_requests import ask
 
 from cloister.privacy.ledger import Account, Ledger, State
-from cloister.privacy.ledger.accounts import Partition
+from cloister.privacy.ledger.accounts import BlockScheme
 from cloister.privacy.ledger.budgets import _charges
 from cloister.privacy.ledger.governance import refuse
-from cloister.privacy.ledger.sums import Standing, Sum
+from cloister.privacy.ledger.sums import ChargeState, Sum
 
 BLOCKS = ("2026-01", "2026-02", "2026-03")
 WINDOWS = ("2025", "2026", "2025-12", "2026-01", "ever")
@@ -47,7 +47,7 @@ def test_sums_are_those_of_the_releases(tmp_path: Path, seed: int) -> None:
     draw, months = random.Random(seed), [datetime(2025, 12, 5), datetime(2026, 1, 5)]
     ledger = Ledger.open(tmp_path / "ledger.db")
     ledger = replace(ledger, clock=lambda: months[0].replace(tzinfo=UTC))
-    for name, partition in (("whole", None), ("growing", Partition("day", "date", "month"))):
+    for name, partition in (("whole", None), ("growing", BlockScheme("day", "date", "month"))):
         ledger.open_account(Account(name, "row", "add_remove", (), partition), "officer", "why")
         ledger.grant(name, "row", 100, "1/2", "year", "officer", "why")
     for number in range(30):
@@ -55,7 +55,7 @@ def test_sums_are_those_of_the_releases(tmp_path: Path, seed: int) -> None:
             months.pop(0)
         one_life(ledger, draw)
     books = ledger.books()
-    standings = [each for size in (1, 3) for each in combinations(Standing, size)]
+    standings = [each for size in (1, 3) for each in combinations(ChargeState, size)]
     for dataset, blocks in (("whole", (None,)), ("growing", (None, *BLOCKS))):
         for window in WINDOWS:
             for block in blocks:
