@@ -9,7 +9,14 @@ import typer
 
 from cloister.evaluation import Level
 from cloister.figures import count_of
-from cloister.flows.cli.options import DataOption, Json, PanelOption, SpecFile, example
+from cloister.flows.cli.options import (
+    DataOption,
+    Json,
+    PanelOption,
+    SpecFile,
+    command_group,
+    example,
+)
 from cloister.tasks.home.identity import identity
 
 if TYPE_CHECKING:
@@ -142,19 +149,12 @@ def add_data_commands(app: typer.Typer) -> None:
             "out/synthetic.parquet"
         ),
     )(evaluate_table)
-    constraints = typer.Typer(
-        help="Exact violations of constraints.", no_args_is_help=True, rich_markup_mode=None
-    )
+    constraints = command_group(app, "constraints", "Exact violations of constraints.")
     constraints.command(
         "check",
         epilog=example("cloister constraints check data/specs/demo.yaml --data data/raw/demo.csv"),
     )(check_constraints)
-    app.add_typer(constraints, name="constraints")
-    spec = typer.Typer(
-        help="Specs: draft one from data, check it, measure its bounds.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
-    )
+    spec = command_group(app, "spec", "Specs: draft one from data, check it, measure its bounds.")
     spec.command(
         "draft",
         epilog=example(
@@ -164,7 +164,6 @@ def add_data_commands(app: typer.Typer) -> None:
     )(draft_spec)
     spec.command("check", epilog=example("cloister spec check data/specs/demo.yaml"))(check_spec)
     add_measure_command(spec)
-    app.add_typer(spec, name="spec")
 
 
 def evaluate_table(

@@ -6,15 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
-from cloister.flows.cli.options import By, Dataset, Json, Reason, Unit, example
+from cloister.flows.cli.options import By, Dataset, Json, Reason, Unit, command_group, example
 
 
 def add_dataset_commands(app: typer.Typer) -> None:
     """Add these commands to the command line."""
-    datasets = typer.Typer(
-        help="Accounts: data sets, where they lie, and whom their releases protect.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
+    datasets = command_group(
+        app, "dataset", "Accounts: data sets, where they lie, and whom their releases protect."
     )
     datasets.command(
         "add",
@@ -26,7 +24,6 @@ def add_dataset_commands(app: typer.Typer) -> None:
         ),
     )(add_dataset)
     datasets.command("list", epilog=example("cloister dataset list"))(list_datasets)
-    app.add_typer(datasets, name="dataset")
 
 
 def add_dataset(

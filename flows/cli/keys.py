@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from cloister.flows.cli.console import say, show_json
-from cloister.flows.cli.options import By, Json, Reason, example
+from cloister.flows.cli.options import By, Json, Reason, command_group, example
 from cloister.tasks.home.home import Home
 
 PublicFile = Annotated[Path, typer.Argument(metavar="FILE", help="A public key, in PEM.")]
@@ -17,10 +17,8 @@ PublicFile = Annotated[Path, typer.Argument(metavar="FILE", help="A public key, 
 
 def add_key_commands(app: typer.Typer) -> None:
     """Add these commands to the command line."""
-    keys = typer.Typer(
-        help="Keys: the house's, by which others know its word, and people's.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
+    keys = command_group(
+        app, "keys", "Keys: the house's, by which others know its word, and people's."
     )
     keys.command("show", epilog=example("cloister keys show > house.pub"))(show_key)
     keys.command("make", epilog=example("cloister keys make anna.pem > anna.pub"))(make_key)
@@ -31,7 +29,6 @@ def add_key_commands(app: typer.Typer) -> None:
         "revoke", epilog=example('cloister keys revoke anna.pub --reason "laptop stolen on 3 May"')
     )(revoke_key)
     keys.command("rotate", epilog=example('cloister keys rotate --reason "each January"'))(rotate)
-    app.add_typer(keys, name="keys")
 
 
 def show_key(

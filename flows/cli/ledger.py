@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cloister.figures import figure_above
-from cloister.flows.cli.options import By, Dataset, Json, Reason, ReleaseId, Unit, example
+from cloister.flows.cli.options import (
+    By,
+    Dataset,
+    Json,
+    Reason,
+    ReleaseId,
+    Unit,
+    command_group,
+    example,
+)
 
 if TYPE_CHECKING:
     from cloister.privacy.accounting.accountants import Spend
@@ -21,11 +30,7 @@ AnyDataset = Annotated[
 
 def add_ledger_commands(app: typer.Typer) -> None:
     """Add these commands to the command line."""
-    budget = typer.Typer(
-        help="Budgets: what is granted, spent and left.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
-    )
+    budget = command_group(app, "budget", "Budgets: what is granted, spent and left.")
     budget.command("show", epilog=example("cloister budget show demo"))(show_budgets)
     budget.command(
         "grant",
@@ -37,10 +42,7 @@ def add_ledger_commands(app: typer.Typer) -> None:
         "allow", epilog=example('cloister budget allow demo --reason "the export was repaired"')
     )(allow)
     budget.command("history", epilog=example("cloister budget history demo"))(show_history)
-    app.add_typer(budget, name="budget")
-    ledger = typer.Typer(
-        help="The ledger: releases and entries.", no_args_is_help=True, rich_markup_mode=None
-    )
+    ledger = command_group(app, "ledger", "The ledger: releases and entries.")
     ledger.command(
         "list", epilog=example("cloister ledger list demo", "cloister ledger list --unfinished")
     )(list_releases)
@@ -49,7 +51,6 @@ def add_ledger_commands(app: typer.Typer) -> None:
     ledger.command("restore", epilog=example("cloister ledger restore ledger-2026-11.jsonl"))(
         restore
     )
-    app.add_typer(ledger, name="ledger")
 
 
 def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:

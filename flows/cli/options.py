@@ -99,6 +99,13 @@ class PanelOption(StrEnum):
     twelve = "twelve"
 
 
+def command_group(app: typer.Typer, name: str, summary: str) -> typer.Typer:
+    """A group of commands of the command line, which shows its help where no command is given."""
+    group = typer.Typer(help=summary, no_args_is_help=True, rich_markup_mode=None)
+    app.add_typer(group, name=name)
+    return group
+
+
 def example(*lines: str) -> str:
     """The end of a command's help: examples to copy."""
     return "\n\n".join(("Example:", *lines))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cloister.flows.cli.console import say, show_facts, show_json, show_table
-from cloister.flows.cli.options import By, Json, Reason, example
+from cloister.flows.cli.options import By, Json, Reason, command_group, example
 from cloister.tasks.home.home import Home
 
 if TYPE_CHECKING:
@@ -20,11 +20,7 @@ PersonName = Annotated[str, typer.Argument(metavar="PERSON", help="The person's 
 
 def add_people_commands(app: typer.Typer) -> None:
     """Add these commands to the command line."""
-    people = typer.Typer(
-        help="People: who may run, govern, decide and read.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
-    )
+    people = command_group(app, "people", "People: who may run, govern, decide and read.")
     people.command("list", epilog=example("cloister people list"))(list_people)
     people.command(
         "set",
@@ -38,11 +34,8 @@ def add_people_commands(app: typer.Typer) -> None:
     people.command(
         "withdraw", epilog=example('cloister people withdraw "A. Officer" --reason "left in May"')
     )(withdraw_someone)
-    app.add_typer(people, name="people")
-    rules = typer.Typer(
-        help="Rules: who must agree, how budgets admit releases, how long files stay.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
+    rules = command_group(
+        app, "rules", "Rules: who must agree, how budgets admit releases, how long files stay."
     )
     rules.command("show", epilog=example("cloister rules show"))(show_rules)
     rules.command(
@@ -54,7 +47,6 @@ def add_people_commands(app: typer.Typer) -> None:
             'cloister rules set visits --admission filter --reason "policy 10"',
         ),
     )(change_rules)
-    app.add_typer(rules, name="rules")
     app.command("confirm", epilog=example('cloister confirm 41 --reason "as agreed on 3 May"'))(
         confirm_proposal
     )

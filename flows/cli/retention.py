@@ -9,7 +9,7 @@ import typer
 
 from cloister.figures import count_of
 from cloister.flows.cli.console import say, show_json, show_table
-from cloister.flows.cli.options import By, Json, example
+from cloister.flows.cli.options import By, Json, command_group, example
 from cloister.tasks.home.home import Home
 
 if TYPE_CHECKING:
@@ -18,14 +18,11 @@ if TYPE_CHECKING:
 
 def add_retention_commands(app: typer.Typer) -> None:
     """Add these commands to the command line."""
-    retention = typer.Typer(
-        help="Retention: what the home holds about the data, and when it goes.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
+    retention = command_group(
+        app, "retention", "Retention: what the home holds about the data, and when it goes."
     )
     retention.command("show", epilog=example("cloister retention show"))(show_holdings)
     retention.command("run", epilog=example("cloister retention run"))(run_retention)
-    app.add_typer(retention, name="retention")
 
 
 def show_holdings(as_json: Json = False) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from cloister.figures import count_of
 from cloister.flows.cli.console import say, show_json, show_table
-from cloister.flows.cli.options import By, Json, Reason, ReleaseId, example
+from cloister.flows.cli.options import By, Json, Reason, ReleaseId, command_group, example
 from cloister.tasks.home.home import Home
 
 _MOVES = {
@@ -25,7 +25,7 @@ _MOVES = {
 
 def add_review_commands(app: typer.Typer) -> None:
     """Add these commands to the command line."""
-    review = typer.Typer(help="Review of releases.", no_args_is_help=True, rich_markup_mode=None)
+    review = command_group(app, "review", "Review of releases.")
     review.command("list", epilog=example("cloister review list"))(list_candidates)
     for name, (state, summary) in _MOVES.items():
         text = example(
@@ -43,7 +43,6 @@ def add_review_commands(app: typer.Typer) -> None:
     review.command(
         "countersign", epilog=example("cloister review countersign r-0123456789 --by officer")
     )(countersign)
-    app.add_typer(review, name="review")
     app.command(
         epilog=example("cloister verify", "cloister verify r-0123456789", "cloister verify out/")
     )(verify)
