@@ -320,17 +320,13 @@ def _show_violations(content: dict[str, Any]) -> None:
             "hard" if found["hard"] else "soft",
             found["violations"],
             percent(found["percent"]),
-            _truth(found["name"], truth),
+            percent(truth[found["name"]]) if found["name"] in truth else "-",
         )
         for found in content["violations"]
     ]
     if rows:
         headings = ("constraint", "kind", "violations", "of all", "in the real rows (internal)")
         show_table("Constraints in the synthetic table", headings, rows)
-
-
-def _truth(name: str, truth: dict[str, float]) -> str:
-    return percent(truth[name]) if name in truth else "-"
 
 
 def _duration(seconds: float) -> str:
