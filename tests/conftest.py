@@ -303,7 +303,7 @@ def seeded_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Releases of this process draw the same noise each time, for tests of figures."""
     for place in (
         "cloister.tasks.data.sources.noise_source",
-        "cloister.tasks.ledger.access.noise_source",
+        "cloister.privacy.mechanisms.randomness.noise_source",
     ):
         monkeypatch.setattr(place, lambda: NoiseSource.insecure(1))
 

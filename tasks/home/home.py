@@ -13,12 +13,13 @@ Temporary files of a process and its libraries lie in the home too, and are remo
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 _KEY_BYTES = 32
 """Bytes of the home's key: the output of SHA-256, beyond which HMAC gains nothing."""
+
+_CHECK_BYTES = 4
+"""Last bytes of a key that check the others: a changed one passes once in four billion times."""
 
 OTHERS = 0o077
 """Mode bits of group and others; the umask of every process that uses a home."""
@@ -72,6 +76,18 @@ _EPHEMERAL = MappingProxyType(
 
 _TOKEN_BYTES = 16
 """Bytes of the password of a temporary server: 128 random bits cannot be guessed."""
+
+
+def _fresh_key() -> bytes:
+    return secrets.token_bytes(_KEY_BYTES)
+
+
+def _checked_key() -> bytes:
+    return _with_check(secrets.token_bytes(_KEY_BYTES - _CHECK_BYTES))
+
+
+def _with_check(secret: bytes) -> bytes:
+    return secret + hashlib.sha256(secret).digest()[:_CHECK_BYTES]
 
 
 @dataclass(frozen=True)
@@ -195,20 +211,26 @@ class Home:
     def fingerprint_key(self) -> bytes:
         """The key by which equal data of two accounts is found, made like the other on first use.
 
-        Homes on one ledger compare their data if they have the same.
+        Homes on one ledger compare their data if they have the same. Its last bytes check the
+        others: with an altered key, equal data would look different.
 
         Raises:
-            StorageError: it cannot be read or made, or has another length.
+            StorageError: it cannot be read or made, or was altered.
         """
-        return self._key("fingerprint.key")
+        key = self._key("fingerprint.key", _checked_key)
+        if key != _with_check(key[:-_CHECK_BYTES]):
+            raise StorageError(
+                f"{self.folder / 'fingerprint.key'} was altered; restore it from a backup"
+            )
+        return key
 
-    def _key(self, name: str) -> bytes:
+    def _key(self, name: str, fresh: Callable[[], bytes] = _fresh_key) -> bytes:
         if not self.read_only:
             self.prepare()
         path = self.folder / name
         try:
             if not path.exists():
-                _make_key(path)
+                _make_key(path, fresh())
             key = path.read_bytes()
         except OSError as error:
             raise StorageError(
@@ -322,9 +344,8 @@ def _require_own(folder: Path) -> None:
         )
 
 
-def _make_key(path: Path) -> None:
+def _make_key(path: Path, key: bytes) -> None:
     """Write a fresh key; of two that race, the first stays."""
-    key = secrets.token_bytes(_KEY_BYTES)
     with suppress(FileExistsError):
         write_whole(path, lambda part: part.write_bytes(key), replace=False)
 

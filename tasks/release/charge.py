@@ -154,6 +154,7 @@ def reserve_budget(
     context = source.context(request)
     require_within_budget(plan, request.budget, context.task)
     home.key()  # a home that has releases has a key
+    home.fingerprint_key()
     ledger = open_ledger(home)
     _require_none_of_first_version(ledger, request, context)
     reservation = ledger.reserve(

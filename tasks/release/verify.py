@@ -111,6 +111,8 @@ def _key_findings(home: Home) -> Iterator[str]:
         return
     try:
         home.key()
+        if (home.folder / "fingerprint.key").exists():
+            home.fingerprint_key()
     except StorageError as error:
         yield str(error)
 

@@ -240,8 +240,8 @@ def test_what_a_place_does_not_take_waits_and_goes_with_the_next_move(
     assert findings(home) == []
     assert move(released.id, "publish") == 0
     assert "warning" not in capsys.readouterr().err
-    assert len(lines(home)) == 5
-    assert words(home).endswith(f"(5 anchors, up to entry {entries(home)[-1].seq})")
+    assert len(lines(home)) == 6
+    assert words(home).endswith(f"(6 anchors, up to entry {entries(home)[-1].seq})")
 
 
 def grant(home: Home, epsilon: str) -> None:
@@ -270,7 +270,7 @@ def test_a_line_that_a_full_disk_cut_off_spoils_no_other(anchored, released, tmp
     home = anchored(str(worm))
     worm.write_text('{"payload": "ey')
     assert move(released.id) == 0
-    assert words(home).startswith(f"{worm} (2 anchors, ")
+    assert words(home).startswith(f"{worm} (3 anchors, ")
     assert words(home).endswith("; 1 line that cannot be read)")
     assert findings(home) == []
 
