@@ -15,7 +15,15 @@ from pathlib import Path
 from cloister.errors import InputError
 from cloister.privacy.certificate.manifest import read_manifest
 from cloister.privacy.exact import decimal, decimal_below
-from cloister.privacy.ledger import BudgetStatus, Entry, Release, State, export_lines, read_chain
+from cloister.privacy.ledger import (
+    BudgetGrant,
+    BudgetStatus,
+    Entry,
+    Release,
+    State,
+    export_lines,
+    read_chain,
+)
 from cloister.privacy.ledger.books import GRANTED, OPENED, PLACED, Books
 from cloister.privacy.ledger.budgets import tightest
 from cloister.privacy.ledger.composition import basic_composition
@@ -141,9 +149,7 @@ def _words(entry: Entry) -> str:
     words = {
         OPENED: lambda: f"account opened for {', '.join(body['places']) or 'no place'}",
         PLACED: lambda: f"more places: {', '.join(body['places'])}",
-        GRANTED: lambda: (
-            f"budget granted: epsilon {body['epsilon']}, delta {body['delta']} per {body['period']}"
-        ),
+        GRANTED: lambda: f"budget granted: {budget_text(BudgetGrant.from_body(body))}",
         PERSON: lambda: f"{body['person']} has {', '.join(body['roles']) or 'no role'}",
         RULES: lambda: f"rules for {body['account']}",
         PROPOSED: lambda: f"proposed: {body['kind']}",

@@ -151,6 +151,11 @@ class BudgetGrant:
             require_text("dataset", dataset), require_text("unit", unit), *amounts, Period(period)
         )
 
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Self:
+        """The budget in ``body``, which may hold more."""
+        return cls.of(body["dataset"], body["unit"], body["epsilon"], body["delta"], body["period"])
+
     @property
     def body(self) -> dict[str, str]:
         """The budget as JSON."""

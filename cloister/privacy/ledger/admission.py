@@ -26,8 +26,12 @@ def filtered_cap(requests: Sequence[ReservationRequest], delta: Fraction) -> Fra
     """
     from cloister.privacy.accounting.filters import least_cap  # which imports numpy and scipy
 
+    # requests of one plan may hold one object, which is written as text once
+    alike = {(id(each.events), each.relation, each.epsilon, each.delta): each for each in requests}
     try:
-        return least_cap([_cost_of(request) for request in requests], delta)
+        costs = {key: _cost_of(request) for key, request in alike.items()}
+        keys = ((id(each.events), each.relation, each.epsilon, each.delta) for each in requests)
+        return least_cap([costs[key] for key in keys], delta)
     except UnsupportedEvent:
         return None
 

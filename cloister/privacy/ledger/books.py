@@ -192,9 +192,7 @@ class Books:
 
     def _grant(self, entry: Entry) -> None:
         body = entry.body
-        budget = BudgetGrant.of(
-            body["dataset"], body["unit"], body["epsilon"], body["delta"], body["period"]
-        )
+        budget = BudgetGrant.from_body(body)
         _require_slot(entry, governing_slot(GRANTED, entry.seq))
         _require_of_account(self.accounts.get(budget.dataset), budget.unit)
         confirmed = body.get(CONFIRMED, {}).get("by", "")
