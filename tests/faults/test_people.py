@@ -231,6 +231,20 @@ def test_a_second_officer_confirms_what_governs(ledger: Ledger) -> None:
     assert ledger.verify() == []
 
 
+def test_one_officer_does_not_loosen_the_rules_of_an_account(ledger: Ledger) -> None:
+    set_rules(ledger, "adult", Rules(second_officer=True), "anna", "policy")
+    loosened = set_rules(ledger, "adult", Rules(), "anna", "alone from now on")
+    assert loosened is not None
+    assert ledger.grant("adult", "row", 99, "1e-4", "year", "anna", "why") != ledger.budget(
+        "adult", "row"
+    )
+    assert ledger.budget("adult", "row").budget.epsilon == 10
+    confirm(ledger, loosened.seq, "ben", "agreed")
+    ledger.grant("adult", "row", 20, "1e-4", "year", "anna", "why")
+    assert ledger.budget("adult", "row").budget.epsilon == 20
+    assert ledger.verify() == []
+
+
 def test_a_release_says_what_it_is_for_where_rules_ask(ledger: Ledger) -> None:
     rules(ledger, purposes=True)
     for purpose in ("", " "):

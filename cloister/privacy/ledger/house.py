@@ -172,6 +172,15 @@ class House:
         """The rules of an account, else those of every account."""
         return self.rules.get(account) or self.rules.get(EVERYWHERE) or Rules()
 
+    def needs_second(self, body: Mapping[str, Any]) -> bool:
+        """Whether a grant, a person or rules take effect only once another officer confirms them.
+
+        Rules of an account are as hard to change as those of all accounts, and as they are now.
+        """
+        granted = body.get("dataset")
+        accounts = [granted] if granted else [EVERYWHERE, body.get("account", EVERYWHERE)]
+        return any(self.rules_of(account).second_officer for account in accounts)
+
     def person_of(self, by: str) -> Person | None:
         """The person whose identity acts."""
         identity = identity_of(by)

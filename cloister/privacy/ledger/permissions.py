@@ -147,10 +147,9 @@ def _ends_own_run(books: Books, entry: Entry) -> bool:
 
 def _require_second(house: House, entry: Entry) -> None:
     """Check that an entry of an officer was confirmed by another, where rules ask for it."""
-    account = entry.body.get("dataset", EVERYWHERE)
     confirmed = entry.body.get(CONFIRMED)
     if confirmed is None:
-        if house.rules_of(account).second_officer:
+        if house.needs_second(entry.body):
             raise _refusal("the rules ask for a second officer, and none confirmed this")
         return
     proposal = house.proposals.get(confirmed["proposal"])

@@ -23,7 +23,7 @@ from cloister.privacy.ledger.books import (
 )
 from cloister.privacy.ledger.checks import require_account, require_unit
 from cloister.privacy.ledger.entries import Anchor, Entry
-from cloister.privacy.ledger.house import CONFIRMED, EVERYWHERE, PROPOSED, Proposal, governing_slot
+from cloister.privacy.ledger.house import CONFIRMED, PROPOSED, Proposal, governing_slot
 from cloister.privacy.ledger.permissions import missing_approvals, require_permitted
 from cloister.privacy.ledger.records import Mark, Release, State, require_text
 from cloister.privacy.ledger.refusals import require_counted
@@ -94,8 +94,7 @@ class Transaction:
 
         The proposal, if it is one.
         """
-        account = body.get("dataset", EVERYWHERE)
-        if not self.books.house.rules_of(account).second_officer:
+        if not self.books.house.needs_second(body):
             self.write(kind, governing_slot(kind, self.next_seq), body)
             return None
         proposed = {"kind": kind, "body": dict(body), "by": body["by"], "reason": body["reason"]}
