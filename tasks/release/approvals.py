@@ -72,6 +72,7 @@ def charged_facts(release: Release) -> dict[str, Any]:
         "epsilon": exact_text(asked.epsilon),
         "delta": exact_text(asked.delta),
         "spec": asked.spec_digest,
+        **({"blocks": list(asked.blocks)} if asked.blocks else {}),
     }
 
 

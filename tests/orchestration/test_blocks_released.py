@@ -12,9 +12,11 @@ import pytest
 import yaml
 
 from cloister.flows.cli.app import run
+from cloister.privacy.signing import read_envelope, read_statement
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import open_ledger
 from cloister.tasks.ledger.budgets import allowance_of
+from cloister.tasks.release.signing import RELEASE_TYPE
 from cloister.tasks.release.verify import verify_records
 from cloister.tasks.requests.plan import plan_of
 from cloister.tasks.requests.release_request import ReleaseRequest
@@ -85,6 +87,8 @@ def test_two_months_of_persons_are_released_each_at_the_budget_of_its_own(
     assert "block 2026-08" in " ".join(capsys.readouterr().err.split())
     certificate = certificate_of(both)
     assert certificate["subject"]["blocks"] == ["2026-09", "2026-10"]
+    statement = read_statement(read_envelope(Path(both["files"]["public"]) / "candidate.dsse.json"))
+    assert statement.facts(RELEASE_TYPE)["blocks"] == ["2026-09", "2026-10"]
     cumulative = certificate["cumulative"]
     assert (cumulative["spent"], cumulative["left"], cumulative["lifetime"]) == ("1", "1", "3")
     meaning = " ".join(certificate["guarantee"]["meaning"])
