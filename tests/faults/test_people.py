@@ -182,6 +182,22 @@ def test_as_many_approve_as_the_rules_ask_for(ledger: Ledger) -> None:
     assert ledger.verify() == []
 
 
+def test_nobody_counts_as_the_person_whose_name_they_bear(place: str) -> None:
+    """Whoever was called Anna by the system before there were people is not the person Anna."""
+    ledger = Ledger.open(place)
+    ledger.grant("adult", "row", 10, "1e-4", "year", "anyone", "why")
+    rules(ledger, approvals={"officer": 0, "reviewer": 0})
+    release = candidate(ledger, "anyone")
+    set_person(ledger, PEOPLE[0], "anna", "why")
+    set_person(ledger, PEOPLE[1], "anna", "why")
+    rules(ledger, approvals={"officer": 2})
+    assert ledger.advance(release, State.APPROVED, "anna", "why").state is State.CANDIDATE
+    with pytest.raises(NotPermitted):
+        ledger.advance(release, State.APPROVED, "Ben", "why")
+    assert ledger.advance(release, State.APPROVED, "ben", "why").state is State.APPROVED
+    assert ledger.verify() == []
+
+
 def test_of_sixteen_racing_approvals_two_people_approve_once(
     ledger: Ledger, child: Callable[[Callable[[], int]], int], ending: Callable[[int], int]
 ) -> None:

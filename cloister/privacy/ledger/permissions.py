@@ -10,7 +10,7 @@ other entries; docs/audit-trail.md says how these are found.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 
 from cloister.errors import InputError, NotPermitted
 from cloister.figures import count_of
@@ -90,21 +90,19 @@ def _require_decider(books: Books, release: Release, entry: Entry) -> None:
 def missing_of(books: Books, release: Release) -> str:
     """Who has yet to approve a release, in words."""
     asked = books.house.rules_of(release.request.dataset).approvals
-    people = set(map(books.house.name_of, release.consents))
-    return _wanted(_missing(books.house, asked, people))
+    return _wanted(_missing(asked, map(books.house.person_of, release.consents)))
 
 
 def missing_approvals(books: Books, release: Release, by: str) -> dict[str, int]:
     """How many people of each role have yet to approve a release, once ``by`` does too."""
     house = books.house
     asked = house.rules_of(release.request.dataset).approvals
-    return _missing(house, asked, {house.name_of(each) for each in (*release.consents, by)})
+    return _missing(asked, map(house.person_of, (*release.consents, by)))
 
 
-def _missing(house: House, asked: Mapping[str, int], names: Collection[str]) -> dict[str, int]:
-    """How many people of each role are missing from some."""
-    people = [house.people[name] for name in names if name in house.people]
-    counted = Counter(role for person in people for role in person.roles)
+def _missing(asked: Mapping[str, int], people: Iterable[Person | None]) -> dict[str, int]:
+    """How many people of each role are missing from some; None is nobody."""
+    counted = Counter(role for person in {*people} if person for role in person.roles)
     return {
         role: number - counted[role] for role, number in asked.items() if number > counted[role]
     }
@@ -112,11 +110,11 @@ def _missing(house: House, asked: Mapping[str, int], names: Collection[str]) -> 
 
 def _require_people_for(house: House, rules: Rules) -> None:
     """Check that there are people enough for what rules ask."""
-    able = [name for name, person in house.people.items() if person.identities]
+    able = [person for person in house.people.values() if person.identities]
     asked = dict(rules.approvals)
     if rules.second_officer and house.people:
         asked["officer"] = max(2, asked.get("officer", 0))
-    if missing := _missing(house, asked, able):
+    if missing := _missing(asked, able):
         raise _refusal(f"these rules need {_wanted(missing)} more: set people first")
 
 
