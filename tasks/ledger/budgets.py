@@ -27,9 +27,8 @@ from cloister.privacy.ledger import (
     ReservationRequest,
     basic_composition,
 )
-from cloister.privacy.ledger.admission import filtered_cap
 from cloister.privacy.ledger.budgets import Window
-from cloister.privacy.ledger.composition import together
+from cloister.privacy.ledger.composition import filtered_cap, together
 from cloister.privacy.ledger.house import FILTER, SUM
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger, open_ledger, opening_of, release_request

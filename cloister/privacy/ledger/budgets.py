@@ -29,20 +29,23 @@ from cloister.errors import BudgetExceeded, InputError
 from cloister.figures import count_of
 from cloister.privacy.exact import decimal, decimal_below
 from cloister.privacy.ledger.accounts import BudgetGrant, Period
-from cloister.privacy.ledger.admission import filtered_cap, require_filtered
 from cloister.privacy.ledger.books import Books
-from cloister.privacy.ledger.composition import Charges, Compose, checked_composition
-from cloister.privacy.ledger.house import FILTER, SUM
-from cloister.privacy.ledger.records import Release, ReservationRequest, State
-from cloister.privacy.ledger.sums import (
+from cloister.privacy.ledger.composition import (
     CHARGED,
     FINAL,
     QUERIED,
     REFUSALS,
+    Charges,
     ChargeState,
+    Compose,
     Sum,
+    checked_composition,
     falls_in,
+    filtered_cap,
+    require_filtered,
 )
+from cloister.privacy.ledger.house import FILTER, SUM
+from cloister.privacy.ledger.records import Release, ReservationRequest, State
 
 
 def binding_budgets(books: Books, dataset: str, unit: str, time: str) -> list[BudgetGrant]:

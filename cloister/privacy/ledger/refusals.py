@@ -10,9 +10,9 @@ from __future__ import annotations
 from cloister.errors import InputError
 from cloister.privacy.ledger.books import REFUSAL, Books
 from cloister.privacy.ledger.budgets import binding_budgets
+from cloister.privacy.ledger.composition import REFUSALS
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.records import REFUSED, Release, State
-from cloister.privacy.ledger.sums import REFUSALS
 
 
 def refusal_of(books: Books, release: Release, time: str) -> tuple[int, State]:

@@ -15,8 +15,8 @@ from ledger_requests import ask
 from cloister.privacy.ledger import Account, Ledger, State
 from cloister.privacy.ledger.accounts import BlockScheme
 from cloister.privacy.ledger.budgets import _charges
+from cloister.privacy.ledger.composition import ChargeState, Sum
 from cloister.privacy.ledger.governance import refuse
-from cloister.privacy.ledger.sums import ChargeState, Sum
 
 BLOCKS = ("2026-01", "2026-02", "2026-03")
 WINDOWS = ("2025", "2026", "2025-12", "2026-01", "ever")
