@@ -11,7 +11,7 @@ from typing import Any
 
 from cloister.errors import InputError
 from cloister.privacy.ledger.books import ALLOWED, REFUSAL
-from cloister.privacy.ledger.checks import export_lines, find_release
+from cloister.privacy.ledger.checks import export_lines, find_release, refusal_of
 from cloister.privacy.ledger.entries import Anchor, Entry, read_chain
 from cloister.privacy.ledger.house import (
     EVERYWHERE,
@@ -26,7 +26,6 @@ from cloister.privacy.ledger.house import (
 )
 from cloister.privacy.ledger.ledger import Ledger
 from cloister.privacy.ledger.records import REFUSED, Release, State, require_text
-from cloister.privacy.ledger.refusals import refusal_of
 from cloister.privacy.ledger.retention import DELETED, deletion_slot
 from cloister.privacy.ledger.signatures import REVOKED, TRUSTED
 from cloister.privacy.signing import PublicKey
