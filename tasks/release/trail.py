@@ -27,9 +27,9 @@ from cloister.privacy.ledger import (
 from cloister.privacy.ledger.books import GRANTED, OPENED, PLACED, Books
 from cloister.privacy.ledger.budgets import tightest
 from cloister.privacy.ledger.composition import basic_composition
+from cloister.privacy.ledger.entries import REVOKED, TRUSTED
 from cloister.privacy.ledger.house import CONFIRMED, EVERYWHERE, PERSON, PROPOSED, RULES
 from cloister.privacy.ledger.retention import DELETED
-from cloister.privacy.ledger.signatures import REVOKED, TRUSTED
 from cloister.privacy.signing import PublicKey
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.budgets import budget_text

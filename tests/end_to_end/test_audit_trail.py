@@ -14,8 +14,7 @@ import pytest
 from cloister.flows.cli.app import run
 from cloister.flows.review import move_release
 from cloister.privacy.certificate.manifest import Lineage, read_manifest, write_manifest
-from cloister.privacy.ledger.entries import Entry, read_chain
-from cloister.privacy.ledger.signatures import signed_body
+from cloister.privacy.ledger.entries import Entry, read_chain, signed_body
 from cloister.privacy.signing import FileSigner
 from cloister.tasks.home.files import digest_of
 from cloister.tasks.home.home import Home

@@ -11,8 +11,8 @@ from ledger_requests import ask
 
 from cloister.errors import StorageError
 from cloister.privacy.ledger import Account, BudgetGrant, Entry, Ledger, Opening, signature_findings
+from cloister.privacy.ledger.entries import signed_body
 from cloister.privacy.ledger.governance import trust
-from cloister.privacy.ledger.signatures import signed_body
 from cloister.privacy.signing import FileSigner, PublicKey
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import export_ledger, open_ledger, restore_ledger

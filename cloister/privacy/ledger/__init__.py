@@ -12,7 +12,15 @@ from cloister.privacy.ledger.accounts import (
 from cloister.privacy.ledger.budgets import BudgetStatus
 from cloister.privacy.ledger.checks import export_lines, verify_chain, verify_export
 from cloister.privacy.ledger.composition import Charge, Compose, basic_composition
-from cloister.privacy.ledger.entries import Anchor, Entry, Finding, canonical, read_chain
+from cloister.privacy.ledger.entries import (
+    Anchor,
+    Entry,
+    Finding,
+    canonical,
+    read_chain,
+    signature_findings,
+    signed_by,
+)
 from cloister.privacy.ledger.house import Person, Proposal, Rules
 from cloister.privacy.ledger.leases import Lease, Owner
 from cloister.privacy.ledger.ledger import Ledger
@@ -24,7 +32,6 @@ from cloister.privacy.ledger.records import (
     State,
     new_release_id,
 )
-from cloister.privacy.ledger.signatures import signature_findings, signed_by
 
 __all__ = [
     "Account",

@@ -12,7 +12,7 @@ from typing import Any
 from cloister.errors import InputError
 from cloister.privacy.ledger.books import ALLOWED, REFUSAL
 from cloister.privacy.ledger.checks import export_lines, find_release, refusal_of
-from cloister.privacy.ledger.entries import Anchor, Entry, read_chain
+from cloister.privacy.ledger.entries import REVOKED, TRUSTED, Anchor, Entry, read_chain
 from cloister.privacy.ledger.house import (
     EVERYWHERE,
     PERSON,
@@ -27,7 +27,6 @@ from cloister.privacy.ledger.house import (
 from cloister.privacy.ledger.ledger import Ledger
 from cloister.privacy.ledger.records import REFUSED, Release, State, require_text
 from cloister.privacy.ledger.retention import DELETED, deletion_slot
-from cloister.privacy.ledger.signatures import REVOKED, TRUSTED
 from cloister.privacy.signing import PublicKey
 
 

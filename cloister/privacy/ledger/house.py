@@ -13,10 +13,9 @@ from typing import Any, Self
 
 from cloister.errors import InputError
 from cloister.identities import identity_of
-from cloister.privacy.ledger.entries import Anchor, Entry
+from cloister.privacy.ledger.entries import REVOKED, TRUSTED, Anchor, Entry
 from cloister.privacy.ledger.records import require_text
 from cloister.privacy.ledger.retention import require_days
-from cloister.privacy.ledger.signatures import REVOKED, TRUSTED
 from cloister.privacy.signing import ROLES, PublicKey
 
 PERSON, RULES, PROPOSED = "person_set", "rules_set", "proposed"

@@ -16,7 +16,7 @@ from cloister.errors import InputError, NotPermitted
 from cloister.figures import count_of
 from cloister.identities import identity_of, token_problem
 from cloister.privacy.ledger.books import ALLOWED, CONSENTED, GRANTED, OPENED, PLACED, Books
-from cloister.privacy.ledger.entries import Entry
+from cloister.privacy.ledger.entries import REVOKED, TRUSTED, Entry
 from cloister.privacy.ledger.house import (
     APPROVAL,
     APPROVAL_KEY,
@@ -31,7 +31,6 @@ from cloister.privacy.ledger.house import (
 )
 from cloister.privacy.ledger.records import Release, State
 from cloister.privacy.ledger.retention import DELETED, goes_at
-from cloister.privacy.ledger.signatures import REVOKED, TRUSTED
 
 SECONDED = (GRANTED, PERSON, RULES)
 """Kinds of entries that another officer confirms, where the rules ask for a second one."""

@@ -22,11 +22,10 @@ from cloister.privacy.ledger.books import (
     state_slot,
 )
 from cloister.privacy.ledger.checks import require_account, require_counted, require_unit
-from cloister.privacy.ledger.entries import Anchor, Entry
+from cloister.privacy.ledger.entries import Anchor, Entry, signed_body
 from cloister.privacy.ledger.house import CONFIRMED, PROPOSED, Proposal, governing_slot
 from cloister.privacy.ledger.permissions import missing_approvals, require_permitted
 from cloister.privacy.ledger.records import Mark, Release, State, require_text
-from cloister.privacy.ledger.signatures import signed_body
 from cloister.privacy.ledger.store import Store
 from cloister.privacy.signing import Signer
 
