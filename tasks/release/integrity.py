@@ -17,8 +17,8 @@ from cloister.privacy.certificate.manifest import (
 )
 from cloister.privacy.door.journal_format import JOURNAL_NAME, read_journal
 from cloister.privacy.ledger import Anchor, Ledger, Release, State
+from cloister.privacy.ledger.house import is_deleted
 from cloister.privacy.ledger.lookups import holds
-from cloister.privacy.ledger.retention import is_deleted
 from cloister.tasks.home.files import abandoned_frames, digest_of
 from cloister.tasks.home.home import Home
 from cloister.tasks.release.kept_files import deletion_findings, kept_findings, logged

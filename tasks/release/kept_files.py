@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from cloister.errors import StorageError
 from cloister.files import remove_abandoned
 from cloister.privacy.ledger import Release
-from cloister.privacy.ledger.retention import Deletion
+from cloister.privacy.ledger.house import Deletion
 from cloister.tasks.home.files import digest_of, json_bytes, write_json
 from cloister.tasks.home.home import Home, close
 from cloister.tasks.stores.kept_records import has_measures

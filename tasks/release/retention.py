@@ -31,8 +31,7 @@ from cloister.models.storage import ARRAYS_NAME
 from cloister.privacy.ledger import Ledger, Release, State
 from cloister.privacy.ledger.books import Books
 from cloister.privacy.ledger.governance import record_deletions
-from cloister.privacy.ledger.house import House
-from cloister.privacy.ledger.retention import DAYS, goes_at, is_deleted
+from cloister.privacy.ledger.house import DAYS, House, goes_at, is_deleted
 from cloister.tasks.home.files import abandoned_frames, exclusive, replace_file
 from cloister.tasks.home.home import Home, abandoned_folders
 from cloister.tasks.ledger.access import existing_ledger, open_ledger

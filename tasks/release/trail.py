@@ -28,8 +28,7 @@ from cloister.privacy.ledger.books import GRANTED, OPENED, PLACED, Books
 from cloister.privacy.ledger.budgets import tightest
 from cloister.privacy.ledger.composition import basic_composition
 from cloister.privacy.ledger.entries import REVOKED, TRUSTED
-from cloister.privacy.ledger.house import CONFIRMED, EVERYWHERE, PERSON, PROPOSED, RULES
-from cloister.privacy.ledger.retention import DELETED
+from cloister.privacy.ledger.house import CONFIRMED, DELETED, EVERYWHERE, PERSON, PROPOSED, RULES
 from cloister.privacy.signing import PublicKey
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.budgets import budget_text

@@ -13,8 +13,7 @@ from cloister.errors import InputError, NotPermitted
 from cloister.privacy.ledger import Ledger, Person, Rules, State
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.governance import change_person, change_rules, record_deletions, refuse
-from cloister.privacy.ledger.house import EVERYWHERE
-from cloister.privacy.ledger.retention import DAYS, DELETED, deletion_slot, goes_at
+from cloister.privacy.ledger.house import DAYS, DELETED, EVERYWHERE, deletion_slot, goes_at
 
 
 def on(day: str) -> Callable[[], datetime]:

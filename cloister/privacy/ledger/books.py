@@ -10,7 +10,17 @@ from cloister.errors import InputError, VerificationError
 from cloister.privacy.ledger.accounts import Account, BudgetGrant, Granted, Period
 from cloister.privacy.ledger.composition import CHARGED, Key, Sum, Sums
 from cloister.privacy.ledger.entries import REVOKED, TRUSTED, Entry
-from cloister.privacy.ledger.house import CONFIRMED, PERSON, PROPOSED, RULES, House, governing_slot
+from cloister.privacy.ledger.house import (
+    CONFIRMED,
+    DELETED,
+    PERSON,
+    PROPOSED,
+    RULES,
+    Deletion,
+    House,
+    deletion_slot,
+    governing_slot,
+)
 from cloister.privacy.ledger.records import (
     Mark,
     Release,
@@ -20,7 +30,6 @@ from cloister.privacy.ledger.records import (
     identifier,
     require_text,
 )
-from cloister.privacy.ledger.retention import DELETED, Deletion, deletion_slot
 
 OPENED, PLACED, GRANTED = "account_opened", "places_added", "budget_granted"
 """Kinds of entries on accounts: one was opened, has more places, or has another budget."""

@@ -34,8 +34,8 @@ from cloister.files import write_whole
 from cloister.privacy.ledger.books import Books
 from cloister.privacy.ledger.checks import require_sound
 from cloister.privacy.ledger.entries import Anchor, Entry, Finding
+from cloister.privacy.ledger.house import Deletion
 from cloister.privacy.ledger.records import Release
-from cloister.privacy.ledger.retention import Deletion
 from cloister.privacy.ledger.store import Store
 from cloister.privacy.signing import PublicKey, Signer, pae
 

@@ -14,19 +14,20 @@ from cloister.privacy.ledger.books import ALLOWED, REFUSAL
 from cloister.privacy.ledger.checks import export_lines, find_release, refusal_of
 from cloister.privacy.ledger.entries import REVOKED, TRUSTED, Anchor, Entry, read_chain
 from cloister.privacy.ledger.house import (
+    DELETED,
     EVERYWHERE,
     PERSON,
     RULES,
     Person,
     Proposal,
     Rules,
+    deletion_slot,
     governing_slot,
     revocation_slot,
     trust_slot,
 )
 from cloister.privacy.ledger.ledger import Ledger
 from cloister.privacy.ledger.records import REFUSED, Release, State, require_text
-from cloister.privacy.ledger.retention import DELETED, deletion_slot
 from cloister.privacy.signing import PublicKey
 
 

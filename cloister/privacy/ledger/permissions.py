@@ -21,6 +21,7 @@ from cloister.privacy.ledger.house import (
     APPROVAL,
     APPROVAL_KEY,
     CONFIRMED,
+    DELETED,
     EVERYWHERE,
     PERSON,
     PROPOSED,
@@ -28,9 +29,9 @@ from cloister.privacy.ledger.house import (
     House,
     Person,
     Rules,
+    goes_at,
 )
 from cloister.privacy.ledger.records import Release, State
-from cloister.privacy.ledger.retention import DELETED, goes_at
 
 SECONDED = (GRANTED, PERSON, RULES)
 """Kinds of entries that another officer confirms, where the rules ask for a second one."""

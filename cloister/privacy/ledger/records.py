@@ -19,7 +19,7 @@ from cloister.privacy.exact import positive_epsilon, proper_delta, ratio
 from cloister.privacy.ledger.entries import canonical, exact_json
 
 if TYPE_CHECKING:
-    from cloister.privacy.ledger.retention import Deletion
+    from cloister.privacy.ledger.house import Deletion
 
 
 @dataclass(frozen=True)
