@@ -18,8 +18,7 @@ from cloister.models.discretization.histograms import measure_histogram, measure
 from cloister.models.kamino.model import KaminoModel
 from cloister.models.kamino.networks import TrainedChain
 from cloister.models.kamino.plan import KaminoParameters
-from cloister.models.kamino.recipe import KAMINO_SEED, KaminoRecipe
-from cloister.models.kamino.trainers import Material
+from cloister.models.kamino.recipe import KAMINO_SEED, KaminoRecipe, Material
 from cloister.models.kamino.training import NoisyGradients, TrainingSchedule
 from cloister.models.protocol import Progress
 from cloister.models.sampling.expected_shares import JointTable

@@ -16,7 +16,7 @@ from cloister.models.constrained import (
 )
 from cloister.models.discretization.bins import Bins
 from cloister.models.kamino.networks import TrainedChain
-from cloister.models.kamino.trainers import Trainer
+from cloister.models.kamino.recipe import Trainer
 from cloister.models.protocol import Arrays, ModelState, Sampler
 from cloister.models.sampling.row_by_row import PLAIN, Algorithm3, Penalty
 from cloister.models.sampling.support_builder import CompiledConstraints

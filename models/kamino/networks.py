@@ -23,7 +23,7 @@ from torch import Tensor
 
 from cloister.arrays import Floats, Integers
 from cloister.models.discretization.bins import Bins
-from cloister.models.kamino.sizes import EMBEDDING_WIDTH
+from cloister.models.kamino.recipe import EMBEDDING_WIDTH
 from cloister.models.protocol import Arrays, ModelState
 from cloister.models.sampling.chain import Probabilities
 from cloister.privacy.queries.clipped_gradients import FactoredGradient, LayeredOuter, Lookup, Outer

@@ -15,8 +15,7 @@ from fractions import Fraction
 from cloister.errors import PlanError, UnsupportedEvent
 from cloister.figures import count_of, figure
 from cloister.models.discretization.histograms import counted_by_value
-from cloister.models.kamino.recipe import KaminoRecipe
-from cloister.models.kamino.sizes import EMBEDDING_WIDTH, LARGEST_BLOCK, Runs
+from cloister.models.kamino.recipe import EMBEDDING_WIDTH, LARGEST_BLOCK, KaminoRecipe, Runs
 from cloister.models.planning import (
     DEVICE_CONTEXT,
     NETWORKED_LEVELS,

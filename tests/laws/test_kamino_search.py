@@ -16,7 +16,7 @@ from cloister.errors import PlanError
 from cloister.models.kamino.paper.heads import Units
 from cloister.models.kamino.paper.recipes import HYPER_LEVELS, hyper_runs
 from cloister.models.kamino.plan import learning_rate
-from cloister.models.kamino.sizes import single_runs
+from cloister.models.kamino.recipe import single_runs
 from cloister.models.protocol import make_plan
 from cloister.models.registry import create
 from cloister.models.task import Budget, Task

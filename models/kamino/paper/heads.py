@@ -29,7 +29,7 @@ from torch import Tensor
 
 from cloister.arrays import Floats
 from cloister.models.discretization.bins import Bins
-from cloister.models.kamino.sizes import Runs
+from cloister.models.kamino.recipe import Runs
 from cloister.schema.columns import Grid
 
 _NARROWEST = -3.0

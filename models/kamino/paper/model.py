@@ -22,8 +22,7 @@ from cloister.models.kamino.paper.search import QUANTIZED
 from cloister.models.kamino.paper.submodels import UnitChain, with_even_shares
 from cloister.models.kamino.paper.training import level_shares, train_as_printed
 from cloister.models.kamino.plan import KaminoParameters
-from cloister.models.kamino.recipe import KAMINO_SEED
-from cloister.models.kamino.trainers import Material, Trainer
+from cloister.models.kamino.recipe import KAMINO_SEED, Material, Trainer
 from cloister.models.kamino.training import CALIBRATION_ROWS, NoisyGradients, TrainingSchedule
 from cloister.models.protocol import Arrays, Progress, Sampler
 from cloister.models.sampling.support_builder import compile_constraints

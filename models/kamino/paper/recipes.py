@@ -26,9 +26,16 @@ from cloister.arrays import Floats, Integers
 from cloister.constraints import DenialConstraint
 from cloister.figures import count_of
 from cloister.models.discretization.bins import Bins
-from cloister.models.kamino.recipe import KAMINO_SEED, ByRates, KaminoRecipe
-from cloister.models.kamino.sizes import EMBEDDING_WIDTH, Runs, single_runs
-from cloister.models.kamino.trainers import Joint, Material
+from cloister.models.kamino.recipe import (
+    EMBEDDING_WIDTH,
+    KAMINO_SEED,
+    ByRates,
+    Joint,
+    KaminoRecipe,
+    Material,
+    Runs,
+    single_runs,
+)
 from cloister.models.planning import (
     NETWORKED_LEVELS,
     POOL_ROWS,

@@ -16,8 +16,7 @@ from fractions import Fraction
 from cloister.errors import PlanError, UnsupportedEvent
 from cloister.figures import count_of, figure
 from cloister.models.kamino.plan import KaminoParameters, forecast_kamino
-from cloister.models.kamino.recipe import KaminoRecipe
-from cloister.models.kamino.sizes import Runs
+from cloister.models.kamino.recipe import KaminoRecipe, Runs
 from cloister.models.planning import (
     count_networked,
     counts_stage,

@@ -30,7 +30,7 @@ from cloister.arrays import TINY, Floats, Integers
 from cloister.models.discretization.bins import Bins
 from cloister.models.kamino.networks import BIAS_GAIN, EMBEDDING_GAIN, GATE_GAIN, HEAD_GAIN, Tensors
 from cloister.models.kamino.paper.heads import ATTENTIONS, HEADS, Attention, Head, NormalHead, Units
-from cloister.models.kamino.sizes import EMBEDDING_WIDTH
+from cloister.models.kamino.recipe import EMBEDDING_WIDTH
 from cloister.models.kamino.training import Dense
 from cloister.models.protocol import Arrays, ModelState
 from cloister.models.sampling.chain import Probabilities

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloister.models.kamino.paper.search import quantized_sizes, search_as_printed
 from cloister.models.kamino.plan import KaminoParameters
-from cloister.models.kamino.sizes import EMBEDDING_WIDTH
+from cloister.models.kamino.recipe import EMBEDDING_WIDTH
 from cloister.models.kamino.synthesizer import RECIPES, Kamino, KaminoPlan
 from cloister.models.protocol import Arrays, Progress
 from cloister.models.task import Budget, Plan, Task

@@ -28,7 +28,7 @@ from cloister.models.kamino.paper.submodels import (
     submodels_of,
     with_one,
 )
-from cloister.models.kamino.trainers import Material
+from cloister.models.kamino.recipe import Material
 from cloister.models.kamino.training import (
     CALIBRATION_ROWS,
     Dense,
