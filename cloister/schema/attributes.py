@@ -12,17 +12,19 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from cloister.schema.date_formats import (
+from cloister.schema.written_values import (
     MICROS,
     SECONDS_OF_DAY,
+    clock_unit,
     has_short_year,
     in_seconds,
     is_of_months,
+    is_twelve_hour,
     require_moment_format,
+    require_number_format,
     utc_offset,
     written_micros,
 )
-from cloister.schema.number_formats import clock_unit, is_twelve_hour, require_number_format
 
 Scalar = str | bool | int | float
 _T = TypeVar("_T")
@@ -77,7 +79,7 @@ class Attribute(Declared):
     ``dtype`` is the pandas dtype of the column, when it is not the usual one of the type.
     ``missing`` is the text of a missing value in CSV, when it is not the first of the source;
     ``format`` how CSV writes numbers, and reads and writes dates, see
-    `cloister.schema.date_formats`.
+    `cloister.schema.written_values`.
     ``per: person`` says that all rows of a person share one value.
     """
 

@@ -47,25 +47,6 @@ from cloister.schema.attributes import (
     ValuesFile,
     ValuesPattern,
 )
-from cloister.schema.date_formats import (
-    HALF,
-    MONTH_NAME,
-    MONTHS,
-    PIVOT,
-    SECONDS_OF_DAY,
-    SHORT_YEAR,
-    moment_pattern,
-    partial_pattern,
-)
-from cloister.schema.number_formats import (
-    ENCLOSED,
-    NO_UNIT,
-    Unit,
-    is_clock_format,
-    number_pattern,
-    unit_of,
-    unit_pattern,
-)
 from cloister.schema.series import numbers_of_clocks
 from cloister.schema.sources.storage_types import (
     EXACT_FLOATS,
@@ -76,6 +57,23 @@ from cloister.schema.sources.storage_types import (
     texts,
 )
 from cloister.schema.spec import SourceSpec
+from cloister.schema.written_values import (
+    ENCLOSED,
+    HALF,
+    MONTH_NAME,
+    MONTHS,
+    NO_UNIT,
+    PIVOT,
+    SECONDS_OF_DAY,
+    SHORT_YEAR,
+    Unit,
+    is_clock_format,
+    moment_pattern,
+    number_pattern,
+    partial_pattern,
+    unit_of,
+    unit_pattern,
+)
 
 _FIRST_MOMENT = np.datetime64("0001-01-01T00:00:00", "s")
 _LAST_MOMENT = np.datetime64("9999-12-31T23:59:59.999999", "us")

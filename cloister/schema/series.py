@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from cloister.arrays import Array, Floats, Integers
 from cloister.schema.attributes import Scalar
-from cloister.schema.number_formats import clock_unit, is_twelve_hour
+from cloister.schema.written_values import clock_unit, is_twelve_hour
 
 
 def label_index(labels: Sequence[str]) -> pd.Index:

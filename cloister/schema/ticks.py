@@ -27,8 +27,13 @@ from cloister.schema.attributes import (
     as_moment,
     written_years,
 )
-from cloister.schema.date_formats import SECONDS_OF_DAY, is_of_months, utc_offset
-from cloister.schema.number_formats import clock_unit, is_twelve_hour
+from cloister.schema.written_values import (
+    SECONDS_OF_DAY,
+    clock_unit,
+    is_of_months,
+    is_twelve_hour,
+    utc_offset,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

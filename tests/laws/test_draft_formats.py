@@ -8,14 +8,20 @@ from examples import examples
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from cloister.schema.date_formats import SECONDS_OF_DAY, write_moments
 from cloister.schema.domain import Domain
 from cloister.schema.drafts.drafting import draft
 from cloister.schema.drafts.written_forms import FEWEST_NUMBERS
-from cloister.schema.number_formats import Unit, clock_unit, with_unit, write_numbers
 from cloister.schema.series import write_clocks
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
+from cloister.schema.written_values import (
+    SECONDS_OF_DAY,
+    Unit,
+    clock_unit,
+    with_unit,
+    write_moments,
+    write_numbers,
+)
 from cloister.tasks.data.tables import write_csv, write_table
 
 ROWS = 24

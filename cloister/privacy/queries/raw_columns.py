@@ -27,11 +27,10 @@ from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.query import Query
 from cloister.schema.attributes import LARGEST_WHOLE, AnyAttribute, Date, Datetime, Float, Integer
-from cloister.schema.date_formats import SECONDS_OF_DAY
-from cloister.schema.number_formats import clock_unit, is_clock_format
 from cloister.schema.parsing import parse
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.ticks import EPOCH
+from cloister.schema.written_values import SECONDS_OF_DAY, clock_unit, is_clock_format
 
 _WHOLE_POWERS = range(60)
 """Powers of two between whose quarters whole numbers are counted."""

@@ -47,7 +47,6 @@ from cloister.schema.drafts.written_forms import (
     guess_unit,
     numbers_alone,
 )
-from cloister.schema.number_formats import NO_UNIT, Unit
 from cloister.schema.parsing import parse
 from cloister.schema.sources.batches import DELIMITERS, require_columns
 from cloister.schema.sources.csv_files import csv_header, read_text
@@ -65,6 +64,7 @@ from cloister.schema.sources.reading import (
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import DraftedFact, SourceSpec
 from cloister.schema.spec_files.yaml_text import entries, flow, scalar
+from cloister.schema.written_values import NO_UNIT, Unit
 
 _MISSING = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "NaN", "nan", "?", " ?", "-", ".")
 """Texts that usually stand for a missing value; the empty cell always does."""

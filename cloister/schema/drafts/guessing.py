@@ -28,7 +28,6 @@ from cloister.schema.attributes import (
     Float,
     Integer,
 )
-from cloister.schema.date_formats import MICROS, in_seconds, is_moved_to_utc, written_micros
 from cloister.schema.drafts.codes import guess_digits, guess_key, guess_listed, guess_ordered
 from cloister.schema.drafts.numbers import (
     BINS,
@@ -58,9 +57,15 @@ from cloister.schema.drafts.written_forms import (
     number_format,
     partial_date_format,
 )
-from cloister.schema.number_formats import decimal_places
 from cloister.schema.parsing import parse
 from cloister.schema.ticks import EPOCH, NANOSECOND_DAYS
+from cloister.schema.written_values import (
+    MICROS,
+    decimal_places,
+    in_seconds,
+    is_moved_to_utc,
+    written_micros,
+)
 
 _BOOLEAN_WORDS = (
     *(("True", "False"), ("true", "false"), ("TRUE", "FALSE"), ("T", "F"), ("t", "f")),

@@ -20,13 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cloister.schema.attributes import Float, Integer
-from cloister.schema.date_formats import SECONDS_OF_DAY
 from cloister.schema.domain import GROWTH
 from cloister.schema.drafts.codes import public_range
 from cloister.schema.drafts.written_forms import ColumnCells, Guess, Keys, half_of_day
-from cloister.schema.number_formats import clock_unit, number_pattern
 from cloister.schema.parsing import plain_numbers
 from cloister.schema.spec import SourceSpec
+from cloister.schema.written_values import SECONDS_OF_DAY, clock_unit, number_pattern
 
 BINS = 50
 """Bins of a guessed number; whole numbers get them where the range is wider than twice as many."""

@@ -32,13 +32,13 @@ from cloister.schema.codelists import (
     resolve_values,
 )
 from cloister.schema.domain import column_of
-from cloister.schema.number_formats import groups_thousands
 from cloister.schema.sources.files_and_urls import HIDE_IT, can_encode, holds_password
 from cloister.schema.spec import Above, PersonUnit, Spec, TableUnit
 from cloister.schema.spec_files.foreign_keys import broken_relations
 from cloister.schema.spec_files.problems import BrokenRules, closest
 from cloister.schema.spec_files.yaml_text import Key
 from cloister.schema.ticks import float_decimals
+from cloister.schema.written_values import groups_thousands
 
 _NUMERIC = ("integer", "float", "date", "datetime")
 
