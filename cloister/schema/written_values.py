@@ -24,9 +24,7 @@ _FORM = re.compile(
     rf"(?P<after>{_UNIT})"
 )
 
-_CLOCK_FORM = re.compile(
-    r"%-?(?:H:%M(?::%S(?P<fraction>\.%[1-6]f)?)?|(?P<twelve>I):%M(?::%S)? ?%[pP])"
-)
+_TIME = re.compile(r"%-?(?:H:%M(?::%S(?P<fraction>\.%[1-6]f)?)?|(?P<twelve>I):%M(?::%S)? ?%[pP])")
 
 
 class Unit(NamedTuple):
@@ -55,7 +53,7 @@ def require_number_format(form: str, whole: bool) -> str:
     Raises:
         ValueError: it is none.
     """
-    clock = _CLOCK_FORM.fullmatch(form)
+    clock = _TIME.fullmatch(form)
     if clock is not None and not (whole and clock["fraction"]):
         return form
     match = _FORM.fullmatch(form)
@@ -67,12 +65,12 @@ def require_number_format(form: str, whole: bool) -> str:
 
 def is_clock_format(form: str | None) -> bool:
     """Whether numbers are written as times of day or lengths of time."""
-    return form is not None and _CLOCK_FORM.fullmatch(form) is not None
+    return form is not None and _TIME.fullmatch(form) is not None
 
 
 def is_twelve_hour(form: str | None) -> bool:
     """Whether numbers are written as times of day by the hours of twelve."""
-    clock = _CLOCK_FORM.fullmatch(form or "")
+    clock = _TIME.fullmatch(form or "")
     return clock is not None and clock["twelve"] is not None
 
 
