@@ -122,7 +122,7 @@ def _steps(entries: Sequence[Entry], books: Books, release: Release) -> Iterator
             yield {
                 "entry": str(entry.seq),
                 "time": entry.time[:19] + "Z",
-                "what": _words(entry),
+                "what": entry_words(entry),
                 "by": by,
                 "roles": ", ".join(person.roles) if (person := then.house.person_of(by)) else "",
                 "reason": str(entry.body.get("reason", "")),
@@ -142,7 +142,7 @@ def _tells(entry: Entry, release: Release, actors: set[str]) -> bool:
     )
 
 
-def _words(entry: Entry) -> str:
+def entry_words(entry: Entry) -> str:
     """What an entry says happened."""
     body = entry.body
     words = {

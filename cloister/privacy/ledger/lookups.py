@@ -1,12 +1,20 @@
-"""Single entries of a ledger, read without the others: each text must have the hash that it says.
+"""A ledger read in part: single entries, and what is new since it was read.
 
-Whether the chain is whole is not checked here, but by whatever writes, and by `verify`.
+Of a single entry the text must have the hash that it says. Whether the chain is whole is not
+checked then, but by whatever writes, and by `verify`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Lock
+
 from cloister.errors import VerificationError
-from cloister.privacy.ledger.books import consent_slot, state_slot
+from cloister.privacy.ledger.books import Books, consent_slot, state_slot
+from cloister.privacy.ledger.checkpoints import LedgerState
+from cloister.privacy.ledger.checks import require_sound
 from cloister.privacy.ledger.entries import Anchor, Entry
 from cloister.privacy.ledger.ledger import Ledger
 from cloister.privacy.ledger.records import Release
@@ -40,3 +48,39 @@ def moves_of(ledger: Ledger, release: Release) -> list[Entry]:
     with ledger.store.reading() as connection:
         found = [ledger.store.find(connection, "slot", slot) for slot in slots]
     return [entry for entry in found if entry]
+
+
+@dataclass
+class Follower:
+    """The books of a ledger, for a process that asks again and again: only new entries are read.
+
+    Safe to use from several threads.
+    """
+
+    ledger: Ledger
+    _state: LedgerState | None = None
+    _lock: Lock = field(default_factory=Lock)
+
+    @contextmanager
+    def reading(self) -> Iterator[tuple[Books, Entry | None]]:
+        """The books as they are now, and the last entry, for a block that must not change them.
+
+        Nobody else reads meanwhile: lists are to be made inside the block.
+
+        Errors: ``StorageError`` if the ledger cannot be read; ``VerificationError`` if its chain is
+            broken.
+        """
+        with self._lock:
+            self._state = self._now()
+            yield self._state.books, self._state.last
+
+    def _now(self) -> LedgerState:
+        store, known = self.ledger.store, self._state
+        with store.reading() as connection:
+            if known is None or known.last is None:
+                return LedgerState.read(store, connection, self.ledger.checkpoints)
+            rows, self._state = store.rows(connection, known.last.seq), None
+            if not rows or rows[0].hash != known.last.hash:  # what was read is there no more
+                return LedgerState.read(store, connection, self.ledger.checkpoints)
+            entries = require_sound(rows, known.last.seq)
+        return LedgerState(known.books.after(entries[1:]), entries[-1], known.since)

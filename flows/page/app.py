@@ -1,0 +1,223 @@
+"""The page as a web application: sheets to read, forms to decide, nothing that runs in a browser.
+
+A policy forbids scripts; forms carry a secret of their session; every visit to a home is noted in
+it. Errors of this project are shown as they are at the terminal, others by their type alone, since
+a message of a library may quote the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from cloister.errors import (
+    BudgetExceeded,
+    CloisterError,
+    InputError,
+    NotPermitted,
+    StorageError,
+    VerificationError,
+)
+from cloister.flows.page.forms import decisions, entrance
+from cloister.flows.page.sheets import show
+from cloister.flows.page.views import Sheets
+from cloister.flows.page.visitors import (
+    Sessions,
+    Visit,
+    home_visit_of,
+    keep_session,
+    note_visit,
+    visit_of,
+)
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'self'; img-src 'self'; frame-src 'self'; "
+        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cache-Control": "no-store",
+}
+"""What a browser may do with each answer."""
+
+_STATUS = (
+    (NotPermitted, 403),
+    (StorageError, 423),
+    (BudgetExceeded, 409),
+    (VerificationError, 409),
+    (InputError, 404),
+    (CloisterError, 409),
+)
+"""The status of an answer that is an error of this project; the first class that fits."""
+
+Visiting = Annotated[Visit, Depends(visit_of)]
+Reading = Annotated[Visit, Depends(home_visit_of)]
+ReleaseId = Annotated[str, Path(pattern=r"^[A-Za-z0-9._:-]{1,128}$")]
+AccountName = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+Sheet = Annotated[int, Query(ge=1, le=10**6)]
+
+
+doors = APIRouter()
+"""What is of no home."""
+
+sheets = APIRouter(prefix="/homes/{home}")
+"""The sheets of a home, and the files that they show."""
+
+
+def page_app(homes: Mapping[str, Sheets], sessions: Sessions, hosts: Sequence[str]) -> FastAPI:
+    """The page of some homes, by name, for the given names of its host."""
+    app = FastAPI(title="Cloister", docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.homes, app.state.sessions = homes, sessions
+    app.middleware("http")(_guarded)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
+    app.exception_handler(CloisterError)(_explained)
+    app.exception_handler(HTTPException)(_refused)
+    app.exception_handler(RequestValidationError)(_unreadable)
+    for router in (doors, entrance, sheets, decisions):
+        app.include_router(router)
+    return app
+
+
+@doors.get("/page.css")
+def style() -> Response:
+    """The style of all sheets."""
+    return Response(_style(), media_type="text/css", headers={"Cache-Control": "max-age=600"})
+
+
+@doors.get("/", response_class=HTMLResponse)
+def homes(request: Request, visit: Visiting) -> Response:
+    """The homes; of one alone, its overview."""
+    names = list(request.app.state.homes)
+    if len(names) == 1:
+        return RedirectResponse(f"/homes/{names[0]}", 303)
+    return show("homes.html", visit, {"homes": names})
+
+
+@sheets.get("", response_class=HTMLResponse)
+def overview(visit: Reading) -> Response:
+    """What waits for review, budgets, and what happened last."""
+    return show("overview.html", visit, visit.sheets.overview())
+
+
+@sheets.get("/releases", response_class=HTMLResponse)
+def releases(
+    visit: Reading,
+    account: Annotated[str, Query(max_length=200)] = "",
+    state: Annotated[str, Query(max_length=20)] = "",
+    sheet: Sheet = 1,
+) -> Response:
+    """Releases, the last first."""
+    return show("releases.html", visit, visit.sheets.releases(account, state, sheet))
+
+
+@sheets.get("/releases/{release}", response_class=HTMLResponse)
+def release(visit: Reading, release: ReleaseId) -> Response:
+    """One release: its cost, its moves, and what to decide."""
+    return show("release.html", visit, visit.sheets.release(release))
+
+
+@sheets.get("/releases/{release}/comparison", response_class=HTMLResponse)
+def comparison(
+    visit: Reading,
+    release: ReleaseId,
+    against: Annotated[str, Query(pattern=r"^[A-Za-z0-9._:-]{0,128}$")] = "",
+) -> Response:
+    """A release beside another of its account, by default the one before."""
+    return show("comparison.html", visit, visit.sheets.comparison(release, against))
+
+
+@sheets.get("/accounts/{account}", response_class=HTMLResponse)
+def account(visit: Reading, account: AccountName) -> Response:
+    """One account: its budgets over time, grants and rules."""
+    return show("account.html", visit, visit.sheets.account(account))
+
+
+@sheets.get("/ledger", response_class=HTMLResponse)
+def ledger(visit: Reading, before: Annotated[int, Query(ge=0, le=10**12)] = 0) -> Response:
+    """The entries of the ledger, and whether it was verified."""
+    facts = visit.sheets.entries(before) | {"check": visit.sheets.check}
+    return show("ledger.html", visit, facts)
+
+
+@sheets.get("/refusals", response_class=HTMLResponse)
+def refusals(visit: Reading) -> Response:
+    """Data that was refused, each time an answer about it."""
+    return show("refusals.html", visit, visit.sheets.refusals())
+
+
+@sheets.get("/people", response_class=HTMLResponse)
+def people(visit: Reading) -> Response:
+    """People, rules and proposals."""
+    return show("people.html", visit, visit.sheets.people())
+
+
+@sheets.get("/releases/{release}/certificate", response_class=HTMLResponse)
+def certificate(visit: Reading, release: ReleaseId) -> Response:
+    """The certificate of a release as it was signed."""
+    text, policy = visit.sheets.certificate(release)
+    return HTMLResponse(text, headers={"Content-Security-Policy": policy})
+
+
+@sheets.get("/releases/{release}/plots/{name:path}")
+def plot(visit: Reading, release: ReleaseId, name: str) -> Response:
+    """A plot of the internal evaluation."""
+    return FileResponse(visit.sheets.plot(release, name), media_type="image/png")
+
+
+@cache
+def _style() -> bytes:
+    return files("cloister.flows.page").joinpath("templates", "page.css").read_bytes()
+
+
+async def _guarded(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+    """An answer with the headers of the page; the visit is noted in its home."""
+    response = await answer(request)
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+    if cookie := getattr(request.state, "cookie", None):
+        keep_session(request, response, cookie)
+    visit: Visit | None = getattr(request.state, "visit", None)
+    if visit and visit.of_home:
+        path = request.url.path[:300]
+        note_visit(
+            visit.sheets.home, visit.session.identity, request.method, path, response.status_code
+        )
+    return response
+
+
+def _explained(request: Request, error: Exception) -> Response:
+    status = next(code for kind, code in _STATUS if isinstance(error, kind))
+    return _failed(request, status, str(error))
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 401 and request.method == "GET":
+        return RedirectResponse("/login", 303)
+    return _failed(request, error.status_code, str(error.detail), error.headers)
+
+
+def _unreadable(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    named = ", ".join(str(each["loc"][-1]) for each in error.errors())
+    return _failed(request, 422, f"what was given for {named} cannot be used")
+
+
+def _failed(
+    request: Request, status: int, message: str, headers: Mapping[str, str] | None = None
+) -> Response:
+    visit: Visit | None = getattr(request.state, "visit", None)
+    facts: dict[str, Any] = {"status": status, "message": message}
+    return show("error.html", visit, facts, status, headers)

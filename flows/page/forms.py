@@ -1,0 +1,134 @@
+"""Forms of the page: to come and go, to decide on releases, to grant, to confirm, to verify.
+
+What a form does is what the command of the same name does, for who is logged in; the ledger decides
+whether they may.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Form, HTTPException, Path, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from cloister.errors import InputError
+from cloister.flows.page.sheets import show
+from cloister.flows.page.visitors import (
+    SESSION_COOKIE,
+    Sessions,
+    Visit,
+    home_visit_of,
+    keep_session,
+    require_own_form,
+    require_same_origin,
+)
+from cloister.flows.review import move_release
+from cloister.privacy.ledger import BudgetGrant
+from cloister.privacy.ledger.governance import allow_run, confirm
+from cloister.tasks.ledger.access import open_ledger
+from cloister.tasks.ledger.budgets import grant_budget
+
+Deciding = Annotated[Visit, Depends(home_visit_of)]
+ReleaseId = Annotated[str, Path(pattern=r"^[A-Za-z0-9._:-]{1,128}$")]
+AccountName = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+Reason = Annotated[str, Form(min_length=1, max_length=2000)]
+Amount = Annotated[str, Form(min_length=1, max_length=100)]
+Move = Literal["approved", "rejected", "published", "withdrawn"]
+
+
+entrance = APIRouter()
+"""To come and go."""
+
+decisions = APIRouter(prefix="/homes/{home}", dependencies=[Depends(require_own_form)])
+"""What officers and reviewers decide."""
+
+
+@entrance.get("/login", response_class=HTMLResponse)
+def door(key: str = "") -> Response:
+    """The door, where visitors show a key or a token."""
+    return show("login.html", None, {"shown": key[:500], "problem": ""})
+
+
+@entrance.post("/login", response_class=HTMLResponse)
+def enter(request: Request, shown: Annotated[str, Form(max_length=10_000)]) -> Response:
+    """Begin a session, for who shows a key or a token."""
+    require_same_origin(request)
+    sessions: Sessions = request.app.state.sessions
+    if not sessions.admits_attempt(request.client.host if request.client else ""):
+        raise HTTPException(429, "too many attempts; wait a minute", {"Retry-After": "60"})
+    try:
+        secret, _ = sessions.open(shown)
+    except InputError as error:
+        return show("login.html", None, {"shown": "", "problem": str(error)}, 401)
+    response = RedirectResponse("/", 303)
+    keep_session(request, response, secret)
+    return response
+
+
+@entrance.post("/logout", dependencies=[Depends(require_own_form)])
+def leave(request: Request) -> Response:
+    """End the session."""
+    request.app.state.sessions.close(request.cookies.get(SESSION_COOKIE))
+    response = RedirectResponse("/login", 303)
+    response.delete_cookie(SESSION_COOKIE)
+    return response
+
+
+@decisions.post("/releases/{release}/{move}")
+def decide(visit: Deciding, release: ReleaseId, move: Move, reason: Reason) -> Response:
+    """Approve, reject, publish or withdraw a release."""
+    move_release(visit.sheets.home, release, move, visit.by, _words(reason))
+    return _back(visit, f"releases/{release}")
+
+
+@decisions.post("/accounts/{account}/grant")
+def grant(
+    visit: Deciding,
+    account: AccountName,
+    epsilon: Amount,
+    delta: Amount,
+    per: Literal["year", "month", "ever"],
+    unit: Annotated[str, Form(min_length=1, max_length=205)],
+    reason: Reason,
+    sure: Annotated[bool, Form()] = False,
+) -> Response:
+    """Grant a budget, in place of the one before."""
+    budget = BudgetGrant.of(account, unit, epsilon, delta, per)
+    grant_budget(visit.sheets.home, budget, visit.by, _words(reason), confirmed=sure)
+    return _back(visit, f"accounts/{account}")
+
+
+@decisions.post("/accounts/{account}/allow")
+def allow(visit: Deciding, account: AccountName, reason: Reason) -> Response:
+    """Allow the next runs of an account whose data was refused too often."""
+    allow_run(open_ledger(visit.sheets.home), account, visit.by, _words(reason))
+    return _back(visit, f"accounts/{account}")
+
+
+@decisions.post("/proposals/{seq}/confirm")
+def second(visit: Deciding, seq: Annotated[int, Path(ge=1, le=10**12)], reason: Reason) -> Response:
+    """Confirm what another officer proposed."""
+    confirm(open_ledger(visit.sheets.home), seq, visit.by, _words(reason))
+    return _back(visit, "people")
+
+
+@decisions.post("/ledger/verify")
+def verify(visit: Deciding) -> Response:
+    """Begin to verify the home; the sheet of the ledger shows the end."""
+    visit.sheets.check.begin(visit.sheets.home, visit.by)
+    return _back(visit, "ledger")
+
+
+def _words(reason: str) -> str:
+    """A reason as the command line takes it.
+
+    Raises:
+        InputError: it is blank, or holds line breaks or control characters.
+    """
+    if not (reason.isprintable() and reason.strip()):
+        raise InputError("say why in a few words, without line breaks and control characters")
+    return reason
+
+
+def _back(visit: Visit, sheet: str) -> Response:
+    return RedirectResponse(f"/homes/{visit.home}/{sheet}", 303)

@@ -1,0 +1,280 @@
+"""What each sheet of the page shows, from the ledger and the home; nothing is changed here."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from threading import Lock, Thread
+from typing import Any
+
+from cloister.errors import CloisterError, InputError
+from cloister.flows.page.charts import budget_chart
+from cloister.flows.page.visitors import reading_problem
+from cloister.privacy.certificate.certificate import PAGE_NAME
+from cloister.privacy.ledger import BudgetStatus, Release, State, basic_composition
+from cloister.privacy.ledger.books import Books
+from cloister.privacy.ledger.budgets import statuses
+from cloister.privacy.ledger.checks import find_release
+from cloister.privacy.ledger.lookups import Follower
+from cloister.privacy.ledger.permissions import missing_of
+from cloister.tasks.home.home import Home
+from cloister.tasks.ledger.access import existing_ledger
+from cloister.tasks.ledger.budgets import budget_history, composed_spend
+from cloister.tasks.release.trail import entry_words
+from cloister.tasks.release.verify import verify_records
+
+SHEET = 50
+"""Releases or entries on one sheet."""
+
+_UNFINISHED = (State.RESERVED, State.SPENT)
+
+MOVES = {
+    State.CANDIDATE: ("approved", "rejected", "withdrawn"),
+    State.APPROVED: ("published", "withdrawn"),
+    State.PUBLISHED: ("withdrawn",),
+    State.SPENT: ("withdrawn",),
+    State.RESERVED: ("withdrawn",),
+}
+"""Where a person may move a release from each state."""
+
+
+@dataclass
+class Check:
+    """The last verification of a home that was begun here: by whom, when, and what it found."""
+
+    by: str = ""
+    began: str = ""
+    running: bool = False
+    checked: list[str] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
+    _lock: Lock = field(default_factory=Lock)
+
+    def begin(self, home: Home, by: str) -> None:
+        """Verify a home in the background, unless that is under way."""
+        with self._lock:
+            if self.running:
+                return
+            self.running, self.by = True, by
+            self.began = datetime.now(UTC).isoformat(timespec="seconds")
+        Thread(target=self._run, args=(home,), daemon=True).start()
+
+    def _run(self, home: Home) -> None:
+        try:
+            self.checked, self.findings = verify_records(home, None)
+        except CloisterError as error:
+            self.checked, self.findings = [], [str(error)]
+        finally:
+            self.running = False
+
+
+class Sheets:
+    """The sheets of one home. The ledger is followed: a visit reads its new entries alone."""
+
+    def __init__(self, name: str, home: Home) -> None:
+        self.name, self.home, self.check = name, home, Check()
+
+    @cached_property
+    def _follower(self) -> Follower:
+        ledger = existing_ledger(self.home)
+        if ledger is None:
+            raise InputError(f"there is no ledger at {self.home.ledger} yet; release something")
+        return Follower(ledger)
+
+    @contextmanager
+    def books(self) -> Iterator[tuple[Books, str]]:
+        """What the ledger says now, and the time of its clock."""
+        with self._follower.reading() as (books, last):
+            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+            yield books, max(now, last.time) if last else now
+
+    def problem(self, by: str) -> str | None:
+        """Why somebody may not read this home; None if they may."""
+        with self.books() as (books, _):
+            return reading_problem(books.house, by)
+
+    def overview(self) -> dict[str, Any]:
+        """What waits for whom, the accounts with what is left of their budgets, the last moves."""
+        with self.books() as (books, now):
+            releases = list(books.releases.values())
+            return {
+                "awaiting": [
+                    (each, missing_of(books, each), _previous(books, each))
+                    for each in releases
+                    if each.state is State.CANDIDATE
+                ],
+                "unfinished": [each for each in releases if each.state in _UNFINISHED],
+                "budgets": _budgets(books, now),
+                "proposals": list(books.house.proposals.values()),
+                "recent": sorted(releases, key=lambda each: each.steps[-1].seq)[: -SHEET // 5 : -1],
+            }
+
+    def releases(self, account: str, state: str, sheet: int) -> dict[str, Any]:
+        """Releases, the last first: of an account or a state, or all."""
+        with self.books() as (books, _):
+            found = [
+                each
+                for each in reversed(books.releases.values())
+                if account in ("", each.request.dataset) and state in ("", each.state.value)
+            ]
+            accounts = sorted({each.request.dataset for each in books.releases.values()})
+        shown = found[(sheet - 1) * SHEET : sheet * SHEET]
+        sheets = max(1, -(-len(found) // SHEET))
+        return {
+            "releases": shown,
+            "number": len(found),
+            "sheet": sheet,
+            "sheets": sheets,
+            "accounts": accounts,
+            "account": account,
+            "state": state,
+            "states": list(State),
+        }
+
+    def release(self, release: str) -> dict[str, Any]:
+        """One release: what it cost, who moved it, what it may become.
+
+        Raises:
+            InputError: there is none of this name.
+        """
+        with self.books() as (books, now):
+            held = find_release(books, release)
+            missing = missing_of(books, held) if held.state is State.CANDIDATE else ""
+            rules = books.house.rules_of(held.request.dataset)
+            budgets = statuses(books, *_owner(held), now, basic_composition, held.request.blocks)
+            previous = _previous(books, held)
+        folder = self.home.release(release)
+        return {
+            "release": held,
+            "missing": missing,
+            "rules": rules,
+            "budget": min(budgets, key=lambda status: status.left),
+            "previous": previous,
+            "moves": MOVES.get(held.state, ()),
+            "certificate": (folder / "public" / PAGE_NAME).is_file(),
+            "plots": [str(path.relative_to(folder / "internal")) for path in self._plots(release)],
+        }
+
+    def account(self, account: str) -> dict[str, Any]:
+        """One account: its budgets over time, grants, rules and last releases.
+
+        Raises:
+            InputError: there is none of this name.
+        """
+        with self.books() as (books, now):
+            owners = [owner for owner in books.grants if owner[0] == account]
+            if not owners:
+                raise InputError(f"there is no account '{account}'")
+            current = [each for each in _budgets(books, now) if each.budget.dataset == account]
+            releases = books.reserved(*owners[0])
+            chart = budget_chart(releases, books.grants[owners[0]], now)
+            composed = [(each, composed_spend(each)) for each in current]
+            rules, opened = asdict(books.house.rules_of(account)), books.accounts.get(account)
+        return {
+            "account": account,
+            "opened": opened,
+            "budgets": composed,
+            "chart": chart,
+            "history": list(reversed(budget_history(self.home, account))),
+            "rules": rules,
+            "releases": releases[: -SHEET - 1 : -1],
+        }
+
+    def entries(self, before: int) -> dict[str, Any]:
+        """The entries of the ledger before a number, the last first; 0 for the newest."""
+        with self._follower.reading() as (_, last):
+            ledger, size = self._follower.ledger, last.seq if last else 0
+        end = min(before - 1, size) if before else size
+        with ledger.store.reading() as connection:
+            found = [
+                ledger.store.find(connection, "seq", number)
+                for number in range(end, max(0, end - SHEET), -1)
+            ]
+        entries = [(each, entry_words(each)) for each in found if each]
+        return {"entries": entries, "size": size, "older": end - SHEET + 1, "last": last}
+
+    def refusals(self) -> dict[str, Any]:
+        """Releases whose data was refused, and reservations that were forfeited."""
+        with self.books() as (books, _):
+            refused = [each for each in reversed(books.releases.values()) if each.refused]
+            return {"releases": refused}
+
+    def people(self) -> dict[str, Any]:
+        """Who may do what, the rules, and what waits for a second officer."""
+        with self.books() as (books, _):
+            house = books.house
+            return {
+                "people": list(house.people.values()),
+                "rules": {name: asdict(rules) for name, rules in house.rules.items()},
+                "proposals": list(house.proposals.values()),
+            }
+
+    def certificate(self, release: str) -> tuple[bytes, str]:
+        """The page of a certificate, and the policy by which a browser may style it.
+
+        Raises:
+            InputError: there is no such release, or it has no certificate here.
+        """
+        path = self._folder(release) / "public" / PAGE_NAME
+        try:
+            text = path.read_bytes()
+        except OSError:
+            raise InputError(f"release {release} has no certificate in this home") from None
+        styles = re.findall(rb"<style>(.*?)</style>", text, re.DOTALL)
+        hashes = " ".join(
+            f"'sha256-{base64.b64encode(hashlib.sha256(style).digest()).decode()}'"
+            for style in styles
+        )
+        return text, f"default-src 'none'; style-src {hashes}; frame-ancestors 'self'"
+
+    def plot(self, release: str, name: str) -> Path:
+        """A plot of the internal evaluation of a release.
+
+        Raises:
+            InputError: there is none of this name.
+        """
+        folder = self._folder(release) / "internal"
+        for path in self._plots(release):
+            if str(path.relative_to(folder)) == name:
+                return path
+        raise InputError(f"release {release} has no such plot in this home")
+
+    def _plots(self, release: str) -> list[Path]:
+        return sorted((self.home.release(release) / "internal").rglob("*.png"))
+
+    def _folder(self, release: str) -> Path:
+        """The folder of a release that the ledger holds, whatever a visitor may have typed."""
+        with self.books() as (books, _):
+            return self.home.release(find_release(books, release).id)
+
+
+def _budgets(books: Books, now: str) -> list[BudgetStatus]:
+    return [
+        status
+        for owner in books.grants
+        for status in statuses(books, *owner, now, basic_composition)
+    ]
+
+
+def _owner(release: Release) -> tuple[str, str]:
+    return release.request.dataset, release.request.unit
+
+
+def _previous(books: Books, release: Release) -> Release | None:
+    """The last release of the account before a release that people may have seen."""
+    before = [
+        each
+        for each in books.reserved(*_owner(release))
+        if each.reserved_at < release.reserved_at and each.state in _SEEN
+    ]
+    return before[-1] if before else None
+
+
+_SEEN = (State.APPROVED, State.PUBLISHED, State.CANDIDATE)
+"""States of releases that another may be compared with."""
