@@ -1,0 +1,149 @@
+"""A release as its reviewer sees it, beside the one before: spend, utility, violations, spec.
+
+What the specs declare is read from the certificates, so that specs that are gone compare too.
+
+Privacy: ``metrics`` are measured on the real rows without noise, and stay inside; the rest is
+    public.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from cloister.errors import InputError
+from cloister.privacy.certificate.certificate import YAML_NAME, Certificate
+from cloister.privacy.ledger import Release, State
+from cloister.tasks.home.home import Home
+from cloister.tasks.ledger.access import release_of, releases
+from cloister.tasks.release.integrity import recorded_certificate
+
+_TO_COMPARE = (State.CANDIDATE, State.APPROVED, State.PUBLISHED)
+"""States of the releases that a later one is compared with."""
+
+
+@dataclass(frozen=True)
+class ReleaseView:
+    """One release: its entry in the ledger, what its certificate says, internal measures.
+
+    There is no certificate of an unfinished release, nor of a measurement of domains. ``metrics``
+    are None where nothing was measured, or once the measures were deleted.
+    """
+
+    entry: Release
+    certificate: Certificate | None
+    metrics: Mapping[str, float] | None
+
+
+@dataclass(frozen=True)
+class Change:
+    """A declaration that differs, in words as certificates have them; empty where there is none."""
+
+    what: str
+    before: str
+    now: str
+
+
+@dataclass(frozen=True)
+class Review:
+    """A release, the one that it is compared ``against`` if any, and what changed in the spec."""
+
+    release: ReleaseView
+    against: ReleaseView | None
+    changes: tuple[Change, ...]
+
+
+def by_state(home: Home) -> list[Release]:
+    """All releases: first those that wait for review, then the others, the newest first of each."""
+    newest = reversed(releases(home, None))
+    return sorted(newest, key=lambda release: release.state is not State.CANDIDATE)
+
+
+def compare(home: Home, release: str, against: str | None = None) -> Review:
+    """A release beside another of its account.
+
+    By default that is the newest before it that is a candidate, approved or published.
+
+    Raises:
+        InputError: there is no such release, or the other is of another account.
+        StorageError, VerificationError: a certificate cannot be read, or is not what was recorded.
+    """
+    entry = release_of(home, release)
+    other = release_of(home, against) if against else _previous(home, entry)
+    if other and other.request.dataset != entry.request.dataset:
+        raise InputError(
+            f"release {other.id} is of account {other.request.dataset}, and {entry.id} of "
+            f"{entry.request.dataset}; compare releases of one account"
+        )
+    view, previous = _view(home, entry), _view(home, other) if other else None
+    return Review(view, previous, tuple(_changes(previous, view)))
+
+
+def _previous(home: Home, entry: Release) -> Release | None:
+    """The newest finished release of the same account that was reserved before."""
+    before = (
+        each
+        for each in releases(home, entry.request.dataset)
+        if each.steps[0].seq < entry.steps[0].seq
+        and each.state in _TO_COMPARE
+        and each.of_domain == entry.of_domain
+    )
+    return max(before, key=lambda each: each.steps[0].seq, default=None)
+
+
+def _view(home: Home, entry: Release) -> ReleaseView:
+    folder = home.release(entry.id) / "public"
+    certified = (folder / YAML_NAME).exists()
+    certificate = recorded_certificate(folder, entry) if certified else None
+    return ReleaseView(entry, certificate, _metrics(home, entry.id))
+
+
+def _metrics(home: Home, release: str) -> dict[str, float] | None:
+    try:
+        path = home.release(release) / "internal" / "evaluation.json"
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return dict(content.get("headline", content["metrics"])) or None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None  # deleted, or altered: cloister verify says which
+
+
+def _changes(before: ReleaseView | None, now: ReleaseView) -> Iterator[Change]:
+    if before is None:
+        return
+    specs = [view.entry.request.spec_digest for view in (before, now)]
+    if specs[0] != specs[1]:
+        yield Change("digest of the spec", *specs)
+    if before.certificate is None or now.certificate is None:
+        return
+    earlier, later = _declared(before.certificate), _declared(now.certificate)
+    for what in earlier | later:
+        if earlier.get(what) != later.get(what):
+            yield Change(what, earlier.get(what, ""), later.get(what, ""))
+
+
+def _declared(certificate: Certificate) -> dict[str, str]:
+    """What was declared and asked for, by name; all but the blocks, which differ by design."""
+    subject, guarantee = certificate.subject, certificate.guarantee
+    total = certificate.cumulative
+    attributes = {
+        f"attribute {each.name}": f"{each.type}, {each.domain}"
+        f"{', may be missing' if each.missing else ''} ({each.provenance})"
+        for each in certificate.attributes
+    }
+    constraints = {
+        f"constraint {each.name}": f"{'hard' if each.hard else 'soft'}: {each.rule} "
+        f"({each.provenance})"
+        for each in certificate.constraints
+    }
+    return {
+        "method": subject.method,
+        "rows": f"{subject.rows:,}",
+        "epsilon": guarantee.epsilon,
+        "delta": guarantee.delta,
+        "protects": f"{guarantee.unit}; {guarantee.relation_words}",
+        "budget": f"epsilon {total.cap} at delta {total.cap_delta} per {total.period}",
+        "columns left out": ", ".join(certificate.ignored) or "none",
+        **attributes,
+        **constraints,
+    }
