@@ -7,9 +7,11 @@ a message of a library may quote the data.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from pathlib import PurePath
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request
@@ -26,6 +28,7 @@ from cloister.errors import (
     StorageError,
     VerificationError,
 )
+from cloister.flows.cli.console import warn
 from cloister.flows.page.forms import decisions, entrance
 from cloister.flows.page.sheets import show
 from cloister.flows.page.views import Sheets
@@ -183,7 +186,13 @@ def _style() -> bytes:
 
 async def _guarded(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
     """An answer with the headers of the page; the visit is noted in its home."""
-    response = await answer(request)
+    try:
+        response = await answer(request)
+    except Exception as error:  # noqa: BLE001 - any message may quote the data
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{type(error).__name__} at {PurePath(frame.filename).name}:{frame.lineno}"
+        warn(f"{request.method} {request.url.path[:300]}: unforeseen {where}")
+        response = _failed(request, 500, f"unforeseen {where}; please report this")
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
     if cookie := getattr(request.state, "cookie", None):

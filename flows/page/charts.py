@@ -111,7 +111,8 @@ def _path(steps: Sequence[tuple[float, float]], first: float, last: float, point
 
 
 def _times(first: float, last: float) -> list[Tick]:
-    form = "%Y-%m" if last - first > 90 * 86_400 else "%d %b"
+    days = (last - first) / 86_400
+    form = "%Y-%m" if days > 90 else "%d %b" if days > 3 else "%d %b %H:%M"
     moments = [first + (last - first) * step / (_TICKS - 1) for step in range(_TICKS)]
     return [
         Tick(_across(at, first, last), datetime.fromtimestamp(at, UTC).strftime(form))

@@ -87,7 +87,7 @@ def grant(
     account: AccountName,
     epsilon: Amount,
     delta: Amount,
-    per: Literal["year", "month", "ever"],
+    per: Annotated[Literal["year", "month", "ever"], Form()],
     unit: Annotated[str, Form(min_length=1, max_length=205)],
     reason: Reason,
     sure: Annotated[bool, Form()] = False,

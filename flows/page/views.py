@@ -27,11 +27,15 @@ from cloister.privacy.ledger.permissions import missing_of
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger
 from cloister.tasks.ledger.budgets import budget_history, composed_spend
+from cloister.tasks.release.review import compare
 from cloister.tasks.release.trail import entry_words
 from cloister.tasks.release.verify import verify_records
 
 SHEET = 50
 """Releases or entries on one sheet."""
+
+_PATIENCE = 5.0
+"""Seconds for which a sheet waits for a ledger that another process has locked."""
 
 _UNFINISHED = (State.RESERVED, State.SPENT)
 
@@ -82,7 +86,7 @@ class Sheets:
 
     @cached_property
     def _follower(self) -> Follower:
-        ledger = existing_ledger(self.home)
+        ledger = existing_ledger(self.home, _PATIENCE)
         if ledger is None:
             raise InputError(f"there is no ledger at {self.home.ledger} yet; release something")
         return Follower(ledger)
@@ -105,7 +109,7 @@ class Sheets:
             releases = list(books.releases.values())
             return {
                 "awaiting": [
-                    (each, missing_of(books, each), _previous(books, each))
+                    (each, missing_of(books, each))
                     for each in releases
                     if each.state is State.CANDIDATE
                 ],
@@ -148,17 +152,35 @@ class Sheets:
             missing = missing_of(books, held) if held.state is State.CANDIDATE else ""
             rules = books.house.rules_of(held.request.dataset)
             budgets = statuses(books, *_owner(held), now, basic_composition, held.request.blocks)
-            previous = _previous(books, held)
         folder = self.home.release(release)
         return {
             "release": held,
             "missing": missing,
             "rules": rules,
             "budget": min(budgets, key=lambda status: status.left),
-            "previous": previous,
             "moves": MOVES.get(held.state, ()),
             "certificate": (folder / "public" / PAGE_NAME).is_file(),
-            "plots": [str(path.relative_to(folder / "internal")) for path in self._plots(release)],
+            "plots": self._plot_names(release),
+        }
+
+    def comparison(self, release: str, against: str) -> dict[str, Any]:
+        """A release beside another of its account, by default the one before.
+
+        Raises:
+            InputError: there is no such release, or the other is of another account.
+            VerificationError: a certificate is not what was recorded.
+        """
+        review = compare(self.home, release, against or None)
+        views = [review.release, *([review.against] if review.against else [])]
+        names = dict.fromkeys(name for view in views for name in view.metrics or {})
+        with self.books() as (books, _):
+            others = books.reserved(*_owner(review.release.entry))
+        return {
+            "review": review,
+            "views": views,
+            "metrics": list(names),
+            "others": [each for each in reversed(others) if each.id != release][:SHEET],
+            "plots": {view.entry.id: self._plot_names(view.entry.id) for view in views},
         }
 
     def account(self, account: str) -> dict[str, Any]:
@@ -240,13 +262,13 @@ class Sheets:
             InputError: there is none of this name.
         """
         folder = self._folder(release) / "internal"
-        for path in self._plots(release):
-            if str(path.relative_to(folder)) == name:
-                return path
-        raise InputError(f"release {release} has no such plot in this home")
+        if name not in self._plot_names(release):
+            raise InputError(f"release {release} has no such plot in this home")
+        return folder / name
 
-    def _plots(self, release: str) -> list[Path]:
-        return sorted((self.home.release(release) / "internal").rglob("*.png"))
+    def _plot_names(self, release: str) -> list[str]:
+        folder = self.home.release(release) / "internal"
+        return sorted(str(path.relative_to(folder)) for path in folder.rglob("*.png"))
 
     def _folder(self, release: str) -> Path:
         """The folder of a release that the ledger holds, whatever a visitor may have typed."""
@@ -264,17 +286,3 @@ def _budgets(books: Books, now: str) -> list[BudgetStatus]:
 
 def _owner(release: Release) -> tuple[str, str]:
     return release.request.dataset, release.request.unit
-
-
-def _previous(books: Books, release: Release) -> Release | None:
-    """The last release of the account before a release that people may have seen."""
-    before = [
-        each
-        for each in books.reserved(*_owner(release))
-        if each.reserved_at < release.reserved_at and each.state in _SEEN
-    ]
-    return before[-1] if before else None
-
-
-_SEEN = (State.APPROVED, State.PUBLISHED, State.CANDIDATE)
-"""States of releases that another may be compared with."""

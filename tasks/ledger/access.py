@@ -57,10 +57,15 @@ FILTERED = (
 )
 
 
-def open_ledger(home: Home) -> Ledger:
+_PATIENCE = 60.0
+"""Seconds for which an operation waits for another of the ledger."""
+
+
+def open_ledger(home: Home, timeout: float = _PATIENCE) -> Ledger:
     """The ledger of a home, to which nothing is added that does not follow what this home wrote.
 
-    Its newest entry goes to the places of anchors.
+    Its newest entry goes to the places of anchors. ``timeout`` is how long an operation waits for
+    another, in seconds.
 
     Raises:
         InputError: one of these can be none.
@@ -68,7 +73,7 @@ def open_ledger(home: Home) -> Ledger:
     """
     anchor_places(home)
     home.prepare()
-    ledger = Ledger.open(home.ledger)
+    ledger = Ledger.open(home.ledger, timeout=timeout)
     return replace(
         ledger,
         written=partial(_note, home),
@@ -293,13 +298,14 @@ def _partition(spec: Spec) -> BlockScheme | None:
     )
 
 
-def existing_ledger(home: Home) -> Ledger | None:
-    """The ledger of a home, if there is one."""
+def existing_ledger(home: Home, timeout: float = _PATIENCE) -> Ledger | None:
+    """The ledger of a home, if there is one; ``timeout`` as that of `open_ledger`."""
     if not home.may_hold_ledger:
         return None
     if home.read_only:
-        return replace(Ledger.open(home.ledger), checkpoints=_checkpoints(home))
-    return open_ledger(home)
+        ledger = Ledger.open(home.ledger, timeout=timeout)
+        return replace(ledger, checkpoints=_checkpoints(home))
+    return open_ledger(home, timeout)
 
 
 def deniable_releases(status: BudgetStatus) -> int:
