@@ -84,6 +84,7 @@ def page(
         log_level="warning",
         access_log=False,
         server_header=False,
+        timeout_keep_alive=75,  # seconds: people read a sheet before they ask for another
         proxy_headers=behind_proxy,
         ssl_certfile=certificate,
         ssl_keyfile=private_key,

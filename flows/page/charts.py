@@ -5,6 +5,7 @@ The picture is drawn by the server as SVG: nothing runs in the browser.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -96,8 +97,8 @@ def _steps(releases: Sequence[Release], grants: Sequence[Granted]) -> list[tuple
 
 def _period_at(grants: Sequence[Granted], moment: str) -> Period:
     """The period of the budget that was the last to be granted at a moment."""
-    before = [granted for granted in grants if granted.time <= moment]
-    return (before or grants[:1])[-1].budget.period
+    number = bisect_right(grants, moment, key=lambda granted: granted.time)
+    return grants[max(number - 1, 0)].budget.period
 
 
 def _path(steps: Sequence[tuple[float, float]], first: float, last: float, point: Point) -> str:

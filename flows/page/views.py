@@ -26,7 +26,7 @@ from cloister.privacy.ledger.lookups import Follower
 from cloister.privacy.ledger.permissions import missing_of
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger
-from cloister.tasks.ledger.budgets import budget_history, composed_spend
+from cloister.tasks.ledger.budgets import composed_spend, grants_in
 from cloister.tasks.release.review import compare
 from cloister.tasks.release.trail import entry_words
 from cloister.tasks.release.verify import verify_records
@@ -124,7 +124,7 @@ class Sheets:
         with self.books() as (books, _):
             found = [
                 each
-                for each in reversed(books.releases.values())
+                for each in reversed(list(books.releases.values()))
                 if account in ("", each.request.dataset) and state in ("", each.state.value)
             ]
             accounts = sorted({each.request.dataset for each in books.releases.values()})
@@ -197,13 +197,14 @@ class Sheets:
             releases = books.reserved(*owners[0])
             chart = budget_chart(releases, books.grants[owners[0]], now)
             composed = [(each, composed_spend(each)) for each in current]
+            history = grants_in(books, account)[::-1]
             rules, opened = asdict(books.house.rules_of(account)), books.accounts.get(account)
         return {
             "account": account,
             "opened": opened,
             "budgets": composed,
             "chart": chart,
-            "history": list(reversed(budget_history(self.home, account))),
+            "history": history,
             "rules": rules,
             "releases": releases[: -SHEET - 1 : -1],
         }
@@ -224,7 +225,7 @@ class Sheets:
     def refusals(self) -> dict[str, Any]:
         """Releases whose data was refused, and reservations that were forfeited."""
         with self.books() as (books, _):
-            refused = [each for each in reversed(books.releases.values()) if each.refused]
+            refused = [each for each in reversed(list(books.releases.values())) if each.refused]
             return {"releases": refused}
 
     def people(self) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from cloister.privacy.ledger import (
     ReservationRequest,
     basic_composition,
 )
+from cloister.privacy.ledger.books import Books
 from cloister.privacy.ledger.budgets import Window
 from cloister.privacy.ledger.composition import filtered_cap, together
 from cloister.privacy.ledger.house import FILTER, SUM
@@ -302,10 +303,16 @@ def budget_text(budget: BudgetGrant) -> str:
 
 def budget_history(home: Home, dataset: str | None) -> list[dict[str, Any]]:
     """The grants of a dataset, or all, oldest first: each from what to what, by whom and why."""
-    ledger, found = existing_ledger(home), []
+    ledger = existing_ledger(home)
+    return grants_in(ledger.books(), dataset) if ledger else []
+
+
+def grants_in(books: Books, dataset: str | None) -> list[dict[str, Any]]:
+    """The same of books that were read."""
+    found: list[dict[str, Any]] = []
     last: dict[tuple[str, str], str] = {}
-    grants = ledger.books().grants.values() if ledger else []
-    for granted in sorted(chain.from_iterable(grants), key=lambda granted: granted.seq):
+    grants = chain.from_iterable(books.grants.values())
+    for granted in sorted(grants, key=lambda granted: granted.seq):
         budget, owner = granted.budget, (granted.budget.dataset, granted.budget.unit)
         text = budget_text(budget)
         if dataset in (None, budget.dataset):

@@ -31,7 +31,7 @@ from cloister.tasks.home.home import Home
 home = Home.current({"CLOISTER_HOME": sys.argv[1]})
 app = page_app({"home": Sheets("home", home)}, Sessions("key"), ["127.0.0.1"])
 app.state.sessions.admits_attempt = lambda address: True
-uvicorn.run(app, port=int(sys.argv[2]), log_level="critical")
+uvicorn.run(app, port=int(sys.argv[2]), log_level="critical", timeout_keep_alive=75)
 """
 
 WRITER = """
