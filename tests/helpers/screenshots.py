@@ -1,0 +1,86 @@
+"""Pictures of the page for docs/: a home of three demo releases, as a browser shows it.
+
+Run in a checkout, with Chromium: python tests/helpers/screenshots.py [FOLDER]
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from browser import Browser
+
+CLOISTER = (sys.executable, "-c", "from cloister.flows.cli.app import main; main()")
+PROJECT = Path(__file__).parents[2]
+
+
+def main(folder: Path) -> None:
+    """Write the pictures into a folder."""
+    with tempfile.TemporaryDirectory() as place:
+        work = Path(place)
+        os.environ |= {"CLOISTER_HOME": str(work / "home"), "PYTHONPATH": str(PROJECT)}
+        newest = _releases(work)
+        page = subprocess.Popen(
+            [*CLOISTER, "page", "--port", "0"], stdout=subprocess.PIPE, text=True
+        )
+        browser = Browser(work / "profile")
+        try:
+            assert page.stdout
+            _enter(browser, page.stdout.readline().strip())
+            _pictures(browser, newest, folder)
+        finally:
+            browser.close()
+            page.terminate()
+
+
+def _releases(work: Path) -> str:
+    """Three releases of the demo table: published, rejected, waiting; the id of the last."""
+    _run("-m", "cloister.demo", str(work / "demo.csv"))
+    text = (PROJECT / "data" / "specs" / "demo.yaml").read_text(encoding="utf-8")
+    (work / "demo.yaml").write_text(text.replace("data/raw/demo.csv", str(work / "demo.csv")))
+    home, known = work / "home" / "releases", set()
+    for epsilon, moves in (("1", ("approve", "publish")), ("0.5", ("reject",)), ("2", ())):
+        _cloister("release", str(work / "demo.yaml"), "--epsilon", epsilon)
+        (release,) = {each.name for each in home.iterdir()} - known
+        known.add(release)
+        for move in moves:
+            _cloister("review", move, release, "--reason", f"to {move}: the certificate was read")
+    return release
+
+
+def _enter(browser: Browser, url: str) -> None:
+    browser.open(url)
+    browser.run("document.querySelector('form.decide button').click()")
+    browser.loaded()
+
+
+def _pictures(browser: Browser, release: str, folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    base = browser.run("location.origin") + "/homes/home"
+    sheets = {"overview": "", "account": "/accounts/demo", "release": f"/releases/{release}"}
+    sheets["comparison"] = f"/releases/{release}/comparison"
+    for name, path in sheets.items():
+        browser.width(1100, 820)
+        browser.open(base + path)
+        browser.picture(folder / f"page-{name}.png", whole=False)
+    browser.width(390, 820)
+    browser.open(base)
+    browser.picture(folder / "page-overview-narrow.png", whole=False)
+    browser.width(900, 1100)
+    browser.open(f"{base}/releases/{release}/certificate")
+    browser.picture(folder / "certificate.png", whole=False)
+
+
+def _cloister(*words: str) -> None:
+    subprocess.run([*CLOISTER, *words], check=True, stdout=subprocess.DEVNULL)
+
+
+def _run(*words: str) -> None:
+    subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else PROJECT / "docs" / "images")
