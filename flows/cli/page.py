@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import secrets
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cloister.errors import InputError
-from cloister.flows.cli.options import example
+from cloister.flows.cli.options import Json, example
 from cloister.tasks.home.home import Home
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def page(
             "--behind-proxy", help="A proxy in front ends TLS, and may hand over tokens (OIDC)."
         ),
     ] = False,
+    as_json: Json = False,
 ) -> None:
     """Show budgets, releases and the ledger in a browser, to decide there; until it is interrupted.
 
@@ -62,7 +64,7 @@ def page(
     """
     import uvicorn
 
-    from cloister.flows.cli.console import say
+    from cloister.flows.cli.console import say, show_json
     from cloister.flows.page.app import page_app
     from cloister.flows.page.visitors import Sessions
 
@@ -94,7 +96,12 @@ def page(
     scheme = "https" if certificate else "http"
     shown = f"[{host}]" if ":" in host else host
     at = f"{scheme}://{shown}:{socket.getsockname()[1]}/login"
-    say(f"{at}?key={key}" if key else at)
+    address = f"{at}?key={key}" if key else at
+    if as_json:
+        show_json({"address": address})
+    else:
+        say(address)
+    sys.stdout.flush()
     server.run([socket])
 
 

@@ -64,6 +64,7 @@ COMMANDS = [
     ["benchmark"],
     ["deploy"],
     ["serve"],
+    ["page"],
 ]
 
 
