@@ -351,16 +351,18 @@ def _fetched(home: Home, held: Release, folder: Path) -> list[str]:
     versions.fetch(held.id, wanted)
     _require(digest_of(folder / YAML_NAME) == recorded, YAML_NAME, held.id)
     certificate = read_certificate(folder)
-    tables = [name for name in certificate.artefacts if name.endswith(PARQUET)]
-    versions.fetch(held.id, {name.removesuffix(PARQUET): folder / name for name in tables})
-    others = [name for name in certificate.artefacts if not name.endswith((PARQUET, CSV))]
-    versions.fetch(held.id, {pointer_of(name): folder / name for name in others})
+    sent = [name for name in certificate.artefacts if not name.endswith(CSV)]
+    versions.fetch(held.id, {_pointer(name): folder / name for name in sent})
     (folder / PAGE_NAME).write_text(page(certificate), encoding="utf-8")
     for name in certificate.artefacts:
         if name.endswith(CSV):
             _write_csv(home, held, folder / name)
     _require_artefacts(certificate, folder)
     return [YAML_NAME, PAGE_NAME, *certificate.artefacts]
+
+
+def _pointer(name: str) -> str:
+    return name.removesuffix(PARQUET) if name.endswith(PARQUET) else pointer_of(name)
 
 
 def _write_csv(home: Home, held: Release, path: Path) -> None:

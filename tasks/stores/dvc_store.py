@@ -113,11 +113,13 @@ class Versions:
             StorageError: DVC cannot do it, or the remote does not hold it; says what DVC said.
         """
         self.prepare()
-        for name, path in wanted.items():
-            tracked = self._tracked(release, name).relative_to(self.folder)
-            with exclusive(self.folder / "lock"):
-                out = str(path.absolute())
-                self._dvc(("get", "--force", "--out", out, "--", ".", str(tracked)))
+        with exclusive(self.folder / "lock"):
+            self._dvc(*(self._getting(release, name, path) for name, path in wanted.items()))
+
+    def _getting(self, release: str, name: str, path: Path) -> tuple[str, ...]:
+        """The command that writes the file of a pointer to a path."""
+        tracked = self._tracked(release, name).relative_to(self.folder)
+        return "get", "--force", "--out", str(path.absolute()), "--", ".", str(tracked)
 
     def _tracked(self, release: str, name: str) -> Path:
         """The file that a pointer refers to."""
