@@ -21,7 +21,12 @@ from types import MappingProxyType
 
 import httpx
 from prefect.events.worker import EventsWorker
-from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
+from prefect.settings import (
+    PREFECT_API_URL,
+    PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
+    get_current_settings,
+    temporary_settings,
+)
 
 from cloister.errors import InputError, StorageError
 from cloister.tasks.home.files import exclusive
@@ -85,7 +90,11 @@ def serving(home: Home) -> Iterator[None]:
         return
     home.prepare()
     with _temporary(home, _password()) as port:
-        own = {PREFECT_API_URL: f"http://127.0.0.1:{port}/api"}
+        # nobody reads heartbeats here, and at its end a flow waits up to a second for their thread
+        own = {
+            PREFECT_API_URL: f"http://127.0.0.1:{port}/api",
+            PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None,
+        }
         with temporary_settings(own), answering(), _all_events_sent():
             yield
 
