@@ -10,8 +10,9 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -103,7 +104,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run a command; its exit code."""
     try:
         _require_text(arguments)
-        typer.main.get_command(app).main(list(arguments), prog_name="cloister")
+        _command().main(list(arguments), prog_name="cloister")
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else 0
     except CloisterError as error:
@@ -115,6 +116,12 @@ def run(arguments: Sequence[str]) -> int:
             return _failed(INTERRUPTED, 1)
         return _failed(f"{_place(error)}; {_WITHHELD}", 1)
     return 0
+
+
+@cache
+def _command() -> Any:
+    """The commands as Typer reads them from their functions, which takes tens of milliseconds."""
+    return typer.main.get_command(app)
 
 
 def _require_text(arguments: Sequence[str]) -> None:
