@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 import os
 import shutil
 import sqlite3
@@ -42,6 +43,7 @@ from cloister.schema.domain import Domain
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec, spec_digest
 from cloister.tasks.home.home import Home
+from cloister.tasks.home.process import SELDOM
 
 if TYPE_CHECKING:
     from cloister.tasks.release.basis import Basis
@@ -73,6 +75,12 @@ absl_logging.get_absl_handler().python_handler.stream = (
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
     """With one file a worker at a time: the files that release are those of one worker."""
     return ByRoom(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage as seldom as commands do; what was imported stays."""
+    gc.freeze()
+    gc.set_threshold(SELDOM)
 
 
 ROWS = 2_000
@@ -166,11 +174,16 @@ def prefect_server(stores: None, tmp_path_factory: pytest.TempPathFactory) -> It
 
     Another server that is given the copy makes none, which takes seconds.
     """
-    from prefect.settings import get_current_settings
+    from prefect.settings import (
+        PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
+        get_current_settings,
+        temporary_settings,
+    )
     from prefect.testing.utilities import prefect_test_harness
 
     new = tmp_path_factory.mktemp("server") / "prefect.db"
-    with prefect_test_harness(server_startup_timeout=180):
+    silent = temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None})
+    with prefect_test_harness(server_startup_timeout=180), silent:
         url = get_current_settings().server.database.connection_url
         assert url
         place = url.get_secret_value().partition(":///")[2]
@@ -357,10 +370,13 @@ def fitted(small_spec: Spec, tmp_path_factory: pytest.TempPathFactory) -> Fitted
 
 @pytest.fixture(scope="module")
 def brief_training() -> Iterator[None]:
-    """Trainings of Kamino have 40 steps, for tests of what does not depend on their number."""
+    """Kamino trains for 40 steps, a mixture for few, where nothing depends on their number."""
     from cloister.models.kamino.synthesizer import RECIPES
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cloister.models.mixture.fit.LAST_STEPS", 60)
+        for bound in ("FEWEST_STEPS", "MOST_STEPS"):
+            patch.setattr(f"cloister.models.mixture.schedule.{bound}", 4)
         for name, recipe in RECIPES.items():
             brief = replace(recipe, trainer=replace(recipe.trainer, steps=40))
             patch.setitem(RECIPES, name, brief)

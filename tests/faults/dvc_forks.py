@@ -78,12 +78,16 @@ def forked(
 
 
 class Forks:
-    """The process that has loaded DVC, and the way to ask it."""
+    """The process that has loaded DVC, and the way to ask it.
+
+    The settings of all homes are one text, which DVC is asked once whether it can read.
+    """
 
     def __init__(self) -> None:
         pipe = subprocess.PIPE
         self._process = subprocess.Popen([sys.executable, __file__], stdin=pipe, stdout=pipe)
         self._lock = Lock()
+        self._read: set[str] = set()
 
     def run(
         self,
@@ -95,6 +99,9 @@ class Forks:
         **_: object,
     ) -> subprocess.CompletedProcess[str]:
         """In place of ``subprocess.run``."""
+        settings = _settings(Path(cwd), input)
+        if settings in self._read:
+            return subprocess.CompletedProcess(command, 0, "", "")
         umask = os.umask(0o077)
         os.umask(umask)
         asked = {"command": command, "cwd": str(cwd), "env": dict(env), "input": input}
@@ -104,6 +111,8 @@ class Forks:
             self._process.stdin.write(json.dumps(asked).encode() + b"\n")
             self._process.stdin.flush()
             code, said = json.loads(self._process.stdout.readline())
+        if settings and not code:
+            self._read.add(settings)
         return subprocess.CompletedProcess(command, code, "", said)
 
     def close(self) -> None:
@@ -111,6 +120,13 @@ class Forks:
         assert self._process.stdin
         self._process.stdin.close()
         self._process.wait(timeout=60)
+
+
+def _settings(folder: Path, commands: str) -> str | None:
+    """The settings of a repository that has nothing but them, if they are only to be read."""
+    if folder.name != ".new" or json.loads(commands)[0][-2:] != ["remote", "list"]:
+        return None
+    return (folder / ".dvc" / "config").read_text(encoding="utf-8")
 
 
 def serve() -> None:

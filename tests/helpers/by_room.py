@@ -9,6 +9,7 @@ RELEASING = {
     "compatibility",
     "end_to_end",
     "orchestration",
+    "test_fingerprints.py",
     "test_flips.py",
     "test_hostile_names.py",
     "test_random_kills.py",

@@ -80,7 +80,7 @@ def refusing() -> Iterator[str]:
 def test_a_server_that_does_not_answer_is_an_error_soon(
     kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cloister.tasks.stores.prefect_server._BUSY", 2.0)
+    monkeypatch.setattr("cloister.tasks.stores.prefect_server._BUSY", 0.5)
     url = request.getfixturevalue(kind) if kind in ("silent", "refusing") else kind
     before = time.monotonic()
     with pytest.raises(InputError, match="PREFECT_API_URL"):
@@ -163,7 +163,7 @@ def failing() -> Iterator[Callable[[int], str]]:
         return f"http://127.0.0.1:{server.server_port}/api"
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield start
         server.shutdown()
 
