@@ -202,7 +202,7 @@ def strided(sqlite: int, postgresql: int) -> pytest.MarkDecorator:
     )
 
 
-@strided(sqlite=7, postgresql=11)
+@strided(sqlite=13, postgresql=29)
 def test_a_kill_at_any_step_loses_nothing_and_charges_once(
     new_run: Callable[[], Run],
     child: Start,
@@ -234,7 +234,7 @@ def test_a_run_killed_again_and_again_ends_all_the_same(
     finished_once(run)
 
 
-@strided(sqlite=3, postgresql=5)
+@strided(sqlite=5, postgresql=11)
 def test_a_kill_while_the_ledger_is_made_leaves_none_or_a_whole_one(
     new_place: Callable[[], str],
     child: Start,
@@ -289,7 +289,7 @@ def deleted(ledger: Ledger, request: ReservationRequest) -> Callable[[], object]
     return delete
 
 
-@both
+@strided(sqlite=2, postgresql=5)
 @pytest.mark.parametrize(("prepare", "entries"), [(first, 3), (replanned, 2), (deleted, 2)])
 def test_a_transaction_of_several_entries_is_killed_anywhere_and_done_once(
     new_place: Callable[[], str],
@@ -298,6 +298,7 @@ def test_a_transaction_of_several_entries_is_killed_anywhere_and_done_once(
     ask: Callable[..., ReservationRequest],
     prepare: Callable[[Ledger, ReservationRequest], Callable[[], object]],
     entries: int,
+    stride: int,
 ) -> None:
     """Killed before its commit, the next attempt finds a ledger without any of them."""
 
@@ -308,7 +309,7 @@ def test_a_transaction_of_several_entries_is_killed_anywhere_and_done_once(
 
     ledger, act, before = made()
     seen = set()
-    for step in count(1):
+    for step in count(1, stride):
 
         def killed(act: Callable[[], object] = act, step: int = step) -> int:
             Steps(step).in_the_database()

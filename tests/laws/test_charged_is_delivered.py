@@ -17,8 +17,8 @@ from cloister.errors import PlanError
 TABLES = int(os.environ.get("CLOISTER_TEST_TABLES", "100"))
 # In the default suite, of each method: as many as take a few seconds.
 FEW = {
-    "independent": 15, "dpview": 5, "bayes": 4, "deniability": 3, "copula": 2,
-    "mixture": 2, "kamino": 1,
+    "independent": 8, "dpview": 3, "bayes": 2, "deniability": 2, "copula": 2,
+    "mixture": 1, "kamino": 1,
 }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from examples import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -139,7 +140,7 @@ def measured(order: ResolvedRequest, answers: Path, planned: ResolvedRequest) ->
     return spec_text(measured_content(read_marked(order.spec).content, order, "r-0", found))
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(hostile_rows)
 @example({"paid": "1e300"})  # its bounds had more digits than a spec may declare
 def test_what_one_row_decides_is_refused_or_measured(tmp_path_factory, plain, row):

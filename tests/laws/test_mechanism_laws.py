@@ -258,8 +258,13 @@ TRIED |= {PermuteAndFlip, Exponential, RandomisedTest}
 DENIABLE = {DeterministicTest, DeniableTest}
 
 
-SLOW = ("permute and flip", "sharpened selection")
-"""Selections draw one at a time; those of the exponential mechanism stand for them by default."""
+SLOW = (
+    *("permute and flip", "sharpened selection"),
+    *("discrete Gaussian, row replaced", "discrete Gaussian, person added"),
+    *("shared Gaussian", "forgetful Gaussian", "eager sparse Gaussian"),
+)
+"""Selections draw one at a time; those of the exponential mechanism stand for them by default, and
+Laplace noise for Gaussian noise where both are used in the same way."""
 
 
 def slower(names: Iterable[str]) -> list[Any]:

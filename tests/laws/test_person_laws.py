@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from examples import examples
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -70,13 +71,13 @@ def keeps_the_law(data, build) -> bool:
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(data=st.data())
 def test_a_person_more_is_one_row_more_of_persons_and_its_own_rows(data):
     assert keeps_the_law(data, person_tables)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(rows=st.lists(st.tuples(NAMES, ROW), min_size=1, max_size=14), seed=st.integers(0, 99))
 def test_the_order_of_the_source_changes_neither_table(rows, seed):
     """Persons may differ in an attribute of theirs, and have more rows than are kept."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tiny_databases import Bound, Build, counted, domain, without
@@ -152,7 +153,7 @@ def keeps_the_law(
     )
 
 
-QUICK = settings(max_examples=120)
+QUICK = settings(max_examples=examples(120))
 
 
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from examples import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -143,7 +144,7 @@ SECOND = DenialConstraint("r", (Predicate(Cell(2, "b"), Op.GT, 0),))
 DIFFERS = DenialConstraint("r", tuple(same(1, name, "!=") for name in ("b", "c", "tag", "grade")))
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(constraints, tables())
 @example(FOUR_ORDERS, Table(DOMAIN, {c.name: np.arange(20) * 7 % c.size for c in DOMAIN}))
 @example(CONTRADICTION, Table(DOMAIN, {c.name: np.arange(9) % c.size for c in DOMAIN}))

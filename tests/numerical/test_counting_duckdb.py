@@ -10,6 +10,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -180,7 +181,7 @@ def _plain(value: object) -> object:
     return value.to_pydatetime() if isinstance(value, pd.Timestamp) else value
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(
     st.lists(st.lists(predicates(), min_size=1, max_size=4), min_size=4, max_size=8),
     st.integers(2, 24),

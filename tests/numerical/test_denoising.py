@@ -11,7 +11,7 @@ from cloister.models.discretization.denoising import estimate_shares, to_shares
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain, declared_cells
 
-ROWS, SIZE, REPEATS = 20_000, 60, 40
+ROWS, SIZE, REPEATS = 20_000, 60, 16
 DOMAIN = Domain.of(
     {
         "listed": Categorical(type="categorical", values=[f"v{at}" for at in range(SIZE)]),

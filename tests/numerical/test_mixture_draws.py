@@ -3,6 +3,7 @@
 from itertools import product
 
 import numpy as np
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -48,7 +49,7 @@ def rows_of(arrangement, inside):
     return rows
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(0, 2**32), st.sampled_from(ATTRIBUTE_SETS))
 def test_factors_and_dependents_allow_just_the_rows_that_keep_all_supports(seed, names):
     rng = np.random.default_rng(seed)
@@ -83,7 +84,7 @@ def test_an_attribute_is_dependent_where_the_joint_factor_would_be_too_large():
     assert all(len(factor.attributes) == 1 for factor in arrangement.layout.factors)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(0, 2**32), st.integers(1, 500))
 def test_a_dependent_attribute_is_drawn_within_a_row_or_two_of_its_shares(seed, rows):
     rng = np.random.default_rng(seed)
@@ -104,7 +105,7 @@ def test_a_dependent_attribute_is_drawn_within_a_row_or_two_of_its_shares(seed, 
         assert np.all(np.abs(counts[allowed] - wanted) < 2 + 1e-6)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.integers(0, 2**32), st.integers(1, 400), st.integers(1, 6))
 def test_allocation_is_within_a_row_of_the_shares(seed, rows, kinds):
     rng = np.random.default_rng(seed)
@@ -115,7 +116,7 @@ def test_allocation_is_within_a_row_of_the_shares(seed, rows, kinds):
         assert np.all(np.abs(counts - shares[k] * (kind == k).sum()) < 2 + 1e-6)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.integers(0, 2**32), st.integers(1, 300))
 def test_quantiles_are_spread_evenly_over_each_kind(seed, rows):
     rng = np.random.default_rng(seed)

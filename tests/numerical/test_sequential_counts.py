@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -110,7 +111,7 @@ def costs(index, rows):
     return noted
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(constraints, seeds, st.integers(0, 25), st.sampled_from([0.5, np.inf]))
 def test_costs_are_those_of_loops_over_all_rows_before(constraint, seed, count, weight):
     before, rows = table_of(seed, count), table_of(seed + 1, 6)
@@ -136,7 +137,7 @@ def test_rows_taken_away_leave_no_trace(constraint, seed):
     assert index.rows == plain.rows and costs(index, rows) == pytest.approx(costs(plain, rows))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(constraints, seeds)
 def test_rows_are_admitted_as_by_loops(constraint, seed):
     rows = table_of(seed, 15)

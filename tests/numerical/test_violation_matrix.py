@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,7 +43,7 @@ def matrix(rows, lines):
     return whole
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(rows=ROWS, row=st.tuples(st.integers(0, 4), st.integers(0, 4)), place=st.integers(0, 8))
 def test_adding_or_replacing_a_row_changes_the_matrix_by_at_most_the_sensitivity(rows, row, place):
     lines = 10

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -152,7 +153,7 @@ def satisfiable(rules: list[DenialConstraint], rows: int) -> bool:
     return not denied.all()
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(small_rules(), min_size=1, max_size=4), st.sampled_from([1, 2]))
 def test_a_conflict_is_found_if_and_only_if_the_whole_domain_has_none_to_offer(
     rules: list[DenialConstraint], rows: int

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate
@@ -45,7 +46,7 @@ def integrated(first, second, correlation):
 
 
 @given(LIMITS, LIMITS, CORRELATIONS)
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_the_bivariate_normal_is_right_to_eight_digits(first, second, correlation):
     assert one(first, second, correlation) == pytest.approx(
         integrated(first, second, correlation), abs=1e-8
@@ -59,7 +60,7 @@ def test_quadrants_have_the_known_probability(correlation):
 
 
 @given(st.lists(st.tuples(LIMITS, LIMITS, st.floats(-0.99, 0.99)), min_size=1, max_size=30))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_a_correlation_that_is_found_gives_the_probability_again(cases):
     first, second, correlation = np.array(cases).T
     joint = upper_probability(first, second, correlation)

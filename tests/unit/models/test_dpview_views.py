@@ -4,6 +4,7 @@ import random
 from itertools import combinations
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,7 +39,7 @@ def sized(*sizes):
 
 
 @given(st.lists(st.integers(1, 40), min_size=2, max_size=24), st.integers(2, 6))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_every_attribute_is_in_one_base_view_and_views_are_chained(sizes, width):
     public = sized(*sizes)
     views = best_views(public, width)
@@ -54,7 +55,7 @@ def test_every_attribute_is_in_one_base_view_and_views_are_chained(sizes, width)
 
 
 @given(st.lists(st.integers(2, 9), min_size=4, max_size=20), st.integers(2, 5))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_what_two_views_share_is_in_all_between(sizes, width):
     linked = best_views(sized(*sizes), width).linked
     for at, first in enumerate(linked):

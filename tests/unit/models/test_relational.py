@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from examples import examples
 from films import films
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -129,7 +130,7 @@ def test_known_joint_tables_are_fitted_without_error(dependent: float) -> None:
     assert problem.shares(problem.solve()) == pytest.approx(shares, abs=1e-3)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(0, 10_000), st.integers(1, 40), st.integers(1, 5), st.data())
 def test_each_row_refers_to_one_parent_and_no_degree_passes_its_bound(
     seed: int, parents: int, most: int, data: st.DataObject

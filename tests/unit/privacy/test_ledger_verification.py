@@ -12,6 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -213,7 +214,7 @@ def test_what_no_ledger_writes_is_found_in_a_sound_chain(
     assert found and min(finding.entry for finding in found) in (at + 1, at + 2)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     at=st.integers(0, 7),
     key=st.sampled_from(["release", "epsilon", "delta", "dataset", "by", "evidence"]),
@@ -226,7 +227,7 @@ def test_verification_never_fails_on_a_forged_body(
     verify_chain(forged(entries, at, body={**entries[at].body, key: value}))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     lines=st.lists(
         st.binary(max_size=40) | JSON.map(lambda v: json.dumps(v).encode()), min_size=1, max_size=4

@@ -6,6 +6,7 @@ import gzip
 import numpy as np
 import pandas as pd
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -142,7 +143,7 @@ def test_unusual_dtypes_are_kept(tmp_path):
     assert (attributes["small"].dtype, attributes["half"].dtype) == ("int8", "float32")
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     names=st.lists(
         st.text(min_size=1, max_size=8).filter(str.strip), min_size=1, max_size=4, unique=True

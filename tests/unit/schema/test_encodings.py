@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from declared_table import MOMENT, TWO, WHOLE, declared
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -47,7 +48,7 @@ def stored(raw, encoding):
     return raw.decode("utf-8", "surrogateescape").encode(encoding, "surrogatepass")
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     st.lists(st.tuples(*[st.sampled_from(POOL)] * len(KINDS)), min_size=2, max_size=5),
     st.sampled_from(["utf-8", "latin-1", "cp1252", *WIDE]),

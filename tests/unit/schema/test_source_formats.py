@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from declared_table import MOMENT, WHOLE, declared
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -100,7 +101,7 @@ def can(word, encoding):
     return True
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(specs(), st.integers(0, 2**32 - 1))
 def test_a_synthetic_table_is_read_back_as_it_was_drawn(tmp_path, drawn, seed):
     spec = declared(tmp_path, *drawn)
