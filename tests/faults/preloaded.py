@@ -18,6 +18,7 @@ from types import SimpleNamespace
 
 import dvc.cli  # noqa: F401 - before the first fork
 from dvc_forks import forked
+from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
 import cloister.tasks.stores.dvc_store
 from cloister.flows.cli.app import main
@@ -93,4 +94,5 @@ if __name__ == "__main__":
         importlib.import_module(name)
     cloister.tasks.stores.dvc_store.subprocess = SimpleNamespace(run=forked)
     gc.freeze()  # or a collection in a fork copies all pages that it looks at
-    sys.exit(serve())
+    with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):  # as in the session
+        sys.exit(serve())
