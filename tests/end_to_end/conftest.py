@@ -29,8 +29,6 @@ def cloister(capsys):
 def own(released, tmp_path, monkeypatch):
     """A copy of the release that a test may change."""
     home = shutil.copytree(released.place.home.folder, tmp_path / "home")
-    uri = f"sqlite:///{released.place.home.folder / 'mlflow' / 'mlflow.db'}"
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     monkeypatch.setenv("CLOISTER_HOME", str(home))
     shutil.copytree(released.out, tmp_path / "out")
     return tmp_path
