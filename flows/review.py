@@ -11,12 +11,11 @@ from cloister.tasks.ledger.access import open_ledger, release_of
 from cloister.tasks.ledger.keys import open_person
 from cloister.tasks.release.approvals import sign_approval
 from cloister.tasks.release.integrity import folder_findings
+from cloister.tasks.release.publish import send_release
 from cloister.tasks.release.retention import delete_due, end_deletions
 from cloister.tasks.release.signing import sign_moves
 from cloister.tasks.release.verify import release_problems
 from cloister.tasks.stores.mlflow_registry import ModelRegistry
-
-_CHECKED = (State.APPROVED, State.PUBLISHED)
 
 
 def move_release(home: Home, release: str, state: str, by: str, reason: str, key: str = "") -> str:
@@ -25,9 +24,10 @@ def move_release(home: Home, release: str, state: str, by: str, reason: str, key
     While others have yet to approve it too, that is the state it had. ``key`` is the place of the
     key by which a person signs that they approve it.
 
-    What is to be approved or published is verified first, with what MLflow and DVC hold of it. A
-    reservation that is withdrawn before its data was opened is given back; one whose data was
-    refused counts as that. What nothing needs any more is deleted.
+    What is to be approved or published is verified first, with what MLflow and DVC hold of it, and
+    its public files are sent to the DVC remote. Where a kill cut such a move short, the same move
+    ends it. A reservation that is withdrawn before its data was opened is given back; one whose
+    data was refused counts as that. What nothing needs any more is deleted.
 
     Raises:
         InputError: there is no such release, or its state does not allow the move.
@@ -38,18 +38,21 @@ def move_release(home: Home, release: str, state: str, by: str, reason: str, key
     to = State.REFUNDED if state == "withdrawn" and held.state is State.RESERVED else State(state)
     if to is State.REFUNDED and was_refused(release, home):
         return refuse(open_ledger(home), release, by).state.value
-    if to in _CHECKED:
+    if to.shareable:
+        if held.state.shareable and not held.of_domain:
+            send_release(home, release)
         _require_sound(home, held)
-    signed = _approved(home, held, key) if to is State.APPROVED and key else {}
-    now = open_ledger(home).advance(release, to, by, reason, signed)
-    if now.state is not to:
-        return now.state.value
+    if not (to.shareable and to is held.state):
+        signed = _approved(home, held, key) if to is State.APPROVED and key else {}
+        now = open_ledger(home).advance(release, to, by, reason, signed)
+        if now.state is not to:
+            return now.state.value
     if to is not State.REFUNDED:
         sign_moves(home, release, by)
     if to is not State.REFUNDED and held.state is not State.SPENT and not held.of_domain:
         _mirror(home, release, to)
-    _delete_due(home, release, now.state, by)
-    return now.state.value
+    _delete_due(home, release, to, by)
+    return to.value
 
 
 def _delete_due(home: Home, release: str, to: State, by: str) -> None:
@@ -95,14 +98,18 @@ def _require_sound(home: Home, held: Release) -> None:
 
 
 def _mirror(home: Home, release: str, to: State) -> None:
-    """Move the alias in the registry.
+    """Move the alias in the registry, and send the files of a release that was approved.
 
     Raises:
-        CloisterError: the ledger has the move, the registry has not.
+        CloisterError: the ledger has the move, the registry or the remote has not.
     """
+    store = "the registry"
     try:
         ModelRegistry.of(home).point(release, to.value)
+        store = "the DVC remote"
+        if to is State.APPROVED:
+            send_release(home, release)
     except CloisterError as error:
         raise CloisterError(
-            f"{release} is {to} in the ledger, but not in the registry: {error}"
+            f"{release} is {to} in the ledger, but not in {store}: {error}"
         ) from None

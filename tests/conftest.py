@@ -339,6 +339,17 @@ class Released:
 
 
 @pytest.fixture(scope="session")
+def approved(released: Released, tmp_path_factory: pytest.TempPathFactory) -> Released:
+    """The release of the clubs in a copy of its home, in which it was approved, and so sent."""
+    from cloister.flows.review import move_release
+
+    place = Place(tmp_path_factory.mktemp("approved"))
+    shutil.copytree(released.place.home.folder, place.home.folder)
+    move_release(place.home, released.id, "approved", "officer", "certificate read")
+    return replace(released, place=place)
+
+
+@pytest.fixture(scope="session")
 def small_spec(tmp_path_factory: pytest.TempPathFactory) -> Spec:
     """The spec of the small world, with a value file beside it."""
     folder = tmp_path_factory.mktemp("specs")

@@ -61,7 +61,7 @@ def _store_findings(home: Home, release: Release) -> Iterator[str]:
     if run := release.evidence.get("tracking_run"):
         runs, models = logged(home.release(release.id))
         yield from tracking_findings(home, release.id, list(dict.fromkeys([run, *runs])), models)
-    yield from object_findings(home, release.id)
+    yield from object_findings(home, release)
 
 
 def folder_findings(folder: Path, ledger: Ledger | None, release: Release | None) -> Iterator[str]:

@@ -26,21 +26,22 @@ from cloister.privacy.certificate.certificate import YAML_NAME, Certificate, rea
 from cloister.privacy.certificate.manifest import MANIFEST_NAME, Lineage, Manifest, write_manifest
 from cloister.privacy.exact import decimal_below
 from cloister.privacy.ledger import State
-from cloister.tasks.data.tables import load_release, published_schema
+from cloister.tasks.data.tables import load_release
 from cloister.tasks.home.files import Reference, copy_whole, digest_of, replace_file, write_json
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_version
-from cloister.tasks.ledger.access import is_candidate, open_ledger, record_candidate
+from cloister.tasks.ledger.access import is_candidate, open_ledger, record_candidate, release_of
 from cloister.tasks.release.certify import Certified
 from cloister.tasks.release.charge import ReservedRelease
 from cloister.tasks.release.comparison import EvaluationRecord
+from cloister.tasks.release.integrity import folder_findings
 from cloister.tasks.release.kept_files import RUNS_NAME, write_kept
 from cloister.tasks.release.signing import SIGNATURE, sign_candidate, statement_name
 from cloister.tasks.release.verify import release_problems
 from cloister.tasks.requests.measurement import SPEC_NAME
 from cloister.tasks.requests.plan import plan_json
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
-from cloister.tasks.stores.dvc_store import Versions, pointer_of
+from cloister.tasks.stores.dvc_store import Versions, sent_files
 from cloister.tasks.stores.mlflow_registry import ModelRegistry
 from cloister.tasks.stores.mlflow_store import Tracker, clear_errors
 from cloister.tasks.stores.prefect_runs import recording_step, step
@@ -87,17 +88,36 @@ def register_release(
 def version_release(
     request: ResolvedRequest, done: Certified, folder: Reference, home: Home
 ) -> Path:
-    """Point DVC at the data, and give it the synthetic tables, their schema and the certificate.
+    """Point DVC at the data, the synthetic tables, their schema and the certificate.
 
-    The folder of the pointers.
+    Nothing is sent: ``send_release`` does, once the release is approved. The folder of the
+    pointers.
     """
     public = folder.open()
-    context = public_context_of(request)
-    tables = {stem: public / f"{stem}.parquet" for stem in context.files.values()}
-    schemas = {pointer_of(name): public / name for name in published_schema(context).files}
-    published = tables | schemas | {"certificate": public / YAML_NAME}
-    source = _input_file(request, context)
-    return Versions(home.versions, home.remote).track(done.charge.release, source, published)
+    published = sent_files([YAML_NAME, *read_certificate(public).artefacts], public)
+    sources = _input_files(request, public_context_of(request))
+    return Versions(home.versions, home.remote).track(done.charge.release, sources, published)
+
+
+def send_release(home: Home, release: str) -> None:
+    """Send the public files of an approved release to the DVC remote.
+
+    Doing it again sends what a killed process, or the remote, has lost.
+
+    Raises:
+        InputError: the release is not approved, or has no pointers.
+        VerificationError: its files are not what was recorded; nothing is sent.
+        StorageError: the remote cannot be written.
+    """
+    held, public = release_of(home, release), home.release(release) / "public"
+    if not held.state.shareable:
+        raise InputError(
+            f"release {release} is {held.state.words}; its files are sent once it is approved"
+        )
+    for finding in folder_findings(public, open_ledger(home), held):
+        raise VerificationError(f"{finding}; nothing was sent: see cloister verify {release}")
+    published = sent_files([YAML_NAME, *read_certificate(public).artefacts], public)
+    Versions(home.versions, home.remote).send(release, published)
 
 
 def _record_spend(tracker: Tracker, run: str, certificate: Certificate) -> None:
@@ -117,10 +137,12 @@ def _record_measures(tracker: Tracker, run: str, measured: EvaluationRecord) -> 
         tracker.log_evaluation(child, measured.evaluation, measured.folder)
 
 
-def _input_file(request: ResolvedRequest, context: PublicContext) -> Path | None:
-    """The file of the data; several tables are followed by the digest in the ledger alone."""
-    declared = None if context.spec.tables else context.spec.source.path
-    return request.data or (Path(declared).absolute() if declared else None)
+def _input_files(request: ResolvedRequest, context: PublicContext) -> list[Path]:
+    """The files of the data, of several tables of each; of those in a database there is none."""
+    if request.data:
+        return [request.data]
+    declared = [table.spec.source.path for table in context.tables.values()]
+    return [Path(path).absolute() for path in declared if path]
 
 
 @dataclass(frozen=True)

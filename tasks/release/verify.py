@@ -48,7 +48,7 @@ from cloister.tasks.ledger.keys import house_keys, signing_findings
 from cloister.tasks.ledger.people import refresh_trust
 from cloister.tasks.release.integrity import folder_findings, frame_findings, release_findings
 from cloister.tasks.release.kept_files import FILE_NAME
-from cloister.tasks.stores.dvc_store import Versions, pointer_of
+from cloister.tasks.stores.dvc_store import CSV, PARQUET, Versions, sent_files
 from cloister.tasks.stores.kept_records import remote_findings
 
 _NAMED = 3
@@ -307,9 +307,6 @@ def _named_in(folder: Path) -> str | None:
         return None
 
 
-PARQUET, CSV = ".parquet", ".csv"
-
-
 def fetch_release(home: Home, release: str, out: Path | None) -> Path:
     """Restore table, certificate and page of a release in the home or a new folder; that folder.
 
@@ -347,22 +344,24 @@ def _fetched(home: Home, held: Release, folder: Path) -> list[str]:
             "fetch"
         )
     versions = Versions(home.versions, home.remote)
-    wanted = {"certificate": folder / YAML_NAME}
-    versions.fetch(held.id, wanted)
+    try:
+        versions.fetch(held.id, sent_files([YAML_NAME], folder))
+    except StorageError as error:
+        if held.state.shareable:
+            raise
+        raise StorageError(
+            f"{error}; release {held.id} is {held.state.words}, and only approved ones are sent to "
+            "the remote: restore the files from a backup of the home"
+        ) from None
     _require(digest_of(folder / YAML_NAME) == recorded, YAML_NAME, held.id)
     certificate = read_certificate(folder)
-    sent = [name for name in certificate.artefacts if not name.endswith(CSV)]
-    versions.fetch(held.id, {_pointer(name): folder / name for name in sent})
+    versions.fetch(held.id, sent_files(certificate.artefacts, folder))
     (folder / PAGE_NAME).write_text(page(certificate), encoding="utf-8")
     for name in certificate.artefacts:
         if name.endswith(CSV):
             _write_csv(home, held, folder / name)
     _require_artefacts(certificate, folder)
     return [YAML_NAME, PAGE_NAME, *certificate.artefacts]
-
-
-def _pointer(name: str) -> str:
-    return name.removesuffix(PARQUET) if name.endswith(PARQUET) else pointer_of(name)
 
 
 def _write_csv(home: Home, held: Release, path: Path) -> None:

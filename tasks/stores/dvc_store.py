@@ -4,37 +4,43 @@ The only module that uses DVC, through its command line, which is its documented
 repository lies in the private home and knows no Git, so a release never touches the project's own
 repository, and two releases never want to change the same file::
 
-    releases/<release>/input.dvc         path, size and MD5 of the sensitive table, never its copy
-    releases/<release>/synthetic.dvc     the synthetic table, which is sent to the remote
-    releases/<release>/_schema.py.dvc    the schema of the tables, which is sent to the remote
-    releases/<release>/certificate.dvc   the certificate, which is sent to the remote
+    releases/<release>/input.dvc         path, size and MD5 of each sensitive table, never a copy
+    releases/<release>/synthetic.dvc     the synthetic table
+    releases/<release>/_schema.py.dvc    the schema of the tables
+    releases/<release>/certificate.dvc   the certificate
 
-The input's pointer is a partial import (``dvc import-url --no-download``): DVC can check whether
-the table is still the same, at the cost of reading it once. What is published goes to the remote
-alone: the copies that DVC sends are removed. Since DVC's digests are MD5 and those
-of the input exact, pointers stay in the home; what is signed and shared is the manifest's SHA-256.
+The input's pointer has dependencies and no outputs: ``dvc status`` says whether the tables are
+still the same, at the cost of reading them once, and no command of DVC copies or sends them. What
+the others point to is sent once the release is approved, and lies in the remote alone: the copies
+that DVC sends are removed. Since DVC's digests are MD5 and those of the input exact, pointers stay
+in the home; what is signed and shared is the manifest's SHA-256.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from configparser import ConfigParser
 from configparser import Error as ConfigParserError
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-from cloister.errors import InputError, StorageError
+from cloister.errors import InputError, StorageError, VerificationError
 from cloister.files import write_whole
+from cloister.privacy.certificate.certificate import YAML_NAME
 from cloister.tasks.home.files import exclusive
 from cloister.tasks.home.home import close, private_folder
 from cloister.tasks.home.process import SELDOM
+
+PARQUET, CSV = ".parquet", ".csv"
 
 _REMOTE = "storage"
 _PROGRAM = f"""
@@ -66,12 +72,11 @@ class Versions:
     folder: Path
     remote: str
 
-    def track(self, release: str, source: Path | None, published: Mapping[str, Path]) -> Path:
-        """Write the pointers of a release anew, and send its public files to the remote.
+    def track(self, release: str, sources: Sequence[Path], published: Mapping[str, Path]) -> Path:
+        """Write the pointers of a release anew; nothing is sent.
 
         Args:
-            source: the file of the sensitive table; None for one in a database, which has no
-                pointer.
+            sources: the files of the sensitive tables; those in a database have no pointer.
             published: files by the names of their pointers.
 
         Returns:
@@ -87,18 +92,59 @@ class Versions:
             for old in pointers.glob("*.dvc"):
                 old.unlink()
             self._clear()
-            files = {**({"input": source} if source else {}), **published}
-            outs = {name: pointers / f"{name}{_ending(path)}" for name, path in files.items()}
+            outs = {name: pointers / f"{name}{_ending(path)}" for name, path in published.items()}
+            for name, path in published.items():
+                shutil.copyfile(path, outs[name])
+            adding = "add", "--no-commit", "--", *map(self._relative, outs.values())
             self._dvc(
-                *([self._pointing(source, outs["input"])] if source else []),
-                *(self._sending(published, outs) if published else []),
+                *([self._pointing(sources, pointers / "input.dvc")] if sources else []),
+                *([adding] if outs else []),
             )
             for name, out in outs.items():
                 _rename(out, name)
-                out.unlink(missing_ok=True)
+                out.unlink()
             self._clear()
             self._close()
         return pointers
+
+    def send(self, release: str, published: Mapping[str, Path]) -> None:
+        """Send public files of a release to the remote; what it holds already is not sent again.
+
+        Pointers stay as they are. Killed between, sending again ends it.
+
+        Args:
+            published: files by the names of their pointers.
+
+        Raises:
+            InputError: the release has no such pointer.
+            StorageError: DVC cannot do it; says what DVC said.
+            VerificationError: a file is another than its pointer says; nothing is sent.
+        """
+        self.prepare()
+        with exclusive(self.folder / "lock"):
+            self._clear()
+            for name, path in published.items():
+                self._cache(path, str(self._out(release, name)["md5"]))
+            names = [self._relative(self._pointer(release, name)) for name in published]
+            self._dvc(("push", "--remote", _REMOTE, "--", *names))
+            self._clear()
+            self._close()
+
+    def _cache(self, path: Path, digest: str) -> None:
+        """Put a file where DVC looks for an output that it sends."""
+        cached = self.folder / ".dvc" / "cache" / "files" / "md5" / digest[:2] / digest[2:]
+        self._make(cached.parent)
+        try:
+            write_whole(cached, lambda part: shutil.copyfile(path, part))
+            with cached.open("rb") as copied:
+                copy = hashlib.file_digest(copied, lambda: hashlib.md5(usedforsecurity=False))
+        except OSError as error:
+            raise _unwritten(cached, error) from None
+        if copy.hexdigest() != digest:
+            raise VerificationError(
+                f"{path} is another file than its pointer says, and nothing was sent: see cloister "
+                "verify"
+            )
 
     def fetch(self, release: str, wanted: Mapping[str, Path]) -> None:
         """Write what a release has sent to the remote, in place of what lies there.
@@ -118,16 +164,22 @@ class Versions:
 
     def _getting(self, release: str, name: str, path: Path) -> tuple[str, ...]:
         """The command that writes the file of a pointer to a path."""
-        tracked = self._tracked(release, name).relative_to(self.folder)
-        return "get", "--force", "--out", str(path.absolute()), "--", ".", str(tracked)
+        file = self._pointer(release, name).with_name(self._out(release, name)["path"])
+        return "get", "--force", "--out", str(path.absolute()), "--", ".", self._relative(file)
 
-    def _tracked(self, release: str, name: str) -> Path:
-        """The file that a pointer refers to."""
-        pointer = self.folder / "releases" / release / f"{name}.dvc"
+    def _pointer(self, release: str, name: str) -> Path:
+        return self.folder / "releases" / release / f"{name}.dvc"
+
+    def _relative(self, path: Path) -> str:
+        """A path as DVC is given it: it runs in the folder of the repository."""
+        return str(path.relative_to(self.folder))
+
+    def _out(self, release: str, name: str) -> dict[str, Any]:
+        """What a pointer says of its file: its ``path`` and its ``md5``, at least."""
+        pointer = self._pointer(release, name)
         try:
-            return pointer.with_name(
-                yaml.safe_load(pointer.read_text(encoding="utf-8"))["outs"][0]["path"]
-            )
+            out: dict[str, Any] = yaml.safe_load(pointer.read_text(encoding="utf-8"))["outs"][0]
+            return out | {key: str(out[key]) for key in ("path", "md5")}
         except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
             raise InputError(
                 f"{pointer} is missing or was altered; restore it from a backup of the home"
@@ -245,23 +297,15 @@ class Versions:
             return str(Path("..", "..", remote.relative_to(home)))
         return str(self.folder / self.remote)
 
-    def _pointing(self, source: Path, out: Path) -> tuple[str, ...]:
-        """The command that writes a pointer to a file without a copy of it."""
-        place = str(out.relative_to(self.folder))
-        return "import-url", "--no-download", "--force", str(source.absolute()), place
+    def _pointing(self, sources: Sequence[Path], pointer: Path) -> tuple[str, ...]:
+        """The command that completes a pointer to files without a copy of them.
 
-    def _sending(
-        self, published: Mapping[str, Path], outs: Mapping[str, Path]
-    ) -> Iterator[tuple[str, ...]]:
-        """The commands that write pointers to copies of files, and send these to the remote.
-
-        ``dvc add --to-remote`` would take one command, and leave a second copy in the remote.
+        ``dvc import-url --no-download`` would write one that ``dvc pull`` makes a copy by.
         """
-        for name, path in published.items():
-            shutil.copyfile(path, outs[name])
-        names = [str(outs[name].relative_to(self.folder)) for name in published]
-        yield "add", "--", *names
-        yield "push", "--remote", _REMOTE, "--", *(f"{name}.dvc" for name in names)
+        paths = [{"path": str(source.absolute())} for source in sources]
+        text = yaml.safe_dump({"deps": paths}, allow_unicode=True)
+        write_whole(pointer, lambda part: part.write_text(text, encoding="utf-8"))
+        return "commit", "--force", "--", self._relative(pointer)
 
     def _dvc(self, *commands: Sequence[str], folder: Path | None = None) -> None:
         """Run DVC commands, one after the other.
@@ -292,9 +336,19 @@ class Versions:
             )
 
 
-def pointer_of(file: str) -> str:
-    """The name of the pointer to a file of a release that is no table; that of no table."""
-    return f"_{file}"
+def sent_files(names: Iterable[str], folder: Path) -> dict[str, Path]:
+    """The files in a folder that the remote receives of a release, by the names of their pointers.
+
+    Tables as CSV are none of them: they are made again.
+    """
+    return {_pointer_of(name): folder / name for name in names if not name.endswith(CSV)}
+
+
+def _pointer_of(name: str) -> str:
+    """The name of the pointer to a public file; that of no table has a name that no table has."""
+    if name.endswith(PARQUET):
+        return name.removesuffix(PARQUET)
+    return "certificate" if name == YAML_NAME else f"_{name}"
 
 
 def _config(remote: str) -> str:

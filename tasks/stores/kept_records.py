@@ -16,7 +16,9 @@ from typing import Any
 import yaml
 
 from cloister.errors import StorageError
+from cloister.figures import count_of
 from cloister.files import database_to_read
+from cloister.privacy.ledger import Release, State
 from cloister.tasks.home.home import Home
 from cloister.tasks.stores.dvc_store import PARTS, Versions
 
@@ -123,31 +125,32 @@ def remote_findings(home: Home) -> Iterator[str]:
             yield from _altered(path)
 
 
-def object_findings(home: Home, release: str) -> Iterator[str]:
-    """The files of a release that a remote that is a folder does not hold as they were sent."""
+def object_findings(home: Home, release: Release) -> Iterator[str]:
+    """The files of a release that a remote that is a folder does not hold as they were sent.
+
+    It lacks none of a release that is not approved: those are sent by its approval.
+    """
     if "://" in home.remote:
         return
-    sent = dict(_sent(home, release))
+    sent = dict(_sent(home, release.id))
     paths = {_objects(home) / digest[:2] / digest[2:]: pointer for digest, pointer in sent.items()}
     missing = [path for path in paths if not path.is_file()]
-    if missing and len(missing) == len(paths):
-        yield (
-            f"{home.remote}: holds none of the {len(paths)} files of release {release}, which "
-            "cloister fetch restores from there; restore it from a backup, or correct "
-            "CLOISTER_REMOTE"
-        )
-        return
-    for path in missing:
-        yield (
-            f"{path}: is missing: {paths[path]} points to it, and cloister fetch {release} needs "
-            "it; restore it from a backup"
-        )
     for path in paths.keys() - set(missing):
         yield from _altered(path)
+    if not release.state.shareable:
+        return
+    move = "approve" if release.state is State.APPROVED else "publish"
+    remedy = f"cloister review {move} {release.id} sends it again, or correct CLOISTER_REMOTE"
+    if missing and len(missing) == len(paths):
+        count = count_of(len(paths), "file")
+        yield f"{home.remote}: holds none of the {count} of release {release.id}; {remedy}"
+        return
+    for path in missing:
+        yield f"{path}: is missing: {paths[path]} points to it; {remedy}"
 
 
 def _sent(home: Home, release: str) -> Iterator[tuple[str, Path]]:
-    """The digests of what a release sent, and the pointers to them.
+    """The digests of what a release sends, and the pointers to them.
 
     That to the data has a source instead; one that was altered is found with the other files.
     """

@@ -43,6 +43,14 @@ def home(released, tmp_path, monkeypatch) -> Home:
 
 
 @pytest.fixture
+def approved_home(approved, tmp_path, monkeypatch) -> Home:
+    """A copy of a home with one approved release, which a test may change."""
+    shutil.copytree(approved.place.home.folder, tmp_path / "home")
+    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
+    return Home.current()
+
+
+@pytest.fixture
 def out(place) -> Path:
     return place.folder / "out"
 

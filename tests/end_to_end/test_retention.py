@@ -134,8 +134,9 @@ def test_a_release_that_was_given_up_loses_its_model_and_keeps_its_files(
     decide(move, released.id)
     assert not any(path.exists() for path in (*arrays, pulled))
     assert held(home) == {} and findings(home) == []
-    assert run(["fetch", released.id, "--out", str(tmp_path / "again")]) == 0
-    assert (tmp_path / "again" / "synthetic.csv").exists()
+    assert (home.release(released.id) / "public" / "synthetic.csv").exists()
+    assert not [path for path in Path(home.remote).rglob("*") if path.is_file()]
+    assert run(["fetch", released.id, "--out", str(tmp_path / "again")]) == 2
 
 
 def test_rules_keep_what_they_name(home, released):

@@ -262,7 +262,7 @@ def test_beside_a_running_release_nothing_is_amiss(place, prefect_server, monkey
 
 def test_an_object_that_is_being_sent_is_no_object_yet(home):
     part = home.folder / "dvc-remote" / "files" / "md5" / "ab" / ".being-sent.tmp"
-    part.parent.mkdir(exist_ok=True)
+    part.parent.mkdir(parents=True)
     part.write_text("half")
     assert findings(home) == []
 

@@ -34,43 +34,45 @@ def store(home: Home) -> Path:
     return home.folder / "mlflow" / "mlflow.db"
 
 
-def test_an_object_that_is_missing_is_named_with_its_pointer(home, released):
-    pointers = {path.name for path in (home.versions / "releases" / released.id).iterdir()}
-    for path in objects(home):
+def test_an_object_that_is_missing_is_named_with_its_pointer(approved_home, approved):
+    pointers = {path.name for path in (approved_home.versions / "releases" / approved.id).iterdir()}
+    for path in objects(approved_home):
         content = path.read_bytes()
         path.unlink()
-        (finding,) = findings(home)
-        assert [finding] == findings(home, released.id)
+        (finding,) = findings(approved_home)
+        assert [finding] == findings(approved_home, approved.id)
         assert finding.startswith(f"{path}: is missing: ")
-        assert f"cloister fetch {released.id} needs it; restore it from a backup" in finding
+        assert f"cloister review approve {approved.id} sends it again" in finding
         pointers -= {name for name in pointers if f"/{name} points" in finding}
         path.write_bytes(content)
     assert pointers == {"input.dvc"}
-    assert findings(home) == []
+    assert findings(approved_home) == []
 
 
 @pytest.mark.parametrize("gone", ["", "files"])
-def test_a_remote_that_is_empty_is_named_once_for_a_release(home, released, gone):
-    count = len(objects(home))
-    shutil.rmtree(Path(home.remote) / gone)
-    (finding,) = findings(home)
+def test_a_remote_that_is_empty_is_named_once_for_a_release(approved_home, approved, gone):
+    count = len(objects(approved_home))
+    shutil.rmtree(Path(approved_home.remote) / gone)
+    (finding,) = findings(approved_home)
     assert finding == (
-        f"{home.remote}: holds none of the {count} files of release {released.id}, which cloister "
-        "fetch restores from there; restore it from a backup, or correct CLOISTER_REMOTE"
+        f"{approved_home.remote}: holds none of the {count} files of release {approved.id}; cloister "
+        f"review approve {approved.id} sends it again, or correct CLOISTER_REMOTE"
     )
 
 
-def test_an_object_that_was_altered_is_named_once(home, released):
-    path = objects(home)[0]
+def test_an_object_that_was_altered_is_named_once(approved_home, approved):
+    path = objects(approved_home)[0]
     path.write_bytes(path.read_bytes() + b"?")
     expected = [f"{path}: was altered: its name is not its digest; restore it from a backup"]
-    assert findings(home) == findings(home, released.id) == expected
+    assert findings(approved_home) == findings(approved_home, approved.id) == expected
 
 
-def test_a_remote_that_was_moved_elsewhere_is_named_and_set_right(home, released, tmp_path):
-    config = home.versions / ".dvc" / "config"
+def test_a_remote_that_was_moved_elsewhere_is_named_and_set_right(
+    approved_home, approved, tmp_path
+):
+    config = approved_home.versions / ".dvc" / "config"
     text, elsewhere = config.read_text(encoding="utf-8"), tmp_path / "elsewhere"
-    shutil.copytree(home.remote, elsewhere)
+    shutil.copytree(approved_home.remote, elsewhere)
     for moved in (
         text.replace("../../dvc-remote", str(elsewhere)),
         text.replace("remote = storage", "remote = other")
@@ -79,26 +81,26 @@ def test_a_remote_that_was_moved_elsewhere_is_named_and_set_right(home, released
     ):
         assert moved != text
         config.write_text(moved, encoding="utf-8")
-        (finding,) = findings(home)
-        assert finding.startswith(f"{config}: does not name {home.remote} as the remote")
+        (finding,) = findings(approved_home)
+        assert finding.startswith(f"{config}: does not name {approved_home.remote} as the remote")
     config.with_name("config.local").write_text(
         f"['remote \"storage\"']\n    url = {elsewhere}\n", encoding="utf-8"
     )
     config.write_text(text, encoding="utf-8")
-    assert any(str(config) in finding for finding in findings(home))
-    assert run(["fetch", released.id]) == 2
+    assert any(str(config) in finding for finding in findings(approved_home))
+    assert run(["fetch", approved.id]) == 2
     config.with_name("config.local").unlink()
     config.write_text("", encoding="utf-8")
-    assert run(["fetch", released.id]) == 0
+    assert run(["fetch", approved.id]) == 0
     assert config.read_text(encoding="utf-8") == text
-    assert findings(home) == []
+    assert findings(approved_home) == []
 
 
-def test_a_copied_home_fetches_from_its_own_remote(home, released, tmp_path):
-    path = home.release(released.id) / "public" / "synthetic.parquet"
-    shutil.rmtree(home.remote)
+def test_a_copied_home_fetches_from_its_own_remote(approved_home, approved, tmp_path):
+    path = approved_home.release(approved.id) / "public" / "synthetic.parquet"
+    shutil.rmtree(approved_home.remote)
     path.unlink()
-    assert run(["fetch", released.id]) == 2  # the home that it was copied from has it still
+    assert run(["fetch", approved.id]) == 2  # that of the home which was copied does
     assert not path.exists()
 
 

@@ -7,7 +7,10 @@ import signal
 
 import pytest
 
+from cloister.errors import InputError
 from cloister.flows.cli.app import run
+from cloister.tasks.home.home import Home
+from cloister.tasks.release.publish import send_release
 from cloister.tasks.release.verify import verify_records
 from cloister.tasks.stores.dvc_store import Versions
 
@@ -22,16 +25,49 @@ FILES = (
 
 
 @pytest.fixture
-def own(released, tmp_path, monkeypatch):
+def own(approved, tmp_path, monkeypatch):
     """The home of the release; what a test changes in its public folder and remote is put back."""
-    home, public = released.place.home, released.folder / "public"
+    home, public = approved.place.home, approved.folder / "public"
     monkeypatch.setenv("CLOISTER_HOME", str(home.folder))
     for name, folder in (("public", public), ("remote", home.folder / "dvc-remote")):
         shutil.copytree(folder, tmp_path / name)
-    yield released
+    yield approved
     for name, folder in (("public", public), ("remote", home.folder / "dvc-remote")):
         shutil.rmtree(folder)
         shutil.copytree(tmp_path / name, folder)
+
+
+def test_nothing_of_a_candidate_is_sent_or_fetched(released, monkeypatch, tmp_path, capsys):
+    home = released.place.home
+    monkeypatch.setenv("CLOISTER_HOME", str(home.folder))
+    assert not [path for path in (home.folder / "dvc-remote").rglob("*") if path.is_file()]
+    assert verify_records(home, None)[1] == []
+    with pytest.raises(InputError, match="sent once it is approved"):
+        send_release(home, released.id)
+    assert run(["fetch", released.id, "--out", str(tmp_path / "again")]) == 2
+    assert "only approved ones are sent to the remote" in capsys.readouterr().err
+    assert not (tmp_path / "again").exists()
+
+
+def test_an_approval_that_was_killed_before_it_sent_ends_when_repeated(
+    released, tmp_path, monkeypatch
+):
+    shutil.copytree(released.place.home.folder, tmp_path / "home")
+    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
+    home, approve = (
+        Home.current(),
+        ["review", "approve", released.id, "--reason", "certificate read"],
+    )
+    pid = os.fork()
+    if pid == 0:
+        Versions.send = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        run(approve)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    (finding,) = verify_records(home, None)[1]
+    assert f"cloister review approve {released.id} sends it again" in finding
+    assert run(approve) == 0
+    assert verify_records(home, None)[1] == []
+    assert run(["fetch", released.id, "--out", str(tmp_path / "again")]) == 0
 
 
 def test_lost_and_altered_files_are_restored_as_they_were(own, tmp_path):
@@ -56,6 +92,7 @@ def test_a_new_folder_is_one_that_verifies(own, tmp_path, capsys):
         *FILES,
         "manifest.json",
         "candidate.dsse.json",
+        "approved.dsse.json",
     }
 
 

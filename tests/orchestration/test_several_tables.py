@@ -221,6 +221,9 @@ def test_two_tables_are_released_with_one_charge_and_one_certificate(clinic: Pat
     assert less.startswith("The unit is a row of patients with all rows that refer to it: ")
     assert verify_records(home, None)[1] == []
     assert verify_records(home, str(out))[1] == []
+    pointer = home.versions / "releases" / said["release"] / "input.dvc"
+    named = yaml.safe_load(pointer.read_text(encoding="utf-8"))["deps"]
+    assert [Path(dep["path"]).name for dep in named] == ["patients.csv", "visits.csv"]
     assert run(["review", "approve", said["release"], "--reason", "fine"]) == 0
     assert run(["fetch", said["release"], "--out", str(clinic / "again")]) == 0
     assert (clinic / "again" / "visits.csv").read_bytes() == (out / "visits.csv").read_bytes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cloister.errors import StorageError
+from cloister.errors import StorageError, VerificationError
 from cloister.tasks.home.home import Home, close, open_to_others
 from cloister.tasks.stores import dvc_store
 from cloister.tasks.stores.dvc_store import Versions
@@ -57,9 +58,11 @@ def pointers(versions: Versions, files: dict[str, Path]) -> Path:
 
 
 def tracked(versions: Versions, release: str, files: dict[str, Path]) -> Path:
-    return versions.track(
-        release, files["input"], {name: files[name] for name in ("synthetic", "certificate")}
-    )
+    return versions.track(release, [files["input"]], public(files))
+
+
+def public(files: dict[str, Path]) -> dict[str, Path]:
+    return {name: files[name] for name in ("synthetic", "certificate")}
 
 
 def md5(path: Path) -> str:
@@ -98,19 +101,68 @@ def test_a_release_has_three_pointers(pointers: Path, files: dict[str, Path]):
         assert out["md5"] == md5(files[name])
 
 
-def test_the_remote_holds_what_is_published_and_not_the_input(versions: Versions, pointers, files):
-    assert remote_files(versions) == {md5(files["synthetic"]), md5(files["certificate"])}
+def test_the_remote_holds_what_was_sent_and_not_the_input(
+    versions: Versions, pointers: Path, files: dict[str, Path]
+):
+    before = {path: path.read_bytes() for path in pointers.iterdir()}
+    assert remote_files(versions) == set()
+    for _ in range(2):
+        versions.send("r-1", public(files))
+        assert remote_files(versions) == {md5(files["synthetic"]), md5(files["certificate"])}
+    assert {path: path.read_bytes() for path in pointers.iterdir()} == before
+    assert not (versions.folder / ".dvc" / "cache").exists()
+
+
+def test_a_file_that_its_pointer_does_not_know_is_not_sent(
+    versions: Versions, pointers: Path, files: dict[str, Path], place: Path
+):
+    altered, before = place / "altered.yaml", remote_files(versions)
+    altered.write_text("another certificate\n")
+    with pytest.raises(VerificationError, match="nothing was sent"):
+        versions.send("r-1", public(files) | {"certificate": altered})
+    assert remote_files(versions) == before
+
+
+def test_no_command_of_dvc_copies_or_sends_the_input(
+    versions: Versions, pointers: Path, files: dict[str, Path], place: Path
+):
+    """Of several tables neither, whatever a person runs in the home by hand."""
+    several = [files["input"], place / "other table.csv"]
+    several[1].write_text("content of the other\n" * 100)
+    folder = versions.track("r-several", several, {})
+    assert [path.name for path in folder.iterdir()] == ["input.dvc"]
+    named = yaml.safe_load((folder / "input.dvc").read_text())["deps"]
+    assert [(dep["path"], dep["md5"]) for dep in named] == [(str(p), md5(p)) for p in several]
+    versions.send("r-1", public(files))
+    for command in ("status", "pull", "fetch", "push", "checkout"):
+        dvc(versions, command)
+    for source in several:
+        assert copies(source, place) == [source]
+    assert dvc(versions, "status").strip() == "Data and pipelines are up to date."
+    several[1].write_text("changed\n")
+    assert "other table.csv" in dvc(versions, "status")
+    for pulled in (pointers / "synthetic.parquet", pointers / "certificate.yaml"):
+        pulled.unlink()
+    shutil.rmtree(folder)
+    versions.clear()
+    for folder in (versions.folder, Path(versions.remote)):
+        close(folder)  # DVC's own command opens what it reads
 
 
 def test_the_input_is_copied_nowhere(
     versions: Versions, pointers: Path, files: dict[str, Path], place: Path
 ):
-    content = files["input"].read_bytes()
-    copies = [path for path in place.rglob("*") if path.is_file() and content in path.read_bytes()]
-    assert copies == [files["input"]]
+    assert copies(files["input"], place) == [files["input"]]
+
+
+def copies(source: Path, place: Path) -> list[Path]:
+    """The files under a folder that hold another's content."""
+    content = source.read_bytes()
+    return [path for path in place.rglob("*") if path.is_file() and content in path.read_bytes()]
 
 
 def test_what_was_sent_can_be_fetched(versions: Versions, pointers: Path, files: dict[str, Path]):
+    versions.send("r-1", public(files))
     dvc(versions, "pull", "releases/r-1/synthetic.dvc", "releases/r-1/certificate.dvc")
     for name, pulled in (("synthetic", "synthetic.parquet"), ("certificate", "certificate.yaml")):
         assert (pointers / pulled).read_bytes() == files[name].read_bytes()
@@ -126,9 +178,11 @@ def test_a_resumed_release_writes_its_pointers_anew(files: dict[str, Path], tmp_
     altered.parent.mkdir()
     altered.write_text("another table")
     killed = Path(versions.remote) / "files" / "md5" / "ab" / ".of-a-killed-process.tmp"
-    killed.parent.mkdir()
+    killed.parent.mkdir(parents=True)
     killed.write_text("half")
-    tracked(versions, "r-1", files | {"synthetic": altered})
+    files = files | {"synthetic": altered}
+    tracked(versions, "r-1", files)
+    versions.send("r-1", public(files))
     assert yaml.safe_load((pointers / "synthetic.dvc").read_text())["outs"][0]["md5"] == md5(
         altered
     )
@@ -137,7 +191,7 @@ def test_a_resumed_release_writes_its_pointers_anew(files: dict[str, Path], tmp_
 
 
 def test_a_database_has_no_input_pointer(versions: Versions, files: dict[str, Path]):
-    folder = versions.track("r-2", None, {"certificate": files["certificate"]})
+    folder = versions.track("r-2", [], {"certificate": files["certificate"]})
     assert [path.name for path in folder.iterdir()] == ["certificate.dvc"]
 
 
@@ -145,7 +199,7 @@ def test_releases_at_once_wait_for_each_other(versions: Versions, files: dict[st
     published = {"certificate": files["certificate"]}
     with ThreadPoolExecutor(2) as pool:
         folders = list(
-            pool.map(lambda release: versions.track(release, None, published), ("r-3", "r-4"))
+            pool.map(lambda release: versions.track(release, [], published), ("r-3", "r-4"))
         )
     assert all((folder / "certificate.dvc").is_file() for folder in folders)
 
@@ -167,14 +221,14 @@ def test_nothing_in_the_repository_or_the_remote_is_open_to_others(
 
 
 def test_a_failure_is_one_clear_error(versions: Versions, pointers: Path, place: Path):
-    with pytest.raises(StorageError, match="DVC cannot import-url"):
-        versions.track("r-9", place / "missing.csv", {})
+    with pytest.raises(StorageError, match="DVC cannot commit"):
+        versions.track("r-9", [place / "missing.csv"], {})
 
 
 def test_a_folder_that_cannot_be_made_is_one_clear_error(place: Path):
     (place / "file").write_text("")
     with pytest.raises(StorageError, match="cannot be made"):
-        Versions(place / "file" / "dvc", str(place / "remote")).track("r-1", None, {})
+        Versions(place / "file" / "dvc", str(place / "remote")).track("r-1", [], {})
 
 
 @pytest.mark.parametrize("name", ["dvc", "hömé ☃ #1, [x]"])
@@ -212,7 +266,8 @@ def test_files_of_any_name_are_tracked(tmp_path: Path):
     published = tmp_path / "ö" / "synthetic.parquet"
     published.parent.mkdir()
     published.write_text("rows\n")
-    pointers = made.track("r-1", source, {"synthetic": published})
+    pointers = made.track("r-1", [source], {"synthetic": published})
+    made.send("r-1", {"synthetic": published})
     assert sorted(path.name for path in pointers.iterdir()) == ["input.dvc", "synthetic.dvc"]
     assert remote_files(made) == {md5(published)}
     assert not [path for path in made.folder.rglob("*.parquet*") if path.is_file()]

@@ -98,6 +98,11 @@ class State(StrEnum):
         return self in (State.RESERVED, State.SPENT)
 
     @property
+    def shareable(self) -> bool:
+        """Whether the public files of the release may leave the home."""
+        return self in (State.APPROVED, State.PUBLISHED)
+
+    @property
     def charged(self) -> bool:
         """Whether the release counts against its budget."""
         return self is not State.REFUNDED
