@@ -1,4 +1,4 @@
-"""An evaluation drawn as PNG figures, and written as CSV files for ``dvc plots`` and spreadsheets.
+"""An evaluation drawn as PNG figures, and written as CSV files for spreadsheets.
 
 Of one table, and of the relationships of several.
 

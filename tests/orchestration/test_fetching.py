@@ -38,8 +38,9 @@ def own(approved, tmp_path, monkeypatch):
 
 
 def test_nothing_of_a_candidate_is_sent_or_fetched(released, monkeypatch, tmp_path, capsys):
-    home = released.place.home
-    monkeypatch.setenv("CLOISTER_HOME", str(home.folder))
+    shutil.copytree(released.place.home.folder, tmp_path / "home")
+    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
+    home = Home.current()
     assert not [path for path in (home.folder / "dvc-remote").rglob("*") if path.is_file()]
     assert verify_records(home, None)[1] == []
     with pytest.raises(InputError, match="sent once it is approved"):
