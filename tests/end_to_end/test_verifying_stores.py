@@ -55,8 +55,8 @@ def test_a_remote_that_is_empty_is_named_once_for_a_release(approved_home, appro
     shutil.rmtree(Path(approved_home.remote) / gone)
     (finding,) = findings(approved_home)
     assert finding == (
-        f"{approved_home.remote}: holds none of the {count} files of release {approved.id}; cloister "
-        f"review approve {approved.id} sends it again, or correct CLOISTER_REMOTE"
+        f"{approved_home.remote}: holds none of the {count} files of release {approved.id}; "
+        f"cloister review approve {approved.id} sends it again, or correct CLOISTER_REMOTE"
     )
 
 

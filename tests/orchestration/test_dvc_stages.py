@@ -1,4 +1,4 @@
-"""The stages of dvc.yaml in a checkout: what is sent, what is compared, and pages without network."""
+"""The stages of dvc.yaml in a checkout: what is sent, what is compared, plots without network."""
 
 from __future__ import annotations
 

@@ -9,10 +9,11 @@ import pytest
 
 from cloister.errors import InputError
 from cloister.flows.cli.app import run
+from cloister.privacy.certificate.certificate import read_certificate
 from cloister.tasks.home.home import Home
 from cloister.tasks.release.publish import send_release
 from cloister.tasks.release.verify import verify_records
-from cloister.tasks.stores.dvc_store import Versions
+from cloister.tasks.stores.dvc_store import Versions, sent_files
 
 FILES = (
     "synthetic.parquet",
@@ -48,6 +49,19 @@ def test_nothing_of_a_candidate_is_sent_or_fetched(released, monkeypatch, tmp_pa
     assert run(["fetch", released.id, "--out", str(tmp_path / "again")]) == 2
     assert "only approved ones are sent to the remote" in capsys.readouterr().err
     assert not (tmp_path / "again").exists()
+
+
+def test_a_candidate_that_an_earlier_version_sent_is_sound_and_fetched(
+    released, monkeypatch, tmp_path
+):
+    shutil.copytree(released.place.home.folder, tmp_path / "home")
+    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
+    home, public = Home.current(), tmp_path / "home" / "releases" / released.id / "public"
+    artefacts = read_certificate(public).artefacts
+    versions = Versions(home.versions, home.remote)
+    versions.send(released.id, sent_files("certificate.yaml", artefacts, public))
+    assert verify_records(home, None)[1] == []
+    assert run(["fetch", released.id, "--out", str(tmp_path / "again")]) == 0
 
 
 def test_an_approval_that_was_killed_before_it_sent_ends_when_repeated(
