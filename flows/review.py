@@ -106,7 +106,7 @@ def _mirror(home: Home, release: str, to: State) -> None:
     store = "the registry"
     try:
         ModelRegistry.of(home).point(release, to.value)
-        store = "the DVC remote"
+        store = "the DVC remote (repeat the command)"
         if to is State.APPROVED:
             send_release(home, release)
     except CloisterError as error:
