@@ -40,7 +40,8 @@ def move_release(home: Home, release: str, state: str, by: str, reason: str, key
         return refuse(open_ledger(home), release, by).state.value
     if to.shareable:
         if held.state.shareable and not held.of_domain:
-            send_release(home, release)
+            send_release(home, release)  # which checks what is signed
+            sign_moves(home, release, by)
         _require_sound(home, held)
     if not (to.shareable and to is held.state):
         signed = _approved(home, held, key) if to is State.APPROVED and key else {}

@@ -291,5 +291,9 @@ def test_the_committed_lock_is_of_these_stages():
         locked = lock["stages"][name]
         held = {key.partition(".")[0] for file in locked.get("params", {}).values() for key in file}
         assert held == set(stage["params"])
-        assert {out["path"] for out in locked["outs"]} >= set(stage.get("outs", []))
+        assert {out["path"] for out in locked["outs"]} >= {
+            path
+            for out in stage.get("outs", [])
+            for path in (out if isinstance(out, dict) else [out])
+        }
     assert lock["stages"]["data"]["params"]["params.yaml"] == {"data": params["data"]}
