@@ -59,7 +59,7 @@ def test_a_candidate_that_an_earlier_version_sent_is_sound_and_fetched(
     home, public = Home.current(), tmp_path / "home" / "releases" / released.id / "public"
     artefacts = read_certificate(public).artefacts
     versions = Versions(home.versions, home.remote)
-    versions.send(released.id, sent_files("certificate.yaml", artefacts, public))
+    versions.send(released.id, sent_files(["certificate.yaml", *artefacts], public))
     assert verify_records(home, None)[1] == []
     assert run(["fetch", released.id, "--out", str(tmp_path / "again")]) == 0
 
