@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from cloister.errors import PlanError
 from cloister.models.discretization.bins import Bins
+from cloister.models.discretization.drift import ReleasedCounts
 from cloister.models.task import AnyPlan, AnyTask, Budget, DatabaseTask, ParametersT, Plan, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door, TableRows
@@ -207,6 +208,16 @@ class ReusesNumbers(Protocol):
 
         InputError if the model holds none.
         """
+        ...
+
+
+@runtime_checkable
+class KeepsCounts(Protocol):
+    """A model that keeps the noisy counts of single attributes that its fit was told."""
+
+    @property
+    def released_counts(self) -> ReleasedCounts | None:
+        """The counts; None of a model that was saved without."""
         ...
 
 

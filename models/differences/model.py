@@ -22,7 +22,8 @@ from cloister.models.differences.pairs import (
     task_without,
 )
 from cloister.models.discretization.bins import Bins
-from cloister.models.protocol import Arrays, ModelState, Sampler, Where, sample_whole
+from cloister.models.discretization.drift import ReleasedCounts
+from cloister.models.protocol import Arrays, KeepsCounts, ModelState, Sampler, Where, sample_whole
 from cloister.models.sampling.sampler import (
     CHUNK_ROWS,
     Chunk,
@@ -92,6 +93,11 @@ class DifferencedModel(Generic[_InnerT]):
         """The released histograms of the table's own columns."""
         found = {**self.inner.histograms, **self.bins}
         return {name: own for name, own in found.items() if name in self.task.domain}
+
+    @property
+    def released_counts(self) -> ReleasedCounts | None:
+        """Those of the inner model; differences count as attributes of their own."""
+        return self.inner.released_counts if isinstance(self.inner, KeepsCounts) else None
 
     def post_processing(self) -> tuple[str, ...]:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""

@@ -25,6 +25,7 @@ from cloister.models.constrained import (
     sources_of_rates,
 )
 from cloister.models.discretization.bins import Bins
+from cloister.models.discretization.drift import ReleasedCounts
 from cloister.models.mixture.factors import arrange_factors
 from cloister.models.mixture.prior import ReleasedNumbers, restore_numbers
 from cloister.models.mixture.products import DependentAttribute, Factor, Layout, Mixture
@@ -187,6 +188,12 @@ class MixtureModel(SequentialModel):
         names = self.mixture.layout.sizes.keys() - soft
         tables, rows = self.numbers.tables, self.numbers.rows
         return pair_changes(self.mixture, self.bins, names, tables, rows)
+
+    @property
+    def released_counts(self) -> ReleasedCounts | None:
+        """The noisy counts of single attributes; None of a model that was saved without."""
+        told = self.numbers
+        return ReleasedCounts(told.rows, told.histograms) if told else None
 
     def reweighted(self, reweighting: Reweighting) -> MixtureModel:
         """The same model, with weights of its soft constraints."""

@@ -185,7 +185,7 @@ def reusing(synthesizer: AnySynthesizer, release: str, home: Home) -> AnySynthes
     Raises:
         StorageError, VerificationError: they cannot be read, or are not those released.
     """
-    _, model = _saved(release_of(home, release), home).one
+    _, model = saved_model(release_of(home, release), home).one
     return cast("ReusesNumbers", synthesizer).following(model)
 
 
@@ -252,15 +252,19 @@ def _hindrance(held: Release, wanted: dict[str, str], task: Task, home: Home) ->
     if asked.stain and noise_source().secure:
         return "its noise was seeded"
     try:
-        earlier, model = _saved(held, home).one
+        earlier, model = saved_model(held, home).one
         cast("ReusesNumbers", create(asked.method)).following(model)
     except CloisterError as error:
         return str(error)
     return None if _same_columns(earlier.domain, task.domain) else "its columns are not the same"
 
 
-def _saved(held: Release, home: Home) -> SavedModel:
-    """The model that a release is bound to."""
+def saved_model(held: Release, home: Home) -> SavedModel:
+    """The model that a release is bound to.
+
+    Raises:
+        StorageError, VerificationError: it cannot be read, or is not that released.
+    """
     return load_saved(home.release(held.id) / "model", released_manifest(home, held).lineage.model)
 
 

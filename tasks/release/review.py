@@ -13,11 +13,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cloister.errors import InputError
+from cloister.models.discretization.drift import Drift, ReleasedCounts, drifts
+from cloister.models.protocol import KeepsCounts
 from cloister.privacy.certificate.certificate import YAML_NAME, Certificate
 from cloister.privacy.ledger import Release, State
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import release_of, releases
 from cloister.tasks.release.integrity import recorded_certificate
+from cloister.tasks.release.preflight import saved_model
 
 _TO_COMPARE = (State.CANDIDATE, State.APPROVED, State.PUBLISHED)
 """States of the releases that a later one is compared with."""
@@ -47,11 +50,16 @@ class Change:
 
 @dataclass(frozen=True)
 class Review:
-    """A release, the one that it is compared ``against`` if any, and what changed in the spec."""
+    """A release, the one that it is compared ``against`` if any, and what changed in the spec.
+
+    ``drifts`` say of each attribute whether the data changed beyond the noise of both; empty where
+    a method keeps no counts, or used those of an earlier release again.
+    """
 
     release: ReleaseView
     against: ReleaseView | None
     changes: tuple[Change, ...]
+    drifts: tuple[Drift, ...] = ()
 
 
 def by_state(home: Home) -> list[Release]:
@@ -77,7 +85,22 @@ def compare(home: Home, release: str, against: str | None = None) -> Review:
             f"{entry.request.dataset}; compare releases of one account"
         )
     view, previous = _view(home, entry), _view(home, other) if other else None
-    return Review(view, previous, tuple(_changes(previous, view)))
+    return Review(view, previous, tuple(_changes(previous, view)), _drifts(home, previous, view))
+
+
+def _drifts(home: Home, before: ReleaseView | None, now: ReleaseView) -> tuple[Drift, ...]:
+    if before is None or now.certificate is None or now.certificate.reused:
+        return ()
+    counts = [_counts(home, view.entry) for view in (before, now)]
+    return drifts(counts[0], counts[1]) if counts[0] and counts[1] else ()
+
+
+def _counts(home: Home, entry: Release) -> ReleasedCounts | None:
+    """The noisy counts that a release was made from; None where its model was deleted."""
+    if not (home.release(entry.id) / "model").is_dir():
+        return None
+    model = saved_model(entry, home).model
+    return model.released_counts if isinstance(model, KeepsCounts) else None
 
 
 def _previous(home: Home, entry: Release) -> Release | None:

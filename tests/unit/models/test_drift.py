@@ -1,0 +1,84 @@
+"""Change between releases: seldom seen where there is none, seen where it exceeds the noise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cloister.models.discretization.drift import ReleasedCounts, cell_labels, drifts
+from cloister.models.discretization.histograms import HistogramCounts
+from cloister.schema.attributes import Categorical, Integer
+from cloister.schema.domain import Domain, declared_cells
+
+DOMAIN = Domain.of(
+    {
+        "colour": Categorical(
+            type="categorical", values=["red", "green", "blue"], nullable=True, provenance="list"
+        ),
+        "age": Integer(type="integer", min=0, max=99, bins=10, provenance="form"),
+    },
+    Path(),
+)
+
+RELEASES = 500
+
+
+def released(rng: np.random.Generator, rows: int, deviation: float, **shares: list[float]):
+    """Counts of a table with these shares, under noise of a deviation."""
+    histograms = {}
+    for column in DOMAIN:
+        cells = declared_cells(column)
+        share = np.array(shares.get(column.name, np.full(cells.size, 1 / cells.size)))
+        noise = rng.normal(0, deviation, cells.size).round()
+        histograms[column.name] = HistogramCounts(cells, share * rows + noise, deviation)
+    return ReleasedCounts(rows, histograms)
+
+
+def test_cells_are_read_as_their_values():
+    assert cell_labels(declared_cells(DOMAIN["colour"])) == ["red", "green", "blue", "missing"]
+    assert cell_labels(declared_cells(DOMAIN["age"]))[1] == "10 to 19"
+
+
+def test_noise_alone_seldom_seems_a_change():
+    """Of 500 pairs 5 % at most, and three standard deviations; all intervals hold as often."""
+    rng = np.random.default_rng(4)
+    alarms = missed = 0
+    for _ in range(RELEASES):
+        found = drifts(released(rng, 1_000, 20), released(rng, 1_500, 35))
+        alarms += any(drift.signal for drift in found)
+        missed += sum(not drift.least <= 0 <= drift.most for drift in found) / len(found)
+    bound = 0.05 * RELEASES + 3 * np.sqrt(0.05 * 0.95 * RELEASES)
+    assert 0.01 * RELEASES < alarms < bound
+    assert missed < bound
+
+
+def test_a_change_beyond_the_noise_is_named_with_its_cell_and_interval():
+    rng = np.random.default_rng(5)
+    moved = {"colour": [0.25, 0.05, 0.45, 0.25]}
+    first, *others = drifts(released(rng, 1_000, 20), released(rng, 1_000, 20, **moved))
+    assert (first.attribute, first.signal) == ("colour", True)
+    assert first.cell in ("green", "blue")
+    assert first.least <= (0.2 if first.cell == "blue" else -0.2) <= first.most
+    assert first.now - first.before == pytest.approx((first.least + first.most) / 2)
+    assert not any(drift.signal for drift in others)
+
+
+def test_attributes_that_are_declared_otherwise_are_not_compared():
+    rng = np.random.default_rng(6)
+    now = released(rng, 1_000, 20)
+    other = Domain.of(
+        {
+            "colour": Categorical(
+                type="categorical",
+                values=["red", "blue", "green"],
+                nullable=True,
+                provenance="list",
+            )
+        },
+        Path(),
+    )
+    cells = declared_cells(other["colour"])
+    before = ReleasedCounts(1_000, {"colour": HistogramCounts(cells, np.full(4, 250.0), 20.0)})
+    assert drifts(before, now) == ()
