@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -132,7 +132,8 @@ def _across(declared: ConstraintDeclaration, name: str, schema: Schema) -> Acros
             f"constraint '{name}': across tables a rule is a deny, and hard; write fd and key "
             "in the constraints of a table, and leave soft out"
         )
-    return _Reading(schema, name, declared.deny).constraint()
+    read = _Reading(schema, name, declared.deny).constraint()
+    return replace(read, rule=replace(read.rule, provenance=declared.provenance))
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from cloister.constraints.denial import Cell, Constant, DenialConstraint, KnownFigure, Op, Predicate
@@ -202,7 +203,7 @@ def constraints_of(
                 _require_known(constraint, attribute_names, ignored)
                 if require:
                     require(constraint)
-                constraints.append(_with_known(constraint, declaration))
+                constraints.append(_as_declared(constraint, declaration))
     _require_unique([constraint.name for constraint in constraints])
     return tuple(constraints)
 
@@ -225,13 +226,18 @@ def declaration_of(constraint: DenialConstraint) -> ConstraintDeclaration:
 
     The first of these forms that can express it.
     """
-    name, soft = constraint.name, _softness(constraint)
+    declare = partial(
+        ConstraintDeclaration,
+        name=constraint.name,
+        soft=_softness(constraint),
+        provenance=constraint.provenance,
+    )
     attributes, rule = key_attributes(constraint), functional_dependency(constraint)
     if attributes is not None:
-        return ConstraintDeclaration(name=name, key=list(attributes), soft=soft)
+        return declare(key=list(attributes))
     if rule is not None and rule[0]:
-        return ConstraintDeclaration(name=name, fd=format_dependency(rule[0], [rule[1]]), soft=soft)
-    return ConstraintDeclaration(name=name, deny=format_denial(constraint), soft=soft)
+        return declare(fd=format_dependency(rule[0], [rule[1]]))
+    return declare(deny=format_denial(constraint))
 
 
 def _softness(constraint: DenialConstraint) -> bool | KnownSoftness:
@@ -241,13 +247,13 @@ def _softness(constraint: DenialConstraint) -> bool | KnownSoftness:
     return KnownSoftness(weight=known.weight, rate=known.rate, provenance=known.provenance)
 
 
-def _with_known(
+def _as_declared(
     constraint: DenialConstraint, declaration: ConstraintDeclaration
 ) -> DenialConstraint:
+    """The constraint with what is declared beside its rule."""
     soft = declaration.soft
-    if isinstance(soft, bool):
-        return constraint
-    return replace(constraint, known=KnownFigure(soft.weight, soft.rate, soft.provenance))
+    known = None if isinstance(soft, bool) else KnownFigure(soft.weight, soft.rate, soft.provenance)
+    return replace(constraint, known=known, provenance=declaration.provenance)
 
 
 def _constraints(

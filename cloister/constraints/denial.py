@@ -102,12 +102,14 @@ class DenialConstraint:
     """A named rule ``not (P1 and ... and Pm)`` over one or two rows.
 
     Hard (no violation) or soft, with a ``known`` weight or rate or one that is to be measured.
+    ``provenance`` is where it is declared to come from, which is no part of the rule.
     """
 
     name: str
     predicates: tuple[Predicate, ...]
     hard: bool = True
     known: KnownFigure | None = None
+    provenance: str = field(default="", compare=False)
 
     @property
     def attributes(self) -> tuple[str, ...]:

@@ -65,6 +65,11 @@ def _is_whole(step: float, decimals: int | None) -> bool:
     return units is not None and round(units) >= 1 and math.isclose(units, round(units))
 
 
+def is_data_derived(provenance: str) -> bool:
+    """Whether a provenance says that something was read from the data."""
+    return provenance.strip().lower().startswith(DATA_DERIVED)
+
+
 class Declared(BaseModel):
     """A frozen part of a spec; unknown keys are errors."""
 
@@ -92,7 +97,7 @@ class Attribute(Declared):
     @property
     def data_derived(self) -> bool:
         """Whether a bound was taken from the data and not yet declared public by a person."""
-        return self.provenance.strip().lower().startswith(DATA_DERIVED)
+        return is_data_derived(self.provenance)
 
     @property
     def measured(self) -> bool:

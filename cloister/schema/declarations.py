@@ -15,7 +15,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from cloister.devices import PATTERN as DEVICE_PATTERN
-from cloister.schema.attributes import DATA_DERIVED, Declared
+from cloister.schema.attributes import Declared, is_data_derived
 
 _MOST_BITS = 4096
 """Bits of the numerator and of the denominator of an epsilon or delta, as the ledger takes them."""
@@ -88,8 +88,8 @@ class KnownSoftness(Declared):
     def _one_figure(self) -> Self:
         if (self.weight is None) == (self.rate is None):
             raise ValueError("a soft constraint has a weight or a rate; keep one of them")
-        source = (self.provenance or "").strip().lower()
-        if self.rate is not None and (not source or source.startswith(DATA_DERIVED)):
+        source = (self.provenance or "").strip()
+        if self.rate is not None and (not source or is_data_derived(source)):
             raise ValueError("a rate needs a public provenance; without one it is measured")
         return self
 
@@ -100,7 +100,8 @@ class ConstraintDeclaration(Declared):
     ``fd`` reads ``a, b -> c``; ``deny`` reads ``t1.x > t2.x and t1.y < t2.y``; ``check`` reads
     ``t.left is missing exactly if t.status = 'active'``; ``key`` lists attributes that no two rows
     share; ``file`` is a HoloClean file beside the spec. Hard unless ``soft``, of which a weight or
-    a rate may be known.
+    a rate may be known. ``provenance`` is a public source, or ``data-derived``, which a release
+    refuses: that all rows of the data agree with a rule is a fact of the data.
     """
 
     name: str | None = Field(default=None, min_length=1)
@@ -110,6 +111,12 @@ class ConstraintDeclaration(Declared):
     key: list[str] | None = Field(default=None, min_length=1)
     file: str | None = Field(default=None, min_length=1)
     soft: bool | KnownSoftness = False
+    provenance: str = Field(default="", max_length=500, exclude_if=lambda value: not value)
+
+    @property
+    def data_derived(self) -> bool:
+        """Whether the rule was taken from the data and not yet declared public by a person."""
+        return is_data_derived(self.provenance)
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:

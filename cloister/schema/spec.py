@@ -27,6 +27,36 @@ OnInvalid = Literal["fail", "drop", "clip"]
 DraftedFact = Literal["names", "encoding", "delimiter", "numbers", "missing", "ignore", "types"]
 
 
+_LONGEST_STATEMENT = 2_000
+"""Letters of a statement about a release at most: about half a printed page."""
+
+Statement = Annotated[str, Field(min_length=1, max_length=_LONGEST_STATEMENT)]
+CuratorType = Literal["government", "industry", "nonprofit"]
+
+
+class About(Declared):
+    """Who releases what, for which use, and why so: statements of the curator, for all readers.
+
+    They are public, and are shown on the certificate as they are written, before all else. What is
+    left out is told there as not stated. ``why_epsilon`` says how the budget was chosen,
+    ``preparation`` what was done to the data before it was given, ``exploration`` what was looked
+    at before, ``tuning`` how method and parameters were chosen.
+    """
+
+    curator: Statement | None = None
+    curator_type: CuratorType | None = None
+    contact: Statement | None = None
+    purpose: Statement | None = None
+    intended_use: Statement | None = None
+    region: Statement | None = None
+    sector: Statement | None = None
+    access: Statement | None = None
+    why_epsilon: Statement | None = None
+    preparation: Statement | None = None
+    exploration: Statement | None = None
+    tuning: Statement | None = None
+
+
 class SourceSpec(Declared):
     """Where the table is: a CSV or Parquet ``path``, or a SQLAlchemy ``url`` and ``table``.
 
@@ -238,11 +268,12 @@ class Spec(Declared):
     read from the data, domains apart, and no person has confirmed as public. With ``tables``,
     source, columns to ignore, attributes, constraints and validation are declared for each of them,
     and ``constraints`` beside them are across foreign keys. ``account`` is what its releases are
-    charged to, by default that of its own name.
+    charged to, by default that of its own name. ``about`` is what its curator says of them.
     """
 
     name: TableName
     account: TableName | None = Field(default=None, exclude_if=lambda value: value is None)
+    about: About = Field(default=About(), exclude_if=lambda value: value == About())
     source: SourceSpec = _NO_SOURCE
     unconfirmed: tuple[DraftedFact, ...] = ()
     privacy: PrivacySpec

@@ -272,7 +272,7 @@ def show_release(release: ReleaseId, as_json: Json = False) -> None:
         of_records = {"records": records.model_dump(mode="json")} if records else {}
         show_json(about | of_records | {"events": held.request.events, "steps": steps})
         return
-    show_facts(f"Release {release}", about)
+    show_facts(f"Release {release}", {key: value for key, value in about.items() if value != ""})
     show_guarantees(records)
     show_table(
         "Steps",

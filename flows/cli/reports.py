@@ -304,7 +304,7 @@ def _show_stages(
         f"Privacy spend at delta {exact_text(budget.delta)}",
         _STAGE_HEADINGS,
         rows,
-        "what stages cost does not add up",
+        "all stages are accounted for together: the total is not their sum",
     )
 
 

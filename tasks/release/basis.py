@@ -10,7 +10,7 @@ from fractions import Fraction
 from cloister.constraints.across import AcrossConstraint
 from cloister.models.task import AnyPlan, Budget, Task
 from cloister.privacy.accounting.composition import deniable_event
-from cloister.privacy.certificate.certificate import ReusedRelease, Software
+from cloister.privacy.certificate.certificate import ReusedRelease, Runner, Software
 from cloister.privacy.exact import exact
 from cloister.privacy.ledger import Anchor, BudgetStatus, Release
 from cloister.schema.spec import PersonUnit, Spec
@@ -28,7 +28,7 @@ class Basis:
     noise came from a secure source. ``reused`` are earlier releases whose numbers were used again,
     ``deniable_releases`` those of the dataset under plausible deniability alone, this one included.
     ``blocks`` are the budgets of all blocks of growing data that were read, ``budget`` is that of
-    which the least is left.
+    which the least is left. ``ran_by`` is who had the release run.
     """
 
     request: ResolvedRequest
@@ -46,6 +46,7 @@ class Basis:
     reused: Sequence[ReusedRelease] = ()
     deniable_releases: int = 0
     blocks: Sequence[BudgetStatus] = ()
+    ran_by: Runner | None = None
 
     @property
     def spec(self) -> Spec:

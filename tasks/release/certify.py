@@ -30,6 +30,7 @@ from cloister.privacy.certificate.certificate import (
     Guarantee,
     LedgerEntry,
     RecordGuarantees,
+    Runner,
     Subject,
 )
 from cloister.privacy.certificate.page import page
@@ -41,6 +42,7 @@ from cloister.privacy.certificate.provenance import (
     ignored_columns,
     key_origins,
     software,
+    statements,
     unprotected_facts,
 )
 from cloister.privacy.certificate.spend import (
@@ -61,6 +63,7 @@ from cloister.privacy.certificate.wording import (
     limitations,
     meaning,
     odds,
+    public_units,
     relation_words,
     reuse_words,
     rows_words,
@@ -69,7 +72,7 @@ from cloister.privacy.certificate.wording import (
     unit_statement,
 )
 from cloister.privacy.exact import decimal, decimal_below, exact, float_above
-from cloister.privacy.ledger import Anchor, BudgetStatus
+from cloister.privacy.ledger import Anchor, Ledger
 from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
 from cloister.tasks.data.session import AnySpent
 from cloister.tasks.data.tables import published_schema, write_csv
@@ -167,7 +170,17 @@ def _basis(
         reused=reused_releases(prior, budget, home) if prior else (),
         deniable_releases=deniable_releases(budget),
         blocks=[each for each in read if each.block in blocks],
+        ran_by=_runner(ledger, release),
     )
+
+
+def _runner(ledger: Ledger, release: str) -> Runner:
+    """Who had a release run, with the roles that they have now."""
+    identity = ledger.release(release).steps[0].by
+    person = ledger.books().house.person_of(identity)
+    if person is None:
+        return Runner(identity=identity)
+    return Runner(identity=identity, person=person.name, roles=tuple(person.roles))
 
 
 def certify(basis: Basis) -> Certificate:
@@ -180,6 +193,7 @@ def certify(basis: Basis) -> Certificate:
     _require_true(basis)
     return Certificate(
         certificate=FORMAT,
+        about=statements(basis.spec.about),
         subject=_subject(basis),
         guarantee=_guarantee(basis),
         stages=stage_spends(
@@ -189,7 +203,7 @@ def certify(basis: Basis) -> Certificate:
             basis.drawn.capacity,
             basis.spec.privacy.group_rows,
         ),
-        cumulative=_cumulative(basis.budget),
+        cumulative=_cumulative(basis),
         attributes=attribute_origins(basis.spec, basis.of_persons),
         constraints=(
             *constraint_origins(basis.context.task.constraints, basis.drawn.violations),
@@ -208,6 +222,7 @@ def certify(basis: Basis) -> Certificate:
         software=basis.software,
         artefacts=dict(sorted(basis.artefacts.items())),
         ledger=LedgerEntry(seq=basis.anchor.seq, hash=basis.anchor.hash),
+        ran_by=basis.ran_by,
         verification=f"cloister verify {basis.entry.id}",
         model=basis.model,
         ignored=ignored_columns(basis.spec),
@@ -267,6 +282,7 @@ def _guarantee(basis: Basis) -> Guarantee:
         relation=privacy.relation,
         relation_words=relation_words(privacy.relation),
         rows=rows_words(privacy.rows),
+        units=public_units(basis.spec),
         epsilon=exact_text(basis.epsilon),
         delta=exact_text(basis.delta),
         accounted=accounted_cost(*accounted),
@@ -324,7 +340,9 @@ def _period_delta(basis: Basis) -> Fraction:
     return before + (budget.lifetime_delta if basis.of_several_blocks else budget.budget.delta)
 
 
-def _cumulative(status: BudgetStatus) -> Cumulative:
+def _cumulative(basis: Basis) -> Cumulative:
+    status = basis.budget
+    before = None if status.spent is None else max(status.spent - basis.epsilon, Fraction(0))
     return Cumulative(
         period=status.budget.period.value,
         window=status.window,
@@ -336,6 +354,7 @@ def _cumulative(status: BudgetStatus) -> Cumulative:
         cap_delta=exact_text(status.budget.delta),
         lifetime=decimal(status.lifetime),
         composition=FILTERED if status.kept else COMPOSITION,
+        before=decimal(before),
         filtered=decimal(status.filtered) if status.kept else None,
         block=status.block or None,
         lifetime_delta=exact_text(status.lifetime_delta) if status.block else None,

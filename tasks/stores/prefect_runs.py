@@ -227,7 +227,7 @@ def _spend(certificate: Certificate) -> list[dict[str, Any]]:
     stages = [(stage.name, stage.purpose, stage.epsilon) for stage in certificate.stages]
     total = (
         "all together",
-        "as accounted; what stages cost does not add up",
+        "accounted for together, so not the sum of the stages",
         certificate.guarantee.accounted.epsilon,
     )
     return [

@@ -22,6 +22,9 @@ FORMAT = 1
 
 YAML_NAME, PAGE_NAME = "certificate.yaml", "certificate.html"
 
+NOT_STATED = "not stated in the spec"
+"""What stands in place of a statement that the curator left out."""
+
 _READ = 8
 """Certificates read last, which are not parsed again: a release and its check read one often."""
 
@@ -81,8 +84,8 @@ class Detection(Part):
 class Guarantee(Part):
     """What is promised, to whom, and in words; ``epsilon`` and ``delta`` are exact, as text.
 
-    ``accounted`` is what the events cost by the accountant with the least answer, ``second`` by
-    another one.
+    ``units`` is how many there are, where a number is public. ``accounted`` is what the events cost
+    by the accountant with the least answer, ``second`` by another one.
     """
 
     private: bool
@@ -92,6 +95,7 @@ class Guarantee(Part):
     relation: str
     relation_words: str
     rows: str
+    units: int | None = Field(default=None, exclude_if=lambda value: value is None)
     epsilon: str
     delta: str
     accounted: AccountedCost
@@ -147,7 +151,8 @@ class StageSpend(Part):
 class Cumulative(Part):
     """What all releases of the dataset cost together, this one included.
 
-    Amounts are epsilons as text. ``spent`` and ``left`` are of the window, ``lifetime`` of all
+    Amounts are epsilons as text. ``before`` is the sum of those of the window without this one;
+    certificates of older versions do not say. ``spent`` and ``left`` are of the window, ``lifetime`` of all
     windows: the loss of a person who is in the data throughout. ``filtered`` is the least budget
     under which a filter holds the window, where one admits its releases.
 
@@ -165,6 +170,7 @@ class Cumulative(Part):
     cap_delta: str
     lifetime: str
     composition: str
+    before: str | None = Field(default=None, exclude_if=lambda value: value is None)
     filtered: str | None = Field(default=None, exclude_if=lambda value: value is None)
     block: str | None = Field(default=None, exclude_if=lambda value: value is None)
     lifetime_delta: str | None = Field(default=None, exclude_if=lambda value: value is None)
@@ -183,13 +189,17 @@ class ReusedRelease(Part):
 
 
 class AttributeOrigin(Part):
-    """The declared domain of an attribute and where it comes from."""
+    """The declared domain of an attribute and where it comes from.
+
+    ``values`` is the whole of a list that ``domain`` shows the beginning of.
+    """
 
     name: str
     type: str
     domain: str
     missing: bool
     provenance: str
+    values: tuple[str, ...] = Field(default=(), exclude_if=lambda value: not value)
 
 
 class ConstraintOrigin(Part):
@@ -232,6 +242,17 @@ class Software(Part):
     earlier: dict[str, int] = Field(default_factory=dict, exclude_if=lambda value: not value)
 
 
+class Runner(Part):
+    """Who had a release run: the person, with the roles of that day, and the identity that acted.
+
+    ``identity`` is what the ledger holds, ``person`` the name that the house knows it by, if any.
+    """
+
+    identity: str
+    person: str | None = None
+    roles: tuple[str, ...] = ()
+
+
 class LedgerEntry(Part):
     """The entry of the ledger that charged the release: number and hash."""
 
@@ -242,11 +263,13 @@ class LedgerEntry(Part):
 class Certificate(Part):
     """The certificate of one release.
 
-    ``ignored`` names columns of the source that were left out, ``model`` is the digest of its
+    ``about`` is what the curator states of it, with `NOT_STATED` for what was left out. ``ran_by``
+    is who had it run; who decided on it later is in signed statements. ``ignored`` names columns of the source that were left out, ``model`` is the digest of its
     model, ``reused`` are releases whose numbers it uses; certificates of older versions have none.
     """
 
     certificate: int
+    about: dict[str, str] = {}
     subject: Subject
     guarantee: Guarantee
     stages: tuple[StageSpend, ...]
@@ -261,6 +284,7 @@ class Certificate(Part):
     software: Software
     artefacts: dict[str, str]
     ledger: LedgerEntry
+    ran_by: Runner | None = None
     verification: str
     model: str | None = None
     ignored: tuple[str, ...] = ()
@@ -274,9 +298,8 @@ class Certificate(Part):
 
     def to_yaml(self) -> str:
         """The text of ``certificate.yaml``; the same certificate always gives the same text."""
-        absent = {
-            name for name in ("model", "ignored", "records", "reused") if not getattr(self, name)
-        }
+        later = ("about", "ran_by", "model", "ignored", "records", "reused")
+        absent = {name for name in later if not getattr(self, name)}
         content = self.model_dump(mode="json", exclude=absent)
         return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
 

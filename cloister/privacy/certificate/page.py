@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from decimal import ROUND_CEILING, Context
 from importlib.resources import files
 
 from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup, escape
 
 from cloister.privacy.certificate.certificate import Certificate
 
 _TEMPLATE = "certificate.html"
+
+_JOINTS = re.compile(r"([_./\\:])(?=\w)")
+"""Marks between the parts of a name, after which a line may break."""
 
 
 def page(certificate: Certificate) -> str:
@@ -26,6 +31,7 @@ def page(certificate: Certificate) -> str:
         "percent": _percent,
         "grouped": _grouped,
         "event": _event,
+        "soft": _soft,
     }
     return environment.from_string(source).render(c=certificate)
 
@@ -51,6 +57,11 @@ def _percent(share: float) -> str:
 
 def _grouped(number: int) -> str:
     return f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def _soft(text: str) -> Markup:
+    """A text that may break after the marks that join the words of a name."""
+    return Markup(_JOINTS.sub(r"\1<wbr>", str(escape(text))))  # noqa: S704 (escaped above)
 
 
 def _event(event: dict[str, object]) -> str:

@@ -19,8 +19,14 @@ from cloister.constraints import DenialConstraint
 from cloister.constraints.across import AcrossConstraint
 from cloister.constraints.declared import declaration_of
 from cloister.figures import count_of
-from cloister.privacy.certificate.certificate import AttributeOrigin, ConstraintOrigin, Software
+from cloister.privacy.certificate.certificate import (
+    NOT_STATED,
+    AttributeOrigin,
+    ConstraintOrigin,
+    Software,
+)
 from cloister.schema.attributes import (
+    MEASURED,
     AnyAttribute,
     Boolean,
     Categorical,
@@ -30,9 +36,11 @@ from cloister.schema.attributes import (
     TextKey,
     ValuesFile,
     ValuesPattern,
+    is_data_derived,
 )
+from cloister.schema.codelists import resolve_values
 from cloister.schema.relations import ForeignKey
-from cloister.schema.spec import PersonUnit, Spec
+from cloister.schema.spec import About, PersonUnit, Spec
 from cloister.version import __version__
 
 if TYPE_CHECKING:
@@ -40,7 +48,11 @@ if TYPE_CHECKING:
 
 
 _MOST_SHOWN = 8
-"""Most values of a declared list that are written out."""
+"""Most values of a declared list that are written out among the words of a domain."""
+
+_MOST_LISTED = 2_000
+"""Most values of a list that a certificate holds: more take seconds to read; the schema beside it
+has all."""
 
 _METHOD = (
     "the method, its parameters, the noise levels and the order in which attributes are modelled"
@@ -49,6 +61,21 @@ _DOMAINS = (
     "bounds, lists of values, bins and special values of every attribute, with the provenance "
     "given here"
 )
+_RULES = (
+    "the constraints, with the provenance given here: that one holds in the data is a fact of the "
+    "data, which no noise protects, unless it is known from elsewhere"
+)
+_DECISION = (
+    "which releases are approved, and when: who decides may look at exact figures that compare the "
+    "synthetic with the real table, so that approval on exact figures is itself a selection, which "
+    "no epsilon covers"
+)
+_UNSOURCED = "declared in the spec, which names no source"
+
+
+def statements(about: About) -> dict[str, str]:
+    """What a curator states of a release, in order; what was left out is told as missing."""
+    return {name: value or NOT_STATED for name, value in dict(about).items()}
 
 
 def exact_text(amount: Fraction) -> str:
@@ -72,7 +99,8 @@ def attribute_origins(spec: Spec, of_persons: Sequence[str] = ()) -> tuple[Attri
             type=attribute.type,
             domain="; ".join([domain_words(attribute), *_of_person(name, of_persons)]),
             missing=attribute.nullable,
-            provenance=_provenance(attribute),
+            provenance=_provenance(attribute.provenance),
+            values=_whole_list(attribute, spec.folder),
         )
         for table, part in spec.parts.items()
         for name, attribute in part.attributes.items()
@@ -119,7 +147,7 @@ def constraint_origins(
             name=constraint.name,
             rule=rule_text(constraint),
             hard=constraint.hard,
-            provenance=f"public: declared in the spec{_known_words(constraint)}",
+            provenance=_provenance(constraint.provenance) + _known_words(constraint),
             violations=counted[constraint.name].violations,
             percent=counted[constraint.name].percent,
         )
@@ -137,7 +165,7 @@ def across_origins(
             name=constraint.name,
             rule=f"deny across {constraint.key.table}.{constraint.key.column}: {constraint.text}",
             hard=True,
-            provenance="public: declared in the spec",
+            provenance=_provenance(constraint.rule.provenance),
             violations=counted[constraint.name].violations,
             percent=counted[constraint.name].percent,
         )
@@ -151,8 +179,8 @@ def _known_words(constraint: DenialConstraint) -> str:
     if known is None:
         return ""
     if known.rate is not None:
-        return f", with a rate of {100 * known.rate:g} % ({known.provenance})"
-    return f", with a weight of {known.weight:g}"
+        return f"; with a rate of {100 * known.rate:g} % ({known.provenance})"
+    return f"; with a weight of {known.weight:g}"
 
 
 def unprotected_facts(spec: Spec) -> tuple[str, ...]:
@@ -168,9 +196,10 @@ def unprotected_facts(spec: Spec) -> tuple[str, ...]:
         *declared,
         "the schema: names, types and order of the attributes, and which may be missing",
         _DOMAINS + _noisy(spec),
-        "the constraints, as declared",
+        *([_RULES] if any(part.constraints for part in [spec, *spec.parts.values()]) else []),
         _METHOD,
         "this certificate",
+        _DECISION,
     )
 
 
@@ -218,6 +247,17 @@ def _list_words(attribute: Categorical | Ordinal) -> str:
     return shown if len(values) <= _MOST_SHOWN else f"{len(values)} values: {shown}, ..."
 
 
+def _whole_list(attribute: AnyAttribute, folder: Path) -> tuple[str, ...]:
+    """The values of a list that is too long to be shown whole; () of a pattern, which is whole."""
+    if not isinstance(attribute, Categorical | Ordinal):
+        return ()
+    if isinstance(attribute.values, ValuesPattern):
+        return ()
+    values = tuple(str(value) for value in resolve_values(attribute.values, folder))
+    shown = isinstance(attribute.values, list) and len(values) <= _MOST_SHOWN
+    return () if shown or len(values) > _MOST_LISTED else values
+
+
 def _range_words(attribute: AnyAttribute) -> str:
     low, high = (getattr(attribute, end) for end in ("min", "max"))
     words = [f"{low} to {high}"]
@@ -235,14 +275,13 @@ def _range_words(attribute: AnyAttribute) -> str:
     return "; ".join(words)
 
 
-def _provenance(attribute: AnyAttribute) -> str:
-    if attribute.measured:
-        return attribute.provenance
-    return (
-        f"data-derived: {attribute.provenance}"
-        if attribute.data_derived
-        else f"public: {attribute.provenance}"
-    )
+def _provenance(declared: str) -> str:
+    """Where a declaration comes from: measured, read from the data, or public, from a source."""
+    if declared.startswith(MEASURED):
+        return declared
+    if is_data_derived(declared):
+        return f"data-derived: {declared}"
+    return f"public: {_UNSOURCED if declared in ('', 'declared') else declared}"
 
 
 _ROOT = Path(__file__).parents[3]

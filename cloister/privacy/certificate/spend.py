@@ -293,13 +293,14 @@ def describe(event: Event) -> str:
 
 
 def _describe_all(event: Composed) -> str:
-    """Every part in words, once with the number of its times."""
+    """Every part in words, once, with the number of its times if any has several."""
     times: Counter[str] = Counter()
     for part, number in event.parts:
         times[describe(part)] += number
-    return "; ".join(
-        f"{number} times: {words}" if number > 1 else words for words, number in times.items()
-    )
+    if set(times.values()) <= {1}:
+        return "; ".join(times)
+    often = {1: "once", 2: "twice"}
+    return "; ".join(f"{often.get(n, f'{n:,} times')}: {words}" for words, n in times.items())
 
 
 def _describe_simple(event: Event) -> str:

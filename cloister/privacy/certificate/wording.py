@@ -193,6 +193,14 @@ def rows_words(rows: RowsSpec) -> str:
     )
 
 
+def public_units(spec: Spec) -> int | None:
+    """How many units there are, where a number is declared or was measured; None otherwise."""
+    unit = spec.privacy.protected
+    if isinstance(unit, PersonUnit):
+        return None if spec.privacy.group else unit.declared_persons
+    return spec.privacy.rows.public
+
+
 def meaning(
     spec: Spec,
     epsilon: Fraction,

@@ -139,10 +139,10 @@ class Transaction:
         Errors: ``InputError`` if its state does not allow the move.
         """
         if to not in held.state.next:
-            allowed = ", ".join(state.words for state in held.state.next) or "nothing"
+            allowed = " or ".join(state.words for state in held.state.next)
+            remedy = f"it can only become {allowed}" if allowed else "that state is final"
             raise InputError(
-                f"Release {held.id} is {held.state.words} and cannot become {to.words}: {allowed} "
-                "may follow."
+                f"Release {held.id} is {held.state.words} and cannot become {to.words}: {remedy}."
             )
         body = {"release": held.id} | dict(signature)
         if to is State.APPROVED and missing_approvals(self.books, held, body["by"]):

@@ -232,7 +232,7 @@ _HEAD = """\
 #   where they are known from. What is not known stays data-derived and is measured with noise, at a
 #   charge: cloister spec measure.
 name: {name}
-source: {{{source_keys}}}
+{about}source: {{{source_keys}}}
 unconfirmed: {unconfirmed} # delete once read through
 ignore: {ignore} # columns to leave out; a draft names those without a value or a name, or of lists
 privacy:
@@ -243,6 +243,23 @@ privacy:
 attributes:
 """
 
+ABOUT = """\
+# about: # what the certificate says first, in your words; public, and all of it optional
+#   curator: # who answers for the data
+#   curator_type: # government, industry or nonprofit
+#   contact: # where questions go
+#   purpose: # why the release is made
+#   intended_use: # what it may be used for, and what not
+#   region: # where the people live, or whose law applies
+#   sector: # such as healthcare, education, finance
+#   access: # who gets the synthetic table, and on what terms
+#   why_epsilon: # how the budget was chosen, and by whom
+#   preparation: # what was done to the data before, such as cleaning or joining
+#   exploration: # who looked at the data before, and whether that was accounted for
+#   tuning: # how method and parameters were chosen, and on which data
+"""
+"""A template of what a curator may say, commented out."""
+
 _FOOT = """\
 constraints: [] # such as {{fd: zip -> city}} or {{deny: "t1.start > t1.end"}}
 {proposals}release: {{method: auto, epsilon: 1, delta: 1e-7}}
@@ -250,7 +267,8 @@ constraints: [] # such as {{fd: zip -> city}} or {{deny: "t1.start > t1.end"}}
 
 _PROPOSALS = """\
 # All rows agree with these. Those that are rules of the matter, and no chance, declare in place of
-# [] above: delete it, and their first #.
+# [] above: delete it, and their first #; and write in place of data-derived where the rule is known
+# from without the data, such as a law or a form: until then a release refuses it.
 """
 
 
@@ -279,6 +297,7 @@ def draft(path: Path) -> str:
     head = _HEAD.format(
         source=json.dumps(path.name),
         name=name,
+        about=ABOUT,
         source_keys=entries(file.source),
         unconfirmed=flow(facts),
         ignore=flow([*left_out, *file.nested]),

@@ -37,6 +37,10 @@ _LEFT = ("categorical", "ordinal", "boolean", "integer", "date")
 """Types of what decides other columns; a decimal number is decided."""
 
 
+def _proposal(form: str, rule: str) -> str:
+    return flow({form: rule, "provenance": DATA_DERIVED})
+
+
 def dependency_proposals(frame: pd.DataFrame, guesses: Mapping[str, Guess]) -> list[str]:
     """Entries of ``constraints`` for the columns that others decide, one for each that decides.
 
@@ -50,7 +54,7 @@ def dependency_proposals(frame: pd.DataFrame, guesses: Mapping[str, Guess]) -> l
     ]
     decided = {left.name: list(_decided_by(left, columns)) for left in columns}
     return [
-        flow({"fd": f"{quote(name)} -> {', '.join(map(quote, rights))}"})
+        _proposal("fd", f"{quote(name)} -> {', '.join(map(quote, rights))}")
         for name in decided
         if (rights := _without_implied(name, decided))
     ]
@@ -142,7 +146,7 @@ def order_proposals(typed: Mapping[str, pd.Series], guesses: Mapping[str, Guess]
     for name, values in typed.items():
         kinds.setdefault(guesses[name].keys["type"], []).append(_Numbers.of(name, values))
     found = [rule for alike in kinds.values() if len(alike) <= _MOST for rule in _orders(alike)]
-    return [flow({"deny": f"t.{quote(less)} > t.{quote(more)}"}) for less, more in found]
+    return [_proposal("deny", f"t.{quote(less)} > t.{quote(more)}") for less, more in found]
 
 
 @dataclass(frozen=True)
@@ -223,7 +227,7 @@ def presence_proposals(frame: pd.DataFrame, guesses: Mapping[str, Guess]) -> lis
             own = f"is missing exactly if t.{quote(twin)} is missing"
         if own is not None:
             sentences.append(f"t.{quote(name)} {own}")
-    return [flow({"check": sentence}) for sentence in sentences]
+    return [_proposal("check", sentence) for sentence in sentences]
 
 
 @dataclass(frozen=True)

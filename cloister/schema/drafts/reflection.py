@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from cloister.errors import DataError, InputError, StorageError
 from cloister.schema.attributes import DATA_DERIVED
-from cloister.schema.drafts.drafting import draft
+from cloister.schema.drafts.drafting import ABOUT, draft
 from cloister.schema.drafts.reflected_tables import ReflectedTable, reflected_tables
 from cloister.schema.drafts.written_forms import Guess, Keys
 from cloister.schema.sinks import NOTES
@@ -24,7 +24,7 @@ _HEAD = """\
 # data-derived, or measured, and a release refuses it until a person has declared it from what is
 # known without looking at the data: bounds, lists of values, numbers of rows.
 name: {name}
-"""
+{about}"""
 
 _PRIVACY = """\
 privacy:
@@ -83,7 +83,7 @@ def _names(schema: sa.Inspector, wanted: Sequence[str]) -> list[str]:
 
 def _draft_of_one(url: str, table: ReflectedTable) -> str:
     lines = [
-        _HEAD.format(name=_dataset(table.name)),
+        _HEAD.format(name=_dataset(table.name), about=ABOUT),
         f"source: {{{entries({'url': url, 'table': table.name})}}}\n",
         _PRIVACY.format(unit=_ONE_UNIT),
         *_ignored(table, ""),
@@ -103,7 +103,7 @@ def _draft_of_several(url: str, name: str, tables: Sequence[ReflectedTable]) -> 
     counted = tables[0] if lost else unit
     by_name = {table.name: table for table in tables}
     parts = (line for table in tables for line in _part(url, table, table is counted, by_name))
-    head = _HEAD.format(name=_dataset(name)) + _PRIVACY.format(unit=said)
+    head = _HEAD.format(name=_dataset(name), about=ABOUT) + _PRIVACY.format(unit=said)
     return head + "tables:\n" + "".join(parts) + _FOOT.format(method="relational")
 
 
@@ -132,9 +132,13 @@ def _part(
     yield from _attributes(table, tables, "      ")
 
 
-def _rules(table: ReflectedTable) -> list[dict[str, list[str]]]:
+def _rules(table: ReflectedTable) -> list[dict[str, object]]:
     ignored = set(_without_values(table))
-    return [{"key": list(key)} for key in table.hard_keys() if not ignored & set(key)]
+    return [
+        {"key": list(key), "provenance": _SCHEMA}
+        for key in table.hard_keys()
+        if not ignored & set(key)
+    ]
 
 
 def _left_out(table: ReflectedTable, indent: str) -> Iterator[str]:

@@ -25,6 +25,7 @@ from cloister.schema.attributes import (
     ValuesFile,
 )
 from cloister.schema.codelists import MOST_VALUES_BYTES
+from cloister.schema.declarations import ConstraintDeclaration
 from cloister.schema.sources.files_and_urls import read_small_file, reason_of
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.problems import problems_of
@@ -136,7 +137,7 @@ def unconfirmed_facts(spec: Spec) -> list[UnconfirmedFact]:
 
 def unmeasured_facts(spec: Spec) -> list[UnconfirmedFact]:
     """What a release may not take as declared; of one table, a measurement finds it out."""
-    return [*_unknown_rows(spec), *_unknown_domains(spec)]
+    return [*_unknown_rows(spec), *_unknown_domains(spec), *_derived_constraints(spec)]
 
 
 def _unknown_rows(spec: Spec) -> Iterator[UnconfirmedFact]:
@@ -161,6 +162,24 @@ def _unknown_domains(spec: Spec) -> Iterator[UnconfirmedFact]:
             yield place, text + measure
 
 
+def _derived_constraints(spec: Spec) -> Iterator[UnconfirmedFact]:
+    text = (
+        "was proposed since all rows of the data agree with it, which is a fact of the data; write "
+        "in provenance where the rule is known from, or delete it"
+    )
+    for keys, declared in _constraints_of(spec):
+        if declared.data_derived:
+            yield keys, text
+
+
+def _constraints_of(spec: Spec) -> Iterator[tuple[tuple[Key, ...], ConstraintDeclaration]]:
+    """All constraints with the keys that lead to them."""
+    parts = {("tables", name): table.constraints for name, table in spec.tables.items()}
+    for keys, declarations in ({(): spec.constraints} | parts).items():
+        for place, declared in enumerate(declarations):
+            yield (*keys, "constraints", place), declared
+
+
 def _named(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
     return ", ".join(f"'{name}'" for name in names[:_NAMES_SHOWN]) + more
@@ -183,7 +202,7 @@ _NO_SOURCE = frozenset(
 
 
 def citations_of(spec: Spec) -> dict[str, list[str]]:
-    """The names of all attributes, and of numbers of rows, by the provenance they share."""
+    """The names of attributes, numbers of rows and constraints, by the provenance they share."""
     found: dict[str, list[str]] = {}
     for name, provenance, _ in _declarations(spec):
         found.setdefault(provenance.strip(), []).append(name)
@@ -191,7 +210,7 @@ def citations_of(spec: Spec) -> dict[str, list[str]]:
 
 
 def uncited_declarations(spec: Spec) -> list[str]:
-    """What declares bounds, a list or a number of rows, and names no source for it."""
+    """What declares bounds, a list, a number of rows or a rule, and names no source for it."""
     return [
         name
         for name, provenance, needed in _declarations(spec)
@@ -222,3 +241,6 @@ def _declarations(spec: Spec) -> Iterator[tuple[str, str, bool]]:
     for table, declared in spec.tables.items():
         if declared.rows:
             yield f"{table}.rows", declared.rows.provenance, True
+    for keys, rule in _constraints_of(spec):
+        name = rule.name or Path(rule.file or f"constraint_{int(keys[-1]) + 1}").stem
+        yield ".".join([*map(str, keys[1:-2]), name]), rule.provenance or "declared", True

@@ -27,6 +27,7 @@ from cloister.schema.declarations import (
     ReleaseSpec,
 )
 from cloister.schema.spec import (
+    About,
     BudgetSpec,
     EvaluationSpec,
     PrivacySpec,
@@ -53,6 +54,7 @@ ATTRIBUTE_TYPES: dict[str, type[Attribute]] = {
 
 _SECTIONS: dict[tuple[Key, ...], type[BaseModel]] = {
     (): Spec,
+    ("about",): About,
     ("source",): SourceSpec,
     ("privacy",): PrivacySpec,
     ("privacy", "rows"): RowsSpec,
@@ -66,6 +68,8 @@ _SECTIONS: dict[tuple[Key, ...], type[BaseModel]] = {
 
 _EXAMPLES = {
     "name": "name: adult",
+    "about": "about: {curator: Statistics Office, contact: data@office.example}",
+    "curator_type": "curator_type: government",
     "source": "source: {path: data/raw/adult.csv}",
     "missing": 'missing: ["", "NA"]',
     "delimiter": 'delimiter: ";"',
