@@ -343,6 +343,7 @@ def show_certificate(home: Home, release: str, as_json: bool) -> None:
     from cloister.privacy.certificate.certificate import PAGE_NAME, YAML_NAME
     from cloister.tasks.ledger.access import release_of
     from cloister.tasks.release.integrity import recorded_certificate
+    from cloister.tasks.release.signing import decisions_on
 
     held = release_of(home, release)
     state = held.state.value
@@ -352,13 +353,14 @@ def show_certificate(home: Home, release: str, as_json: bool) -> None:
             f"release {release} is {held.state.words} and has no certificate; run its command "
             "again to finish it"
         )
-    certificate = recorded_certificate(folder, held)
+    certificate, decisions = recorded_certificate(folder, held), decisions_on(held, folder)
     if as_json:
-        show_json(
-            certificate.model_dump(mode="json") | {"state": state, "page": str(folder / PAGE_NAME)}
-        )
+        later = {"state": state, "decisions": decisions, "page": str(folder / PAGE_NAME)}
+        show_json(certificate.model_dump(mode="json") | later)
         return
     _show_promise(certificate, held.state.words)
+    if decisions:
+        show_table("Decisions", tuple(decisions[0]), [tuple(row.values()) for row in decisions])
     say(f"Page: {folder / PAGE_NAME}")
 
 
@@ -392,8 +394,5 @@ def _show_promise(certificate: Certificate, state: str) -> None:
         for rule in certificate.constraints
     ]
     if rules:
-        show_table(
-            "Constraints in the synthetic table",
-            ("constraint", "kind", "violations", "rule"),
-            rules,
-        )
+        headings = ("constraint", "kind", "violations", "rule")
+        show_table("Constraints in the synthetic table", headings, rules)

@@ -49,7 +49,11 @@ def add_review_commands(app: typer.Typer) -> None:
     app.command(epilog=example("cloister trail folder/ --ledger ledger.jsonl --key house.pub"))(
         trail
     )
-    app.command(epilog=example("cloister report r-0123456789"))(report)
+    app.command(
+        epilog=example(
+            "cloister report r-0123456789", "cloister report r-0123456789 --registry visits.yaml"
+        )
+    )(report)
     app.command(
         epilog=example("cloister fetch r-0123456789", "cloister fetch r-0123456789 --out again/")
     )(fetch)
@@ -182,11 +186,26 @@ def countersign(release: ReleaseId, by: By, as_json: Json = False) -> None:
         say(f"{release}: signed {', '.join(signed) or 'nothing, all was signed'}")
 
 
-def report(release: ReleaseId, as_json: Json = False) -> None:
-    """Show the certificate of a release, and where its page lies."""
+def report(
+    release: ReleaseId,
+    registry: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the entry of an approved release for the OpenDP registry of deployments, "
+            "tier 3, from its certificate alone.",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the certificate of a release, what was decided on it, and where its page lies."""
     from cloister.flows.cli.reports import show_certificate
+    from cloister.tasks.release.publish import write_registry_entry
 
-    show_certificate(Home.current(), release, as_json)
+    home = Home.current()
+    if registry:
+        write_registry_entry(home, release, registry)
+    show_certificate(home, release, as_json)
 
 
 def _mover(state: str) -> Callable[..., None]:

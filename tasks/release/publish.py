@@ -9,6 +9,7 @@ release.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from cloister.figures import count_of
 from cloister.models.storage import model_digest
 from cloister.privacy.certificate.certificate import YAML_NAME, Certificate, read_certificate
 from cloister.privacy.certificate.manifest import MANIFEST_NAME, Lineage, Manifest, write_manifest
+from cloister.privacy.certificate.registry import registry_entry
 from cloister.privacy.exact import decimal_below
 from cloister.privacy.ledger import State
 from cloister.tasks.data.tables import load_release
@@ -34,7 +36,7 @@ from cloister.tasks.ledger.access import is_candidate, open_ledger, record_candi
 from cloister.tasks.release.certify import Certified
 from cloister.tasks.release.charge import ReservedRelease
 from cloister.tasks.release.comparison import EvaluationRecord
-from cloister.tasks.release.integrity import folder_findings
+from cloister.tasks.release.integrity import folder_findings, recorded_certificate
 from cloister.tasks.release.kept_files import RUNS_NAME, write_kept
 from cloister.tasks.release.signing import SIGNATURE, sign_candidate, statement_name
 from cloister.tasks.release.verify import release_problems
@@ -319,3 +321,26 @@ def _require_same(
 
 def _outcome_file(release: str, home: Home) -> Path:
     return home.release(release) / "internal" / "outcome.json"
+
+
+def write_registry_entry(home: Home, release: str, out: Path) -> None:
+    """Write the entry of a release for the registry of deployments, from its certificate alone.
+
+    Raises:
+        InputError: the release is not approved or not private, the registry takes no file of this
+            name, or asks for what the certificate does not state.
+        VerificationError: the certificate is not the one that the ledger recorded.
+    """
+    held = release_of(home, release)
+    if held.state not in (State.APPROVED, State.PUBLISHED):
+        raise InputError(
+            f"release {release} is {held.state.words}; only an approved one has an entry in a "
+            f"public registry: cloister review approve {release}"
+        )
+    if not re.fullmatch(r"[a-z0-9_]+\.yaml", out.name):
+        raise InputError(
+            f"{out.name}: the registry takes files of lowercase letters, digits and '_' that end "
+            "in .yaml; give such a name"
+        )
+    entry = registry_entry(recorded_certificate(home.release(release) / "public", held)).to_yaml()
+    replace_file(out, lambda part: part.write_text(entry, encoding="utf-8"))

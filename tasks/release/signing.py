@@ -169,6 +169,21 @@ def statement_name(state: State) -> str:
     return f"{state.value}.dsse.json"
 
 
+def decisions_on(release: Release, public: Path) -> list[dict[str, str]]:
+    """What people decided on a release, by the ledger: who, when, why; and the signed statement."""
+    return [
+        {
+            "decision": step.state.words,
+            "time": step.time[:19] + "Z",
+            "by": step.by,
+            "reason": step.reason,
+            "statement": name if (public / (name := statement_name(step.state))).exists() else "",
+        }
+        for step in release.steps
+        if step.state in SIGNED and step.state is not State.CANDIDATE
+    ]
+
+
 @dataclass(frozen=True)
 class Worth:
     """What the signatures of a folder are worth to its holder: in words, and as an exit code."""

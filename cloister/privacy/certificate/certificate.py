@@ -152,9 +152,9 @@ class Cumulative(Part):
     """What all releases of the dataset cost together, this one included.
 
     Amounts are epsilons as text. ``before`` is the sum of those of the window without this one;
-    certificates of older versions do not say. ``spent`` and ``left`` are of the window, ``lifetime`` of all
-    windows: the loss of a person who is in the data throughout. ``filtered`` is the least budget
-    under which a filter holds the window, where one admits its releases.
+    certificates of older versions do not say. ``spent`` and ``left`` are of the window,
+    ``lifetime`` of all windows: the loss of a person who is in the data throughout. ``filtered`` is
+    the least budget under which a filter holds the window, where one admits its releases.
 
     Of growing data they are those of the ``block`` that the least is left of, of those that were
     read, and ``lifetime`` is of a person with rows in every block, at ``lifetime_delta``.
@@ -264,8 +264,9 @@ class Certificate(Part):
     """The certificate of one release.
 
     ``about`` is what the curator states of it, with `NOT_STATED` for what was left out. ``ran_by``
-    is who had it run; who decided on it later is in signed statements. ``ignored`` names columns of the source that were left out, ``model`` is the digest of its
-    model, ``reused`` are releases whose numbers it uses; certificates of older versions have none.
+    is who had it run; who decided on it later is in signed statements. ``ignored`` names columns of
+    the source that were left out, ``model`` is the digest of its model, ``reused`` are releases
+    whose numbers it uses; certificates of older versions have none.
     """
 
     certificate: int

@@ -66,9 +66,9 @@ _RULES = (
     "data, which no noise protects, unless it is known from elsewhere"
 )
 _DECISION = (
-    "which releases are approved, and when: who decides may look at exact figures that compare the "
-    "synthetic with the real table, so that approval on exact figures is itself a selection, which "
-    "no epsilon covers"
+    "which releases are approved, and when: whoever decides may look at exact figures that compare "
+    "the synthetic with the real table, so that approval on exact figures is itself a selection, "
+    "which no epsilon covers"
 )
 _UNSOURCED = "declared in the spec, which names no source"
 

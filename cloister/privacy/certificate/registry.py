@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from cloister.errors import InputError
 from cloister.figures import figure_above
 from cloister.privacy.certificate.certificate import NOT_STATED, Certificate
+from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.exact import float_above
 
 Text = Annotated[str, StringConstraints(min_length=1)]
@@ -64,10 +65,13 @@ class Variant(_Part):
 
 
 class Parameters(_Part):
-    """Exact amounts, rounded up to the nearest float."""
+    """What the product reveals at most, with the releases whose numbers it uses.
+
+    ``epsilon`` is rounded up to the nearest float; ``delta`` is exact, as text.
+    """
 
     epsilon: float = Field(gt=0)
-    delta: float | None = Field(default=None, ge=0, lt=1)
+    delta: Text | None = None
 
 
 class PrivacyLoss(_Part):
@@ -133,7 +137,7 @@ class RegistryEntry(_Part):
     deployment: Deployment
 
     def to_yaml(self) -> str:
-        """The text of the entry's file; long texts in the block style that the registry asks for."""
+        """The text of the entry's file; texts of several lines are blocks, as the registry asks."""
         content = self.model_dump(mode="json", exclude_none=True)
         return yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
 
@@ -220,14 +224,21 @@ def _variant(certificate: Certificate) -> Variant:
     return Variant(
         variant_name="Approximate DP" if Fraction(certificate.guarantee.delta) else "Pure DP",
         data_domain="All tables with these attributes:\n"
-        + _lines(f"`{own.name}` ({own.type}): {own.domain}" for own in certificate.attributes),
+        + _lines(
+            f"`{own.name}` ({own.type}): {', '.join(own.values) or own.domain}"
+            for own in certificate.attributes
+        ),
         unprotected_quantities=_lines(certificate.unprotected),
     )
 
 
 def _privacy_loss(certificate: Certificate) -> PrivacyLoss:
     guarantee = certificate.guarantee
-    delta = Fraction(guarantee.delta)
+    shown = [guarantee, *certificate.reused]
+    epsilon, delta = (
+        sum((Fraction(getattr(own, name)) for own in shown), Fraction(0))
+        for name in ("epsilon", "delta")
+    )
     return PrivacyLoss(
         privacy_unit=guarantee.unit,
         privacy_unit_details=(
@@ -236,8 +247,8 @@ def _privacy_loss(certificate: Certificate) -> PrivacyLoss:
         ),
         number_of_privacy_units=guarantee.units,
         privacy_parameters=Parameters(
-            epsilon=float_above(Fraction(guarantee.epsilon)),
-            delta=float_above(delta) if delta else None,
+            epsilon=float_above(epsilon),
+            delta=exact_text(delta) if delta else None,
         ),
         privacy_parameters_details=_lines(guarantee.meaning),
     )
@@ -280,12 +291,11 @@ def _deployment_model(certificate: Certificate) -> DeploymentModel:
 
 
 def _implementation(certificate: Certificate) -> Implementation:
-    guarantee, total = certificate.guarantee, certificate.cumulative
+    cost, code = certificate.guarantee.accounted, certificate.software
     named = {
         name: _said(certificate, name)
         for name in ("preparation", "exploration", "tuning", "why_epsilon", "sector", "contact")
     }
-    code = certificate.software
     return Implementation(
         preprocessing_and_hyperparameter_tuning=_lines(
             f"{name.capitalize()}: {named[name]}"
@@ -301,9 +311,8 @@ def _implementation(certificate: Certificate) -> Implementation:
         composition=_lines(
             (
                 *(f"{stage.name}: {stage.done}" for stage in certificate.stages if stage.event),
-                f"All together at most epsilon {figure_above(guarantee.accounted.epsilon, 6)} by "
-                f"{guarantee.accounted.accountant}",
-                f"Releases of the dataset: {total.composition}",
+                f"All together: epsilon {figure_above(cost.epsilon, 6)} by {cost.accountant}",
+                f"Releases of the dataset: {certificate.cumulative.composition}",
             )
         ),
         post_processing=_lines(certificate.post_processing) or "none",

@@ -293,14 +293,17 @@ def describe(event: Event) -> str:
 
 
 def _describe_all(event: Composed) -> str:
-    """Every part in words, once, with the number of its times if any has several."""
+    """Every part in words, once; if any has several times, those of as many times together."""
     times: Counter[str] = Counter()
     for part, number in event.parts:
         times[describe(part)] += number
-    if set(times.values()) <= {1}:
-        return "; ".join(times)
     often = {1: "once", 2: "twice"}
-    return "; ".join(f"{often.get(n, f'{n:,} times')}: {words}" for words, n in times.items())
+    said = []
+    for number in dict.fromkeys(times.values()):
+        parts = [words for words in times if times[words] == number]
+        each = f"{often.get(number, f'{number:,} times')}{' each' * (len(parts) > 1)}: "
+        said.append((each if max(times.values()) > 1 else "") + "; ".join(parts))
+    return "; ".join(said)
 
 
 def _describe_simple(event: Event) -> str:

@@ -238,8 +238,8 @@ def test_under_a_filter_the_period_is_within_its_budget(basis: Basis):
         [posterior(odds.prior, 10) for odds in certificate.guarantee.odds], abs=1e-3
     )
     said = " ".join(page(certificate).split())
-    assert "at most ε = 10 at δ = 1e-4 by the filter" in said.replace("0.0001", "1e-4")
-    assert "a budget of 4; their epsilons add up to 30" in said
+    assert "at most ε = 10 at δ = 1e-4, by a privacy filter" in said.replace("0.0001", "1e-4")
+    assert "a budget of 4 would do; their epsilons add up to 30" in said
     assert "epsilons add up" not in page(certify(filtered(basis, spent=None)))
     assert Certificate.from_yaml(certificate.to_yaml()) == certificate
 

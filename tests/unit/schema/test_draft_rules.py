@@ -65,7 +65,11 @@ def _drafted(frame: pd.DataFrame, path) -> str:
 def test_what_all_rows_obey_is_proposed_once(tmp_path):
     found = _lines(_drafted(_frame(), tmp_path / "shops.csv"))
     expected = [rule for rule in EXPECTED if rule != {"deny": "t.ordered > t.there"}]
-    assert found == [f'{{{form}: "{text}"}}' for rule in expected for form, text in rule.items()]
+    assert found == [
+        f'{{{form}: "{text}", provenance: data-derived}}'
+        for rule in expected
+        for form, text in rule.items()
+    ]
 
 
 def test_proposals_that_are_declared_are_satisfied_by_the_file(tmp_path):
