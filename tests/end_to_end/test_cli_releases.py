@@ -133,3 +133,20 @@ def test_report_shows_what_is_promised(released, own, cloister, capsys):
     assert cloister("report", released.id)["guarantee"]["epsilon"] == "1"
     assert run(["report", released.id]) == 0
     assert "certificate.html" in capsys.readouterr().out
+
+
+def test_report_tells_decisions_and_writes_the_entry_of_an_approved_release(
+    released, own, cloister, capsys
+):
+    entry, show = own / "clubs.yaml", ["report", released.id]
+    assert cloister(*show)["decisions"] == []
+    assert run([*show, "--registry", str(entry)]) == 2
+    assert "only an approved one has an entry" in capsys.readouterr().err
+    cloister("review", "approve", released.id, "--by", "A. Officer", "--reason", "read it")
+    (decision,) = cloister(*show)["decisions"]
+    assert decision["by"].endswith("A. Officer") and decision["reason"] == "read it"
+    assert decision["statement"] == "approved.dsse.json"
+    assert run([*show, "--registry", str(own / "Clubs.yaml")]) == 2
+    assert run([*show, "--registry", str(entry)]) == 2
+    assert "does not state curator" in capsys.readouterr().err
+    assert not entry.exists()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cloister.errors import SpecError
 from cloister.flows.cli.app import run
 from cloister.schema.spec_files.loading import (
     citations_of,
@@ -9,6 +10,8 @@ from cloister.schema.spec_files.loading import (
     load_spec,
     uncited_declarations,
 )
+from cloister.tasks.requests.release_request import ReleaseRequest
+from cloister.tasks.requests.resolved import resolve
 
 
 @pytest.mark.parametrize("text", ["form 12", "Civil Code art. 3", "dp: release r-1", "ISO 3166-1"])
@@ -77,3 +80,47 @@ def test_declarations_are_grouped_by_their_source(tmp_path):
         "yearbook 2020": ["privacy.rows"],
     }
     assert uncited_declarations(spec) == ["ward", "town"]
+
+
+RULES = """\
+constraints:
+  - {name: of age, deny: "t.age < 18 and t.ward > 20", provenance: PROVENANCE}
+  - {fd: town -> ward}
+"""
+
+
+def ruled(tmp_path, provenance: str):
+    path = tmp_path / "people.yaml"
+    path.write_text(SPEC + RULES.replace("PROVENANCE", provenance))
+    return path
+
+
+def test_constraints_have_a_provenance_as_bounds_have(tmp_path):
+    spec = load_spec(ruled(tmp_path, "house rules 3"))
+    assert citations_of(spec)["house rules 3"] == ["of age"]
+    assert uncited_declarations(spec) == ["ward", "town", "constraint_2"]
+
+
+@pytest.mark.parametrize("provenance", ["data-derived", '" Data-derived: all rows agree"'])
+def test_a_rule_that_was_read_from_the_data_is_refused(tmp_path, provenance):
+    path = ruled(tmp_path, provenance)
+    with pytest.raises(SpecError, match=r"line 16, constraints\.0: was proposed since all rows"):
+        resolve(ReleaseRequest(spec=path))
+
+
+@pytest.mark.parametrize(
+    ("about", "problem"),
+    [
+        ("{curater: x}", "did you mean 'curator'?"),
+        ("{curator_type: club}", "write for example curator_type: government"),
+        ('{curator: ""}', "should have at least 1 character"),
+        (f"{{purpose: {'x' * 2001}}}", "should have at most 2000 characters"),
+        ("[a]", "should be a mapping of keys"),
+    ],
+)
+def test_what_a_release_is_about_is_checked(tmp_path, about, problem):
+    path = tmp_path / "people.yaml"
+    path.write_text(SPEC + f"about: {about}\n")
+    with pytest.raises(SpecError) as error:
+        load_spec(path)
+    assert problem in str(error.value).replace("String ", "")

@@ -230,6 +230,8 @@ def test_the_digest_follows_content_not_layout(tmp_path):
         spec_digest(_load(tmp_path, "# a comment\n" + text.replace("1e-7", "0.0000001"))) == digest
     )
     assert spec_digest(_load(tmp_path, text + "unconfirmed: [types]\n")) == digest
+    assert spec_digest(_load(tmp_path, text + "about: {curator: }\n")) == digest
+    assert spec_digest(_load(tmp_path, text + "about: {curator: Office}\n")) != digest
     assert spec_digest(_load(tmp_path, text.replace("max: 90", "max: 91"))) != digest
     (tmp_path / "codes.txt").write_text("a\nc\n", encoding="utf-8")
     assert spec_digest(_load(tmp_path, text)) != digest
