@@ -47,8 +47,8 @@ while (texts.nextNode()) {
   for (const word of text.data.matchAll(/(?<!\\w)[A-Za-z]{2,24}(?!\\w)/g)) {
     range.setStart(text, word.index);
     range.setEnd(text, word.index + word[0].length);
-    if (new Set([...range.getClientRects()].map(r => Math.round(r.top))).size > 1)
-      broken.push(word[0]);
+    const parts = [...range.getClientRects()].filter(part => part.width > 0);
+    if (new Set(parts.map(part => Math.round(part.top))).size > 1) broken.push(word[0]);
   }
 }
 document.body.dataset.probe = [wide.length, loaded, seen].join(' ');

@@ -15,7 +15,7 @@ from cloister.privacy.certificate.certificate import Certificate
 
 _TEMPLATE = "certificate.html"
 
-_JOINTS = re.compile(r"([_./\\:])(?=\w)")
+_JOINTS = re.compile(r"([_./\\:+])(?=\w)")
 """Marks between the parts of a name, after which a line may break."""
 
 

@@ -104,7 +104,7 @@ def test_constraints_have_a_provenance_as_bounds_have(tmp_path):
 @pytest.mark.parametrize("provenance", ["data-derived", '" Data-derived: all rows agree"'])
 def test_a_rule_that_was_read_from_the_data_is_refused(tmp_path, provenance):
     path = ruled(tmp_path, provenance)
-    with pytest.raises(SpecError, match=r"line 16, constraints\.0: was proposed since all rows"):
+    with pytest.raises(SpecError, match=r"line 17, constraints\.0: was proposed since all rows"):
         resolve(ReleaseRequest(spec=path))
 
 

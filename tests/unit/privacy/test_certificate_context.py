@@ -1,0 +1,84 @@
+"""What a certificate says beside its guarantee: statements, origins, what was spent before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import yaml
+from bases import declaring
+
+from cloister.privacy.certificate.certificate import Certificate
+from cloister.privacy.certificate.page import page
+from cloister.privacy.certificate.provenance import attribute_origins, constraint_origins
+from cloister.privacy.certificate.spend import describe
+from cloister.privacy.events import Composed, GaussianCounts, Sensitivity
+from cloister.schema.spec import About
+from cloister.tasks.release.basis import Basis
+from cloister.tasks.release.certify import certify
+
+ONE = Sensitivity(1, 1, 1, 1)
+GAUSSIAN = GaussianCounts(Fraction(10), ONE)
+
+
+def test_statements_of_the_curator_come_first_and_are_told_where_they_lack(basis: Basis):
+    said = yaml.safe_load(certify(basis).to_yaml())
+    assert list(said)[1] == "about"
+    assert set(said["about"].values()) == {"not stated in the spec"}
+    stated = certify(declaring(basis, about=About(curator="Office", why_epsilon="policy: 7")))
+    assert stated.about["curator"] == "Office"
+    assert stated.about["why_epsilon"] == "policy: 7"
+    assert stated.about["contact"] == "not stated in the spec"
+    assert Certificate.from_yaml(stated.to_yaml()) == stated
+
+
+def test_a_certificate_of_an_older_version_states_nothing_and_reads_as_before(basis: Basis):
+    older = certify(basis).model_copy(update={"about": {}})
+    assert "about" not in older.to_yaml() and "ran_by" not in older.to_yaml()
+    assert Certificate.from_yaml(older.to_yaml()) == older
+
+
+def test_lists_are_whole_in_the_certificate(basis: Basis):
+    numbers = [f"A{number}" for number in range(100)]
+    listed = basis.spec.attributes["state-code"].model_copy(update={"values": numbers})
+    attributes = {**basis.spec.attributes, "state-code": listed}
+    origins = {
+        own.name: own for own in attribute_origins(declaring(basis, attributes=attributes).spec)
+    }
+    assert origins["state-code"].values == tuple(numbers)
+    towns = (basis.spec.folder / "towns.txt").read_text(encoding="utf-8").split("\n")
+    assert origins["home town"].values == tuple(town for town in towns if town.strip())
+    assert origins["wage <€>"].values == ()
+
+
+def test_constraints_say_where_they_come_from(basis: Basis):
+    sources = ["post office, list 7", "data-derived"]
+    rules = tuple(
+        replace(rule, provenance=source)
+        for rule, source in zip(basis.context.task.constraints, sources, strict=False)
+    )
+    origins = constraint_origins(rules, basis.drawn.violations)
+    assert [rule.provenance.partition(";")[0] for rule in origins] == [
+        "public: post office, list 7",
+        "data-derived: data-derived",
+    ]
+    assert any("a fact of the data" in fact for fact in certify(basis).unprotected)
+    free = certify(declaring(basis, constraints=()))
+    assert not any("a fact of the data" in fact for fact in free.unprotected)
+
+
+def test_what_was_spent_before_is_told(basis: Basis):
+    assert certify(basis).cumulative.before == "0"
+    assert "first release charged to this budget" in page(certify(basis))
+    later = replace(basis, budget=replace(basis.budget, spent=Fraction(7, 2), releases=3))
+    assert certify(later).cumulative.before == "1.5"
+    assert "2 releases, whose epsilons add up to 1.5" in page(certify(later))
+
+
+def test_parts_are_told_with_their_times():
+    other = GaussianCounts(Fraction(20), ONE)
+    words = describe(Composed(((GAUSSIAN, 2), (other, 1))))
+    assert words.startswith("twice: discrete Gaussian noise of scale 10 rows")
+    assert "; once: discrete Gaussian noise of scale 20 rows" in words
+    assert "once" not in describe(Composed(((GAUSSIAN, 1), (other, 1))))
+    assert "twice each: " in describe(Composed(((GAUSSIAN, 2), (other, 2))))
