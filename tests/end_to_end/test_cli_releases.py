@@ -130,7 +130,10 @@ def test_a_ledger_without_its_tail_is_found_out(released, own, cloister, capsys)
 
 
 def test_report_shows_what_is_promised(released, own, cloister, capsys):
-    assert cloister("report", released.id)["guarantee"]["epsilon"] == "1"
+    shown = cloister("report", released.id)
+    assert shown["guarantee"]["epsilon"] == "1"
+    (started, *_) = cloister("ledger", "show", released.id)["steps"]
+    assert shown["ran_by"] == {"identity": started["by"], "person": None, "roles": []}
     assert run(["report", released.id]) == 0
     assert "certificate.html" in capsys.readouterr().out
 

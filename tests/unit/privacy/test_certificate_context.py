@@ -34,7 +34,7 @@ def test_statements_of_the_curator_come_first_and_are_told_where_they_lack(basis
 
 def test_a_certificate_of_an_older_version_states_nothing_and_reads_as_before(basis: Basis):
     older = certify(basis).model_copy(update={"about": {}})
-    assert "about" not in older.to_yaml() and "ran_by" not in older.to_yaml()
+    assert not {"about", "ran_by"} & set(yaml.safe_load(older.to_yaml()))
     assert Certificate.from_yaml(older.to_yaml()) == older
 
 
