@@ -146,7 +146,7 @@ def test_every_printed_sheet_names_the_release_and_its_number(basis: Basis, tmp_
 QUESTIONS = {
     "who is protected": ("Protected", "one row of the table"),
     "how strongly": ("ε = 2", "factor of at most 7.39"),
-    "what was spent before": ("Before this release", "this is the first release charged"),
+    "what was spent before": ("Before this release", "this is the first charge"),
     "what is not protected": ("What is not protected", "approval on exact figures is itself a sel"),
     "who answers for it": ("Registry Office", "data@registry.example", "Anna", "engineer"),
     "who decided": ("approval.dsse.json", "cloister verify FOLDER --key house.pub"),

@@ -131,7 +131,7 @@ def test_data_refused_too_often_costs_a_charge_and_certificates_tell_of_it(
     certificate = read_certificate(public)
     assert any("2 exact answers" in each for each in certificate.limitations)
     text = (public / "certificate.html").read_text(encoding="utf-8")
-    assert "2 exact answers" in text and "by the filter, which would hold them" in text
+    assert "2 exact answers" in text and "by a privacy filter, for which a budget of" in text
     capsys.readouterr()
     assert run(["budget", "show", "clubs", "--json"]) == 0
     (shown,) = json.loads(capsys.readouterr().out)

@@ -48,7 +48,7 @@ _LARGEST_EXPONENT = 20
 
 _CHANGE = (
     "Whether one {noun} {case} changes the probability of any outcome of this release by a factor "
-    "of at most {factor}, apart from a probability of {delta}."
+    "of at most {factor}{apart}."
 )
 _CERTAINTY = (
     "Someone who knew everything about the data but this one {noun}, and thought either case as "
@@ -219,7 +219,7 @@ def meaning(
         "noun": noun,
         "case": "is in the table or not" if added else "is as it is or any other",
         "factor": _factor(float(epsilon)),
-        "delta": exact_text(delta),
+        "apart": f", apart from a probability of {exact_text(delta)}" if delta else "",
         "further": _ANY_NUMBER if capacity is None else _NO_MORE.format(capacity=capacity),
         "certainty": f"{100 * _up(best_guess(float(epsilon), float(delta))):.1f} %",
     }

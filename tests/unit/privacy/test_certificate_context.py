@@ -69,10 +69,10 @@ def test_constraints_say_where_they_come_from(basis: Basis):
 
 def test_what_was_spent_before_is_told(basis: Basis):
     assert certify(basis).cumulative.before == "0"
-    assert "first release charged to this budget" in page(certify(basis))
+    assert "first charge to this budget" in page(certify(basis))
     later = replace(basis, budget=replace(basis.budget, spent=Fraction(7, 2), releases=3))
     assert certify(later).cumulative.before == "1.5"
-    assert "2 releases, whose epsilons add up to 1.5" in page(certify(later))
+    assert "2 earlier charges, of ε = 1.5 in all" in page(certify(later))
 
 
 def test_parts_are_told_with_their_times():
