@@ -23,8 +23,7 @@ from cloister.schema.drafts.written_forms import FEWEST_KEYS, Guess
 from cloister.schema.spec_files.yaml_text import flow, scalar
 
 _ROWS_EACH = 20
-"""Rows at least that a value has on average, for it to decide another column: fewer are not learnt
-but from much more epsilon."""
+"""Rows at least of a value that decides another column, on average; fewer cost more to learn."""
 
 _FIRST_ROWS = 2_000
 """Rows that rule out most pairs of columns, before all rows are compared."""
