@@ -16,7 +16,8 @@ event's meaning is never changed, only new events are added; whatever is not lis
     ├── PlausiblyDeniable records released under plausible deniability alone; costs no epsilon
     │                     that could be compared with a budget, and no accountant reads it
     ├── Composed          all of several, adaptively, each a number of times
-    └── Parallel          several on disjoint parts of the rows
+    ├── Parallel          several on disjoint parts of the rows
+    └── RepeatedSelection one thing a number of times, of which one outcome is released
 """
 
 from __future__ import annotations
@@ -294,6 +295,25 @@ class Parallel(Event):
 
     def __post_init__(self) -> None:
         _positive(parts=len(self.parts), rows=self.rows)
+
+
+@dataclass(frozen=True)
+class RepeatedSelection(Event):
+    """``base`` done ``most`` times with fresh noise; the outcome of one of them is released.
+
+    A secret number K of them counts, which is even on 1, ..., ``most``. Released is the best
+    outcome of the first K in an order of outcomes that does not depend on the rows otherwise than
+    through what was released before; of equally good ones the first.
+
+    Source: Papernot, Steinke, "Hyperparameter tuning with Rényi differential privacy" (arXiv
+        2110.03620), section 2, with K even; Liu, Talwar (arXiv 1811.07971).
+    """
+
+    base: Event
+    most: int
+
+    def __post_init__(self) -> None:
+        _positive(most=self.most)
 
 
 def compose(*events: Event) -> Composed:

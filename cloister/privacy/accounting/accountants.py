@@ -32,10 +32,24 @@ import numpy as np
 
 from cloister.arrays import TINY
 from cloister.errors import PlanError, UnsupportedEvent
-from cloister.privacy.accounting.composition import Leaves, merge_leaves, paths_of
-from cloister.privacy.accounting.divergences import ORDERS, LossDistribution, convert, renyi
+from cloister.privacy.accounting.composition import Leaves, merge_leaves, paths_of, tries_of
+from cloister.privacy.accounting.divergences import (
+    ORDERS,
+    LossDistribution,
+    convert,
+    pure_selection,
+    renyi,
+)
 from cloister.privacy.accounting.loss import OUTWARD
-from cloister.privacy.events import Bounded, Event, LaplaceCounts, Relation, Selection, Thresholded
+from cloister.privacy.events import (
+    Bounded,
+    Event,
+    LaplaceCounts,
+    Relation,
+    RepeatedSelection,
+    Selection,
+    Thresholded,
+)
 from cloister.privacy.exact import float_above
 
 
@@ -69,11 +83,18 @@ class PureSum:
 
     def epsilon(self, leaves: Leaves, _delta: float, _relation: Relation, /) -> float:
         """The sum of epsilons."""
-        return float_above(sum((times * self._of(leaf) for leaf, times in leaves), Fraction(0)))
+        return float_above(self._sum(leaves))
+
+    def _sum(self, leaves: Leaves) -> Fraction:
+        return sum((times * self._of(leaf) for leaf, times in leaves), Fraction(0))
 
     def _of(self, leaf: Event) -> Fraction:
         if isinstance(leaf, LaplaceCounts | Selection | Bounded):
             return leaf.epsilon
+        if isinstance(leaf, RepeatedSelection):
+            one = self._sum(tries_of(leaf))
+            selected = Fraction(pure_selection(float_above(one), leaf.most))
+            return min(leaf.most * one, selected)
         raise UnsupportedEvent(f"{type(leaf).__name__} events are not private at delta 0.")
 
 

@@ -37,6 +37,7 @@ from cloister.privacy.events import (
     Parallel,
     PlausiblyDeniable,
     Relation,
+    RepeatedSelection,
     SampledGaussian,
     SeededRecords,
     Thresholded,
@@ -170,7 +171,41 @@ def paths_of(event: Event, relation: Relation) -> set[Leaves]:
         return _parallel_paths(event, relation)
     if isinstance(event, Composed):
         return _composed_paths(event, relation)
+    if isinstance(event, RepeatedSelection):
+        return _repeated_paths(event, relation)
     return {(_simple_leaf(event, relation),)}
+
+
+def _repeated_paths(event: RepeatedSelection, relation: Relation) -> set[Leaves]:
+    """A selection, of leaves, is itself one, unless it reads disjoint parts or something leaks."""
+    paths = paths_of(event.base, relation)
+    if len(paths) > 1 or any(map(_leaks, *paths)):
+        return paths_of(Composed(((event.base, event.most),)), relation)
+    (path,) = paths
+    return {((RepeatedSelection(Composed(path), event.most), 1),)}
+
+
+def _leaks(item: tuple[Event, int]) -> bool:
+    return isinstance(item[0], Bounded | Thresholded) and item[0].delta > 0
+
+
+def unfold(leaves: Leaves) -> Leaves:
+    """The leaves with all tries of a selection as if each were released: this costs no less."""
+    return merge_leaves(
+        item
+        for leaf, times in leaves
+        for item in (
+            ((part, n * times * leaf.most) for part, n in unfold(tries_of(leaf)))
+            if isinstance(leaf, RepeatedSelection)
+            else ((leaf, times),)
+        )
+    )
+
+
+def tries_of(leaf: RepeatedSelection) -> Leaves:
+    """The leaves of one try of a selection that is a leaf itself."""
+    assert isinstance(leaf.base, Composed)
+    return leaf.base.parts
 
 
 def _simple_leaf(event: Event, relation: Relation) -> tuple[Event, int]:
@@ -205,6 +240,8 @@ def unit_rows(event: Event) -> int | None:
             return event.sensitivity.step
         case Thresholded():
             return event.counts.sensitivity.step
+        case RepeatedSelection():
+            return unit_rows(event.base)
     return None
 
 
@@ -304,6 +341,8 @@ def divides_rows(event: Event) -> bool:
     match event:
         case Composed():
             return any(divides_rows(part) for part, _ in event.parts)
+        case RepeatedSelection():
+            return divides_rows(event.base)
     return isinstance(event, Parallel | PlausiblyDeniable)
 
 
@@ -314,6 +353,8 @@ def is_deniable(event: Event) -> bool:
             return any(is_deniable(part) for part, _ in event.parts)
         case Parallel():
             return any(is_deniable(part) for part in event.parts)
+        case RepeatedSelection():
+            return is_deniable(event.base)
     return isinstance(event, PlausiblyDeniable)
 
 

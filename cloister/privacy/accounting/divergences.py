@@ -19,8 +19,9 @@ from scipy.special import gammaln
 
 from cloister.arrays import Floats
 from cloister.errors import UnsupportedEvent
-from cloister.privacy.accounting.composition import Leaves
+from cloister.privacy.accounting.composition import Leaves, tries_of, unfold
 from cloister.privacy.accounting.loss import (
+    LARGEST_EXPONENT,
     OUTWARD,
     Loss,
     connect_the_dots,
@@ -35,6 +36,7 @@ from cloister.privacy.events import (
     GaussianCounts,
     LaplaceCounts,
     Relation,
+    RepeatedSelection,
     SampledGaussian,
     Selection,
 )
@@ -117,6 +119,67 @@ def _(event: SampledGaussian, relation: Relation) -> Floats:
     return np.where(
         whole, _whole_orders(float(event.rate), float(event.noise_multiplier)), _integrated(event)
     )
+
+
+@renyi.register
+def _(event: RepeatedSelection, relation: Relation) -> Floats:
+    """The least of that of all tries, and of the selection."""
+    one = sum((times * renyi(leaf, relation) for leaf, times in tries_of(event)), _NONE)
+    return np.minimum(event.most * one, selection(even_tries(event.most), one))
+
+
+_NONE = np.zeros_like(ORDERS)
+"""The divergences of what reads nothing."""
+
+_INTERVALS = 2**14
+"""Intervals of a chance from 0 to 1, on each of which a selection is bounded by its ends."""
+
+
+def even_tries(most: int) -> Floats:
+    """The chances (most,) of 1, 2, ... tries that are equally likely."""
+    return np.full(most, 1 / most)
+
+
+def selection(chances: Floats, divergences: Floats) -> Floats:
+    """The divergences (orders,) of the best outcome of a random number of tries.
+
+    Shapes: ``chances`` (n,) of 1, 2, ..., n tries, ``divergences`` (orders,) of one, at `ORDERS`.
+
+    Source: Papernot, Steinke (arXiv 2110.03620), lemma 7. A test that an outcome passes with the
+        chance q on one table is passed with one of q' at least on its neighbour, so the largest
+        value lies on the curve of least q'. Values are bounded on intervals of q by their ends,
+        since both grow with q. Divergences do not fall with the order.
+    """
+    ends = np.linspace(0, 1, _INTERVALS + 1)
+    known = np.isfinite(divergences) & (ORDERS > _LEAST_CONVERTED_ORDER)
+    least = np.zeros(_INTERVALS)
+    for order, divergence in zip(ORDERS[known], divergences[known], strict=True):
+        passed = ends[:-1] ** (order / (order - 1)) * math.exp(-divergence)
+        share = (order - 1) / order
+        failed = (1 - ends[:-1]) ** share * math.exp(min(share * divergence, LARGEST_EXPONENT))
+        least = np.maximum(least, np.maximum(passed, 1 - failed))
+    grown, left = _log_slopes(chances, ends[1:]), _log_slopes(chances, least)
+    excess = np.array([(order / (order - 1) * grown - left).max() for order in ORDERS])
+    found: Floats = np.minimum.accumulate((divergences + excess)[::-1])[::-1]
+    return found
+
+
+def pure_selection(epsilon: float, most: int) -> float:
+    """The epsilon of a selection of up to ``most`` tries, each of ``epsilon`` at delta 0."""
+    ends = np.linspace(0, 1, _INTERVALS + 1)
+    factor = math.exp(min(epsilon, LARGEST_EXPONENT))
+    least = np.maximum(ends[:-1] / factor, 1 - factor * (1 - ends[:-1]))
+    chances = even_tries(most)
+    excess = (_log_slopes(chances, ends[1:]) - _log_slopes(chances, least)).max()
+    return min(epsilon + float(excess), most * epsilon) * (1 + OUTWARD)
+
+
+def _log_slopes(chances: Floats, at: Floats) -> Floats:
+    """Logarithm of the derivative, at points (n,), of the generating function of tries."""
+    times = np.arange(1, len(chances) + 1)
+    with np.errstate(divide="ignore"):
+        slopes: Floats = np.log(np.polynomial.polynomial.polyval(at, times * chances))
+    return slopes
 
 
 @lru_cache(maxsize=64)
@@ -208,6 +271,7 @@ class LossDistribution:
         """The epsilon at which the divergence of the composition falls to delta."""
         if delta < _SMALLEST_DELTA or not leaves:
             return math.inf
+        leaves = unfold(leaves)
         copies = sum(1 if _at_once(leaf, times) else times for leaf, times in leaves)
         fineness = _POINTS_PER_EPSILON * max(1.0, math.sqrt(copies / _POINTS_PER_EPSILON))
         finest = max(_FINEST_STEP, self._width(leaves, delta, relation) / _MOST_GRID_POINTS)
