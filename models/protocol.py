@@ -11,12 +11,14 @@ plans, its :class:`Model`, and the :class:`Synthesizer` that makes the one and f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cloister.errors import PlanError
+from cloister.models.acceptance import plan_tries
 from cloister.models.discretization.bins import Bins
 from cloister.models.discretization.drift import ReleasedCounts
 from cloister.models.task import AnyPlan, AnyTask, Budget, DatabaseTask, ParametersT, Plan, Task
@@ -325,6 +327,8 @@ def search_plan(
             "all columns are keys, which are numbered afresh, so there is nothing to model; "
             "declare a column that is no key"
         )
+    if isinstance(task, Task) and task.acceptance is not None:
+        return plan_tries(partial(synthesizer.search, task, sequence), task, budget)
     return synthesizer.search(task, sequence, budget)
 
 

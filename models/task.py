@@ -24,6 +24,7 @@ from cloister.privacy.accounting.composition import event_of_stages
 from cloister.privacy.events import Event, Relation
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.declarations import (
+    AcceptanceSpec,
     DeniabilitySpec,
     DPViewSpec,
     Guarantee,
@@ -87,7 +88,8 @@ class Task:
     under values of the attributes ``given``. ``sampling`` is how rows are drawn under soft
     constraints, ``dpview`` how views are counted and linked. ``guarantee`` is what
     records made from seeds are released under, and ``deniability`` how they are made. ``device`` is
-    where tensors are computed, which changes neither queries nor noise.
+    where tensors are computed, which changes neither queries nor noise. ``acceptance`` is what the
+    rows must meet.
     """
 
     domain: Domain
@@ -102,6 +104,7 @@ class Task:
     dpview: DPViewSpec = VIEWS_BY_PUBLIC_FACTS
     device: Device = CPU
     given: tuple[str, ...] = ()
+    acceptance: AcceptanceSpec | None = None
 
     @property
     def output_rows(self) -> int:
@@ -248,6 +251,11 @@ class Plan(Generic[ParametersT]):
         """Everything the fit will spend."""
         return event_of_stages(self.stages)
 
+    @property
+    def one_fit(self) -> Plan[ParametersT]:
+        """The plan of one fit: this one, unless several are tried."""
+        return self
+
 
 AnyPlan = Plan[Any]
 
@@ -273,6 +281,7 @@ def task_of(spec: Spec, rows: Mapping[str, int], wanted: int | None = None) -> A
             deniability=spec.release.deniability or DeniabilitySpec(),
             sampling=sampling_of(spec.release),
             dpview=spec.release.dpview or VIEWS_BY_PUBLIC_FACTS,
+            acceptance=spec.release.acceptance,
         )
     schema = schema_of(spec)
     changed = rows_changed(schema)

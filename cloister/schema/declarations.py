@@ -219,6 +219,55 @@ PRIOR_PATTERN = r"^(latest|r-[0-9a-z]{1,32})$"
 PriorRelease = Annotated[str, Field(pattern=PRIOR_PATTERN)]
 
 
+MOST_FITS = 20
+"""Tries of a release at most: each is a fit, and a release of twenty takes twenty times as long."""
+
+
+class RegressionSpec(Declared):
+    """A linear regression of ``target`` on other attributes."""
+
+    target: str
+    on: tuple[str, ...] = Field(min_length=1)
+
+
+class CriterionSpec(Declared):
+    """One acceptance criterion: the ``largest`` error of a ``marginal``, or of a ``regression``.
+
+    Of a marginal it is the total variation distance, of a regression the largest difference of a
+    coefficient, of values scaled to 0 to 1.
+    """
+
+    marginal: tuple[str, ...] | None = Field(default=None, min_length=1)
+    regression: RegressionSpec | None = None
+    largest: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if (self.marginal is None) == (self.regression is None):
+            raise ValueError("a criterion is of a marginal or of a regression; keep one of them")
+        if len(set(self.attributes)) < len(self.attributes):
+            raise ValueError("a criterion names an attribute twice; name each once")
+        return self
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The attributes of its table, the target of a regression last."""
+        if self.regression is None:
+            return self.marginal or ()
+        return (*self.regression.on, self.regression.target)
+
+
+class AcceptanceSpec(Declared):
+    """What rows must meet: fits are tried until they do, at most ``tries`` of them.
+
+    ``share`` of epsilon is for the noisy counts that errors are measured against.
+    """
+
+    share: Annotated[Exact, Field(gt=0, lt=1)] = Fraction(1, 10)
+    tries: int = Field(default=3, ge=1, le=MOST_FITS)
+    criteria: tuple[CriterionSpec, ...] = Field(min_length=1)
+
+
 class ReleaseSpec(Declared):
     """What one release spends, by which method.
 
@@ -226,8 +275,8 @@ class ReleaseSpec(Declared):
     public facts: sizes, domains, constraints and budget. ``guarantee`` is what records made from
     seeds are released under, ``deniability`` how method deniability makes them,
     ``dpview`` how methods dpview* count and link, ``relational`` how method relational relates
-    several tables. ``prior`` is an earlier release, or the ``latest``, whose noisy numbers are used
-    again.
+    several tables. ``acceptance`` is what the rows must meet. ``prior`` is an earlier release, or
+    the ``latest``, whose noisy numbers are used again.
     ``sampling`` of soft constraints is inside ``supports``, where rows are independent, or
     ``sequential``, row by row (Kamino, Algorithm 3): then a share ``resample`` of each attribute's
     cells is drawn anew, and candidates may be drawn by ``accept_reject``.
@@ -244,6 +293,7 @@ class ReleaseSpec(Declared):
     deniability: DeniabilitySpec | None = Field(default=None, exclude_if=_is_none)
     dpview: DPViewSpec | None = Field(default=None, exclude_if=_is_none)
     relational: RelationalSpec | None = Field(default=None, exclude_if=_is_none)
+    acceptance: AcceptanceSpec | None = Field(default=None, exclude_if=_is_none)
     sampling: Sampling | None = Field(default=None, exclude_if=_is_none)
     prior: PriorRelease | None = Field(default=None, exclude_if=_is_none)
     resample: float | None = Field(default=None, ge=0, le=1, exclude_if=_is_none)

@@ -295,6 +295,8 @@ class Spec(Declared):
             raise ValueError(f"tables and {said[0]} exclude each other; say it of each table")
         if not self.tables and not {"source", "attributes"} <= self.model_fields_set:
             raise ValueError("a dataset has source and attributes, or tables; write one of them")
+        if self.tables and self.release.acceptance:
+            raise ValueError("release.acceptance is of one table; leave it out, or release one")
         if not self.tables and not self.attributes:
             raise ValueError("there are no attributes; declare at least one")
         return self

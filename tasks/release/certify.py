@@ -227,6 +227,7 @@ def certify(basis: Basis) -> Certificate:
         model=basis.model,
         ignored=ignored_columns(basis.spec),
         records=_records(basis),
+        acceptance=basis.drawn.acceptance,
         reused=tuple(basis.reused),
     )
 

@@ -6,21 +6,24 @@ rows is free, repeatable post-processing. The evaluation against the real rows i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from cloister.constraints.denial import ViolationReport
 from cloister.evaluation.report import AnyEvaluation, Evaluation
+from cloister.figures import figure
+from cloister.models.acceptance import TriedPlan, run_tries
 from cloister.models.discretization.bins import Bins
-from cloister.models.protocol import AnyModel, DatabaseModel, Model
+from cloister.models.protocol import AnyModel, AnySynthesizer, DatabaseModel, Model
 from cloister.models.quality import find_collapses, find_lost_references
 from cloister.models.registry import create
 from cloister.models.storage import load_model, save_model
 from cloister.models.task import AnyPlan, Task
+from cloister.privacy.certificate.certificate import Acceptance
 from cloister.schema.domain import Table
 from cloister.schema.relations import Database, ForeignKey, row_tables
 from cloister.tasks.data.session import AnySpent
@@ -33,7 +36,7 @@ from cloister.tasks.data.tables import (
     require_references,
     write_table,
 )
-from cloister.tasks.home.files import Reference
+from cloister.tasks.home.files import Reference, write_json
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import reporter
 from cloister.tasks.ledger.access import seal
@@ -50,6 +53,14 @@ from cloister.tasks.release.preflight import reusing
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 from cloister.tasks.stores.prefect_runs import note_warning, step
 
+_ACCEPTANCE = "acceptance.json"
+"""The noisy errors of the try that is delivered, in the folder of a release."""
+
+_MISSED = (
+    "acceptance criterion not met: the {name} has an error of {error}, measured with noise, above "
+    "{largest}"
+)
+
 
 @step("train", "train {request.method} for {spent.release}")
 def train_model(request: ResolvedRequest, spent: AnySpent, plan: AnyPlan, home: Home) -> Reference:
@@ -62,8 +73,37 @@ def train_model(request: ResolvedRequest, spent: AnySpent, plan: AnyPlan, home: 
     synthesizer = create(request.method, partial(_advanced, "train"))
     if prior := kept_prior(home.release(spent.release)):
         synthesizer = reusing(synthesizer, prior, home)
-    model = synthesizer.train(spent.private, context.task, plan)
+    if isinstance(plan, TriedPlan):
+        model = _accepted_model(synthesizer, spent, plan, request, home)
+    else:
+        model = synthesizer.train(spent.private, context.task, plan)
     return _saved(home.release(spent.release) / "trained", request, context, model)
+
+
+def _accepted_model(
+    synthesizer: AnySynthesizer,
+    spent: AnySpent,
+    plan: TriedPlan[Any],
+    request: ResolvedRequest,
+    home: Home,
+) -> Model:
+    """The model of the try that is delivered; its errors are written beside it."""
+    context, folder = public_context_of(request), home.release(spent.release)
+    task, name, seed = context.one, context.spec.name, kept_seed(folder)
+
+    def fit(one: AnyPlan) -> Model:
+        model = synthesizer.train(spent.private, task, one)
+        return cast("Model", synthesizer.weigh(spent.private, task, one, model))
+
+    def draw(model: Model) -> Table:
+        return draw_tables(model, request.rows, seed, name)[name]
+
+    counted = spent.private.secret_number(plan.tries, "tries that count")
+    tried = run_tries(spent.private, task, plan, counted, fit, draw)
+    met = bool(tried.errors) and all(each.met for each in tried.errors)
+    acceptance = Acceptance(tries=plan.tries, criteria=tried.errors, met=met)
+    write_json(folder / _ACCEPTANCE, acceptance.model_dump(mode="json"))
+    return tried.model
 
 
 @step("weights", "weigh soft constraints for {spent.release}")
@@ -79,10 +119,11 @@ def weigh_constraints(
     The journal is sealed: no more queries.
     """
     context = public_context_of(request)
-    model = load_model(trained.open())
-    weighed = create(request.method).weigh(spent.private, context.task, plan, model)
+    model: Any = load_model(trained.open())
+    if not isinstance(plan, TriedPlan):  # whose fits have weighed theirs
+        model = create(request.method).weigh(spent.private, context.task, plan, model)
     seal(spent.release, request, spent.journal, home)
-    return _saved(home.release(spent.release) / "model", request, context, weighed)
+    return _saved(home.release(spent.release) / "model", request, context, model)
 
 
 def _saved(
@@ -101,7 +142,7 @@ class DrawnRows:
 
     ``violations`` are those of every constraint, and ``dangling`` the rows that break each foreign
     key, counted on the files; ``post_processing`` and ``capacity`` are the model's. ``warnings``
-    say what the rows have lost of the released histograms.
+    say what the rows have lost of the released histograms, and which acceptance criteria they miss.
     """
 
     files: Mapping[str, Reference]
@@ -111,6 +152,7 @@ class DrawnRows:
     capacity: int | None
     dangling: tuple[tuple[ForeignKey, int], ...] = ()
     warnings: tuple[str, ...] = ()
+    acceptance: Acceptance | None = None
 
 
 @step("sample", "draw {request.rows} rows for {charge.release}")
@@ -131,6 +173,7 @@ def sample_rows(
     tables = {name: read_synthetic(files[name], part.one) for name, part in context.tables.items()}
     dangling = require_references(context.task, tables)
     violations = count_all_violations(context.task, tables)
+    acceptance = _acceptance_of(folder)
     require_hard_constraints(violations)
     require_published_schema(context, files)
     references = {name: Reference.of(path) for name, path in files.items()}
@@ -141,8 +184,27 @@ def sample_rows(
         fitted.post_processing(),
         fitted.capacity,
         dangling,
-        _warnings(context, fitted, tables),
+        (*_missed(acceptance), *_warnings(context, fitted, tables)),
+        acceptance,
     )
+
+
+def _acceptance_of(folder: Path) -> Acceptance | None:
+    """The acceptance criteria of a release as its tries left them; None if it has none."""
+    path = folder / _ACCEPTANCE
+    if not path.exists():
+        return None
+    return Acceptance.model_validate_json(path.read_text(encoding="utf-8"))
+
+
+def _missed(acceptance: Acceptance | None) -> Iterator[str]:
+    for each in acceptance.criteria if acceptance else ():
+        if not each.met:
+            sentence = _MISSED.format(
+                name=each.name, error=figure(each.error), largest=figure(each.largest)
+            )
+            note_warning("%s", sentence)
+            yield sentence
 
 
 def _warnings(

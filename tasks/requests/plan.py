@@ -19,6 +19,7 @@ from cloister.constraints import require_consistent
 from cloister.constraints.across import AcrossConstraint
 from cloister.errors import PlanError, PrivacyError
 from cloister.figures import count_of
+from cloister.models.acceptance import TriedPlan
 from cloister.models.protocol import search_plan
 from cloister.models.quality import (
     EPSILONS,
@@ -149,7 +150,11 @@ def dependencies_of(plan: AnyPlan, task: AnyTask) -> tuple[DependencyForecast, .
 def expected_error(request: ResolvedRequest) -> float | None:
     """The expected two-way error of a release of one table; None if it cannot be told; public."""
     task = public_context_of(request).task
-    return forecast_error(task, request.method, request.budget) if isinstance(task, Task) else None
+    if not isinstance(task, Task):
+        return None
+    made = plan_of(request) if task.acceptance else None
+    budget = made.fit_budget if isinstance(made, TriedPlan) else request.budget
+    return forecast_error(task, request.method, budget)
 
 
 def raise_budget(request: ResolvedRequest, wanted: str) -> ResolvedRequest:

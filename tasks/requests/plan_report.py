@@ -304,7 +304,7 @@ def _filled_keys(domain: Domain) -> list[str]:
 
 
 def _drowned_counts(task: AnyTask, plan: AnyPlan) -> Iterator[str]:
-    for stage in plan.stages:
+    for stage in plan.one_fit.stages:
         table, _, name = stage.name.rpartition(": ")
         rows = _rows_of(task, table)
         scales = list(_scales(stage.event)) if name in _HISTOGRAMS and rows else []

@@ -188,6 +188,26 @@ class ReusedRelease(Part):
     in_period: bool
 
 
+class MeasuredCriterion(Part):
+    """A criterion, the largest error that it accepts, and the noisy error of the rows."""
+
+    name: str
+    largest: float
+    error: float
+    met: bool
+
+
+class Acceptance(Part):
+    """The acceptance criteria of a release, ``met`` all or not: one of ``tries`` fits is delivered.
+
+    Which one, and how many counted, is not told. The errors are against noisy counts.
+    """
+
+    tries: int
+    criteria: tuple[MeasuredCriterion, ...]
+    met: bool
+
+
 class AttributeOrigin(Part):
     """The declared domain of an attribute and where it comes from.
 
@@ -290,6 +310,7 @@ class Certificate(Part):
     model: str | None = None
     ignored: tuple[str, ...] = ()
     records: RecordGuarantees | None = None
+    acceptance: Acceptance | None = None
     reused: tuple[ReusedRelease, ...] = ()
 
     @property
@@ -299,7 +320,7 @@ class Certificate(Part):
 
     def to_yaml(self) -> str:
         """The text of ``certificate.yaml``; the same certificate always gives the same text."""
-        later = ("about", "ran_by", "model", "ignored", "records", "reused")
+        later = ("about", "ran_by", "model", "ignored", "records", "acceptance", "reused")
         absent = {name for name in later if not getattr(self, name)}
         content = self.model_dump(mode="json", exclude=absent)
         return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)

@@ -38,6 +38,7 @@ from cloister.privacy.events import (
     Parallel,
     PlausiblyDeniable,
     Relation,
+    RepeatedSelection,
     SampledGaussian,
     SeededRecords,
     Selection,
@@ -209,6 +210,11 @@ _SOURCES: dict[type[Event], tuple[str, str, str]] = {
         "threshold noise, if any, exact (OpenDP); seeds and records from AES-256",
         "Bindschaedler, Shokri, Gunter, VLDB 2017, definition 1",
     ),
+    RepeatedSelection: (
+        "private selection of one of several tries, among a secret number of the first",
+        "number of tries from AES-256",
+        "Liu, Talwar, arXiv 1811.07971; Papernot, Steinke, arXiv 2110.03620; docs/privacy.md",
+    ),
     Bounded: (
         "mechanism with a privacy argument of its own",
         "see docs/privacy.md",
@@ -287,6 +293,9 @@ def describe(event: Event) -> str:
         return _describe_all(event)
     if isinstance(event, Parallel):
         return f"on disjoint parts of the rows: {'; '.join(describe(part) for part in event.parts)}"
+    if isinstance(event, RepeatedSelection):
+        tries = count_of(event.most, "try", "tries")
+        return f"{tries}, of which one is delivered, each: {describe(event.base)}"
     if isinstance(event, Thresholded):
         return f"{describe(event.counts)} of non-empty cells, small ones withheld"
     return _describe_simple(event)
@@ -309,10 +318,8 @@ def _describe_all(event: Composed) -> str:
 def _describe_simple(event: Event) -> str:
     match event:
         case GaussianCounts():
-            return (
-                f"discrete Gaussian noise of scale {count_of(figure(_scale(event), 4), 'row')} on "
-                "counts"
-            )
+            scale = float(event.noise_multiplier) * math.sqrt(event.sensitivity.l2_squared)
+            return f"discrete Gaussian noise of scale {count_of(figure(scale, 4), 'row')} on counts"
         case LaplaceCounts():
             scale = float(event.sensitivity.l1 / event.epsilon)
             return f"discrete Laplace noise of scale {count_of(figure(scale, 4), 'row')} on counts"
@@ -368,22 +375,12 @@ def mechanisms(stages: Sequence[PlannedStage], secure: bool) -> tuple[MechanismR
 
 
 def _free(name: str, purpose: str) -> StageSpend:
-    return StageSpend(
-        name=name,
-        purpose=purpose,
-        done="the data is not read",
-        epsilon=0.0,
-        accountant="",
-        event=None,
-    )
+    done = "the data is not read"
+    return StageSpend(name=name, purpose=purpose, done=done, epsilon=0.0, accountant="", event=None)
 
 
 def _accounted(stages: Sequence[PlannedStage]) -> Composed:
     return event_of_stages(accountable(stages))
-
-
-def _scale(event: GaussianCounts) -> float:
-    return float(event.noise_multiplier) * math.sqrt(event.sensitivity.l2_squared)
 
 
 def _simple(event: Event) -> Iterator[Event]:
@@ -393,6 +390,9 @@ def _simple(event: Event) -> Iterator[Event]:
     elif isinstance(event, Parallel):
         for part in event.parts:
             yield from _simple(part)
+    elif isinstance(event, RepeatedSelection):
+        yield event
+        yield from _simple(event.base)
     elif isinstance(event, OnGrid):
         yield event.noise
     else:

@@ -139,7 +139,8 @@ _SMALL_GROUPS = (
 )
 _INTERNAL = (
     "Figures that compare the synthetic with the real table are not private; they are internal and "
-    "not part of this certificate."
+    "not part of this certificate. Whoever approves a release by them, or asks for another one, "
+    "selects by exact figures, which no epsilon covers."
 )
 _AS_GIVEN = (
     "The guarantee begins with the data as it was given: it says nothing about how the data was "

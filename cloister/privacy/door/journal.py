@@ -10,7 +10,8 @@ answer before it is returned: of two copies of a journal, the ledger accepts onl
 all recorded answers.
 
 Frames are appended and never changed; see `journal_format` for the bytes.
-Each frame is fsynced before its answer is returned. A tail that was never completed is cut off on
+Each frame is fsynced before its answer is returned; each answer's has random digits, so that the
+digests that a ledger records reveal nothing of it. A tail that was never completed is cut off on
 opening: its answer was never seen. Any other difference is damage, and the journal is refused.
 
 Privacy: the file holds noisy answers, digests of requests and the fingerprint; no value of the
@@ -245,6 +246,7 @@ class Journal:
         if answer.dtype.kind not in _ARRAY_KINDS:
             raise TypeError("a journal holds arrays of booleans, integers or floats")
         meta = {"request": digest, "dtype": answer.dtype.str, "shape": list(answer.shape)}
+        meta["blinding"] = secrets.token_hex(16)
         self._append(ANSWER, meta, answer.tobytes())
         self._guard.record(self.recorded, self.digest)
         return answer

@@ -9,7 +9,7 @@ A magic line, then frames, appended and never changed:
     seal   = SHA-256 (seal of the frame before | all bytes of this frame before its seal)
     first  = "F", meta {id, fingerprint}
     then   = "R", meta {nonce, code}: a run begins
-             "A", meta {request, dtype, shape}, payload: the noisy array
+             "A", meta {request, dtype, shape, blinding}, payload: the noisy array
     last   = "S": the journal is sealed
 """
 

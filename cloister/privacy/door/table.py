@@ -27,7 +27,7 @@ from cloister.arrays import Array, Integers
 from cloister.errors import DataError, UnplannedQuery
 from cloister.hashing import Words, keyed_numbers, keyed_rows
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.events import Composed, Event, Parallel, SampledGaussian
+from cloister.privacy.events import Composed, Event, Parallel, RepeatedSelection, SampledGaussian
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.query import (
@@ -172,6 +172,8 @@ class PlanBudget:
         if isinstance(event, Composed):
             for part, repeats in event.parts:
                 self._add(part, repeats * times)
+        elif isinstance(event, RepeatedSelection):
+            self._add(event.base, event.most * times)
         elif isinstance(event, SampledGaussian):
             self._left[_one_step(event)] += event.steps * times
         else:
@@ -237,6 +239,16 @@ class PrivateRows(Generic[RowsT]):
             )
 
         return query.outcome(self.__rows, self.__journal.answer(request, draw))
+
+    def secret_number(self, most: int, label: str) -> int:
+        """An even random number from 1 to ``most``, the same in a run that resumes a killed one.
+
+        Privacy: it reads no row and costs nothing. It is in the journal, and no caller may let it
+            out: selections rely on it (docs/privacy.md, Acceptance criteria).
+        """
+        request = {"ask": "a secret number", "label": label, "most": most}
+        drawn = self.__journal.answer(request, lambda: self.__noise.integers(most, 1))
+        return 1 + int(drawn[0])
 
     def divide(self, split: Divider[RowsT], label: str) -> tuple[PrivateRows[RowsT], ...]:
         """The doors to disjoint parts of the rows, each with what the plan holds for its part.

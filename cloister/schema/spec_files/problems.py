@@ -21,6 +21,7 @@ from cloister.schema.attributes import (
     TextKey,
 )
 from cloister.schema.declarations import (
+    AcceptanceSpec,
     AcceptRejectSpec,
     ConstraintDeclaration,
     DPViewSpec,
@@ -61,6 +62,7 @@ _SECTIONS: dict[tuple[Key, ...], type[BaseModel]] = {
     ("privacy", "budget"): BudgetSpec,
     ("release",): ReleaseSpec,
     ("release", "accept_reject"): AcceptRejectSpec,
+    ("release", "acceptance"): AcceptanceSpec,
     ("release", "dpview"): DPViewSpec,
     ("evaluation",): EvaluationSpec,
     ("validation",): ValidationSpec,
