@@ -278,5 +278,9 @@ def _require_usable_answers(journal: Journal, plan: AnyPlan, reserved: Release) 
     Privacy: parts of the rows are disjoint for one version of the code that divides them alone; two
         versions may put a row into two parts, which the plan does not pay for.
     """
-    if set(journal.drawn_by) - {code_version()} and divides_rows(plan.event):
+    if not set(journal.drawn_by) - {code_version()}:
+        return
+    if divides_rows(plan.event):
         raise other_version(reserved, "may divide the rows into other parts")
+    if isinstance(plan, TriedPlan):
+        raise other_version(reserved, "may fit in another way, and all tries must be alike")

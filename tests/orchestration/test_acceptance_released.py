@@ -1,0 +1,149 @@
+"""Releases whose rows must meet criteria: met, never met, killed between tries, refused."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from quick_release import quick_release
+
+from cloister.flows.cli.app import run
+from cloister.privacy.certificate.certificate import read_certificate
+from cloister.privacy.door.journal_format import JOURNAL_NAME
+from cloister.privacy.ledger import State
+from cloister.tasks.home.process import PACKAGE
+from cloister.tasks.ledger.access import existing_ledger
+from cloister.tasks.release.verify import verify_records
+
+LOOSE = "{marginal: [home region, member], largest: 0.9}"
+LINE = "{regression: {target: income, on: [age]}, largest: LARGEST}"
+KILLED = """
+import os, signal, sys
+import cloister.tasks.stores.prefect_runs
+cloister.tasks.stores.prefect_runs.task = lambda **about: (lambda function: function)  # no server
+import cloister.tasks.release.publish
+cloister.tasks.release.publish.register_release = lambda *given: ""
+cloister.tasks.release.publish.version_release = lambda *given: None
+import cloister.tasks.release.synthesis as synthesis
+from cloister.flows.release import release
+from cloister.tasks.requests.release_request import ReleaseRequest
+
+drawn, draw, deadly = [], synthesis.draw_tables, int(sys.argv[2])
+
+def draw_or_die(*given):
+    drawn.append(given)
+    if len(drawn) == deadly:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return draw(*given)
+
+synthesis.draw_tables = draw_or_die
+request = ReleaseRequest(spec=sys.argv[1], method="independent", delta="0", evaluate="none")
+print(release.fn(request).release)
+"""
+
+
+def accept(place, *criteria: str, tries: int = 3) -> None:
+    """Declare acceptance criteria of the clubs."""
+    block = f"acceptance: {{tries: {tries}, criteria: [{', '.join(criteria)}]}}"
+    place.edit("delta: 1e-6}", f"delta: 1e-6, {block}}}")
+
+
+def released(place, capsys, *words: str):
+    """Release the clubs; the outcome, the certificate and the page."""
+    capsys.readouterr()
+    assert run(quick_release(place, "--json", *words)) == 0, capsys.readouterr().err
+    outcome = json.loads(capsys.readouterr().out)
+    public = Path(outcome["files"]["public"])
+    return outcome, read_certificate(public), (public / "certificate.html").read_text("utf-8")
+
+
+def answers(place) -> int:
+    (release,) = existing_ledger(place.home).releases()
+    return release.seal.position
+
+
+def test_rows_that_meet_their_criteria_say_so(place, prefect_server, capsys):
+    accept(place, LOOSE, LINE.replace("LARGEST", "10"))
+    assert run(["plan", *quick_release(place)[1:-2], "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert [stage["name"] for stage in plan["stages"]] == ["acceptance criteria", "tries"]
+    assert 0.9 < plan["accounted_epsilon"] <= 1
+    outcome, certificate, page = released(place, capsys)
+    accepted = certificate.acceptance
+    assert accepted.met and accepted.tries == 3
+    assert [each.name for each in accepted.criteria] == [
+        "marginal of home region, member",
+        "regression of income on age",
+    ]
+    assert all(0 < each.error < each.largest for each in accepted.criteria)
+    assert outcome["charged"] == {"epsilon": "1", "delta": "0"} and not outcome["warnings"]
+    assert "Acceptance criteria: met" in page and "private selection" in page
+    assert any("approves a release by them" in each for each in certificate.limitations)
+    assert existing_ledger(place.home).budget("clubs", "row").spent == 1
+    assert answers(place) == 1 + 2 + 3 * 5  # the secret number, two tables, five columns a try
+    assert verify_records(place.home, None)[1] == []
+
+
+def test_rows_that_never_meet_them_are_delivered_and_say_so(place, prefect_server, capsys):
+    accept(place, LINE.replace("LARGEST", "1e-9"), tries=2)
+    outcome, certificate, page = released(place, capsys)
+    (missed,) = certificate.acceptance.criteria
+    assert not certificate.acceptance.met and missed.error > missed.largest
+    assert any("acceptance criterion not met" in each for each in outcome["warnings"])
+    assert any("acceptance criterion not met" in each for each in certificate.limitations)
+    assert "Acceptance criteria: NOT MET" in page
+    (release,) = existing_ledger(place.home).releases()
+    assert release.state is State.CANDIDATE
+    assert answers(place) == 1 + 1 + 2 * 5
+
+
+def test_a_release_killed_between_tries_goes_on_with_the_same_answers(place, warm_python):
+    accept(place, LINE.replace("LARGEST", "1e-9"))
+    held, positions = b"", []
+    for deadly in (1, 3, 0):
+        done = warm_python.run(
+            KILLED,
+            place.spec,
+            str(deadly),
+            folder=place.folder,
+            environment=os.environ | {"PYTHONPATH": str(PACKAGE.parent)},
+        )
+        assert done.returncode == (-9 if deadly else 0), done.stderr[-2000:]
+        journal = next((place.home.folder / "journals").rglob(JOURNAL_NAME)).read_bytes()
+        assert journal.startswith(held) and len(journal) > len(held)
+        held = journal
+        positions.append(existing_ledger(place.home).releases()[0].runs[-1].position)
+    assert positions == [0, 7, 17]  # where each run began: before, after one try, after three
+    (release,) = existing_ledger(place.home).releases()
+    assert release.id == done.stdout.strip() and release.seal.position == 17
+    assert existing_ledger(place.home).budget("clubs", "row").spent == 1
+    assert verify_records(place.home, None)[1] == []
+
+
+@pytest.mark.parametrize(
+    ("criterion", "said"),
+    [
+        ("{marginal: [height], largest: 0.1}", "'height' is no attribute"),
+        ("{marginal: [home region, home region], largest: 0.1}", "twice"),
+        ("{marginal: [age, income, capital], largest: 0.01}", "noise alone makes an error"),
+        ("{regression: {target: age, on: [capital]}, largest: 1}", "'capital' is categorical"),
+        ("{largest: 0.1}", "marginal or of a regression"),
+        (LINE.replace("LARGEST", "1"), "fewer tries"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_before_the_charge(place, capsys, criterion, said):
+    accept(place, criterion)
+    words = ["--method", "mixture", "--epsilon", "0.001"] if said == "fewer tries" else []
+    assert run(["plan", str(place.spec), *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_method_of_disjoint_parts_is_refused(place, capsys):
+    accept(place, LOOSE)
+    assert (
+        run(["plan", str(place.spec), "--method", "deniability", "--epsilon", "900", "--rows", "1"])
+        == 2
+    )
+    assert "reads disjoint parts" in capsys.readouterr().err
