@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cloister.errors import CloisterError, DataError, InputError, JournalMismatch
+from cloister.models.acceptance import TriedPlan
 from cloister.models.task import AnyPlan
 from cloister.privacy.accounting.composition import divides_rows
 from cloister.privacy.door.journal import Journal
@@ -276,7 +277,8 @@ def _require_usable_answers(journal: Journal, plan: AnyPlan, reserved: Release) 
     """Check that answers of another version compose with those that this version will draw.
 
     Privacy: parts of the rows are disjoint for one version of the code that divides them alone; two
-        versions may put a row into two parts, which the plan does not pay for.
+        versions may put a row into two parts, which the plan does not pay for. A selection is
+        paid for where the outcomes of all tries are distributed alike.
     """
     if not set(journal.drawn_by) - {code_version()}:
         return
