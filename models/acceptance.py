@@ -41,7 +41,6 @@ _STEPS = 100
 
 ModelT = TypeVar("ModelT")
 
-
 CountNoise = DiscreteGaussian | DiscreteLaplace
 
 
@@ -198,10 +197,9 @@ class Tried(Generic[ModelT]):
     @property
     def excess(self) -> float:
         """0 if each criterion is met, else the ratio of the worst error to its largest."""
-        if not self.errors:
-            return math.inf
-        worst = max(each.error / each.largest for each in self.errors)
-        return 0.0 if worst <= 1 else worst
+        if all(each.met for each in self.errors):
+            return 0.0 if self.errors else math.inf
+        return max(each.error / each.largest for each in self.errors)
 
 
 def choose_try(tried: Sequence[Tried[ModelT]]) -> Tried[ModelT]:

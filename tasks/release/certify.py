@@ -56,6 +56,7 @@ from cloister.privacy.certificate.spend import (
     stage_spends,
 )
 from cloister.privacy.certificate.wording import (
+    OTHER_TRIES,
     block_words,
     definition_of,
     detection,
@@ -217,6 +218,7 @@ def certify(basis: Basis) -> Certificate:
         limitations=(
             *basis.drawn.warnings,
             *unweighed_soft(basis.request, basis.context),
+            *([OTHER_TRIES] if basis.drawn.acceptance else []),
             *limitations(basis.spec, basis.secure, basis.deniable_releases, basis.budget.refusals),
         ),
         software=basis.software,

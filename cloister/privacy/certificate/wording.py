@@ -142,6 +142,10 @@ _INTERNAL = (
     "not part of this certificate. Whoever approves a release by them, or asks for another one, "
     "selects by exact figures, which no epsilon covers."
 )
+OTHER_TRIES = (
+    "Noisy answers of the tries that were not delivered stay in the home, in the journal of the "
+    "release: the guarantee is of what was delivered, and holds while nobody else reads them."
+)
 _AS_GIVEN = (
     "The guarantee begins with the data as it was given: it says nothing about how the data was "
     "collected, who else has it, or whether it is right."
