@@ -77,8 +77,7 @@ def plan_tries(search: Callable[[Budget], AnyPlan], task: Task, budget: Budget) 
     expected = [_expected(noise, each, task) for each in criteria]
     fit, each_budget = _largest_fit(search, counted, declared.tries, task, budget)
     measured = "; ".join(
-        f"{each.name}, largest error {figure(each.largest)}"
-        + (f", of which noise alone makes about {figure(error)}" if error else "")
+        f"{each.name}, largest error {figure(each.largest)}, noise alone about {figure(error)}"
         for each, error in zip(criteria, expected, strict=True)
     )
     stages = (

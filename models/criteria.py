@@ -27,6 +27,9 @@ each cell has noise."""
 _MOST_CELLS = 100_000
 """Cells of one criterion at most: of more, each has next to no rows and a noise of its own."""
 
+_EVEN_VARIANCE = 1 / 12
+"""Variance of a number that is even from 0 to 1."""
+
 
 @dataclass(frozen=True)
 class Criterion(ABC):
@@ -56,10 +59,7 @@ class Criterion(ABC):
 
     @abstractmethod
     def noise_alone(self, deviation: float, rows: int) -> float:
-        """About the error of rows that are as the data, by noise of this mean absolute size.
-
-        Unknown as 0.
-        """
+        """About the error of rows that are as the data, by noise of this mean absolute size."""
 
 
 @dataclass(frozen=True)
@@ -85,17 +85,26 @@ class Regression(Criterion):
     def error(self, noisy: Integers, drawn: Integers) -> float:
         return float(np.abs(self._coefficients(noisy) - self._coefficients(drawn)).max())
 
-    def noise_alone(self, deviation: float, rows: int) -> float:  # noqa: ARG002 - as any criterion
-        return 0.0
+    def noise_alone(self, deviation: float, rows: int) -> float:
+        """To first order, of rows that are even on the cells, with residuals as of an even target.
+
+        A count that is off by d moves the coefficients by d inv(moments) x residual / rows.
+        """
+        predictors, _, used = self._design
+        inverse = np.linalg.pinv(predictors.T @ predictors / len(used), hermitian=True)
+        worst = float(np.sqrt(np.diag(inverse).max() * len(used) * _EVEN_VARIANCE))
+        return deviation / rows * worst
 
     def _coefficients(self, counts: Integers) -> Floats:
-        """Least squares over the cells, weighted by counts that are cut off at zero."""
+        """Least squares over the cells, weighted by counts: noise below zero is not cut off.
+
+        Moments are sums of counts, in which noise averages out; cut off at zero it would not.
+        """
         predictors, target, used = self._design
-        weights = np.maximum(counts.ravel()[used], 0).astype(np.float64)
+        weights = counts.ravel()[used].astype(np.float64)
         moments = predictors.T @ (predictors * weights[:, None])
-        found: Floats = np.linalg.pinv(moments, hermitian=True) @ (
-            predictors.T @ (weights * target)
-        )
+        inverse = np.linalg.pinv(moments, hermitian=True)
+        found: Floats = inverse @ (predictors.T @ (weights * target))
         return found
 
     @cached_property
