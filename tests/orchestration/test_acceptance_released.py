@@ -102,7 +102,7 @@ def test_rows_that_never_meet_them_are_delivered_and_say_so(place, prefect_serve
 def test_a_release_killed_between_tries_goes_on_with_the_same_answers(place, warm_python):
     accept(place, LINE.replace("LARGEST", "1e-9"))
     held, positions = b"", []
-    for deadly in (1, 3, 0):
+    for deadly in (2, 0):
         done = warm_python.run(
             KILLED,
             place.spec,
@@ -115,7 +115,7 @@ def test_a_release_killed_between_tries_goes_on_with_the_same_answers(place, war
         assert journal.startswith(held) and len(journal) > len(held)
         held = journal
         positions.append(existing_ledger(place.home).releases()[0].runs[-1].position)
-    assert positions == [0, 7, 17]  # where each run began: before, after one try, after three
+    assert positions == [0, 12]  # where each run began: before, and after the fit of the second try
     (release,) = existing_ledger(place.home).releases()
     assert release.id == done.stdout.strip() and release.seal.position == 17
     assert existing_ledger(place.home).budget("clubs", "row").spent == 1

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import yaml
+from pydantic import ValidationError
 from tiny_tables import random_rows, table_of
 
-from cloister.errors import SampleError
+from cloister.errors import InputError, PlanError, SampleError
 from cloister.models.acceptance import plan_tries, run_tries
 from cloister.models.criteria import criteria_of
-from cloister.models.task import Budget, Forecast, Parameters, Plan, Stage, Task
+from cloister.models.task import Budget, Forecast, Parameters, Persons, Plan, Stage, Task
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
@@ -24,6 +27,9 @@ from cloister.privacy.queries.counts import PartitionCounts
 from cloister.schema.attributes import Boolean, Categorical, Integer, Ordinal
 from cloister.schema.declarations import AcceptanceSpec
 from cloister.schema.domain import Domain, Table, declared_cells
+from cloister.schema.spec import Spec
+from cloister.tasks.home.process import code_version
+from cloister.tasks.release.charge import _require_usable_answers
 
 ROWS = table_of(random_rows(np.random.default_rng(5), 400))
 CELLS = declared_cells(ROWS.domain["c0"])
@@ -183,3 +189,27 @@ def test_a_secret_number_is_even_and_the_same_when_a_run_resumes(tmp_path):
     first = numbers(1)
     assert first == numbers(2)  # from the journal
     assert [first.count(number) for number in (1, 2, 3)] == pytest.approx([100] * 3, abs=30)
+
+
+def test_persons_and_several_tables_are_refused():
+    persons = replace(task(0.9), persons=Persons("c0", ("c1",)))
+    with pytest.raises(PlanError, match="persons"):
+        plan_tries(one_fit, persons, Budget(Fraction(1), Fraction(0)))
+    path = Path(__file__).parents[3] / "data" / "specs" / "movielens.yaml"
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    Spec.declared_in(path.parent, content)
+    content["release"]["acceptance"] = {"criteria": [{"marginal": ["a"], "largest": 0.1}]}
+    with pytest.raises(ValidationError, match="of one table"):
+        Spec.declared_in(path.parent, content)
+
+
+def test_another_version_makes_no_further_tries():
+    """Its fits may be others, and a selection is paid for where all tries are alike."""
+    planned = plan_tries(one_fit, task(0.9), Budget(Fraction(1), Fraction(0)))
+    held = SimpleNamespace(id="r-1", request=SimpleNamespace(code_version="0.1"))
+    drawn = [SimpleNamespace(drawn_by={version: 3}) for version in (code_version(), "0.1")]
+    for plan in (planned, planned.fit):
+        _require_usable_answers(drawn[0], plan, held)
+    _require_usable_answers(drawn[1], planned.fit, held)
+    with pytest.raises(InputError, match="all tries must be alike"):
+        _require_usable_answers(drawn[1], planned, held)
