@@ -139,8 +139,7 @@ _SMALL_GROUPS = (
 )
 _INTERNAL = (
     "Figures that compare the synthetic with the real table are not private; they are internal and "
-    "not part of this certificate. Whoever approves a release by them, or asks for another one, "
-    "selects by exact figures, which no epsilon covers."
+    "not part of this certificate."
 )
 OTHER_TRIES = (
     "Noisy answers of the tries that were not delivered stay in the home, in the journal of the "
