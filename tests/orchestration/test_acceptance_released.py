@@ -83,7 +83,7 @@ def test_rows_that_meet_their_criteria_say_so(place, prefect_server, capsys):
     assert all(0 < each.error < each.largest for each in accepted.criteria)
     assert outcome["charged"] == {"epsilon": "1", "delta": "0"} and not outcome["warnings"]
     assert "Acceptance criteria: met" in page and "private selection" in page
-    assert any("approves a release by them" in each for each in certificate.limitations)
+    assert any("itself a selection" in each for each in certificate.unprotected)
     assert existing_ledger(place.home).budget("clubs", "row").spent == 1
     assert answers(place) == 1 + 2 + 3 * 5  # the secret number, two tables, five columns a try
     assert verify_records(place.home, None)[1] == []
