@@ -1,10 +1,10 @@
-"""Commands of review: list, approve, reject, publish, withdraw; verify, report and fetch."""
+"""Commands of review: list, show, approve, reject, publish, withdraw; verify, report and fetch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -26,7 +26,16 @@ _MOVES = {
 def add_review_commands(app: typer.Typer) -> None:
     """Add these commands to the command line."""
     review = command_group(app, "review", "Review of releases.")
-    review.command("list", epilog=example("cloister review list"))(list_candidates)
+    review.command("list", epilog=example("cloister review list", "cloister review list --all"))(
+        list_releases
+    )
+    review.command(
+        "show",
+        epilog=example(
+            "cloister review show r-0123456789",
+            "cloister review show r-0123456789 --against r-abcdefghjk",
+        ),
+    )(show)
     for name, (state, summary) in _MOVES.items():
         text = example(
             f'cloister review {name} r-0123456789 --by "A. Officer" --reason "checked the '
@@ -59,23 +68,98 @@ def add_review_commands(app: typer.Typer) -> None:
     )(fetch)
 
 
-def list_candidates(as_json: Json = False) -> None:
+def list_releases(
+    whole: Annotated[
+        bool, typer.Option("--all", help="List all releases, those that wait for review first.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """List the releases that wait for review."""
-    from cloister.tasks.home.home import Home
-    from cloister.tasks.ledger.access import releases
+    from cloister.tasks.release.review import by_state
 
-    waiting = [
-        release for release in releases(Home.current(), None) if release.state.value == "candidate"
-    ]
+    listed = [each for each in by_state(Home.current()) if whole or each.state.value == "candidate"]
     rows = [
-        (r.id, r.request.dataset, r.request.method, float(r.request.epsilon), r.steps[-1].time)
-        for r in waiting
+        (
+            *(each.id, each.request.dataset, each.request.method, float(each.request.epsilon)),
+            *((each.state.value,) if whole else ()),
+            each.steps[-1].time,
+        )
+        for each in listed
     ]
-    headings = ("release", "dataset", "method", "epsilon", "since")
+    state = ("state",) if whole else ()
+    headings = ("release", "dataset", "method", "epsilon", *state, "since")
     if as_json:
         show_json([dict(zip(headings, row, strict=True)) for row in rows])
     else:
-        show_table("Candidates", headings, rows)
+        show_table("Releases" if whole else "Candidates", headings, rows)
+
+
+def show(
+    release: ReleaseId,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RELEASE",
+            help="Another release of the account; by default the one before.",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what a decision takes: spend, utility, violations, states, beside the release before.
+
+    Says what the spec declares otherwise than it did then. Utility is internal.
+    """
+    from cloister.flows.cli.reports import INTERNAL_NOTE
+    from cloister.tasks.release.review import compare
+
+    review = compare(Home.current(), release, against)
+    if as_json:
+        show_json(review.to_json())
+        return
+    views = [view.to_json() for view in (review.release, review.against) if view]
+    names = [view["release"] for view in views]
+    show_table("Spend", ("", *names), _beside([_spend(view) for view in views]))
+    if violations := _beside([_violations(view) for view in views]):
+        show_table("Violations in the synthetic rows", ("constraint", *names), violations)
+    if utility := _beside([view["internal"] or {} for view in views]):
+        show_table("Utility", ("measure", *names), utility, INTERNAL_NOTE)
+    if review.against:
+        changes = [(change.what, change.before, change.now) for change in review.changes]
+        if changes:
+            show_table("Declared otherwise", ("", names[1], names[0]), changes)
+        else:
+            say(f"The spec declares what it declared for {names[1]}.")
+    moves = ("state", "time", "by", "reason")
+    steps = [tuple(step[name] for name in moves) for step in views[0]["steps"]]
+    show_table(f"States of {names[0]}", moves, steps)
+
+
+def _spend(view: Mapping[str, Any]) -> dict[str, object]:
+    """What a release was charged, and what for."""
+    stages = {f"stage {each['name']}": each["epsilon"] for each in view.get("stages", ())}
+    return {
+        "state": view["state"],
+        "method": view["method"],
+        "blocks": ", ".join(view["blocks"]) or "-",
+        "rows": view.get("rows", "-"),
+        "epsilon charged": view["charged"]["epsilon"],
+        "delta charged": view["charged"]["delta"],
+        "epsilon accounted": view.get("accounted_epsilon", "-"),
+        **{name: "not DP" if cost is None else cost for name, cost in stages.items()},
+    }
+
+
+def _violations(view: Mapping[str, Any]) -> dict[str, object]:
+    return {
+        f"{each['name']} ({'hard' if each['hard'] else 'soft'})": each["violations"]
+        for each in view.get("violations", ())
+    }
+
+
+def _beside(columns: Sequence[Mapping[str, object]]) -> list[tuple[object, ...]]:
+    """Values by name, a column for each release; a dash where it has none."""
+    names = dict.fromkeys(name for column in columns for name in column)
+    return [(name, *(column.get(name, "-") for column in columns)) for name in names]
 
 
 def verify(

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from cloister.errors import InputError
 from cloister.models.discretization.drift import Drift, ReleasedCounts, drifts
 from cloister.models.protocol import KeepsCounts
 from cloister.privacy.certificate.certificate import YAML_NAME, Certificate
+from cloister.privacy.exact import decimal
 from cloister.privacy.ledger import Release, State
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import release_of, releases
@@ -37,6 +39,34 @@ class ReleaseView:
     entry: Release
     certificate: Certificate | None
     metrics: Mapping[str, float] | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The view as JSON values; ``internal`` must not be shared."""
+        asked, certificate = self.entry.request, self.certificate
+        certified = certificate and {
+            "accounted_epsilon": certificate.guarantee.accounted.epsilon,
+            "rows": certificate.subject.rows,
+            "stages": [{"name": each.name, "epsilon": each.epsilon} for each in certificate.stages],
+            "violations": [
+                {"name": each.name, "hard": each.hard}
+                | {"violations": each.violations, "percent": each.percent}
+                for each in certificate.constraints
+            ],
+        }
+        return {
+            "release": self.entry.id,
+            "dataset": asked.dataset,
+            "method": asked.method,
+            "charged": {"epsilon": decimal(asked.epsilon), "delta": decimal(asked.delta)},
+            "blocks": list(asked.blocks),
+            "state": self.entry.state.value,
+            "steps": [
+                {"state": each.state.value, "time": each.time, "by": each.by, "reason": each.reason}
+                for each in self.entry.steps
+            ],
+            **(certified or {}),
+            "internal": self.metrics and dict(self.metrics),
+        }
 
 
 @dataclass(frozen=True)
@@ -60,6 +90,14 @@ class Review:
     against: ReleaseView | None
     changes: tuple[Change, ...]
     drifts: tuple[Drift, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The comparison as JSON values."""
+        return {
+            "release": self.release.to_json(),
+            "against": self.against and self.against.to_json(),
+            "changes": [asdict(change) for change in self.changes],
+        }
 
 
 def by_state(home: Home) -> list[Release]:

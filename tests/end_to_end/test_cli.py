@@ -33,6 +33,7 @@ COMMANDS = [
     ["ledger", "export"],
     ["ledger", "restore"],
     ["review", "list"],
+    ["review", "show"],
     ["review", "approve"],
     ["review", "reject"],
     ["review", "publish"],

@@ -1,0 +1,82 @@
+"""What a reviewer is shown: all releases, and one beside the one before."""
+
+import shutil
+
+import pytest
+
+from cloister.flows.cli.app import run
+
+
+@pytest.fixture
+def two(released, own, cloister):
+    """A home with a release of the clubs and a later, measured one of a spec that was edited."""
+    spec = shutil.copyfile(released.place.spec, own / "clubs.yaml")
+    text = spec.read_text().replace("max: 80, bins: 16", "max: 90, bins: 18")
+    spec.write_text(text.replace('"t.age < 20 and t.income > 0"', '"t.age < 20 and t.income > 1"'))
+    words = ["--method", "independent", "--delta", "0", "--rows", "300", "--evaluate", "quick"]
+    return released.id, cloister("release", spec, *words)["release"]
+
+
+def test_all_releases_are_listed_those_that_wait_first(two, cloister):
+    first, second = two
+    assert [one["release"] for one in cloister("review", "list")] == [second, first]
+    cloister("review", "reject", second, "--reason", "the spec is a draft")
+    assert [one["release"] for one in cloister("review", "list")] == [first]
+    listed = cloister("review", "list", "--all")
+    assert [(one["release"], one["state"]) for one in listed] == [
+        (first, "candidate"),
+        (second, "rejected"),
+    ]
+
+
+def test_a_release_is_shown_beside_the_one_before(two, cloister, capsys):
+    first, second = two
+    shown = cloister("review", "show", second)
+    assert (shown["release"]["release"], shown["against"]["release"]) == (second, first)
+    assert shown["release"]["charged"] == {"epsilon": "1", "delta": "0"}
+    assert [step["state"] for step in shown["release"]["steps"]] == [
+        "reserved",
+        "spent",
+        "candidate",
+    ]
+    assert shown["release"]["violations"][0] == {
+        "name": "region-capital",
+        "hard": True,
+        "violations": 0,
+        "percent": 0.0,
+    }
+    assert shown["release"]["internal"].keys() == shown["against"]["internal"].keys()
+    changes = {change["what"]: (change["before"], change["now"]) for change in shown["changes"]}
+    assert changes.keys() == {
+        "digest of the spec",
+        "method",
+        "rows",
+        "delta",
+        "attribute age",
+        "constraint young",
+    }
+    assert changes["rows"] == ("2,000", "300")
+    assert "80" in changes["attribute age"][0] and "90" in changes["attribute age"][1]
+    capsys.readouterr()
+    assert run(["review", "show", first]) == 0
+    said = capsys.readouterr().out
+    assert "internal" in said and second not in said  # nothing came before the first
+
+
+def test_a_decided_release_shows_no_measures(two, cloister):
+    first, second = two
+    cloister("review", "approve", first, "--reason", "read it")
+    shown = cloister("review", "show", second, "--against", first)
+    assert shown["against"]["internal"] is None and shown["release"]["internal"]
+
+
+def test_releases_of_two_accounts_do_not_compare(released, own, cloister, capsys):
+    spec, data = own / "others.yaml", own / "others.csv"
+    data.write_text("".join(released.place.data.read_text().splitlines(keepends=True)[:-1]))
+    text = released.place.spec.read_text().replace(str(released.place.data), str(data))
+    spec.write_text(text.replace("name: clubs", "name: others"))
+    words = ["--method", "independent", "--delta", "0", "--rows", "300", "--evaluate", "none"]
+    other = cloister("release", spec, *words)["release"]
+    assert run(["review", "show", other, "--against", released.id]) == 2
+    assert "of account clubs" in capsys.readouterr().err
+    assert cloister("review", "show", other)["against"] is None
