@@ -26,7 +26,7 @@ from cloister.benchmarks.peer_runs import peer_steps
 from cloister.benchmarks.runs import Run, home_of
 from cloister.benchmarks.steps import Results
 from cloister.tasks.home.home import Home
-from cloister.version import __version__
+from cloister.tasks.home.process import flow_version
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Benchmarked:
 @flow(
     name="benchmark",
     flow_run_name="benchmark {config}",
-    version=__version__,
+    version=flow_version(),
     retries=0,
     persist_result=False,
     log_prints=False,

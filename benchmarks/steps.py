@@ -70,7 +70,7 @@ def run(combination: Combination, own: Home, home: Home) -> Run:
         return answer(combination, own)
 
 
-@step("summarise", "summarise benchmark {benchmark.name}")
+@step("summarise", "summarise benchmark {benchmark.name}", "runs")
 def summarise(benchmark: Benchmark, runs: list[Run], own: Home) -> Results:
     """Write every figure as JSON and CSV, and draw the experiments."""
     folder = private_folder(own.folder / "results")
@@ -86,7 +86,7 @@ def summarise(benchmark: Benchmark, runs: list[Run], own: Home) -> Results:
     return Results(tuple(runs), sections, folder)
 
 
-@step("track", "track benchmark {benchmark.name}")
+@step("track", "track benchmark {benchmark.name}", "results")
 def track(benchmark: Benchmark, results: Results, home: Home) -> str:
     """One run in the tracking store with all figures and files; its id."""
     tracker = Tracker.open(home.tracking, home.artifacts)
@@ -102,13 +102,13 @@ def track(benchmark: Benchmark, results: Results, home: Home) -> str:
     return tracked
 
 
-@step("document", "write the tables of benchmark {benchmark.name}")
+@step("document", "write the tables of benchmark {benchmark.name}", "results")
 def document(benchmark: Benchmark, results: Results, command: str, path: Path) -> None:
     """Write tables into a document, between its markers, and figures into a folder beside it."""
     insert(path, benchmark.name, render(benchmark, command, _shown(results, path), path))
 
 
-@step("document", "write the tables of some experiments of {benchmark.name}")
+@step("document", "write the tables of some experiments of {benchmark.name}", "results")
 def document_some(benchmark: Benchmark, results: Results, command: str, path: Path) -> None:
     """Write the tables of the experiments that were run; those of others stay."""
     texts = render_alone(benchmark, command, _shown(results, path), path)

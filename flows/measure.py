@@ -2,8 +2,8 @@
 
     plan                 from the declared types alone
     reserve              charges the ledger, before a row is read
-    validate             reads the data; if it cannot be used, the reservation is given back
-    spend                makes the charge final, before the data is queried
+    open                 reads the data; if it cannot be used, the reservation is given back; then
+                         makes the charge final, before the data is queried
     measure              queries the data, through the door and its journal
     write, finish        the new spec; then the release is a candidate
 
@@ -19,7 +19,6 @@ from typing import Any
 
 from prefect import flow
 
-from cloister.errors import BudgetExceeded
 from cloister.flows.release import Finished
 from cloister.models.task import AnyPlan
 from cloister.privacy.discovery import Findings
@@ -28,14 +27,9 @@ from cloister.privacy.ledger import BudgetStatus
 from cloister.tasks.data.session import Session
 from cloister.tasks.data.sources import ColumnsSession, ColumnsSource
 from cloister.tasks.home.home import Home, temporary_files
+from cloister.tasks.home.process import flow_version
 from cloister.tasks.ledger.access import open_ledger
-from cloister.tasks.release.charge import (
-    ReservedRelease,
-    refund_on_failure,
-    reserve_budget,
-    spend_budget,
-    validate_data,
-)
+from cloister.tasks.release.charge import Declined, ReservedRelease, open_data, reserve_budget
 from cloister.tasks.release.measure import (
     Written,
     finish,
@@ -49,7 +43,6 @@ from cloister.tasks.requests.plan import StageCost, stage_costs, total_cost
 from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import ResolvedRequest
 from cloister.tasks.stores.prefect_runs import decline_run
-from cloister.version import __version__
 
 
 @dataclass(frozen=True)
@@ -86,7 +79,7 @@ class DomainMeasurement:
 @flow(
     name="measure",
     flow_run_name="measure {spec}",
-    version=__version__,
+    version=flow_version(),
     retries=0,
     persist_result=False,
     log_prints=False,
@@ -104,10 +97,9 @@ def measure(
     require_ready(request, home)
     plan = release_plan(request)
     source = ColumnsSource()
-    try:
-        charge = reserve_budget(request, plan, source, home)
-    except BudgetExceeded as error:
-        return decline_run(error)
+    charge = reserve_budget(request, plan, source, home)
+    if isinstance(charge, Declined):
+        return decline_run(charge.reason)
     with temporary_files(home), Session(source) as session:
         finished = charge.finished
         done = (
@@ -130,9 +122,7 @@ def _measured(
     session: ColumnsSession,
     home: Home,
 ) -> DomainMeasurement:
-    with refund_on_failure(charge, request, home):
-        opened = validate_data(request, charge, session, home)
-    spent = spend_budget(request, plan, opened, home)
+    spent = open_data(request, plan, charge, session, home)
     found = measure_domains(request, spent, home)
     written = write_spec(request, spent, found, home)
     context = domain_context(request)

@@ -11,7 +11,6 @@ from prefect import flow
 from prefect.runtime import flow_run
 
 from cloister.constraints.denial import ViolationReport
-from cloister.errors import BudgetExceeded
 from cloister.evaluation.report import AnyEvaluation
 from cloister.models.task import AnyPlan
 from cloister.privacy.exact import decimal_below
@@ -20,42 +19,26 @@ from cloister.schema.blocks import PREVIOUS
 from cloister.tasks.data.session import AnySession, Session
 from cloister.tasks.data.sources import source_of
 from cloister.tasks.home.home import Home, temporary_files
+from cloister.tasks.home.process import flow_version
 from cloister.tasks.ledger.access import open_ledger
 from cloister.tasks.release.certify import Certified, write_certificate
 from cloister.tasks.release.charge import (
+    Declined,
     ReservedRelease,
+    open_data,
+    plan_release,
     prepare_stores,
-    refund_on_failure,
     reserve_budget,
-    search_parameters,
-    sequence_attributes,
-    spend_budget,
-    validate_data,
 )
 from cloister.tasks.release.comparison import EvaluationRecord
 from cloister.tasks.release.kept_request import kept_prior
 from cloister.tasks.release.preflight import require_usable
-from cloister.tasks.release.publish import (
-    Recorded,
-    deliver,
-    keep_outcome,
-    publish_finished,
-    publish_release,
-    register_release,
-    version_release,
-)
-from cloister.tasks.release.synthesis import (
-    evaluate_release,
-    sample_rows,
-    train_model,
-    weigh_constraints,
-)
+from cloister.tasks.release.publish import deliver, keep_outcome, publish_finished, record_release
+from cloister.tasks.release.synthesis import evaluate_release, fit_model, sample_rows
 from cloister.tasks.requests.plan import StageCost, stage_costs, total_cost
-from cloister.tasks.requests.plan_report import require_forecast_memory
 from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import ResolvedRequest, public_context_of, resolve
 from cloister.tasks.stores.prefect_runs import attach_certificate, decline_run, note
-from cloister.version import __version__
 
 
 @dataclass(frozen=True)
@@ -129,7 +112,7 @@ def run_name() -> str:
 @flow(
     name="release",
     flow_run_name=run_name,
-    version=__version__,
+    version=flow_version(),
     retries=0,
     persist_result=False,
     log_prints=False,
@@ -143,14 +126,10 @@ def release(request: ReleaseRequest) -> Outcome | Finished:
     due = flow_run.scheduled_start_time if request.block == PREVIOUS else None
     resolved, home = resolve(request, due), Home.current()
     require_usable(resolved, public_context_of(resolved), home)
-    plan = search_parameters(resolved, sequence_attributes(resolved))
-    require_forecast_memory(resolved, plan)
-    stores = prepare_stores(resolved, home)
-    source = source_of(resolved)
-    try:
-        charge = reserve_budget(resolved, plan, source, home, stores)
-    except BudgetExceeded as error:
-        return decline_run(error)
+    plan, source = plan_release(resolved), source_of(resolved)
+    charge = reserve_budget(resolved, plan, source, home, prepare_stores(home))
+    if isinstance(charge, Declined):
+        return decline_run(charge.reason)
     note(
         "release %s: epsilon %s, delta %s",
         charge.release,
@@ -183,39 +162,32 @@ def _released(
     session: AnySession,
     home: Home,
 ) -> Outcome:
-    with refund_on_failure(charge, resolved, home):
-        opened = validate_data(resolved, charge, session, home)
-    spent = spend_budget(resolved, plan, opened, home)
-    fitted = weigh_constraints(
-        resolved, spent, plan, train_model(resolved, spent, plan, home), home
-    )
-    drawn = sample_rows(resolved, charge, fitted, home)
+    spent = open_data(resolved, plan, charge, session, home)
+    fitted = fit_model(resolved, plan, spent, home)
+    drawn = sample_rows(resolved, fitted, home)
     measured = evaluate_release(resolved, spent, drawn, home)
-    done = Certified(charge, spent, plan, fitted, drawn)
-    folder = write_certificate(resolved, done, home)
-    run = register_release(resolved, done, measured, folder, home)
-    recorded = Recorded(run, version_release(resolved, done, folder, home))
-    outcome = _outcome(resolved, done, measured, resolved.out_path or folder.path, home)
-    keep_outcome(charge.release, outcome.to_json(), home)
-    publish_release(resolved, done, folder, recorded, home)
+    done = write_certificate(resolved, fitted, drawn, home)
+    outcome = _outcome(resolved, done, measured, home)
+    keep_outcome(done.release, outcome.to_json(), home)
+    record_release(resolved, done, measured, home)
     return outcome
 
 
 def _outcome(
-    resolved: ResolvedRequest, done: Certified, measured: EvaluationRecord, public: Path, home: Home
+    resolved: ResolvedRequest, done: Certified, measured: EvaluationRecord, home: Home
 ) -> Outcome:
-    context = public_context_of(resolved)
+    context, plan = public_context_of(resolved), done.fitted.plan
     return Outcome(
-        release=done.charge.release,
+        release=done.release,
         dataset=context.dataset,
         request=resolved,
-        stages=stage_costs(done.plan, resolved.budget, context.task),
-        spent=total_cost(done.plan, resolved.budget, context.task),
+        stages=stage_costs(plan, resolved.budget, context.task),
+        spent=total_cost(plan, resolved.budget, context.task),
         rows=done.drawn.rows,
         violations=done.drawn.violations,
         evaluation=measured.evaluation,
         budget=open_ledger(home).budget(context.dataset, context.unit, context.spec.blocks),
-        public=public,
+        public=resolved.out_path or done.folder.path,
         internal=measured.folder,
         warnings=done.drawn.warnings,
     )

@@ -30,6 +30,11 @@ def code_version() -> str:
     return f"{__version__}+{code_digest()[:16]}"
 
 
+def flow_version() -> str:
+    """As `code_version`, of the flows' sources too: they order the steps."""
+    return f"{__version__}+{_digest('', 'flows')[:16]}"
+
+
 def code_digest() -> str:
     """SHA-256 over the sources that decide an answer, in hexadecimal."""
     return _digest("")

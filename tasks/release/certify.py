@@ -19,7 +19,7 @@ from cloister.errors import PrivacyError
 from cloister.figures import listed
 from cloister.models.registry import create
 from cloister.models.storage import model_digest
-from cloister.models.task import AnyPlan, Budget
+from cloister.models.task import Budget
 from cloister.privacy.accounting.composition import event_of_stages
 from cloister.privacy.certificate.certificate import (
     FORMAT,
@@ -73,19 +73,17 @@ from cloister.privacy.certificate.wording import (
     unit_statement,
 )
 from cloister.privacy.exact import decimal, decimal_below, exact, float_above
-from cloister.privacy.ledger import Anchor, Ledger
+from cloister.privacy.ledger import Ledger
 from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
-from cloister.tasks.data.session import AnySpent
 from cloister.tasks.data.tables import published_schema, write_csv
 from cloister.tasks.home.files import Reference, digest_of, emptied
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_digest, code_version
 from cloister.tasks.ledger.access import COMPOSITION, FILTERED, deniable_releases, open_ledger
 from cloister.tasks.release.basis import Basis
-from cloister.tasks.release.charge import ReservedRelease
 from cloister.tasks.release.kept_request import kept_prior
 from cloister.tasks.release.preflight import reused_releases
-from cloister.tasks.release.synthesis import DrawnRows
+from cloister.tasks.release.synthesis import DrawnRows, Fitted
 from cloister.tasks.requests.plan_report import training_device, unweighed_soft
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 from cloister.tasks.stores.prefect_runs import step
@@ -93,35 +91,35 @@ from cloister.tasks.stores.prefect_runs import step
 
 @dataclass(frozen=True)
 class Certified:
-    """What a certificate covers: the charge, the plan, the model and the drawn rows."""
+    """A release with its certificate: what was fitted and drawn, and the folder of public files."""
 
-    charge: ReservedRelease
-    spent: AnySpent
-    plan: AnyPlan
-    model: Reference
+    fitted: Fitted
     drawn: DrawnRows
+    folder: Reference
 
     @property
-    def anchor(self) -> Anchor:
-        """The ledger's entry that made the charge final."""
-        return self.spent.anchor
+    def release(self) -> str:
+        """The id of the release."""
+        return self.fitted.release
 
 
-@step("certify", "certify {done.charge.release}")
-def write_certificate(request: ResolvedRequest, done: Certified, home: Home) -> Reference:
-    """The folder of public files, without the manifest.
+@step("certify", "certify {fitted.release}", "drawn")
+def write_certificate(
+    request: ResolvedRequest, fitted: Fitted, drawn: DrawnRows, home: Home
+) -> Certified:
+    """Write the folder of public files, all but the manifest.
 
     Raises:
         PrivacyError: the events cost more than was charged, or a hard constraint is violated.
     """
     context = public_context_of(request)
-    folder = emptied(home.release(done.charge.release) / "public")
-    artefacts = _place_tables(done.drawn, request, context, folder)
+    folder = emptied(home.release(fitted.release) / "public")
+    artefacts = _place_tables(drawn, request, context, folder)
     artefacts |= {file.name: digest_of(file) for file in published_schema(context).write(folder)}
-    certificate = certify(_basis(request, context, done, artefacts, home))
+    certificate = certify(_basis(request, context, fitted, drawn, artefacts, home))
     (folder / YAML_NAME).write_text(certificate.to_yaml(), encoding="utf-8")
     (folder / PAGE_NAME).write_text(page(certificate), encoding="utf-8")
-    return Reference.of(folder)
+    return Certified(fitted, drawn, Reference.of(folder))
 
 
 def _place_tables(
@@ -142,32 +140,33 @@ def _place_tables(
 def _basis(
     request: ResolvedRequest,
     context: PublicContext,
-    done: Certified,
+    fitted: Fitted,
+    drawn: DrawnRows,
     artefacts: Mapping[str, str],
     home: Home,
 ) -> Basis:
-    ledger, release = open_ledger(home), done.charge.release
+    ledger, release, spent = open_ledger(home), fitted.release, fitted.spent
     blocks, prior = context.spec.blocks, kept_prior(home.release(release))
     read = [each for each in ledger.budgets() if each.budget.dataset == context.dataset]
     budget = ledger.budget(context.dataset, context.unit, blocks)
-    drawn_by = done.spent.journal.drawn_by.items()
+    drawn_by = spent.journal.drawn_by.items()
     run = {
-        "device": str(training_device(request, done.plan)),
+        "device": str(training_device(request, fitted.plan)),
         "earlier": {code: drawn for code, drawn in drawn_by if code != code_version()},
     }
     return Basis(
         request=request,
         context=context,
-        plan=done.plan,
+        plan=fitted.plan,
         entry=ledger.release(release),
-        anchor=done.anchor,
+        anchor=spent.anchor,
         budget=budget,
-        drawn=done.drawn,
+        drawn=drawn,
         software=software(code_digest()).model_copy(update=run),
         artefacts=artefacts,
         written=dt.datetime.now(dt.UTC).date(),
-        secure=done.spent.private.secure,
-        model=model_digest(done.model.open()),
+        secure=spent.private.secure,
+        model=model_digest(fitted.model.open()),
         reused=reused_releases(prior, budget, home) if prior else (),
         deniable_releases=deniable_releases(budget),
         blocks=[each for each in read if each.block in blocks],

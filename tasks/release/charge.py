@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from cloister.errors import CloisterError, DataError, InputError, JournalMismatch
+from cloister.errors import BudgetExceeded, CloisterError, DataError, InputError, JournalMismatch
 from cloister.models.acceptance import TriedPlan
 from cloister.models.task import AnyPlan
 from cloister.privacy.accounting.composition import divides_rows
@@ -44,33 +44,25 @@ from cloister.tasks.ledger.access import (
 from cloister.tasks.ledger.fingerprints import seal_fingerprint
 from cloister.tasks.release.kept_request import REQUEST_NAME, kept_prior, kept_seed
 from cloister.tasks.release.preflight import find_prior, prior_digest
-from cloister.tasks.requests.plan import (
-    plan_along,
-    plan_digest,
-    plan_json,
-    require_within_budget,
-    sequence_of,
-)
+from cloister.tasks.requests.plan import plan_digest, plan_json, plan_of, require_within_budget
+from cloister.tasks.requests.plan_report import require_forecast_memory
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest
 from cloister.tasks.stores.dvc_store import Versions
 from cloister.tasks.stores.mlflow_store import Tracker
 from cloister.tasks.stores.prefect_runs import step
 
 
-@step("sequence", "sequence attributes of {request.spec.stem}")
-def sequence_attributes(request: ResolvedRequest) -> tuple[str, ...]:
-    """The order in which attributes are modelled."""
-    return sequence_of(request)
-
-
-@step("search", "search parameters for epsilon {request.budget.epsilon}")
-def search_parameters(request: ResolvedRequest, attributes: tuple[str, ...]) -> AnyPlan:
-    """The parameters that fit the budget, for attributes in the order in which they are modelled.
+@step("plan", "plan for epsilon {request.budget.epsilon}")
+def plan_release(request: ResolvedRequest) -> AnyPlan:
+    """The order of the attributes, and the parameters that fit the budget.
 
     Raises:
         PlanError: none do.
+        InputError: this machine has less memory than it takes.
     """
-    return plan_along(request, attributes)
+    plan = plan_of(request)
+    require_forecast_memory(request, plan)
+    return plan
 
 
 @dataclass(frozen=True)
@@ -81,8 +73,7 @@ class Stores:
     versions: Path
 
 
-@step("stores", "prepare the stores of {request.spec.stem}")
-def prepare_stores(request: ResolvedRequest, home: Home) -> Stores:  # noqa: ARG001 - names the step
+def prepare_stores(home: Home) -> Stores:
     """Make the stores that a release will write to, or find that they can be used.
 
     Raises:
@@ -134,21 +125,27 @@ class ReservedRelease:
     finished: bool = False
 
 
-@step("reserve", "reserve epsilon {request.budget.epsilon} of {request.spec.stem}")
+@dataclass(frozen=True)
+class Declined:
+    """Why the ledger refuses a charge: that is an answer, and no failure of the step."""
+
+    reason: str
+
+
+@step("reserve", "reserve epsilon {request.budget.epsilon} of {request.spec.stem}", "plan")
 def reserve_budget(
     request: ResolvedRequest,
     plan: AnyPlan,
     source: RowSource[RawT, DoorT],
     home: Home,
     stores: Stores | None = None,  # noqa: ARG001 - what is charged can be recorded
-) -> ReservedRelease:
+) -> ReservedRelease | Declined:
     """Reserve the price of a release, or find the one that the same request began before.
 
     Its request and plan are in its folder then. ``stores`` are those that it will be recorded in,
-    if it will be.
+    if it will be. It is declined if the budget does not hold the price.
 
     Raises:
-        BudgetExceeded: the budget does not hold it.
         InputError: another version of the code began it, with another plan.
         PrivacyError: the plan costs more than the budget of the request.
     """
@@ -158,12 +155,15 @@ def reserve_budget(
     home.fingerprint_key()
     ledger = open_ledger(home)
     _require_none_of_first_version(ledger, request, context)
-    reservation = ledger.reserve(
-        release_request(request, context, plan),
-        request.by,
-        opening_of(request, context, home),
-        request.purpose,
-    )
+    try:
+        reservation = ledger.reserve(
+            release_request(request, context, plan),
+            request.by,
+            opening_of(request, context, home),
+            request.purpose,
+        )
+    except BudgetExceeded as error:
+        return Declined(str(error))
     release = reservation.release.id
     folder = home.release(release)
     if reservation.resumed:
@@ -176,7 +176,7 @@ def reserve_budget(
 
 
 @contextmanager
-def refund_on_failure(
+def _refund_on_failure(
     charge: ReservedRelease, request: ResolvedRequest, home: Home
 ) -> Iterator[None]:
     """Give the reservation back if the data cannot be used: it was never queried.
@@ -201,16 +201,34 @@ _FORFEITED = (
 )
 
 
-@step("validate", "validate data of {charge.release}")
-def validate_data(
-    request: ResolvedRequest, charge: ReservedRelease, session: Session[RawT, DoorT], home: Home
-) -> Opened[RawT, DoorT]:
-    """Read and validate the data; the findings stay in the home.
+@step("open", "open the data of {charge.release}", "charge")
+def open_data(
+    request: ResolvedRequest,
+    plan: AnyPlan,
+    charge: ReservedRelease,
+    session: Session[RawT, DoorT],
+    home: Home,
+) -> Spent[RawT, DoorT]:
+    """Read and validate the data, then make the charge final: from here on it is queried.
+
+    The findings stay in the home; a reservation of data that cannot be used is given back.
 
     Raises:
-        InputError: the data is not as declared.
+        InputError: the data is not as declared, or the release was begun by another version of the
+            code, whose answers cannot be used.
+        JournalMismatch: the release was begun with other data, spec or parameters.
+        StorageError: the journal cannot be written, or another process runs this release.
     """
-    release, tables = charge.release, session.source.context(request).tables
+    with _refund_on_failure(charge, request, home):
+        opened = _validated(request, charge.release, session, home)
+    reporter().advance("open", 1, 2)
+    return _spent(request, plan, opened, home)
+
+
+def _validated(
+    request: ResolvedRequest, release: str, session: Session[RawT, DoorT], home: Home
+) -> Opened[RawT, DoorT]:
+    tables = session.source.context(request).tables
 
     def opened() -> Opened[RawT, DoorT]:
         for part in tables.values():
@@ -220,17 +238,10 @@ def validate_data(
     return usable(opened, release, home)
 
 
-@step("spend", "charge {opened.release}")
-def spend_budget(
+def _spent(
     request: ResolvedRequest, plan: AnyPlan, opened: Opened[RawT, DoorT], home: Home
 ) -> Spent[RawT, DoorT]:
-    """Open the journal, and make the charge final: from here on the data is queried.
-
-    Raises:
-        JournalMismatch: the release was begun with other data, spec or parameters.
-        InputError: it was begun by another version of the code, whose answers cannot be used.
-        StorageError: the journal cannot be written, or another process runs this release.
-    """
+    """Open the journal, and make the charge final."""
     session, release, digests = opened.session, opened.release, opened.digests
     reserved = open_ledger(home).release(release)
     parts = {

@@ -139,7 +139,7 @@ class Written:
     problem: str
 
 
-@step("measure", "measure domains for {spent.release}")
+@step("measure", "measure domains for {spent.release}", "spent")
 def measure_domains(
     request: ResolvedRequest, spent: Spent[pd.DataFrame, PrivateColumns], home: Home
 ) -> Findings:
@@ -150,7 +150,7 @@ def measure_domains(
     return found
 
 
-@step("write", "write spec of {spent.release}")
+@step("write", "write spec of {spent.release}", "found")
 def write_spec(
     request: ResolvedRequest,
     spent: Spent[pd.DataFrame, PrivateColumns],
@@ -172,7 +172,7 @@ def write_spec(
     return Written(out, _problem(out))
 
 
-@step("finish", "finish {spent.release}")
+@step("finish", "finish {spent.release}", "spent")
 def finish(
     request: ResolvedRequest, spent: Spent[pd.DataFrame, PrivateColumns], home: Home
 ) -> None:

@@ -29,9 +29,9 @@ from cloister.privacy.certificate.registry import registry_entry
 from cloister.privacy.exact import decimal_below
 from cloister.privacy.ledger import State
 from cloister.tasks.data.tables import load_release
-from cloister.tasks.home.files import Reference, copy_whole, digest_of, replace_file, write_json
+from cloister.tasks.home.files import copy_whole, digest_of, replace_file, write_json
 from cloister.tasks.home.home import Home
-from cloister.tasks.home.process import code_version
+from cloister.tasks.home.process import code_version, reporter
 from cloister.tasks.ledger.access import is_candidate, open_ledger, record_candidate, release_of
 from cloister.tasks.release.certify import Certified
 from cloister.tasks.release.charge import ReservedRelease
@@ -49,14 +49,37 @@ from cloister.tasks.stores.mlflow_store import Tracker, clear_errors
 from cloister.tasks.stores.prefect_runs import recording_step, step
 
 
-@recording_step("register", "register {done.charge.release}")
+@dataclass(frozen=True)
+class Recorded:
+    """Where a release is recorded: the id of MLflow's run, and the folder of DVC's pointers."""
+
+    run: str
+    pointers: Path
+
+
+@recording_step("record", "record {done.release}", "done", "measured")
+def record_release(
+    request: ResolvedRequest, done: Certified, measured: EvaluationRecord, home: Home
+) -> Path:
+    """Record a release in MLflow, DVC and the ledger, where it is a candidate then; its folder.
+
+    That of ``--out``, else the one in the home. Repeated after that, nothing is written again.
+
+    Raises:
+        StorageError: a store cannot be used, or the folder holds something else.
+    """
+    if is_candidate(done.release, home):
+        return request.out_path or done.folder.path
+    run = register_release(request, done, measured, home)
+    reporter().advance("record", 1, 3)
+    recorded = Recorded(run, version_release(request, done, home))
+    reporter().advance("record", 2, 3)
+    return publish_release(request, done, recorded, home)
+
+
 @clear_errors()
 def register_release(
-    request: ResolvedRequest,
-    done: Certified,
-    measured: EvaluationRecord,
-    folder: Reference,
-    home: Home,
+    request: ResolvedRequest, done: Certified, measured: EvaluationRecord, home: Home
 ) -> str:
     """Record a release and its model in the tracking store; the id of its run.
 
@@ -65,40 +88,35 @@ def register_release(
     Raises:
         StorageError: the store cannot be reached, read or written.
     """
-    public = folder.open()
+    public = done.folder.open()
     certificate = read_certificate(public)
     tracker = Tracker.open(home.tracking, home.artifacts)
-    tags = {"spec.digest": request.digest, "ledger.entry": str(done.anchor.seq)}
-    run = tracker.begin(
-        done.charge.release, public_context_of(request).spec.name, request.method, tags
-    )
-    tracker.log_input(run, public_context_of(request).spec.name, done.spent.digest)
-    tracker.log_plan(run, plan_json(done.plan))
+    tags = {"spec.digest": request.digest, "ledger.entry": str(done.fitted.spent.anchor.seq)}
+    run = tracker.begin(done.release, public_context_of(request).spec.name, request.method, tags)
+    tracker.log_input(run, public_context_of(request).spec.name, done.fitted.spent.digest)
+    tracker.log_plan(run, plan_json(done.fitted.plan))
     _record_spend(tracker, run, certificate)
     _record_measures(tracker, run, measured)
     tracker.log_certificate(run, public)
     ModelRegistry(tracker.client).register(
-        run, done.model.open(), certificate, digest_of(public / YAML_NAME)
+        run, done.fitted.model.open(), certificate, digest_of(public / YAML_NAME)
     )
     tracker.finish(run, succeeded=True)
     kept = {"runs": tracker.runs(run), "models": tracker.models(run)}
-    write_json(home.release(done.charge.release) / RUNS_NAME, kept)
+    write_json(home.release(done.release) / RUNS_NAME, kept)
     return run
 
 
-@recording_step("version", "version {done.charge.release}")
-def version_release(
-    request: ResolvedRequest, done: Certified, folder: Reference, home: Home
-) -> Path:
+def version_release(request: ResolvedRequest, done: Certified, home: Home) -> Path:
     """Point DVC at the data, the synthetic tables, their schema and the certificate.
 
     Nothing is sent: ``send_release`` does, once the release is approved. The folder of the
     pointers.
     """
-    public = folder.open()
+    public = done.folder.open()
     published = sent_files([YAML_NAME, *read_certificate(public).artefacts], public)
     sources = _input_files(request, public_context_of(request))
-    return Versions(home.versions, home.remote).track(done.charge.release, sources, published)
+    return Versions(home.versions, home.remote).track(done.release, sources, published)
 
 
 def send_release(home: Home, release: str) -> None:
@@ -147,44 +165,33 @@ def _input_files(request: ResolvedRequest, context: PublicContext) -> list[Path]
     return [Path(path).absolute() for path in declared if path]
 
 
-@dataclass(frozen=True)
-class Recorded:
-    """Where a release is recorded: the id of MLflow's run, and the folder of DVC's pointers."""
-
-    run: str
-    pointers: Path
-
-
-@recording_step("publish", "publish {done.charge.release}")
 def publish_release(
-    request: ResolvedRequest, done: Certified, folder: Reference, recorded: Recorded, home: Home
+    request: ResolvedRequest, done: Certified, recorded: Recorded, home: Home
 ) -> Path:
     """The folder of the public files: that of ``--out``, else the one in the home.
 
     The copy appears whole or not at all, and so do the tables in a database, if one was asked for.
-    The release is a candidate once they are there; repeated after that, nothing is written again.
+    The release is a candidate once they are there.
 
     Raises:
         StorageError: the folder holds something else, or cannot be written.
     """
-    release, public = done.charge.release, folder.path
-    if is_candidate(release, home):
-        return request.out_path or public
+    release, public = done.release, done.folder.path
     for name in (MANIFEST_NAME, statement_name(State.CANDIDATE)):
         (public / name).unlink(missing_ok=True)  # of an attempt: the folder's digest is without
-    folder.open()
+    done.folder.open()
     lineage = Lineage(
-        done.anchor,
+        done.fitted.spent.anchor,
         code_version(),
         request.digest,
         recorded.run,
         str(flow_run.id or ""),
-        model=model_digest(done.model.open()),
+        model=model_digest(done.fitted.model.open()),
         kept=write_kept(home, release),
     )
     manifest = write_manifest(public, release, lineage)
     entry = open_ledger(home).release(release)
-    signature = sign_candidate(public, entry, done.anchor, request.by, home)
+    signature = sign_candidate(public, entry, done.fitted.spent.anchor, request.by, home)
     if request.out_path:
         copy_whole(public, request.out_path, release)
     if request.database:
@@ -212,7 +219,7 @@ def keep_outcome(release: str, content: dict[str, Any], home: Home) -> None:
     write_json(_outcome_file(release, home), json.loads(json.dumps(content, default=str)))
 
 
-@step("publish", "publish {charge.release}, finished before")
+@step("record", "find {charge.release}, finished before", "charge")
 def publish_finished(
     request: ResolvedRequest, charge: ReservedRelease, home: Home
 ) -> dict[str, Any]:
@@ -238,7 +245,7 @@ def publish_finished(
     return content | {"files": files, "earlier": True, "budget_left": decimal_below(status.left)}
 
 
-@step("write", "write spec of {charge.release}, finished before")
+@step("write", "write spec of {charge.release}, finished before", "charge")
 def write_finished(request: ResolvedRequest, charge: ReservedRelease, home: Home) -> dict[str, Any]:
     """The outcome of a measurement that an earlier run finished, with its spec at ``out``.
 

@@ -1,7 +1,7 @@
 """The steps from a charge to synthetic rows: fit, sample, evaluate.
 
-Training and weighing are the only steps that query the data, and only through the door. Drawing
-rows is free, repeatable post-processing. The evaluation against the real rows is internal.
+Fitting, which trains and weighs, is the only step that queries the data, and only through the door.
+Drawing rows is free, repeatable post-processing. The evaluation against the real rows is internal.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ from cloister.tasks.home.files import Reference, write_json
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import reporter
 from cloister.tasks.ledger.access import seal
-from cloister.tasks.release.charge import ReservedRelease
 from cloister.tasks.release.comparison import (
     EvaluationOptions,
     EvaluationRecord,
@@ -62,22 +61,42 @@ _MISSED = (
 )
 
 
-@step("train", "train {request.method} for {spent.release}")
-def train_model(request: ResolvedRequest, spent: AnySpent, plan: AnyPlan, home: Home) -> Reference:
-    """The model of rows, on disk.
+@dataclass(frozen=True)
+class Fitted:
+    """The model of a release, on disk; the plan that was followed, and the charge that paid it."""
+
+    spent: AnySpent
+    plan: AnyPlan
+    model: Reference
+
+    @property
+    def release(self) -> str:
+        """The id of the release."""
+        return self.spent.release
+
+
+@step("fit", "fit {request.method} for {spent.release}", "spent")
+def fit_model(request: ResolvedRequest, plan: AnyPlan, spent: AnySpent, home: Home) -> Fitted:
+    """The model of rows with its soft constraints weighed.
+
+    The journal is sealed: no more queries.
 
     Raises:
         UnplannedQuery: the method made a query that the plan does not hold.
     """
-    context = public_context_of(request)
-    synthesizer = create(request.method, partial(_advanced, "train"))
-    if prior := kept_prior(home.release(spent.release)):
+    context, folder = public_context_of(request), home.release(spent.release)
+    synthesizer = create(request.method, partial(reporter().advance, "fit"))
+    if prior := kept_prior(folder):
         synthesizer = reusing(synthesizer, prior, home)
-    if isinstance(plan, TriedPlan):
-        model = _accepted_model(synthesizer, spent, plan, request, home)
+    weighed: Any
+    if isinstance(plan, TriedPlan):  # whose fits weigh theirs
+        weighed = _accepted_model(synthesizer, spent, plan, request, home)
     else:
         model = synthesizer.train(spent.private, context.task, plan)
-    return _saved(home.release(spent.release) / "trained", request, context, model)
+        trained = load_model(_saved(folder / "trained", request, context, model).open())
+        weighed = create(request.method).weigh(spent.private, context.task, plan, trained)
+    seal(spent.release, request, spent.journal, home)
+    return Fitted(spent, plan, _saved(folder / "model", request, context, weighed))
 
 
 def _accepted_model(
@@ -106,34 +125,10 @@ def _accepted_model(
     return tried.model
 
 
-@step("weights", "weigh soft constraints for {spent.release}")
-def weigh_constraints(
-    request: ResolvedRequest,
-    spent: AnySpent,
-    plan: AnyPlan,
-    trained: Reference,
-    home: Home,
-) -> Reference:
-    """The model with its soft constraints weighed, on disk.
-
-    The journal is sealed: no more queries.
-    """
-    context = public_context_of(request)
-    model: Any = load_model(trained.open())
-    if not isinstance(plan, TriedPlan):  # whose fits have weighed theirs
-        model = create(request.method).weigh(spent.private, context.task, plan, model)
-    seal(spent.release, request, spent.journal, home)
-    return _saved(home.release(spent.release) / "model", request, context, model)
-
-
 def _saved(
     folder: Path, request: ResolvedRequest, context: PublicContext, model: Model
 ) -> Reference:
     return Reference.of(save_model(folder, request.method, model, context.task, context.spec))
-
-
-def _advanced(step_name: str, done: int, total: int) -> None:
-    reporter().advance(step_name, done, total)
 
 
 @dataclass(frozen=True)
@@ -155,18 +150,16 @@ class DrawnRows:
     acceptance: Acceptance | None = None
 
 
-@step("sample", "draw {request.rows} rows for {charge.release}")
-def sample_rows(
-    request: ResolvedRequest, charge: ReservedRelease, model: Reference, home: Home
-) -> DrawnRows:
+@step("sample", "draw {request.rows} rows for {fitted.release}", "fitted")
+def sample_rows(request: ResolvedRequest, fitted: Fitted, home: Home) -> DrawnRows:
     """Draw exactly the requested rows, and count every constraint on the file that was written.
 
     Raises:
         SampleError: the rows cannot be drawn, or break a hard constraint or the published schema.
     """
-    context, folder = public_context_of(request), home.release(charge.release)
-    fitted = load_model(model.open())
-    drawn = draw_tables(fitted, request.rows, kept_seed(folder), context.spec.name)
+    context, folder = public_context_of(request), home.release(fitted.release)
+    model = load_model(fitted.model.open())
+    drawn = draw_tables(model, request.rows, kept_seed(folder), context.spec.name)
     files = {name: folder / f"{stem}.parquet" for name, stem in context.files.items()}
     for name, path in files.items():
         write_table(drawn.pop(name), path)
@@ -181,10 +174,10 @@ def sample_rows(
         references,
         {name: table.rows for name, table in tables.items()},
         violations,
-        fitted.post_processing(),
-        fitted.capacity,
+        model.post_processing(),
+        model.capacity,
         dangling,
-        (*_missed(acceptance), *_warnings(context, fitted, tables)),
+        (*_missed(acceptance), *_warnings(context, model, tables)),
         acceptance,
     )
 
@@ -233,7 +226,7 @@ def _collapsed(place: str, histograms: Mapping[str, Bins], rows: Table) -> tuple
     return tuple(f"{place}{found}" for found in find_collapses(histograms, rows))
 
 
-@step("evaluate", "evaluate {spent.release} ({request.evaluate})")
+@step("evaluate", "evaluate {spent.release} ({request.evaluate})", "drawn")
 def evaluate_release(
     request: ResolvedRequest, spent: AnySpent, drawn: DrawnRows, home: Home
 ) -> EvaluationRecord:

@@ -45,8 +45,8 @@ from prefect.types.entrypoint import EntrypointType
 from cloister.errors import CloisterError, InputError, VerificationError
 from cloister.tasks.home.files import write_json
 from cloister.tasks.home.home import Home, private_folder
+from cloister.tasks.home.process import flow_version
 from cloister.tasks.requests.release_request import nest_parameters
-from cloister.version import __version__
 
 _FIELDS = 5
 """Fields of a cron line: minute, hour, day, month, weekday."""
@@ -228,7 +228,7 @@ def _differing(said: dict[str, Any], held: dict[str, Any]) -> list[str]:
     return [name for name in names if name != "request"] + _differing(inner, own)
 
 
-_VERSION = VersionInfo(type="prefect:simple", version=__version__)
+_VERSION = VersionInfo(type="prefect:simple", version=flow_version())
 """Without it, Prefect would send what it finds out about the Git repository."""
 
 _EXAMPLE_URL = "http://127.0.0.1:4200/api"

@@ -14,12 +14,13 @@ import functools
 import logging
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import httpx
-from prefect import Task, task
+from prefect import Task
 from prefect.artifacts import create_link_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
@@ -27,6 +28,7 @@ from prefect.exceptions import MissingContextError, PrefectException
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 from prefect.states import Cancelled
+from prefect.utilities.annotations import opaque, quote
 
 from cloister.errors import (
     BudgetExceeded,
@@ -37,8 +39,13 @@ from cloister.errors import (
     VerificationError,
 )
 from cloister.privacy.certificate.certificate import PAGE_NAME, Certificate, read_certificate
-from cloister.tasks.home.process import INTERRUPTED, PACKAGE, is_interruption, reporter
-from cloister.version import __version__
+from cloister.tasks.home.process import (
+    INTERRUPTED,
+    PACKAGE,
+    code_version,
+    is_interruption,
+    reporter,
+)
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -47,7 +54,30 @@ DELAYS = (2.0, 10.0, 60.0)
 """Seconds before each retry of a recording step: most servers restart within a minute."""
 
 
-def step(name: str, run_name: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+class Step(Task[..., Any]):
+    """A task that follows, in the graph of a run, the steps whose results are given as ``follows``.
+
+    Prefect looks for results in all that a task is given, and in their parts, and draws an edge
+    from the step of each. Edges that others imply would cross each other, so they are left out.
+    """
+
+    def __init__(self, function: Callable[..., Any], follows: Sequence[str], **about: Any) -> None:
+        super().__init__(function, **about)
+        self._follows = frozenset(follows)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the step."""
+        given = signature(self.fn).bind(*args, **kwargs).arguments
+        edges = {name: _edge(value) for name, value in given.items() if name in self._follows}
+        return super().__call__(**{name: quote(value) for name, value in given.items()} | edges)
+
+
+def _edge(value: object) -> object:
+    """What makes an edge of a result, or of each in a list, and of none of its parts."""
+    return [opaque(each) for each in value] if isinstance(value, list) else opaque(value)
+
+
+def step(name: str, run_name: str, *follows: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Make a function a Prefect task that runs once.
 
     Results are not persisted and runs are not retried or cached: a second run of a step that reads
@@ -55,15 +85,14 @@ def step(name: str, run_name: str) -> Callable[[Callable[_P, _R]], Callable[_P, 
     """
 
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
-        made: Callable[_P, _R] = task(**_about(name, run_name), retries=0)(
-            report_progress(name, function)
-        )
-        return made
+        return Step(report_progress(name, function), follows, **_about(name, run_name), retries=0)
 
     return decorate
 
 
-def recording_step(name: str, run_name: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+def recording_step(
+    name: str, run_name: str, *follows: str
+) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Make a function a Prefect task that is retried, unless its input is at fault.
 
     For functions that read no sensitive data and give the same result when they are repeated after
@@ -76,20 +105,17 @@ def recording_step(name: str, run_name: str) -> Callable[[Callable[_P, _R]], Cal
             "retry_delay_seconds": list(DELAYS),
             "retry_condition_fn": _may_pass,
         }
-        made: Callable[_P, _R] = task(**_about(name, run_name), **again)(
-            report_progress(name, function)
-        )
-        return made
+        return Step(report_progress(name, function), follows, **_about(name, run_name), **again)
 
     return decorate
 
 
 def _about(name: str, run_name: str) -> dict[str, Any]:
-    """What all tasks have in common."""
+    """What all tasks have in common; the version is that of the code that decides an answer."""
     return {
         "name": name,
         "task_run_name": run_name,
-        "version": __version__,
+        "version": code_version(),
         "persist_result": False,
         "cache_policy": NO_CACHE,
         "log_prints": False,
@@ -162,10 +188,13 @@ DECLINED = "Declined"
 """Name of the state of a run whose price the budget does not hold."""
 
 
-def decline_run(error: BudgetExceeded) -> Any:
-    """The final state of a run that the ledger declined: a cancellation, at no charge."""
-    note("declined: %s", error)
-    return Cancelled(name=DECLINED, message=str(error), data=error)
+def decline_run(reason: str) -> Any:
+    """The final state of a run that the ledger declined: a cancellation, at no charge.
+
+    A caller in this process gets the error; nothing of it is stored.
+    """
+    note("declined: %s", reason)
+    return Cancelled(name=DECLINED, message=reason, data=BudgetExceeded(reason))
 
 
 def note(message: str, *values: object) -> None:

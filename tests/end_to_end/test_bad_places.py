@@ -13,7 +13,7 @@ from small_disks import small_disk
 from cloister.flows.cli.app import run
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger
-from cloister.tasks.release.publish import register_release
+from cloister.tasks.release.publish import record_release
 from cloister.tasks.stores.mlflow_store import Tracker
 
 
@@ -127,7 +127,7 @@ def test_disk_of_the_home_that_is_full_when_a_release_is_registered(
 ):
     resized(tiny_disk, 200)
     monkeypatch.setenv("CLOISTER_HOME", str(tiny_disk / "home"))
-    monkeypatch.setattr(register_release, "retries", 0)
+    monkeypatch.setattr(record_release, "retries", 0)
     filler = tiny_disk / "filler"
 
     def fill(*given, log_input=Tracker.log_input):
@@ -137,7 +137,7 @@ def test_disk_of_the_home_that_is_full_when_a_release_is_registered(
     with monkeypatch.context() as patch:
         patch.setattr(Tracker, "log_input", fill)
         assert run(quick_release(place)) == 2
-    said = capsys.readouterr().err.partition("register failed\n")[2]
+    said = capsys.readouterr().err.partition("record failed\n")[2]
     assert said.startswith("error: the tracking store cannot be used")
     assert said.count("\n") == 1
     filler.unlink()

@@ -265,7 +265,7 @@ def test_a_spec_with_files_beside_it_stays_beside_them(draft, capsys):
 RUN = """
 import os, signal, sys
 import cloister.tasks.stores.prefect_runs
-cloister.tasks.stores.prefect_runs.task = lambda **about: (lambda function: function)  # no server
+cloister.tasks.stores.prefect_runs.Step = lambda function, follows, **about: function  # no server
 from cloister.flows.measure import measure
 from cloister.tasks.home.process import reporting_to
 
@@ -322,8 +322,8 @@ def test_killed_half_way_the_same_command_goes_on_with_the_same_answers(attempt,
     "moment",
     [
         "reserve finished",
-        "validate finished",
-        "spend finished",
+        "open 1",
+        "open finished",
         "measure finished",
         "write finished",
         "finish finished",

@@ -63,7 +63,7 @@ def test_a_benchmark_releases_measures_and_is_done_once(prefect_server, place, c
     said = json.loads(capsys.readouterr().out)
     (found,) = said["results"]
     assert found["cost"]["memory"] > 50 * 2**20
-    assert found["cost"]["seconds"] > found["cost"]["steps"]["train"] > 0
+    assert found["cost"]["seconds"] > found["cost"]["steps"]["fit"] > 0
     assert 0 < found["accounted"] <= 0.5
     own = home_of(load_benchmark(config), Home.current())
     (charged,) = releases(own, "clubs")

@@ -8,6 +8,7 @@ from quick_release import quick_release
 
 import cloister.flows.cli.reports
 import cloister.flows.release
+import cloister.tasks.release.publish
 from cloister.errors import CloisterError
 from cloister.flows.cli.app import run
 from cloister.privacy.ledger import Ledger, State
@@ -27,8 +28,8 @@ def failing(*_: object) -> None:
 @pytest.fixture
 def alone(monkeypatch) -> None:
     """The release flow without the two tools that take most of its time."""
-    monkeypatch.setattr(cloister.flows.release, "register_release", lambda *_: "")
-    monkeypatch.setattr(cloister.flows.release, "version_release", lambda *_: None)
+    monkeypatch.setattr(cloister.tasks.release.publish, "register_release", lambda *_: "")
+    monkeypatch.setattr(cloister.tasks.release.publish, "version_release", lambda *_: None)
 
 
 def test_killed_after_the_candidate_the_same_command_finds_the_release(

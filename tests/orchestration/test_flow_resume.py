@@ -17,7 +17,7 @@ from cloister.tasks.release.verify import verify_records
 RUN = """
 import os, signal, sys
 import cloister.tasks.stores.prefect_runs
-cloister.tasks.stores.prefect_runs.task = lambda **about: (lambda function: function)  # no server
+cloister.tasks.stores.prefect_runs.Step = lambda function, follows, **about: function  # no server
 import cloister.tasks.release.publish
 cloister.tasks.release.publish.register_release = lambda *given: ""
 cloister.tasks.release.publish.version_release = lambda *given: None
@@ -103,11 +103,11 @@ def survive(run, place, moments: list[str]) -> None:
 
 @pytest.mark.slow
 def test_killed_while_training_and_after_drawing(run, place):
-    survive(run, place, ["train 100", "sample finished"])
+    survive(run, place, ["fit 100", "sample finished"])
 
 
 def test_the_next_version_finishes_what_was_charged_if_it_plans_the_same(run, place, tmp_path):
-    assert run("train 100").returncode == -9
+    assert run("fit 100").returncode == -9
     held = journal(place)
     planned = ("cloister/models/kamino/plan.py", "_HISTOGRAMS = 0.25", "_HISTOGRAMS = 0.2")
     refused = run(code=version(tmp_path / "other-plan", *planned))
@@ -131,10 +131,9 @@ def test_the_next_version_finishes_what_was_charged_if_it_plans_the_same(run, pl
 
 @pytest.mark.slow
 def test_killed_at_every_step(run, place):
-    steps = ["reserve", "validate", "spend", "train", "weights", "sample", "certify", "publish"]
-    survive(
-        run, place, [f"{step} {moment}" for step in steps for moment in ("started", "finished")]
-    )
+    steps = ["plan", "reserve", "open", "fit", "sample", "evaluate", "certify", "record"]
+    moments = [f"{step} {moment}" for step in steps for moment in ("started", "finished")]
+    survive(run, place, [*moments[:6], "open 1", *moments[6:-1], "record 1", "record 2"])
 
 
 @pytest.mark.slow
@@ -150,7 +149,7 @@ def test_rows_drawn_after_a_crash_are_those_drawn_before(run, place):
 @pytest.mark.slow
 def test_rows_in_another_order_are_the_same_data_to_the_journal(run, place):
     """A database may give the rows of one query in another order each time."""
-    assert run("train 20").returncode == -9
+    assert run("fit 20").returncode == -9
     header, *rows = place.data.read_text().splitlines()
     place.data.write_text("\n".join([header, *reversed(rows)]) + "\n")
     assert run().returncode == 0
@@ -161,7 +160,7 @@ def test_rows_in_another_order_are_the_same_data_to_the_journal(run, place):
 
 @pytest.mark.slow
 def test_other_data_never_meets_the_journal_of_a_release(run, place):
-    assert run("train 20").returncode == -9
+    assert run("fit 20").returncode == -9
     rows = place.data.read_text().splitlines()
     place.data.write_text("\n".join(rows[:-1]) + "\n")
     refused = run()
