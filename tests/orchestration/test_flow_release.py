@@ -21,7 +21,7 @@ from cloister.privacy.door.table import PlanBudget
 from cloister.privacy.events import compose, event_from_json
 from cloister.privacy.ledger import Ledger, State
 from cloister.tasks.data.tables import read_synthetic
-from cloister.tasks.home.process import code_version
+from cloister.tasks.home.process import code_version, flow_version
 from cloister.tasks.ledger.access import existing_ledger
 from cloister.tasks.release.publish import publish_finished
 from cloister.tasks.release.verify import verify_records
@@ -166,7 +166,7 @@ def test_steps_are_versioned_and_never_cached_or_persisted_and_only_those_that_r
     assert (made.retries, made.persist_result) == (3 if name in RECORDING else 0, False)
     delays = made.retry_delay_seconds if name in RECORDING else []
     assert delays == sorted(delays)
-    assert made.version == code_version()
+    assert (made.version, flow_module.release.version) == (code_version(), flow_version())
     assert type(made.cache_policy).__name__ == "_None"
 
 

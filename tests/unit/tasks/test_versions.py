@@ -1,30 +1,36 @@
 """What runs is versioned by its code: another line of it is another version."""
 
+import os
 import shutil
 import subprocess
 import sys
 
-import pytest
-
 from cloister.tasks.home.process import PACKAGE
 
-SHOW = """
-from cloister.flows.release import release
-from cloister.tasks.release.synthesis import sample_rows
-print(sample_rows.version, release.version)
-"""
+SHOW = "from cloister.tasks.home.process import *; print(code_version(), flow_version())"
 
 
-@pytest.mark.parametrize(
-    ("changed", "of_steps"),
-    [("models/sampling/sampler.py", True), ("tasks/release/synthesis.py", True), ("flows/release.py", False)],
-)
-def test_steps_and_flows_have_another_version_once_their_code_changed(changed, of_steps, tmp_path):
+def versions(folder) -> list[str]:
+    shown = subprocess.run(
+        [sys.executable, "-c", SHOW],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return shown.stdout.split()
+
+
+def test_steps_and_flows_have_another_version_once_their_code_changed(tmp_path):
     """The flows order the steps and decide no answer: their sources are of the flow's version."""
     shutil.copytree(PACKAGE, tmp_path / "cloister")
-    before = _versions(tmp_path)
-    with (tmp_path / "cloister" / changed).open("a") as source:
+    step, flow = versions(tmp_path)
+    with (tmp_path / "cloister" / "flows" / "release.py").open("a") as source:
         source.write("# another line\n")
-    after = _versions(tmp_path)
-    assert after[1] != before[1]
-    assert (after[0] != before[0]) is of_steps
+    other_order = versions(tmp_path)
+    assert other_order[0] == step and other_order[1] != flow
+    with (tmp_path / "cloister" / "models" / "registry.py").open("a") as source:
+        source.write("# another line\n")
+    other_step = versions(tmp_path)
+    assert other_step[0] != step and other_step[1] != other_order[1]
