@@ -121,7 +121,7 @@ def _served(
     try:
         with (
             chdir(registration.folder),
-            progress() as watcher,
+            progress(pulses=False) as watcher,
             reporting_to(watcher),
             quiet_logs(),
             answering(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import gc
+import math
 import os
 import shutil
 import sqlite3
@@ -30,6 +31,7 @@ from xdist.scheduler import Scheduling
 from cloister.constraints import constraints_of
 from cloister.constraints.counting import violation_reports
 from cloister.files import write_whole
+from cloister.flows.cli import console
 from cloister.models.protocol import Model, fit, make_plan
 from cloister.models.registry import create
 from cloister.models.task import Budget, Plan, Task
@@ -66,6 +68,7 @@ os.environ["CLOISTER_HOME"] = tempfile.mkdtemp(prefix="cloister-tests-")
 os.environ.pop("PREFECT_HOME", None)  # that of the process that started this one, if it tests too
 Home.current().prepare()
 Home.current().configure()
+console.PULSE = math.inf  # what commands say in tests does not depend on the machine's speed
 absl_logging.get_absl_handler().python_handler.stream = (
     sys.__stderr__
 )  # or Prefect's logging setup closes pytest's

@@ -7,8 +7,10 @@ import math
 import shutil
 import sys
 import textwrap
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -31,26 +33,39 @@ _TENTHS = 10
 """Lines at most for the parts of one step, so that logs stay short."""
 
 
+PULSE = 2.5
+"""Seconds of silence after which a line says that a step still runs; bars move by themselves."""
+
+_LOOK = 0.25
+"""Seconds between two looks whether a line is due."""
+
+_WORKING = "working"
+"""What is shown while no step runs: checks before the first, the server's start and end."""
+
+
 @dataclass
 class Bars:
-    """Progress on a terminal: a line for each step, and a bar for a step that counts its parts."""
+    """Progress on a terminal: a line for each step, with a bar that moves until the step ends."""
 
     progress: Progress
     shown: dict[str, TaskID] = field(default_factory=dict)
 
     def start(self, step: str) -> None:
-        """Show a line with a spinner."""
+        """Show a line with a spinner, in place of the one that is shown between steps."""
+        self._remove(_WORKING)
         self.shown[step] = self.progress.add_task(step, total=None)
 
     def advance(self, step: str, done: int, total: int) -> None:
-        """Move the bar."""
+        """Move the bar; once all parts are done it goes to and fro, until the step ends."""
         if step in self.shown:
-            self.progress.update(self.shown[step], completed=done, total=total)
+            rest = {"completed": done, "total": total if done < total else None}
+            self.progress.update(self.shown[step], **rest)
 
     def finish(self, step: str) -> None:
         """Fill the bar."""
         if step in self.shown:
             self.progress.update(self.shown.pop(step), completed=1, total=1)
+            self.idle()
 
     def fail(self, step: str) -> None:
         """Stop the bar where it is."""
@@ -63,6 +78,18 @@ class Bars:
             f"Resuming release {release}: nothing is charged again", highlight=False
         )
 
+    def idle(self) -> None:
+        """Show that there is work between steps."""
+        self.shown[_WORKING] = self.progress.add_task(_WORKING, total=None)
+
+    def end(self) -> None:
+        """Leave the steps alone."""
+        self._remove(_WORKING)
+
+    def _remove(self, step: str) -> None:
+        if step in self.shown:
+            self.progress.remove_task(self.shown.pop(step))
+
 
 @dataclass
 class Lines:
@@ -70,36 +97,52 @@ class Lines:
 
     write: Callable[[Event], None]
     tenth: dict[str, int] = field(default_factory=dict)
+    step: str = _WORKING
+    since: float = field(default_factory=time.monotonic)
+    said: float = field(default_factory=time.monotonic)
 
     def start(self, step: str) -> None:
         """Print a line."""
-        self.write({"step": step, "state": "started"})
+        self._say(step, {"state": "started"}, runs=True)
 
     def advance(self, step: str, done: int, total: int) -> None:
         """Print a line for each tenth."""
         tenth = _TENTHS * done // total
         if tenth > self.tenth.get(step, 0):
             self.tenth[step] = tenth
-            self.write({"step": step, "state": "running", "done": done, "total": total})
+            self._say(step, {"state": "running", "done": done, "total": total})
 
     def finish(self, step: str) -> None:
         """Print a line."""
-        self.write({"step": step, "state": "finished"})
+        self._say(step, {"state": "finished"}, runs=False)
 
     def fail(self, step: str) -> None:
         """Print a line."""
-        self.write({"step": step, "state": "failed"})
+        self._say(step, {"state": "failed"}, runs=False)
 
     def resume(self, release: str) -> None:
         """Print a line."""
-        self.write({"step": "reserve", "state": "resumed", "release": release})
+        self._say("reserve", {"state": "resumed", "release": release})
+
+    def pulse(self) -> None:
+        """Print for how many seconds the same has been going on, if nothing was printed lately."""
+        if (now := time.monotonic()) - self.said >= PULSE:
+            self._say(self.step, {"state": "running", "seconds": round(now - self.since)})
+
+    def _say(self, step: str, event: Event, *, runs: bool | None = None) -> None:
+        """Print an event; ``runs`` says that the step begins or ends with it."""
+        self.said = time.monotonic()
+        if runs is not None:
+            self.step, self.since = step if runs else _WORKING, self.said
+        self.write({"step": step, **event})
 
 
 def _write_text(event: Event) -> None:
     """A compact line: the time in UTC, the step, and what becomes of it."""
     said = str(event["state"])
     if said == "running":
-        said = f"{event['done']} of {event['total']}"
+        whole = "seconds" not in event
+        said = f"{event['done']} of {event['total']}" if whole else f"{event['seconds']} s"
     if said == "resumed":
         said = f"resumes release {event['release']}: nothing is charged again"
     _log(f"{datetime.now(UTC):%H:%M:%S} {event['step']} {said}")
@@ -111,7 +154,8 @@ def _write_json(event: Event) -> None:
 
 
 def _log(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    sys.stderr.write(f"{line}\n")  # one write: a thread may write the next line
+    sys.stderr.flush()
 
 
 _as_json: ContextVar[bool] = ContextVar("progress as JSON", default=False)
@@ -124,11 +168,13 @@ def log_as_json(asked: bool) -> None:
 
 
 @contextmanager
-def progress() -> Iterator[Bars | Lines]:
-    """A watcher that suits standard error."""
+def progress(*, pulses: bool = True) -> Iterator[Bars | Lines]:
+    """A watcher that suits standard error; off a terminal with lines that it still works."""
     console = Console(stderr=True)
     if _as_json.get() or not console.is_terminal:
-        yield Lines(_write_json if _as_json.get() else _write_text)
+        lines = Lines(_write_json if _as_json.get() else _write_text)
+        with _pulsing(lines) if pulses else nullcontext():
+            yield lines
         return
     columns = (
         SpinnerColumn(finished_text="[green]*[/]"),
@@ -137,7 +183,30 @@ def progress() -> Iterator[Bars | Lines]:
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=console) as shown:
-        yield Bars(shown)
+        bars = Bars(shown)
+        bars.idle()
+        try:
+            yield bars
+        finally:
+            bars.end()
+
+
+@contextmanager
+def _pulsing(lines: Lines) -> Iterator[None]:
+    """Let lines pulse while the block runs."""
+    ended = threading.Event()
+
+    def pulse() -> None:
+        while not ended.wait(_LOOK):
+            lines.pulse()
+
+    thread = threading.Thread(target=pulse, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def show_json(content: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,7 @@ import typer
 from cloister.flows.cli.options import DELIVERY, Json, ReleaseId, Until, command_of, example
 from cloister.schema.sources.files_and_urls import is_url
 from cloister.tasks.home.identity import identity
+from cloister.tasks.home.process import reporting_to
 from cloister.tasks.requests import MOST_ROWS
 from cloister.tasks.requests.release_request import ReleaseRequest
 
@@ -150,38 +152,42 @@ def methods(as_json: Json = False) -> None:
 
 
 def _release(request: ReleaseRequest, home: Home, as_json: bool) -> None:
-    from cloister.flows.cli.console import warn
-    from cloister.flows.cli.reports import budget_notes, show_outcome
-    from cloister.tasks.release.publish import confirm_delivery
-    from cloister.tasks.requests.resolved import resolve
+    from cloister.flows.cli.console import progress
 
-    for note in budget_notes(resolve(request)):
-        warn(note)
-    with confirm_delivery(home, request.by):
-        show_outcome(run_release(request, home), as_json)
+    with ExitStack() as delivery:
+        with progress() as watcher, reporting_to(watcher):
+            from cloister.flows.cli.reports import show_outcome
+            from cloister.tasks.release.publish import confirm_delivery
+
+            delivery.enter_context(confirm_delivery(home, request.by))
+            outcome = _run(request, home)
+        show_outcome(outcome, as_json)
 
 
 def run_release(request: ReleaseRequest, home: Home) -> Outcome | Finished:
     """Check what can be checked before an orchestrator is started, then run the flow."""
+    from cloister.flows.cli.console import progress
+
+    with progress() as watcher, reporting_to(watcher):
+        return _run(request, home)
+
+
+def _run(request: ReleaseRequest, home: Home) -> Outcome | Finished:
+    from cloister.flows.cli.console import warn
+    from cloister.flows.cli.reports import budget_notes
     from cloister.tasks.release.preflight import require_usable
     from cloister.tasks.requests.plan import plan_of
     from cloister.tasks.requests.plan_report import require_forecast_memory
     from cloister.tasks.requests.resolved import public_context_of, resolve
+    from cloister.tasks.stores.prefect_server import serving
 
     resolved = resolve(request)
+    for note in budget_notes(resolved):
+        warn(note)
     require_usable(resolved, public_context_of(resolved), home)
     require_forecast_memory(resolved, plan_of(resolved))
     home.prepare()
-    return _run(request)
-
-
-def _run(request: ReleaseRequest) -> Outcome | Finished:
-    from cloister.flows.cli.console import progress
-    from cloister.tasks.home.home import Home
-    from cloister.tasks.home.process import reporting_to
-    from cloister.tasks.stores.prefect_server import serving
-
-    with progress() as watcher, reporting_to(watcher), serving(Home.current()):
+    with serving(home):
         from cloister.flows.release import release as flow
 
         return flow(request)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cloister.errors import InputError
@@ -12,6 +13,7 @@ from cloister.figures import count_of, figure, figure_above, percent
 from cloister.flows.cli.console import say, show_facts, show_json, show_table, warn
 from cloister.models.quality import DependencyForecast
 from cloister.models.task import AnyPlan, Budget
+from cloister.privacy.certificate.certificate import PAGE_NAME
 from cloister.privacy.certificate.provenance import exact_text, ignored_columns
 from cloister.privacy.certificate.spend import record_guarantees
 from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
@@ -119,6 +121,7 @@ def _plan_facts(
     request: ResolvedRequest, context: PublicContext, made: AnyPlan, whole: bool
 ) -> dict[str, Any]:
     needed = forecast_of(request, context, made)
+    evaluation = "no" if request.evaluate == "none" else request.evaluate
     return {
         "dataset": context.spec.name,
         "epsilon": exact_text(request.budget.epsilon),
@@ -127,8 +130,8 @@ def _plan_facts(
         "rows to draw": request.rows,
         "sequence": shorten_list(", ".join(made.sequence), whole),
         "columns left out": shorten_list(", ".join(ignored_columns(context.spec)) or "none", whole),
-        "time": f"about {_duration(needed.seconds)} of processor time, {_evaluation(request)}; "
-        f"{_duration(NEW_HOME)} more in a new home",
+        "time": f"about {_duration(needed.seconds)} of processor time, with {evaluation} "
+        f"evaluation; {_duration(NEW_HOME)} more in a new home",
         "memory": f"about {needed.memory / 2**30:.1f} GiB",
         "device": device_words(request, made),
     }
@@ -214,10 +217,6 @@ def _dependency(own: DependencyForecast, budget: Budget) -> dict[str, Any]:
     }
 
 
-def _evaluation(request: ResolvedRequest) -> str:
-    return f"with {'no' if request.evaluate == 'none' else request.evaluate} evaluation"
-
-
 def shorten_list(text: str, whole: bool) -> str:
     """A text whose list, set off by commas, is cut in the middle if it is long."""
     entries = text.split(", ")
@@ -252,6 +251,8 @@ def show_outcome(outcome: Outcome | Finished, as_json: bool) -> None:
             "budget left": f"epsilon {content['budget_left']} of {content['budget_granted']} "
             f"in {content['budget_window']}",
             **{_PLACES[kind]: place for kind, place in content["files"].items()},
+            "certificate": str(Path(content["files"]["public"]) / PAGE_NAME),
+            "in a browser": "cloister page",
             "next": f"cloister review approve {outcome.release} --reason TEXT",
         },
     )
@@ -340,7 +341,7 @@ def show_certificate(home: Home, release: str, as_json: bool) -> None:
         InputError: there is no such release, or it has no certificate yet.
         VerificationError: the certificate was altered, or is another one than the ledger recorded.
     """
-    from cloister.privacy.certificate.certificate import PAGE_NAME, YAML_NAME
+    from cloister.privacy.certificate.certificate import YAML_NAME
     from cloister.tasks.ledger.access import release_of
     from cloister.tasks.release.integrity import recorded_certificate
     from cloister.tasks.release.signing import decisions_on

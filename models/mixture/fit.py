@@ -78,6 +78,9 @@ _START_STEPS = 60
 _RATE = 0.05
 """Learning rate, in logits a step, in the rounds and at the start of the last fit."""
 
+_LAST_PARTS = 20
+"""Parts of the last fit in the progress that is shown: it takes about as long as 20 rounds."""
+
 _LAST_RATE = 0.002
 """Learning rate at the end of the last fit."""
 
@@ -166,8 +169,10 @@ def _fit_inside(
     device, penalty = task.device.torch, parameters.dependence_penalty
     fit = Fit(_start(known.layout, bins, parameters.components), penalty, device=device)
     candidates = _candidates(task, parameters, known, prior)
+    rounds, total = parameters.rounds, parameters.rounds + _LAST_PARTS
     released = run_rounds(
-        *(private, parameters, fit, known.marginals(rows), candidates, rows, progress),
+        *(private, parameters, fit, known.marginals(rows), candidates, rows),
+        lambda done, _: progress(done, total),
         known.earlier,
     )
 
@@ -179,7 +184,10 @@ def _fit_inside(
     layout = arrangement.layout if arrangement else known.layout
     last = Fit(transfer(fit.mixture, layout), penalty, device=device)
     targets = [TableTarget.of(table, layout, rows) for table in released]
-    last.descend(targets, LAST_STEPS, _RATE, _LAST_RATE)
+    last.descend(
+        *(targets, LAST_STEPS, _RATE, _LAST_RATE),
+        lambda done, steps: progress(rounds + _LAST_PARTS * done // steps, total),
+    )
     even = arrangement is not None and not rules.pair_rules
     numbers = known.numbers(rows, released)
     return MixtureModel(task, sequence, bins, last.mixture, rules, even, numbers=numbers)

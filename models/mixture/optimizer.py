@@ -19,6 +19,7 @@ from cloister.arrays import Floats
 from cloister.models.discretization.bins import Coarsening
 from cloister.models.mixture.factors import QuasiIndependence, joint_factors
 from cloister.models.mixture.products import FactorView, Layout, Mixture
+from cloister.models.protocol import Progress, silent
 
 _FIRST_DECAY = 0.9
 """Decay of Adam's first moment a step; Adam's usual value."""
@@ -237,7 +238,12 @@ class Fit:
         return Mixture(self._layout, torch.softmax(weights, 0), shares)
 
     def descend(
-        self, targets: Sequence[Objective], steps: int, first_rate: float, last_rate: float
+        self,
+        targets: Sequence[Objective],
+        steps: int,
+        first_rate: float,
+        last_rate: float,
+        progress: Progress = silent,
     ) -> None:
         """Some steps of Adam on the loss, at a rate that changes linearly from first to last."""
         sorted_targets = Targets.of(targets, self._layout, self._device)
@@ -250,6 +256,7 @@ class Fit:
             self._update(
                 [_weights_back(mixture, to_weights), _shares_back(mixture, to_shares)], rate
             )
+            progress(step + 1, steps)
 
     def _update(self, gradients: Sequence[Tensor], rate: float) -> None:
         self._steps += 1

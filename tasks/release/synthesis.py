@@ -163,11 +163,13 @@ def sample_rows(request: ResolvedRequest, fitted: Fitted, home: Home) -> DrawnRo
     files = {name: folder / f"{stem}.parquet" for name, stem in context.files.items()}
     for name, path in files.items():
         write_table(drawn.pop(name), path)
+    reporter().advance("sample", 1, 3)
     tables = {name: read_synthetic(files[name], part.one) for name, part in context.tables.items()}
     dangling = require_references(context.task, tables)
     violations = count_all_violations(context.task, tables)
     acceptance = _acceptance_of(folder)
     require_hard_constraints(violations)
+    reporter().advance("sample", 2, 3)
     require_published_schema(context, files)
     references = {name: Reference.of(path) for name, path in files.items()}
     return DrawnRows(

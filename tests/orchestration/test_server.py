@@ -191,7 +191,7 @@ def test_a_process_may_make_a_second_release(place) -> None:
         timeout=UP * 2,
     )
     assert done.returncode == 0 and len(set(done.stdout.split())) == 2, done.stderr
-    progress = re.compile(r"\d\d:\d\d:\d\d \w+ (started|finished|\d+ of \d+)")
+    progress = re.compile(r"\d\d:\d\d:\d\d \w+ (started|finished|\d+ of \d+|\d+ s)")
     assert [line for line in done.stderr.splitlines() if not progress.fullmatch(line)] == []
 
 
