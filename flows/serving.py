@@ -26,14 +26,8 @@ from cloister.tasks.home.home import Home
 from cloister.tasks.home.identity import identity
 from cloister.tasks.home.process import reporting_to
 from cloister.tasks.release.retention import delete_due
-from cloister.tasks.stores.prefect_deployment import (
-    Registration,
-    due_runs,
-    has_run,
-    refuse_run,
-    registrations,
-    settings_digest,
-)
+from cloister.tasks.stores.prefect_deployment import due_runs, has_run, refuse_run
+from cloister.tasks.stores.prefect_registration import Registration, registrations, settings_digest
 from cloister.tasks.stores.prefect_server import answering, quiet_logs
 
 _INTERVAL = 10.0

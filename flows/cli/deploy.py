@@ -124,10 +124,12 @@ def _deployed(
     from cloister.tasks.requests.resolved import public_context_of, resolve
     from cloister.tasks.stores.prefect_deployment import (
         Recurring,
-        Registration,
-        ReleaseSchedule,
         register_deployment,
         require_server,
+    )
+    from cloister.tasks.stores.prefect_registration import (
+        Registration,
+        ReleaseSchedule,
         settings_digest,
     )
 

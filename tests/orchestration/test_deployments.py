@@ -20,7 +20,8 @@ from cloister.flows.cli.app import run
 from cloister.flows.release import release
 from cloister.tasks.ledger.access import existing_ledger
 from cloister.tasks.requests.release_request import ReleaseRequest
-from cloister.tasks.stores.prefect_deployment import registrations, require_server
+from cloister.tasks.stores.prefect_deployment import require_server
+from cloister.tasks.stores.prefect_registration import registrations
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from cloister.flows.serving import serve, serve_due
 from cloister.tasks.home.files import exclusive
 from cloister.tasks.ledger.access import existing_ledger
 from cloister.tasks.requests.release_request import ReleaseRequest
-from cloister.tasks.stores.prefect_deployment import registrations
+from cloister.tasks.stores.prefect_registration import registrations
 
 
 @pytest.fixture
