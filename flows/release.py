@@ -38,7 +38,14 @@ from cloister.tasks.release.synthesis import evaluate_release, fit_model, sample
 from cloister.tasks.requests.plan import StageCost, stage_costs, total_cost
 from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import ResolvedRequest, public_context_of, resolve
-from cloister.tasks.stores.prefect_runs import attach_certificate, decline_run, note
+from cloister.tasks.stores.prefect_runs import (
+    attach_certificate,
+    await_review,
+    decline_run,
+    link_resumed,
+    name_run,
+    note,
+)
 
 
 @dataclass(frozen=True)
@@ -117,11 +124,11 @@ def run_name() -> str:
     persist_result=False,
     log_prints=False,
 )
-def release(request: ReleaseRequest) -> Outcome | Finished:
+def release(request: ReleaseRequest) -> Any:
     """Release a synthetic table of the dataset that a spec file declares.
 
-    A run that the budget does not admit ends in the state Declined, which raises ``BudgetExceeded``
-    for a caller.
+    The run ends in the state AwaitingReview; one that the budget does not admit in the state
+    Declined, which raises ``BudgetExceeded`` for a caller.
     """
     due = flow_run.scheduled_start_time if request.block == PREVIOUS else None
     resolved, home = resolve(request, due), Home.current()
@@ -130,12 +137,7 @@ def release(request: ReleaseRequest) -> Outcome | Finished:
     charge = reserve_budget(resolved, plan, source, home, prepare_stores(home))
     if isinstance(charge, Declined):
         return decline_run(charge.reason)
-    note(
-        "release %s: epsilon %s, delta %s",
-        charge.release,
-        resolved.budget.epsilon,
-        resolved.budget.delta,
-    )
+    _tell(resolved, charge)
     if prior := kept_prior(home.release(charge.release)):
         note("the noisy numbers of release %s are used again", prior)
     with temporary_files(home), Session(source) as session:
@@ -148,7 +150,19 @@ def release(request: ReleaseRequest) -> Outcome | Finished:
     attach_certificate(home.release(charge.release) / "public")
     note("release %s is ready for review", charge.release)
     deliver(charge.release, request.by, home)
-    return done
+    return await_review(charge.release, done)
+
+
+def _tell(resolved: ResolvedRequest, charge: ReservedRelease) -> None:
+    """Name the run by account, release and period; say in its log what it charged, or resumes."""
+    period = resolved.block or str(flow_run.scheduled_start_time.date())
+    name_run(public_context_of(resolved).dataset, charge.release, period)
+    if charge.resumed:
+        note("resumes release %s, nothing charged", charge.release)
+        link_resumed(charge.release)
+        return
+    budget = resolved.budget
+    note("release %s: epsilon %s, delta %s", charge.release, budget.epsilon, budget.delta)
 
 
 def _finished(resolved: ResolvedRequest, charge: ReservedRelease, home: Home) -> Finished:

@@ -26,7 +26,13 @@ from cloister.tasks.home.home import Home
 from cloister.tasks.home.identity import identity
 from cloister.tasks.home.process import reporting_to
 from cloister.tasks.release.retention import delete_due
-from cloister.tasks.stores.prefect_deployment import due_runs, has_run, refuse_run
+from cloister.tasks.stores.prefect_deployment import (
+    add_run,
+    due_runs,
+    has_run,
+    mark_crashed,
+    refuse_run,
+)
 from cloister.tasks.stores.prefect_registration import Registration, registrations, settings_digest
 from cloister.tasks.stores.prefect_server import answering, quiet_logs
 
@@ -50,24 +56,31 @@ def serve(flow: Flow[..., Any], home: Home) -> None:
     with _alone(home):
         while True:
             try:
-                serve_due(flow, home)
                 checked = warn_of_missing(home, checked)
+                serve_due(flow, home)
             except CloisterError as error:
                 warn(str(error))  # a server that is down may come back
             time.sleep(_INTERVAL)
 
 
 def serve_due(flow: Flow[..., Any], home: Home) -> list[str]:
-    """Run all that is due now; how each run ended, or why it was refused.
+    """Run all that is due now, and what is made up for; how each run ended, or why it did not.
 
-    Then delete what nothing needs any more.
+    Runs that the server takes for running are of processes that died: this one runs none yet. Then
+    delete what nothing needs any more.
 
     Raises:
         CloisterError: the server does not answer, or a registration was altered; or what is due
             cannot be deleted.
     """
-    known = _registered(home)
-    runs = due_runs(list(known), datetime.now(UTC)) if known else []
+    known, now = _registered(home), datetime.now(UTC)
+    for name in mark_crashed(list(known)) if known else ():
+        warn(f"the process of run {name} ended: it is marked as crashed, and the next resumes it")
+    for registration in known.values():
+        for due in registration.missed(now - _LATE):
+            if not has_run(registration.deployment, due):
+                add_run(registration, due)
+    runs = due_runs(list(known), now) if known else []
     ended = [_served(flow, run, known | _registered(home), home) for run in runs]
     if ended:
         delete_due(home, identity())
@@ -86,12 +99,16 @@ def warn_of_missing(home: Home, checked: datetime) -> datetime:
     for registration in registrations(home):
         due = registration.last_due(checked, until)
         if due and not has_run(registration.deployment, due):
+            remedy = (
+                "it is made up for now"
+                if registration.catch_up
+                else "make the missed release with cloister release"
+            )
             warn(
                 f"{registration.name} was due at {due.isoformat(timespec='minutes')}, but the "
                 "Prefect server's scheduler made no run for it; see the server's log, check that "
                 "PREFECT_SERVER_SERVICES_SCHEDULER_ENABLED is not false there and that "
-                f"release/{registration.name} is not paused, and make the missed release with "
-                "cloister release"
+                f"release/{registration.name} is not paused; {remedy}"
             )
     return until
 
@@ -111,6 +128,9 @@ def _served(
         refuse_run(run, str(error))
         warn(f"a run of {registration.name} was refused: {error}")
         return f"refused: {error}"
+    if registration.skips(due, datetime.now(UTC) - _LATE):
+        refuse_run(run, f"missed; the last {registration.catch_up} are made up for", "Skipped")
+        return "skipped"
     registration.mark_started(due, home)
     try:
         with (
@@ -152,6 +172,7 @@ def _required_time(run: FlowRun, registration: Registration, home: Home) -> date
             f"the folder {registration.folder} that it was registered in is gone; deploy it again"
         )
     _require_same_settings(registration, home)
+    registration.require_same_spec()
     return due
 
 

@@ -53,6 +53,18 @@ def deploy(
     timezone: Annotated[
         str, typer.Option(help="The time zone that the schedule is read in.")
     ] = "UTC",
+    catch_up: Annotated[
+        int,
+        typer.Option(
+            help="How many runs are made up for that were missed while the server or cloister "
+            "serve was down: the last ones.",
+            min=1,
+        ),
+    ] = 1,
+    publish_on_approval: Annotated[
+        bool,
+        typer.Option("--publish-on-approval", help="Publish a release once it is approved."),
+    ] = False,
     allow_unauthenticated: Unauthenticated = False,
     as_json: Json = False,
 ) -> None:
@@ -65,7 +77,8 @@ def deploy(
     from cloister.tasks.home.home import Home
 
     _require_repeatable(request)
-    done = _deployed(request, (cron, timezone), Home.current(), not allow_unauthenticated)
+    kept = {"catch_up": catch_up, "publish": publish_on_approval}
+    done = _deployed(request, (cron, timezone), Home.current(), not allow_unauthenticated, kept)
     _show(done, as_json)
 
 
@@ -111,10 +124,15 @@ class Deployed:
     server: str
     id: str
     now: datetime
+    spec_digest: str
 
 
 def _deployed(
-    asked: ReleaseRequest, when: tuple[str, str], home: Home, authenticated: bool
+    asked: ReleaseRequest,
+    when: tuple[str, str],
+    home: Home,
+    authenticated: bool,
+    kept: dict[str, Any],
 ) -> Deployed:
     """Check what needs no data, then register the release on the server and in the home."""
     from cloister.schema.blocks import PREVIOUS
@@ -149,8 +167,10 @@ def _deployed(
     recurring = Recurring(context.spec.name, request.parameters(), schedule)
     deployment = str(register_deployment(flow, recurring))
     place = (str(Path.cwd()), settings_digest(home), now.isoformat())
-    Registration(recurring.name, deployment, recurring.parameters, schedule, *place).write(home)
-    return Deployed(recurring, allowance, server, deployment, now)
+    kept |= {"spec_digest": resolved.digest, "account": context.dataset}
+    made = Registration(recurring.name, deployment, recurring.parameters, schedule, *place, **kept)
+    made.write(home)
+    return Deployed(recurring, allowance, server, deployment, now, resolved.digest)
 
 
 def _show(done: Deployed, as_json: bool) -> None:
@@ -163,6 +183,7 @@ def _show(done: Deployed, as_json: bool) -> None:
         "server": done.server,
         "runner": "cloister serve",
         "schedule": f"{schedule.cron} ({schedule.timezone})",
+        "spec": f"SHA-256 {done.spec_digest[:16]}...: runs of a changed spec are refused",
         "budget": _budget(done.allowance),
     }
     runs = _first_runs(done)

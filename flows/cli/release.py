@@ -190,4 +190,5 @@ def _run(request: ReleaseRequest, home: Home) -> Outcome | Finished:
     with serving(home):
         from cloister.flows.release import release as flow
 
-        return flow(request)
+        done: Outcome | Finished = flow(request)
+        return done

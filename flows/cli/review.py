@@ -15,7 +15,6 @@ from cloister.tasks.home.home import Home
 
 _MOVES = {
     "reject": ("rejected", "Reject a candidate; its charge stays."),
-    "publish": ("published", "Record that an approved release was shared."),
     "withdraw": (
         "withdrawn",
         "Withdraw a release; a reservation that was never used is given back.",
@@ -49,6 +48,10 @@ def add_review_commands(app: typer.Typer) -> None:
             'cloister review approve r-0123456789 --sign anna.pem --reason "policy 7"',
         ),
     )(approve)
+    review.command(
+        "publish",
+        epilog=example('cloister review publish r-0123456789 --reason "sent to the partners"'),
+    )(publish)
     review.command(
         "countersign", epilog=example("cloister review countersign r-0123456789 --by officer")
     )(countersign)
@@ -295,7 +298,7 @@ def report(
 def _mover(state: str) -> Callable[..., None]:
     def move(release: ReleaseId, reason: Reason, by: By, as_json: Json = False) -> None:
         """Move a release to the state, in the ledger, and print its new state; free of charge."""
-        _move(release, state, by, reason, "", as_json)
+        _move(release, state, by, reason, as_json)
 
     return move
 
@@ -318,17 +321,59 @@ def approve(
     """Approve a candidate: its folder is verified first.
 
     Where the rules ask for several people, it stays a candidate until as many have approved it.
+    Where cloister deploy said --publish-on-approval, it is published then.
     """
-    _move(release, "approved", by, reason, sign, as_json)
-
-
-def _move(release: str, state: str, by: str, reason: str, key: str, as_json: bool) -> None:
     from cloister.flows.review import move_release
+    from cloister.tasks.ledger.access import release_of
+
+    home = Home.current()
+    now = move_release(home, release, "approved", by, reason, sign)
+    if now == "approved" and _published_at_once(home, release_of(home, release).request.dataset):
+        now = _publish(home, release, by, reason)
+    _say_state(home, release, now, as_json)
+
+
+def publish(release: ReleaseId, reason: Reason, by: By, as_json: Json = False) -> None:
+    """Publish an approved release, in a run of its own of the flow publish; free of charge.
+
+    Its folder is verified first.
+    """
+    home = Home.current()
+    _say_state(home, release, _publish(home, release, by, reason), as_json)
+
+
+def _published_at_once(home: Home, account: str) -> bool:
+    """Whether a recurring release of an account was deployed to be published once approved."""
+    if not (home.folder / "recurring").is_dir():
+        return False
+    from cloister.tasks.stores.prefect_registration import registrations
+
+    return any(each.publish and each.account == account for each in registrations(home))
+
+
+def _publish(home: Home, release: str, by: str, reason: str) -> str:
+    from cloister.flows.cli.console import progress
+    from cloister.tasks.home.process import reporting_to
+    from cloister.tasks.stores.prefect_server import serving
+
+    with progress() as watcher, reporting_to(watcher), serving(home):
+        from cloister.flows.publishing import publish as flow
+
+        state: str = flow(release, by, reason)
+        return state
+
+
+def _move(release: str, state: str, by: str, reason: str, as_json: bool) -> None:
+    from cloister.flows.review import move_release
+
+    home = Home.current()
+    _say_state(home, release, move_release(home, release, state, by, reason), as_json)
+
+
+def _say_state(home: Home, release: str, now: str, as_json: bool) -> None:
     from cloister.privacy.ledger import State
     from cloister.tasks.ledger.people import approvals_missing
 
-    home = Home.current()
-    now = move_release(home, release, state, by, reason, key)
     missing = approvals_missing(home, release) if State(now) is State.CANDIDATE else ""
     if as_json:
         show_json({"release": release, "state": now, "missing": missing})

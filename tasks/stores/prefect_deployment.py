@@ -26,17 +26,20 @@ from prefect.client.schemas.filters import (
     DeploymentFilterId,
     FlowRunFilter,
     FlowRunFilterExpectedStartTime,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
 )
 from prefect.client.schemas.objects import FlowRun, State, StateType, VersionInfo
 from prefect.deployments.runner import DeploymentApplyError
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.schedules import Cron
 from prefect.settings import get_current_settings
+from prefect.states import Cancelled, Crashed, Scheduled
 from prefect.types.entrypoint import EntrypointType
 
 from cloister.errors import CloisterError, InputError
 from cloister.tasks.home.process import flow_version
-from cloister.tasks.stores.prefect_registration import ReleaseSchedule
+from cloister.tasks.stores.prefect_registration import Registration, ReleaseSchedule
 
 _VERSION = VersionInfo(type="prefect:simple", version=flow_version())
 """Without it, Prefect would send what it finds out about the Git repository."""
@@ -144,13 +147,51 @@ def has_run(deployment: str, due: datetime) -> bool:
         )
 
 
-def refuse_run(run: FlowRun, reason: str) -> None:
+def add_run(registration: Registration, due: datetime) -> None:
+    """Have the server hold a run that it should have made for a time.
+
+    Raises:
+        CloisterError: it does not take that.
+    """
+    scheduled: State[Any] = Scheduled(scheduled_time=due)
+    with _explained("take a run that was missed"), get_client(sync_client=True) as client:
+        client.create_flow_run_from_deployment(
+            UUID(registration.deployment), parameters=registration.parameters, state=scheduled
+        )
+
+
+def mark_crashed(deployments: list[str]) -> list[str]:
+    """Mark all runs of some deployments that the server takes for running; their names.
+
+    For the only process that runs them, while it runs none: their processes have died.
+
+    Raises:
+        CloisterError: the server does not say, or does not take that.
+    """
+    running = FlowRunFilterStateType(any_=[StateType.RUNNING, StateType.PENDING])
+    filters = {
+        "deployment_filter": DeploymentFilter(
+            id=DeploymentFilterId(any_=[UUID(each) for each in deployments])
+        ),
+        "flow_run_filter": FlowRunFilter(state=FlowRunFilterState(type=running)),
+    }
+    state: State[Any] = Crashed(
+        message="the process that ran it ended; the next run resumes its release"
+    )
+    with _explained("mark runs whose process ended"), get_client(sync_client=True) as client:
+        dead = client.read_flow_runs(**filters)
+        for run in dead:
+            client.set_flow_run_state(run.id, state, force=True)
+    return [run.name for run in dead]
+
+
+def refuse_run(run: FlowRun, reason: str, name: str = "Refused") -> None:
     """Tell the server that a run is not made.
 
     Raises:
         CloisterError: it does not take that.
     """
-    state: State[Any] = State(type=StateType.CANCELLED, name="Refused", message=reason)
+    state: State[Any] = Cancelled(name=name, message=reason)
     with _explained("take a refusal"), get_client(sync_client=True) as client:
         client.set_flow_run_state(run.id, state, force=True)
 

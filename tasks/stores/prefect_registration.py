@@ -21,6 +21,7 @@ from prefect.client.schemas.schedules import CronSchedule
 from prefect.server.schemas.schedules import CronSchedule as Dates
 
 from cloister.errors import InputError, VerificationError
+from cloister.schema.spec_files.loading import load_spec, spec_digest
 from cloister.tasks.home.files import write_json
 from cloister.tasks.home.home import Home, private_folder
 from cloister.tasks.requests.release_request import nest_parameters
@@ -103,7 +104,10 @@ class Registration:
 
     ``deployment`` is its id on the server, ``folder`` the working directory, ``settings`` a digest
     of the places of ledger and stores, ``after`` the time that the last run was due, in ISO 8601:
-    only later ones are started.
+    only later ones are started. ``spec_digest`` is that of the spec which was deployed, ``account``
+    what it is charged to. Of runs that were missed the last ``catch_up`` are made up for, all that
+    the server made if it is None. ``publish`` says that an approved release is published at once.
+    What versions before these registered has none of them.
     """
 
     name: str
@@ -113,6 +117,10 @@ class Registration:
     folder: str
     settings: str
     after: str
+    spec_digest: str = ""
+    account: str = ""
+    catch_up: int | None = None
+    publish: bool = False
 
     def write(self, home: Home) -> Self:
         """Store it in the home, in place of the one of the same dataset.
@@ -147,6 +155,30 @@ class Registration:
         first = max(after, datetime.fromisoformat(self.after) + _TAKING)
         due = deque(takewhile(lambda run: run <= until, self.schedule.runs(first)), maxlen=1)
         return due[0] if due else None
+
+    def missed(self, until: datetime) -> list[datetime]:
+        """The times up to ``until`` whose runs were missed and are made up for, earliest first."""
+        first = datetime.fromisoformat(self.after) + _TAKING
+        due = takewhile(lambda run: run <= until, self.schedule.runs(first))
+        return list(deque(due, maxlen=self.catch_up or 0))
+
+    def skips(self, due: datetime, until: datetime) -> bool:
+        """Whether a run that was missed before ``until`` is not made up for."""
+        return self.catch_up is not None and due <= until and due not in self.missed(until)
+
+    def require_same_spec(self) -> None:
+        """Check that the spec is the one that was deployed.
+
+        Raises:
+            InputError: it was changed since.
+            SpecError: it cannot be read.
+        """
+        path = Path(self.parameters["request"]["spec"])
+        if self.spec_digest and spec_digest(load_spec(path)) != self.spec_digest:
+            raise InputError(
+                f"{path} was changed since cloister deploy; look at what changed, and deploy it "
+                "again"
+            )
 
     def mark_started(self, due: datetime, home: Home) -> Self:
         """Record that the run of a time was started; no run of that time or before starts again."""

@@ -14,21 +14,27 @@ import functools
 import logging
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from inspect import signature
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
+from uuid import UUID
 
 import httpx
 from prefect import Task
-from prefect.artifacts import create_link_artifact, create_table_artifact
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import ArtifactCreate
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.exceptions import MissingContextError, PrefectException
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
-from prefect.states import Cancelled
+from prefect.states import Cancelled, Completed
 from prefect.utilities.annotations import opaque, quote
+from prefect.utilities.urls import url_for
 
 from cloister.errors import (
     BudgetExceeded,
@@ -38,7 +44,7 @@ from cloister.errors import (
     StorageError,
     VerificationError,
 )
-from cloister.privacy.certificate.certificate import PAGE_NAME, Certificate, read_certificate
+from cloister.privacy.certificate.certificate import Certificate, read_certificate
 from cloister.tasks.home.process import (
     INTERRUPTED,
     PACKAGE,
@@ -197,6 +203,61 @@ def decline_run(reason: str) -> Any:
     return Cancelled(name=DECLINED, message=reason, data=BudgetExceeded(reason))
 
 
+AWAITING = "AwaitingReview"
+"""Name of the state of a run whose release waits for a decision."""
+
+
+def await_review(release: str, done: _R) -> Any:
+    """The final state of a run that made a candidate: completed, with what a caller gets."""
+    return Completed(name=AWAITING, message=f"release {release} awaits review", data=done)
+
+
+def name_run(*words: str) -> None:
+    """Call this run by what is known of it now; nothing outside of a run."""
+    if run := flow_run.id:
+        with _shown("name"), get_client(sync_client=True) as client:
+            client.update_flow_run(UUID(run), name=" ".join(filter(None, words)))
+
+
+def link_resumed(release: str) -> None:
+    """Link this run and those that began its release, both ways, on the pages of all."""
+    own = flow_run.id
+    if not own:
+        return
+    named = FlowRunFilter(name=FlowRunFilterName(like_=release))
+    with _shown("link to the run that it resumes"), get_client(sync_client=True) as client:
+        for earlier in client.read_flow_runs(flow_run_filter=named):
+            if str(earlier.id) == own:
+                continue
+            links = [
+                (
+                    own,
+                    "resumes",
+                    f"Resumes {_link(str(earlier.id), earlier.name)}: nothing charged.",
+                ),
+                (str(earlier.id), "resumed-by", f"Resumed by {_link(own, str(flow_run.name))}."),
+            ]
+            for run, way, text in links:
+                client.create_artifact(
+                    ArtifactCreate(
+                        key=f"{release}-{way}", type="markdown", data=text, flow_run_id=UUID(run)
+                    )
+                )
+
+
+def _link(run: str, name: str) -> str:
+    return f"[{name}]({url_for('flow-run', obj_id=run) or f'/runs/flow-run/{run}'})"
+
+
+@contextmanager
+def _shown(what: str) -> Iterator[None]:
+    """Go on where the server does not take what it is to show: that fails no release."""
+    try:
+        yield
+    except (PrefectException, httpx.HTTPError) as error:
+        note("the page of this run shows no %s: the server failed (%s)", what, type(error).__name__)
+
+
 def note(message: str, *values: object) -> None:
     """Write a line to the log of the run, or to that of this process outside of a run.
 
@@ -218,7 +279,7 @@ def _logger() -> Any:
 
 
 def attach_certificate(public: Path) -> None:
-    """Add spend, violations and a link to the certificate to the page of the run, if there is one.
+    """Add spend, violations and the text of the certificate to the page of the run, if any.
 
     A server that rejects them fails no release.
 
@@ -227,16 +288,11 @@ def attach_certificate(public: Path) -> None:
     if not flow_run.id:
         return
     certificate = read_certificate(public)
-    try:
-        _show(certificate, public / PAGE_NAME)
-    except (PrefectException, httpx.HTTPError) as error:
-        note(
-            "the page of this run shows no certificate: the server failed (%s)",
-            type(error).__name__,
-        )
+    with _shown("certificate"):
+        _show(certificate)
 
 
-def _show(certificate: Certificate, page: Path) -> None:
+def _show(certificate: Certificate) -> None:
     release = certificate.subject.id
     create_table_artifact(_spend(certificate), f"{release}-spend", _promise(certificate))
     create_table_artifact(
@@ -244,12 +300,15 @@ def _show(certificate: Certificate, page: Path) -> None:
         f"{release}-violations",
         f"Constraints in the synthetic table of release {release}.",
     )
-    create_link_artifact(
-        page.absolute().as_uri(),
-        "Certificate",
-        f"{release}-certificate",
-        f"The certificate of release {release}.",
+    create_markdown_artifact(
+        _text(certificate), f"{release}-certificate", f"The certificate of release {release}."
     )
+
+
+def _text(certificate: Certificate) -> str:
+    """The certificate as it is handed on, after what it promises in words."""
+    words = "\n".join(f"- {sentence}" for sentence in certificate.guarantee.meaning)
+    return f"{_promise(certificate)}\n\n{words}\n\n~~~~~~yaml\n{certificate.to_yaml()}~~~~~~\n"
 
 
 def _spend(certificate: Certificate) -> list[dict[str, Any]]:

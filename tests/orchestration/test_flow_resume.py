@@ -38,7 +38,7 @@ class Killer:
             os.kill(os.getpid(), signal.SIGKILL)
 
 with reporting_to(Killer()):
-    print(release.fn(ReleaseRequest(spec=SPEC, out=OUT, evaluate="none", by="tester")).release)
+    print(release.fn(ReleaseRequest(spec=SPEC, out=OUT, evaluate="none", by="tester")).data.release)
 """
 
 
