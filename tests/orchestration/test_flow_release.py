@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 import yaml
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
+from prefect.client.schemas.objects import StateType
 from receiver import receive
 from recorded import task_runs_of
 
@@ -211,9 +213,16 @@ def test_the_page_of_the_run_shows_what_the_certificate_says(released):
     assert {
         rule["constraint"]: rule["violations"] for rule in json.loads(shown["violations"]["data"])
     } == {rule["name"]: rule["violations"] for rule in certificate["constraints"]}
-    assert (released.folder / "public" / "certificate.html").as_uri() in shown["certificate"][
-        "data"
-    ]
+    assert (released.out / "certificate.yaml").read_text() in shown["certificate"]["data"]
+    assert certificate["guarantee"]["meaning"][0] in shown["certificate"]["data"]
+
+
+def test_the_run_is_named_by_account_release_and_period_and_awaits_review(released):
+    named = FlowRunFilter(name=FlowRunFilterName(like_=released.id))
+    with get_client(sync_client=True) as client:
+        (run,) = client.read_flow_runs(flow_run_filter=named)
+    assert run.name == f"clubs {released.id} {run.expected_start_time.date()}"
+    assert (run.state.type, run.state.name) == (StateType.COMPLETED, "AwaitingReview")
 
 
 def test_everything_verifies(released):

@@ -5,16 +5,22 @@ This server's scheduler is off, and runs are made by hand: test_scheduler has on
 
 import json
 import os
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from deployed import MONTHLY, charged, registered
 from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import DeploymentUpdate
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId, FlowRunFilterName
 from prefect.client.schemas.objects import State, StateType
+from prefect.settings import get_current_settings
+from quick_release import quick_release
 
 from cloister.errors import InputError
+from cloister.flows.cli.app import run
 from cloister.flows.release import release
 from cloister.flows.serving import serve, serve_due
 from cloister.tasks.home.files import exclusive
@@ -76,7 +82,8 @@ def due(server, deploy, monkeypatch) -> datetime:
         registrations(server.home)[0],
         datetime.now(UTC).replace(second=0, microsecond=0),
     )
-    registration.mark_started(minute - timedelta(minutes=3), server.home)
+    asked = replace(registration, catch_up=None)  # runs are those that the tests ask for
+    asked.mark_started(minute - timedelta(minutes=3), server.home)
     return minute - timedelta(minutes=1)
 
 
@@ -164,14 +171,35 @@ def test_what_an_earlier_version_registered_is_run(server, due, recorder, made):
 
 def test_a_run_that_the_budget_does_not_hold_is_declined_and_not_failed(server, due, capsys):
     charged(server, "year")
-    asked = ask(server, due)
+    asked, before = ask(server, due), pickled()
     assert serve_due(release, server.home) == ["Declined"]
     with get_client(sync_client=True) as client:
         state = client.read_flow_run(asked).state
+        own = FlowRunFilter(id=FlowRunFilterId(any_=[asked]))
+        steps = client.read_task_runs(flow_run_filter=own)
     assert (state.type, state.name) == (StateType.CANCELLED, "Declined")
     assert "epsilon" in state.message
+    assert {step.name.split()[0]: step.state.name for step in steps} == {
+        "plan": "Completed",
+        "reserve": "Completed",
+    }
+    assert pickled() == before
     assert "a run of clubs ended as Declined: " in capsys.readouterr().err
     assert existing_ledger(server.home).budget("clubs", "row").releases == 1
+
+
+def pickled() -> set[Path]:
+    """The results of steps and flows that Prefect keeps, errors among them."""
+    return set(get_current_settings().results.local_storage_path.rglob("*"))
+
+
+def test_a_changed_spec_is_refused_and_told(server, due, recorder, made, capsys):
+    server.edit("max: 80, bins: 16", "max: 90, bins: 18")
+    asked = ask(server, due)
+    (told,) = serve_due(recorder, server.home)
+    assert "was changed since cloister deploy" in told and "deploy it again" in told
+    assert told.removeprefix("refused: ") in capsys.readouterr().err
+    assert made == [] and state_of(asked) == "Refused"
 
 
 def test_a_time_off_the_schedule_is_refused(server, due, recorder, made):
@@ -227,11 +255,40 @@ def missed(server, deploy) -> datetime:
     return due
 
 
-def test_a_due_time_without_a_run_is_told_once_with_the_remedy(missed, said_of):
+def test_a_due_time_without_a_run_is_told_once_with_the_remedy(server, missed, said_of):
+    replace(registrations(server.home)[0], catch_up=None).write(server.home)
     (told,) = said_of().splitlines()
     assert f"clubs was due at {missed.isoformat(timespec='minutes')}" in told
     assert "scheduler made no run" in told
     assert "PREFECT_SERVER_SERVICES_SCHEDULER_ENABLED" in told and "cloister release" in told
+
+
+def test_of_the_runs_that_were_missed_the_last_is_made_up_for(
+    server, missed, said_of, made, recorder
+):
+    earlier = ask(server, missed - timedelta(days=1))
+    (told,) = said_of().splitlines()
+    assert f"due at {missed.isoformat(timespec='minutes')}" in told and "made up for now" in told
+    assert len(made) == 1 and state_of(earlier) == "Skipped"
+    assert serve_due(recorder, server.home) == []
+
+
+def test_as_many_missed_runs_are_made_up_for_as_was_said(server, missed, recorder, made):
+    replace(registrations(server.home)[0], catch_up=2).write(server.home)
+    assert serve_due(recorder, server.home) == ["Completed"] * 2
+    assert serve_due(recorder, server.home) == [] and len(made) == 2
+
+
+def test_a_release_is_published_once_approved_where_it_was_deployed_so(server, deploy, capsys):
+    deploy("--cron", MONTHLY, "--publish-on-approval")
+    assert run([*quick_release(server), "--json"]) == 0
+    name = json.loads(capsys.readouterr().out)["release"]
+    assert run(["review", "approve", name, "--reason", "read it", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["state"] == "published"
+    named = FlowRunFilter(name=FlowRunFilterName(any_=[f"publish {name}"]))
+    with get_client(sync_client=True) as client:
+        (published,) = client.read_flow_runs(flow_run_filter=named)
+    assert published.state.is_completed()
 
 
 def test_a_time_for_which_a_run_was_made_is_not_told(server, missed, said_of):
