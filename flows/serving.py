@@ -7,11 +7,11 @@ changed server starts nothing else.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import chdir, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 from prefect import Flow
@@ -60,7 +60,7 @@ def serve(flow: Flow[..., Any], home: Home) -> None:
                 serve_due(flow, home)
             except CloisterError as error:
                 warn(str(error))  # a server that is down may come back
-            time.sleep(_INTERVAL)
+            sleep(_INTERVAL)
 
 
 def serve_due(flow: Flow[..., Any], home: Home) -> list[str]:

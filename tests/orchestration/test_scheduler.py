@@ -1,7 +1,7 @@
-"""A scheduled release, from a real server's scheduler to the ledger: nothing here makes a run.
+"""A real server's scheduler and automations, as operators start them: nothing here makes a run.
 
-It takes about two minutes, since a schedule is at most each minute. The libraries of the server
-decide whether it schedules: run this file alone against new ones.
+It takes about two minutes for each, since a schedule is at most each minute. The libraries of the
+server decide whether it schedules: run this file alone against new ones.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import httpx
 import pytest
+from quick_release import quick_release
 
 from cloister.tasks.ledger.access import existing_ledger, releases
 
@@ -62,6 +65,86 @@ def test_what_the_scheduler_makes_is_released(place, servers):
     assert existing_ledger(place.home).budget("clubs", "row").spent >= 1
 
 
+@pytest.mark.slow
+def test_a_killed_run_is_marked_as_crashed_and_linked_with_the_one_that_resumes_it(place, servers):
+    deploy = ["deploy", str(place.spec), "--cron", "* * * * *", "--evaluate", "none"]
+    subprocess.run([sys.executable, "-c", _command(deploy)], env=servers, check=True)
+    log = place.folder / "killed.log"
+    with _running(["-c", _command(["serve"])], servers, log) as process:
+        _wait(lambda: " fit started" in log.read_text(), RELEASED, "no run began", place.folder)
+        process.kill()
+    (begun,) = releases(place.home, "clubs")
+    with _running(["-c", _command(["serve"])], servers, place.folder / "serve.log"):
+        _wait(lambda: _completed(servers), RELEASED, "no run was completed", place.folder)
+    crashed, resumed = _runs(servers, "CRASHED"), _completed(servers)
+    assert begun.id in crashed[0]["name"] and begun.id in resumed[0]["name"]
+    assert "is marked as crashed" in (place.folder / "serve.log").read_text()
+    links = _posted(servers, "artifacts", {"artifacts": {"key": {"like_": "resume"}}})
+    assert {(link["key"], link["flow_run_id"]) for link in links} == {
+        (f"{begun.id}-resumes", resumed[0]["id"]),
+        (f"{begun.id}-resumed-by", crashed[0]["id"]),
+    }
+    assert all(
+        crashed[0]["id"] in each["data"] or resumed[0]["id"] in each["data"] for each in links
+    )
+    ids = {"flow_run_id": {"any_": [resumed[0]["id"]]}}
+    said = [line["message"] for line in _posted(servers, "logs", {"logs": ids})]
+    assert f"resumes release {begun.id}, nothing charged" in said
+    assert [held.state for held in releases(place.home, "clubs")][0] == "candidate"
+
+
+@pytest.fixture
+def told() -> Iterator[tuple[str, list[dict]]]:
+    """The URL of a webhook, and what was posted to it."""
+    posted: list[dict] = []
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            posted.append(json.loads(body) if isinstance(body, str) else body)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *words: object) -> None:
+            """Nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/hook", posted
+        server.shutdown()
+
+
+@pytest.mark.slow
+def test_the_automations_of_the_docs_fire(place, servers, told):
+    url, posted = told
+    program = (
+        f"from prefect.blocks.webhook import Webhook; print(Webhook(url={url!r}).save('hook'))"
+    )
+    made = subprocess.run(
+        [sys.executable, "-c", program], env=servers, capture_output=True, text=True, check=True
+    )
+    ready = (ROOT / "docs" / "automations.yaml").read_text()
+    automations = place.folder / "automations.yaml"
+    automations.write_text(
+        ready.replace("block_document_id: WEBHOOK", f"block_document_id: {made.stdout.strip()}")
+    )
+    create = ["-m", "prefect", "automation", "create", "--from-file", str(automations)]
+    subprocess.run([sys.executable, *create], env=servers, check=True)
+    assert _cloister(servers, quick_release(place)) == 0
+    assert _cloister(servers, [*quick_release(place), "--epsilon", "4"]) == 2
+    place.data.write_text(place.data.read_text().replace("north", "nowhere"))
+    assert _cloister(servers, [*quick_release(place), "--epsilon", "1/2"]) == 2
+    _wait(lambda: len(posted) >= 3, RELEASED, f"only {posted} was told", place.folder)
+    assert sorted(each["state"] for each in posted) == ["AwaitingReview", "Declined", "Failed"]
+    (waiting,) = [each for each in posted if each["state"] == "AwaitingReview"]
+    assert releases(place.home, "clubs")[0].id in waiting["message"]
+    assert "nowhere" not in json.dumps(posted)
+
+
+def _cloister(settings: dict[str, str], words: list[str]) -> int:
+    return subprocess.run([sys.executable, "-c", _command(words)], env=settings).returncode
+
+
 def _released_by(place) -> set[str]:
     """The runs that made the releases of the ledger, as their manifests name them."""
     public = [place.home.release(held.id) / "public" for held in releases(place.home, "clubs")]
@@ -75,9 +158,17 @@ def _released_by(place) -> set[str]:
 
 def _completed(settings: dict[str, str]) -> list[dict]:
     """The runs that ended well, as the server tells of them."""
+    return _runs(settings, "COMPLETED")
+
+
+def _runs(settings: dict[str, str], kind: str) -> list[dict]:
+    return _posted(settings, "flow_runs", {"flow_runs": {"state": {"type": {"any_": [kind]}}}})
+
+
+def _posted(settings: dict[str, str], what: str, filters: dict) -> list[dict]:
     found = httpx.post(
-        f"{settings['PREFECT_API_URL']}/flow_runs/filter",
-        json={"flow_runs": {"state": {"type": {"any_": ["COMPLETED"]}}}},
+        f"{settings['PREFECT_API_URL']}/{what}/filter",
+        json=filters,
         auth=tuple(PASSWORD.split(":")),
         timeout=60,
     )
@@ -102,14 +193,16 @@ def _wait(done, seconds: int, failure: str, folder: Path) -> None:
 
 
 @contextmanager
-def _running(command: list[str], settings: dict[str, str], log: Path) -> Iterator[None]:
+def _running(
+    command: list[str], settings: dict[str, str], log: Path
+) -> Iterator[subprocess.Popen[bytes]]:
     """A process of Python, ended with all that it started."""
     with log.open("w") as said:
         process = subprocess.Popen(
             [sys.executable, *command], env=settings, stdout=said, stderr=subprocess.STDOUT
         )
     try:
-        yield
+        yield process
     finally:
         process.terminate()
         process.wait(timeout=60)

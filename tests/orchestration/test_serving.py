@@ -239,7 +239,7 @@ def said_of(server, recorder, monkeypatch, capsys):
                 raise Ended
 
         with monkeypatch.context() as patch, pytest.raises(Ended):
-            patch.setattr("cloister.flows.serving.time.sleep", end_after_three)
+            patch.setattr("cloister.flows.serving.sleep", end_after_three)
             serve(recorder, server.home)
         return capsys.readouterr().err
 
