@@ -36,8 +36,7 @@ COST = (
     ("wall s", "seconds", 1),
     ("CPU s", "cpu_seconds", 1),
     ("peak MiB", "memory_mib", 0),
-    ("train s", "step.train.seconds", 1),
-    ("weights s", "step.weights.seconds", 1),
+    ("fit s", "step.fit.seconds", 1),
     ("sample s", "step.sample.seconds", 1),
 )
 

@@ -58,8 +58,8 @@ class Bars:
     def advance(self, step: str, done: int, total: int) -> None:
         """Move the bar; once all parts are done it goes to and fro, until the step ends."""
         if step in self.shown:
-            rest = {"completed": done, "total": total if done < total else None}
-            self.progress.update(self.shown[step], **rest)
+            rest = total if done < total else None
+            self.progress.update(self.shown[step], completed=done, total=rest)
 
     def finish(self, step: str) -> None:
         """Fill the bar."""

@@ -4,8 +4,8 @@ A session opens the rows and hands out tokens, whose types are the order of the 
 
     Session --open, validate--> Opened --charge--> Spent --fit, evaluate
 
-``Opened`` has no door. The step ``open`` turns it into ``Spent``, which holds the ledger's entry of the
-charge, and the steps that query the rows take ``Spent``: no query runs before it is paid for.
+``Opened`` has no door. The step ``open`` turns it into ``Spent``, which holds the ledger's entry of
+the charge, and the steps that query the rows take ``Spent``: no query runs before it is paid for.
 
 Privacy: an orchestrator gets sessions and tokens as parameters and results of steps. They are no
 collections, so it cannot walk into them; ``repr`` shows the id of the release alone; whoever copies
