@@ -124,7 +124,7 @@ def run_name() -> str:
     persist_result=False,
     log_prints=False,
 )
-def release(request: ReleaseRequest) -> Any:
+def release(request: ReleaseRequest) -> Outcome | Finished:
     """Release a synthetic table of the dataset that a spec file declares.
 
     The run ends in the state AwaitingReview; one that the budget does not admit in the state
@@ -150,6 +150,7 @@ def release(request: ReleaseRequest) -> Any:
     attach_certificate(home.release(charge.release) / "public")
     note("release %s is ready for review", charge.release)
     deliver(charge.release, request.by, home)
+
     return await_review(charge.release, done)
 
 

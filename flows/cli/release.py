@@ -190,5 +190,4 @@ def _run(request: ReleaseRequest, home: Home) -> Outcome | Finished:
     with serving(home):
         from cloister.flows.release import release as flow
 
-        done: Outcome | Finished = flow(request)
-        return done
+        return flow(request)

@@ -169,17 +169,15 @@ def mark_crashed(deployments: list[str]) -> list[str]:
         CloisterError: the server does not say, or does not take that.
     """
     running = FlowRunFilterStateType(any_=[StateType.RUNNING, StateType.PENDING])
-    filters = {
-        "deployment_filter": DeploymentFilter(
-            id=DeploymentFilterId(any_=[UUID(each) for each in deployments])
-        ),
-        "flow_run_filter": FlowRunFilter(state=FlowRunFilterState(type=running)),
-    }
+    ids = DeploymentFilterId(any_=[UUID(each) for each in deployments])
     state: State[Any] = Crashed(
         message="the process that ran it ended; the next run resumes its release"
     )
     with _explained("mark runs whose process ended"), get_client(sync_client=True) as client:
-        dead = client.read_flow_runs(**filters)
+        dead = client.read_flow_runs(
+            deployment_filter=DeploymentFilter(id=ids),
+            flow_run_filter=FlowRunFilter(state=FlowRunFilterState(type=running)),
+        )
         for run in dead:
             client.set_flow_run_state(run.id, state, force=True)
     return [run.name for run in dead]
