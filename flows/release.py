@@ -150,7 +150,6 @@ def release(request: ReleaseRequest) -> Outcome | Finished:
     attach_certificate(home.release(charge.release) / "public")
     note("release %s is ready for review", charge.release)
     deliver(charge.release, request.by, home)
-
     return await_review(charge.release, done)
 
 
