@@ -298,7 +298,10 @@ def report(
 def _mover(state: str) -> Callable[..., None]:
     def move(release: ReleaseId, reason: Reason, by: By, as_json: Json = False) -> None:
         """Move a release to the state, in the ledger, and print its new state; free of charge."""
-        _move(release, state, by, reason, as_json)
+        from cloister.flows.review import move_release
+
+        home = Home.current()
+        _say_state(home, release, move_release(home, release, state, by, reason), as_json)
 
     return move
 
@@ -361,13 +364,6 @@ def _publish(home: Home, release: str, by: str, reason: str) -> str:
 
         state: str = flow(release, by, reason)
         return state
-
-
-def _move(release: str, state: str, by: str, reason: str, as_json: bool) -> None:
-    from cloister.flows.review import move_release
-
-    home = Home.current()
-    _say_state(home, release, move_release(home, release, state, by, reason), as_json)
 
 
 def _say_state(home: Home, release: str, now: str, as_json: bool) -> None:
