@@ -22,7 +22,7 @@ from cloister.models.differences.pairs import (
     task_without,
 )
 from cloister.models.discretization.bins import Bins
-from cloister.models.discretization.drift import ReleasedCounts
+from cloister.models.discretization.histograms import ReleasedCounts
 from cloister.models.protocol import Arrays, KeepsCounts, ModelState, Sampler, Where, sample_whole
 from cloister.models.sampling.sampler import (
     CHUNK_ROWS,

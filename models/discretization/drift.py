@@ -11,27 +11,18 @@ two tables as they are: that tables are samples of people is not in them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from scipy.stats import chi2, norm
 
-from cloister.models.discretization.histograms import HistogramCounts
+from cloister.models.discretization.histograms import ReleasedCounts
 from cloister.schema.domain import Cells
 
 CONFIDENCE = 0.95
 """With this probability no unchanged attribute of a table seems changed, and all intervals of one
 attribute hold."""
-
-
-@dataclass(frozen=True)
-class ReleasedCounts:
-    """Noisy counts of each attribute that a fit was told, of a table of ``rows`` rows."""
-
-    rows: int
-    histograms: Mapping[str, HistogramCounts]
 
 
 @dataclass(frozen=True)

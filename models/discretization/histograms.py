@@ -16,7 +16,7 @@ The stages that several methods share are histograms, and joint tables of hard c
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -250,6 +250,14 @@ class HistogramCounts:
         if self.values is None:
             return self.cells, shares
         return with_spikes(self.cells, shares, self.values / rows, self.value_deviation / rows)
+
+
+@dataclass(frozen=True)
+class ReleasedCounts:
+    """Noisy counts of each attribute that a fit was told, of a table of ``rows`` rows."""
+
+    rows: int
+    histograms: Mapping[str, HistogramCounts]
 
 
 def count_histogram(

@@ -25,7 +25,7 @@ from cloister.models.constrained import (
     sources_of_rates,
 )
 from cloister.models.discretization.bins import Bins
-from cloister.models.discretization.drift import ReleasedCounts
+from cloister.models.discretization.histograms import ReleasedCounts
 from cloister.models.mixture.factors import arrange_factors
 from cloister.models.mixture.prior import ReleasedNumbers, restore_numbers
 from cloister.models.mixture.products import DependentAttribute, Factor, Layout, Mixture

@@ -43,7 +43,7 @@ def draw_or_die(*given):
 
 synthesis.draw_tables = draw_or_die
 request = ReleaseRequest(spec=sys.argv[1], method="independent", delta="0", evaluate="none")
-print(release.fn(request).release)
+print(release.fn(request).data.release)
 """
 
 
