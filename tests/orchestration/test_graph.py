@@ -27,13 +27,15 @@ FOLLOWS = {
 
 def test_the_graph_of_a_run_is_a_path_that_parts_once(released):
     """As the server draws it: each step's function, and those whose results it takes."""
-    (flow_run,) = {run.flow_run_id for run in asyncio.run(task_runs_of(released.id))}
+    made = asyncio.run(task_runs_of(released.id))
+    (flow_run,) = {run.flow_run_id for run in made}
     with get_client(sync_client=True) as client:
         graph = client.request("GET", f"/flow_runs/{flow_run}/graph-v2").json()
-        nodes = {run: client.read_task_run(run).task_key.split("-")[0] for run, _ in graph["nodes"]}
+    nodes = {str(run.id): run.task_key.split("-")[0] for run in made}
     drawn = {
         nodes[run]: {nodes[parent["id"]] for parent in node["parents"]}
         for run, node in graph["nodes"]
+        if run in nodes
     }
     assert drawn == FOLLOWS
 
