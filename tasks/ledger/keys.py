@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
-from cloister.errors import CloisterError, StorageError, VerificationError
+from cloister.errors import CloisterError
 from cloister.files import write_whole
 from cloister.privacy.certificate.manifest import TRUST_NAME
 from cloister.privacy.ledger.house import House
 from cloister.privacy.signing import (
     HOUSE,
     ROLES,
-    Envelope,
     FileSigner,
     PublicKey,
     Revocation,
@@ -30,6 +27,7 @@ from cloister.privacy.signing import (
     Trust,
     follow_trust,
     open_signer,
+    read_trust,
     sign_trust,
     signers,
 )
@@ -107,33 +105,6 @@ def newest_trust(home: Home) -> Trust | None:
         after = FileSigner.open(following, make=False).key
         key = after if signers(newest[0], [after]) else key
     return follow_trust(newest, key)[-1]
-
-
-def read_trust(path: Path) -> list[Envelope]:
-    """The trust statements of a file.
-
-    Raises:
-        StorageError: it cannot be read.
-        VerificationError: it holds something else.
-    """
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise StorageError(
-            f"{path} cannot be read ({os.strerror(error.errno or 0)}); restore it from a backup"
-        ) from None
-    return [Envelope.parse(line, str(path)) for line in lines]
-
-
-def followed_trust(path: Path, keys: Iterable[PublicKey]) -> list[Trust]:
-    """The trust statements of a file from the first of one of some keys of a house on.
-
-    None if the file is missing, or no such key vouches for what it holds.
-    """
-    for key in keys:
-        with suppress(StorageError, VerificationError):
-            return follow_trust(read_trust(path), key)
-    return []
 
 
 def update_trust(home: Home, house: House, signer: Signer, *others: Signer) -> Trust | None:

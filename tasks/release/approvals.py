@@ -25,6 +25,7 @@ from cloister.privacy.signing import (
     add_signature,
     compare_folder,
     folder_digests,
+    followed_trust,
     make_statement,
     read_envelope,
     read_statement,
@@ -33,7 +34,6 @@ from cloister.privacy.signing import (
     standing,
     write_envelope,
 )
-from cloister.tasks.ledger.keys import followed_trust
 
 APPROVAL_TYPE = "urn:cloister:approval"
 """The type of what people sign when they approve a release."""

@@ -24,7 +24,13 @@ from cloister.errors import InputError, VerificationError
 from cloister.figures import count_of
 from cloister.models.storage import model_digest
 from cloister.privacy.certificate.certificate import YAML_NAME, Certificate, read_certificate
-from cloister.privacy.certificate.manifest import MANIFEST_NAME, Lineage, Manifest, write_manifest
+from cloister.privacy.certificate.manifest import (
+    MANIFEST_NAME,
+    Lineage,
+    Manifest,
+    statement_name,
+    write_manifest,
+)
 from cloister.privacy.certificate.registry import registry_entry
 from cloister.privacy.exact import decimal_below
 from cloister.privacy.ledger import State
@@ -38,7 +44,7 @@ from cloister.tasks.release.charge import ReservedRelease
 from cloister.tasks.release.comparison import EvaluationRecord
 from cloister.tasks.release.integrity import folder_findings, recorded_certificate
 from cloister.tasks.release.kept_files import RUNS_NAME, write_kept
-from cloister.tasks.release.signing import SIGNATURE, sign_candidate, statement_name
+from cloister.tasks.release.signing import SIGNATURE, sign_candidate
 from cloister.tasks.release.verify import release_problems
 from cloister.tasks.requests.measurement import SPEC_NAME
 from cloister.tasks.requests.plan import plan_json

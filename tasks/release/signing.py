@@ -17,10 +17,12 @@ from cloister.errors import CloisterError, StorageError, VerificationError
 from cloister.privacy.certificate.manifest import (
     APPROVAL_NAME,
     MANIFEST_NAME,
+    RELEASE_TYPE,
     SIGNED,
     STATEMENTS,
     TRUST_NAME,
     read_manifest,
+    statement_name,
 )
 from cloister.privacy.ledger import (
     Anchor,
@@ -40,6 +42,7 @@ from cloister.privacy.signing import (
     PublicKey,
     compare_folder,
     folder_digests,
+    followed_trust,
     make_statement,
     read_envelope,
     read_statement,
@@ -50,17 +53,8 @@ from cloister.privacy.signing import (
 from cloister.tasks.home.files import replace_file
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger, open_ledger
-from cloister.tasks.ledger.keys import (
-    followed_trust,
-    house_key,
-    house_keys,
-    house_signer,
-    update_trust,
-)
+from cloister.tasks.ledger.keys import house_key, house_keys, house_signer, update_trust
 from cloister.tasks.release.approvals import approval_problems, approvals_lacking, charged_facts
-
-RELEASE_TYPE = "urn:cloister:release"
-"""The type of what a statement says of a release."""
 
 SIGNATURE = "signature"
 """What the digest of a candidate's signature is called in the ledger."""
@@ -162,11 +156,6 @@ def _approved_by(public: Path, release: Release, home: Home) -> dict[str, Any]:
         lambda part: part.write_bytes((home.folder / "signing" / TRUST_NAME).read_bytes()),
     )
     return {"approvals": dict(rules.approvals), "trust": trust.version}
-
-
-def statement_name(state: State) -> str:
-    """The file of the statement that a release has a state."""
-    return f"{state.value}.dsse.json"
 
 
 def decisions_on(release: Release, public: Path) -> list[dict[str, str]]:

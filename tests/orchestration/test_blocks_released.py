@@ -12,11 +12,11 @@ import pytest
 import yaml
 
 from cloister.flows.cli.app import run
+from cloister.privacy.certificate.manifest import RELEASE_TYPE
 from cloister.privacy.signing import read_envelope, read_statement
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import open_ledger
 from cloister.tasks.ledger.budgets import allowance_of
-from cloister.tasks.release.signing import RELEASE_TYPE
 from cloister.tasks.release.verify import verify_records
 from cloister.tasks.requests.plan import plan_of
 from cloister.tasks.requests.release_request import ReleaseRequest

@@ -26,9 +26,16 @@ SIGNED = (State.CANDIDATE, State.APPROVED, State.PUBLISHED, State.REJECTED, Stat
 APPROVAL_NAME, TRUST_NAME = "approval.dsse.json", "trust.jsonl"
 """The statement that people sign by their own keys, and those that say whose keys count."""
 
-STATEMENTS = frozenset(
-    {APPROVAL_NAME, TRUST_NAME, *(f"{state.value}.dsse.json" for state in SIGNED)}
-)
+RELEASE_TYPE = "urn:cloister:release"
+"""The type of what a statement says of a release."""
+
+
+def statement_name(state: State) -> str:
+    """The file of the statement that a release has a state."""
+    return f"{state.value}.dsse.json"
+
+
+STATEMENTS = frozenset({APPROVAL_NAME, TRUST_NAME, *map(statement_name, SIGNED)})
 """Files of signed statements, which name the others: they are added after the manifest."""
 
 _FORMAT = 1

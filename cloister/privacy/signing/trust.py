@@ -11,13 +11,16 @@ Source of roles, thresholds and versions: The Update Framework (theupdateframewo
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import dropwhile
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, Self
 
-from cloister.errors import InputError, VerificationError
+from cloister.errors import InputError, StorageError, VerificationError
 from cloister.privacy.signing.envelope import (
     Envelope,
     read_statement,
@@ -209,6 +212,33 @@ def follow_trust(envelopes: Sequence[Envelope], key: PublicKey) -> list[Trust]:
             "another way than these files"
         )
     return trusts
+
+
+def read_trust(path: Path) -> list[Envelope]:
+    """The trust statements of a file.
+
+    Raises:
+        StorageError: it cannot be read.
+        VerificationError: it holds something else.
+    """
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise StorageError(
+            f"{path} cannot be read ({os.strerror(error.errno or 0)}); restore it from a backup"
+        ) from None
+    return [Envelope.parse(line, str(path)) for line in lines]
+
+
+def followed_trust(path: Path, keys: Iterable[PublicKey]) -> list[Trust]:
+    """The trust statements of a file from the first of one of some keys of a house on.
+
+    None if the file is missing, or no such key vouches for what it holds.
+    """
+    for key in keys:
+        with suppress(StorageError, VerificationError):
+            return follow_trust(read_trust(path), key)
+    return []
 
 
 def standing(
