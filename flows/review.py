@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cloister.errors import CloisterError, VerificationError
+from cloister.privacy.certificate.manifest import SIGNED
 from cloister.privacy.ledger import Release, State
 from cloister.privacy.ledger.governance import refuse
 from cloister.tasks.data.session import was_refused
@@ -13,13 +14,14 @@ from cloister.tasks.release.approvals import sign_approval
 from cloister.tasks.release.integrity import folder_findings
 from cloister.tasks.release.publish import send_release
 from cloister.tasks.release.retention import delete_due, end_deletions
-from cloister.tasks.release.signing import sign_moves
+from cloister.tasks.release.signing import sign_moves, statements_of
 from cloister.tasks.release.verify import release_problems
 from cloister.tasks.stores.mlflow_registry import ModelRegistry
+from cloister.tasks.stores.mlflow_store import clear_errors
 
 
 def move_release(home: Home, release: str, state: str, by: str, reason: str, key: str = "") -> str:
-    """Move a release in the ledger, then its model's alias if it has a model; the state it has now.
+    """Move a release in the ledger, then mirror it if it has a model; the state it has now.
 
     While others have yet to approve it too, that is the state it had. ``key`` is the place of the
     key by which a person signs that they approve it.
@@ -51,7 +53,7 @@ def move_release(home: Home, release: str, state: str, by: str, reason: str, key
     if to is not State.REFUNDED:
         sign_moves(home, release, by)
     if to is not State.REFUNDED and held.state is not State.SPENT and not held.of_domain:
-        _mirror(home, release, to)
+        _mirror(home, held, to)
     _delete_due(home, release, to, by)
     return to.value
 
@@ -76,7 +78,7 @@ def _approved(home: Home, held: Release, key: str) -> dict[str, str]:
 
 
 def countersign_release(home: Home, release: str, by: str) -> list[State]:
-    """Sign the moves of a release that have no statement; their states.
+    """Sign the moves of a release that have no statement, and mirror them; their states.
 
     Raises:
         InputError: there is no such release.
@@ -85,7 +87,10 @@ def countersign_release(home: Home, release: str, by: str) -> list[State]:
     held, ledger = release_of(home, release), open_ledger(home)
     for finding in folder_findings(home.release(release) / "public", ledger, held):
         raise VerificationError(f"{finding}; nothing was signed: see cloister verify {release}")
-    return sign_moves(home, release, by)
+    signed = sign_moves(home, release, by)
+    if held.state in SIGNED and "tracking_run" in held.evidence:
+        _mirror(home, held, held.state)
+    return signed
 
 
 def _require_sound(home: Home, held: Release) -> None:
@@ -98,19 +103,24 @@ def _require_sound(home: Home, held: Release) -> None:
         ModelRegistry.of(home).find(held.id)
 
 
-def _mirror(home: Home, release: str, to: State) -> None:
-    """Move the alias in the registry, and send the files of a release that was approved.
+def _mirror(home: Home, held: Release, to: State) -> None:
+    """Have the registry say the states of the ledger, with statements beside the model.
+
+    And send the files of a release that was approved.
 
     Raises:
         CloisterError: the ledger has the move, the registry or the remote has not.
     """
-    store = "the registry"
+    asked, store = held.request, f"the registry (cloister review countersign {held.id})"
+    known = open_ledger(home).releases(asked.dataset)
+    states = {each.id: each.state for each in known if each.state in SIGNED}
     try:
-        ModelRegistry.of(home).point(release, to.value)
+        with clear_errors():
+            ModelRegistry.of(home).mirror(held.id, states, statements_of(home, held.id))
         store = "the DVC remote (repeat the command)"
         if to is State.APPROVED:
-            send_release(home, release)
+            send_release(home, held.id)
     except CloisterError as error:
         raise CloisterError(
-            f"{release} is {to} in the ledger, but not in {store}: {error}"
+            f"{held.id} is {to} in the ledger, but not in {store}: {error}"
         ) from None

@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 
 from cloister.errors import StorageError
 from cloister.files import remove_abandoned
+from cloister.privacy.certificate.manifest import STATEMENTS, TRUST_NAME
 from cloister.privacy.ledger import Release
 from cloister.privacy.ledger.house import Deletion
 from cloister.tasks.home.files import digest_of, json_bytes, write_json
@@ -115,6 +116,7 @@ def kept_findings(
         f"{home.folder / name}: is not part of the release"
         for name in sorted(present - listed.keys())
     )
+    yield from _statement_findings(home, release)
     held = (name for name in listed if name in present)
     yield from (
         f"{home.folder / name}: was altered"
@@ -132,10 +134,40 @@ def _present(home: Home, release: str) -> set[str]:
         for path in place.rglob("*")
         if path.is_symlink() or not path.is_dir()
     )
+    beside = _beside_models(home, own)
     mine = (
-        path for path in found if not path.is_relative_to(own / PUBLIC) and path != own / FILE_NAME
+        path
+        for path in found
+        if not path.is_relative_to(own / PUBLIC) and path not in (own / FILE_NAME, *beside)
     )
     return {path.relative_to(home.folder).as_posix() for path in mine}
+
+
+def _beside_models(home: Home, own: Path) -> list[Path]:
+    """The statements that review put beside the models of a release in a store of this home."""
+    models = [f"*/models/{model}/artifacts/artifacts" for model in logged(own)[1]]
+    return [
+        path
+        for model in models
+        for folder in home.artifacts.glob(model)
+        for path in folder.iterdir()
+        if path.name in STATEMENTS
+    ]
+
+
+def _statement_findings(home: Home, release: str) -> Iterator[str]:
+    """The statements beside models that are not those of the release, or older ones on keys."""
+    own = home.release(release)
+    for path in _beside_models(home, own):
+        on_keys = path.name == TRUST_NAME
+        signed = (home.folder / "signing" if on_keys else own / PUBLIC) / path.name
+        whole = signed.read_bytes() if signed.is_file() else b""
+        there = b"" if path.is_symlink() or not path.is_file() else path.read_bytes()
+        if not there or not (whole.startswith(there) if on_keys else whole == there):
+            yield (
+                f"{path}: is not what was signed; cloister review countersign {release} puts that "
+                "there"
+            )
 
 
 def _lies_in(name: str, places: Collection[str]) -> bool:

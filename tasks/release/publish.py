@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +34,13 @@ from cloister.privacy.certificate.manifest import (
 )
 from cloister.privacy.certificate.registry import registry_entry
 from cloister.privacy.exact import decimal_below
-from cloister.privacy.ledger import State
+from cloister.privacy.ledger import Release, State
 from cloister.tasks.data.tables import load_release
 from cloister.tasks.home.files import copy_whole, digest_of, replace_file, write_json
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_version, reporter
 from cloister.tasks.ledger.access import is_candidate, open_ledger, record_candidate, release_of
+from cloister.tasks.ledger.keys import house_signer
 from cloister.tasks.release.certify import Certified
 from cloister.tasks.release.charge import ReservedRelease
 from cloister.tasks.release.comparison import EvaluationRecord
@@ -50,8 +52,8 @@ from cloister.tasks.requests.measurement import SPEC_NAME
 from cloister.tasks.requests.plan import plan_json
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 from cloister.tasks.stores.dvc_store import Versions, sent_files
-from cloister.tasks.stores.mlflow_registry import ModelRegistry
-from cloister.tasks.stores.mlflow_store import Tracker, clear_errors
+from cloister.tasks.stores.mlflow_registry import ModelRegistry, ReleasedModel, describe
+from cloister.tasks.stores.mlflow_store import RunOrigin, Tracker, clear_errors
 from cloister.tasks.stores.prefect_runs import recording_step, step
 
 
@@ -94,23 +96,45 @@ def register_release(
     Raises:
         StorageError: the store cannot be reached, read or written.
     """
-    public = done.folder.open()
+    public, release = done.folder.open(), done.release
     certificate = read_certificate(public)
     tracker = Tracker.open(home.tracking, home.artifacts)
-    tags = {"spec.digest": request.digest, "ledger.entry": str(done.fitted.spent.anchor.seq)}
-    run = tracker.begin(done.release, public_context_of(request).spec.name, request.method, tags)
-    tracker.log_input(run, public_context_of(request).spec.name, done.fitted.spent.digest)
+    spent, dataset = done.fitted.spent, public_context_of(request).spec.name
+    tags = {"spec.digest": request.digest, "ledger.entry": str(spent.anchor.seq)}
+    entry = open_ledger(home).release(release)
+    run = tracker.begin(release, dataset, request.method, tags, _origin(entry, certificate))
+    tracker.log_input(run, dataset, spent.digest)
+    tracker.log_params(run, _asked(entry, certificate))
     tracker.log_plan(run, plan_json(done.fitted.plan))
     _record_spend(tracker, run, certificate)
     _record_measures(tracker, run, measured)
     tracker.log_certificate(run, public)
-    ModelRegistry(tracker.client).register(
-        run, done.fitted.model.open(), certificate, digest_of(public / YAML_NAME)
-    )
+    released = ReleasedModel(done.fitted.model.open(), public, house_signer(home).key)
+    ModelRegistry(tracker.client).register(run, released)
     tracker.finish(run, succeeded=True)
     kept = {"runs": tracker.runs(run), "models": tracker.models(run)}
-    write_json(home.release(done.release) / RUNS_NAME, kept)
+    write_json(home.release(release) / RUNS_NAME, kept)
     return run
+
+
+def _origin(entry: Release, certificate: Certificate) -> RunOrigin:
+    """Where a release comes from: it began when its charge was reserved."""
+    reserved, software = entry.steps[0], certificate.software
+    purpose = f" For: {reserved.reason}" if reserved.reason else ""
+    return RunOrigin(
+        reserved.by,
+        "cloister release",
+        software.commit or "",
+        datetime.fromisoformat(reserved.time),
+        f"{describe(certificate)}{purpose}",
+    )
+
+
+def _asked(entry: Release, certificate: Certificate) -> dict[str, object]:
+    """What releases of a dataset are compared by, beside the figures of their plans."""
+    asked = entry.request
+    facts = {name: getattr(asked, name) for name in ("epsilon", "delta", "unit", "method")}
+    return facts | {"rows": certificate.subject.rows}
 
 
 def version_release(request: ResolvedRequest, done: Certified, home: Home) -> Path:

@@ -173,6 +173,16 @@ def decisions_on(release: Release, public: Path) -> list[dict[str, str]]:
     ]
 
 
+def statements_of(home: Home, release: str) -> list[Path]:
+    """What shows whoever has no home how a release was decided: the house's statements on it.
+
+    And those on its keys, if it had others.
+    """
+    public = home.release(release) / "public"
+    files = [public / statement_name(state) for state in SIGNED]
+    return [path for path in (*files, home.folder / "signing" / TRUST_NAME) if path.is_file()]
+
+
 @dataclass(frozen=True)
 class Worth:
     """What the signatures of a folder are worth to its holder: in words, and as an exit code."""

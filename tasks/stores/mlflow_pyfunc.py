@@ -1,6 +1,7 @@
 """A released model as MLflow serves it: code that MLflow runs, around JSON and arrays.
 
-Nothing is pickled.
+Nothing is pickled. It draws where the house's statement that its release was approved lies beside
+it, which is put there with the approval.
 
 MLflow copies this file into each registered model and runs it to load one ("models from code"). The
 package Cloister must be installed where the model is loaded.
@@ -9,6 +10,7 @@ package Cloister must be installed where the model is loaded.
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,9 @@ from mlflow.pyfunc import PythonModel, PythonModelContext
 
 from cloister.errors import InputError
 from cloister.models.storage import MODEL_DIGEST, load_saved
+from cloister.privacy.certificate.approval import HOUSE_KEY, require_approved
 from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.privacy.signing import PublicKey
 from cloister.schema.columns import OUTSIDE, Column
 from cloister.schema.domain import Domain, Table
 
@@ -27,13 +31,26 @@ class SyntheticRows(PythonModel):
     """Draws synthetic rows: post-processing, free and repeatable."""
 
     def load_context(self, context: PythonModelContext) -> None:
-        """Read the model from the artifact ``model``.
+        """Read the model from the artifact ``model``, if its release was approved.
+
+        The house's key is in the configuration ``house_key``. Whoever has it by another way gives
+        it there when the model is loaded: then nobody who writes to the store can replace it.
 
         Raises:
-            VerificationError: it is not the one that was registered.
+            VerificationError: it is not approved, or not the one that was registered.
         """
-        registered = (context.model_config or {}).get(MODEL_DIGEST, "")
+        config = context.model_config or {}
+        registered = str(config.get(MODEL_DIGEST, ""))
+        key = PublicKey.from_pem(str(config.get(HOUSE_KEY, "")).encode(), HOUSE_KEY)
+        folder = Path(context.artifacts["certificate"]).parent
+        approved = require_approved(folder, registered, key)
         self._saved = load_saved(Path(context.artifacts["model"]), registered)
+        warnings.warn(
+            f"release {approved['release']} was approved on {approved['time']} by "
+            f"{approved['by']}; whether it was withdrawn since is known where its home is alone: "
+            f"cloister ledger show {approved['release']}",
+            stacklevel=2,
+        )
 
     def predict(
         self, model_input: pd.DataFrame, params: dict[str, Any] | None = None

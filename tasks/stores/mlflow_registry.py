@@ -1,6 +1,8 @@
-"""Released models in MLflow's registry: a version for each release, an alias for its state.
+"""Released models in MLflow's registry: a version for each release, a tag for its state.
 
-A model is a pyfunc, whose files and signature are made from public facts alone.
+The tag ``release.state`` is on each version from its birth, and mirrors the ledger. The alias
+``published`` is there while one version alone is published, so that it never means another release
+than it did before. A model is a pyfunc, whose files and signature are made from public facts alone.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ import json
 import shutil
 import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -22,15 +24,20 @@ from mlflow.entities import LoggedModel, LoggedModelOutput, LoggedModelStatus, R
 from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model, ModelSignature
+from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 from mlflow.types.schema import ColSpec, ParamSchema, ParamSpec, Schema
 from mlflow.utils.mlflow_tags import MLFLOW_MODEL_VERSIONS
 
 from cloister.errors import InputError
 from cloister.models.storage import MODEL_DIGEST, load_saved
 from cloister.models.task import AnyTask, Task
-from cloister.privacy.certificate.certificate import Certificate
+from cloister.privacy.certificate.approval import HOUSE_KEY
+from cloister.privacy.certificate.certificate import YAML_NAME, Certificate, read_certificate
+from cloister.privacy.ledger import State
+from cloister.privacy.signing import PublicKey
 from cloister.schema.columns import Column
 from cloister.schema.domain import Domain
+from cloister.tasks.home.files import digest_of
 from cloister.tasks.home.home import Home
 from cloister.tasks.stores.mlflow_store import (
     RELEASE,
@@ -53,21 +60,33 @@ _EXAMPLE_ROWS = 10
 """Rows of the example call: few enough for a screen."""
 
 
-def save_pyfunc(model: Path, folder: Path, page: LoggedModel) -> None:
+@dataclass(frozen=True)
+class ReleasedModel:
+    """What of a release is registered: its saved model, public folder, and the house's key."""
+
+    model: Path
+    public: Path
+    key: PublicKey
+
+
+def save_pyfunc(released: ReleasedModel, folder: Path, page: LoggedModel) -> None:
     """Write a saved model into a folder as a pyfunc of the page that a store has made for it.
+
+    The release's certificate, which names the model, lies beside it.
 
     Raises:
         VerificationError, StorageError, InputError: the saved model cannot be read.
     """
-    saved = load_saved(model)
+    saved = load_saved(released.model)
+    certificate = released.public / YAML_NAME
     with tempfile.TemporaryDirectory() as work, warnings.catch_warnings():
         code = shutil.copyfile(_CODE, Path(work) / _CODE.name)  # closed: MLflow keeps the mode
         warnings.simplefilter("ignore")  # of the example, whose integers have no missing values
         mlflow.pyfunc.save_model(
             path=str(folder),
             python_model=str(code),
-            artifacts={"model": str(model)},
-            model_config={MODEL_DIGEST: saved.digest},
+            artifacts={"model": str(released.model), "certificate": str(certificate)},
+            model_config={MODEL_DIGEST: saved.digest, HOUSE_KEY: released.key.pem},
             mlflow_model=Model(
                 model_id=page.model_id, run_id=page.source_run_id, model_uuid=page.model_id
             ),
@@ -99,7 +118,14 @@ def _drawn(column: Column) -> ColSpec:
     return ColSpec(_TYPES.get(kind, "string"), column.name, required=column.null_code is None)
 
 
-ALIASES = ("candidate", "approved", "published", "rejected", "withdrawn")
+STATE = "release.state"
+"""The tag of a version that names the state of its release."""
+
+_FORMER_ALIASES = frozenset({"candidate", "approved", "rejected", "withdrawn"})
+"""Aliases of versions before 0.3, each of which slid from release to release."""
+
+_ARTIFACTS = "artifacts"
+"""Where a pyfunc keeps its model and certificate."""
 
 
 @dataclass(frozen=True)
@@ -117,53 +143,77 @@ class ModelRegistry:
         """
         return cls(Tracker.open(home.tracking, home.artifacts).client)
 
-    def register(
-        self, run: str, model: Path, certificate: Certificate, certificate_digest: str
-    ) -> ModelVersion:
-        """Put a saved model into the registry, with a page and alias ``candidate``.
+    def register(self, run: str, released: ReleasedModel) -> ModelVersion:
+        """Put a saved model into the registry, with a page, as a candidate.
 
         Once per release.
 
         Raises:
             StorageError: the store cannot be written.
         """
+        certificate = read_certificate(released.public)
         name, release = model_name(certificate), certificate.subject.id
-        tags = _version_tags(certificate, certificate_digest)
+        tags = _version_tags(certificate, digest_of(released.public / YAML_NAME))
         found = self._version(name, release)
         if found is None:
-            page = self._logged(run, model, name, tags)
+            page = self._logged(run, released, name, tags)
             self._ensure_model(name)
             found = self.client.create_model_version(
                 name,
                 page.artifact_location,
                 run,
-                tags,
-                description=_description(certificate),
+                tags | {STATE: State.CANDIDATE.value},
+                description=f"{describe(certificate)} {_DRAWING}",
                 model_id=page.model_id,
             )
             versions = json.dumps([{"name": name, "version": int(found.version)}])
             self.client.set_logged_model_tags(page.model_id, {MLFLOW_MODEL_VERSIONS: versions})
         for key, value in tags.items():
             self.client.set_model_version_tag(name, found.version, key, value)
-        self.client.set_registered_model_alias(name, "candidate", found.version)
+        self._point(name)
         return found
 
-    def point(self, release: str, state: str) -> ModelVersion:
-        """Move the alias of a state to the model of a release.
+    def mirror(
+        self, release: str, states: Mapping[str, State], statements: Sequence[Path] = ()
+    ) -> ModelVersion:
+        """Have the registry say what the ledger says of a release, and of others of its model.
 
-        The alias it had before is taken off.
+        Args:
+            release: that which was moved.
+            states: those of the ledger, by release: a mirror that failed before is mended.
+            statements: files that lie beside its model from now on, by which it is drawn from.
 
         Raises:
-            InputError: there is no such model, or no alias for the state.
+            InputError: there is no such model.
         """
-        if state not in ALIASES:
-            raise InputError(f"a model has no alias '{state}'; use one of {', '.join(ALIASES)}")
         version = self.find(release)
-        for alias in self._aliases(version):
-            self.client.delete_registered_model_alias(version.name, alias)
-        self.client.set_registered_model_alias(version.name, state, version.version)
-        self.client.set_model_version_tag(version.name, version.version, "release.state", state)
+        pages = logged_models(self.client, self.client.get_run(version.run_id))
+        for page in pages:  # versions before 0.2 have none
+            # by its place, which a copy of a home has anew: the client remembers those of models
+            place = get_artifact_repository(page.artifact_location, self.client.tracking_uri)
+            for path in statements:
+                place.log_artifact(str(path), _ARTIFACTS)
+        for each in self._versions_of(version.name):
+            state = states.get(each.tags.get(RELEASE, ""))
+            if state and state.value != each.tags.get(STATE):
+                self.client.set_model_version_tag(each.name, each.version, STATE, state.value)
+        self._point(version.name)
         return version
+
+    def _point(self, name: str) -> None:
+        """Set the alias of the only published version; take off those that mean nothing more."""
+        aliases: Mapping[str, str] = self.client.get_registered_model(name).aliases
+        published = [
+            each.version
+            for each in self._versions_of(name)
+            if each.tags.get(STATE) == State.PUBLISHED.value
+        ]
+        only = published[0] if len(published) == 1 else None
+        for alias in aliases:
+            if alias in _FORMER_ALIASES or (alias == State.PUBLISHED and only is None):
+                self.client.delete_registered_model_alias(name, alias)
+        if only is not None and str(aliases.get(State.PUBLISHED)) != str(only):
+            self.client.set_registered_model_alias(name, State.PUBLISHED.value, only)
 
     def find(self, release: str) -> ModelVersion:
         """The registered model of a release.
@@ -178,13 +228,14 @@ class ModelRegistry:
             )
         return found[0]
 
-    def _aliases(self, version: ModelVersion) -> list[str]:
-        aliases: Mapping[str, str] = self.client.get_registered_model(version.name).aliases
-        return [
-            alias
-            for alias, held in aliases.items()
-            if str(held) == str(version.version) and alias in ALIASES
-        ]
+    def _versions_of(self, name: str) -> Iterator[ModelVersion]:
+        """All versions of a registered model, a page at a time."""
+        token: str | None = None
+        while True:
+            page = self.client.search_model_versions(f"name = '{name}'", page_token=token)
+            yield from page
+            if not (token := page.token):
+                return
 
     def _version(self, name: str, release: str) -> ModelVersion | None:
         return next((version for version in self._versions(release) if version.name == name), None)
@@ -199,11 +250,13 @@ class ModelRegistry:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise unreachable(error) from None
 
-    def _logged(self, run: str, model: Path, name: str, tags: Mapping[str, str]) -> LoggedModel:
+    def _logged(
+        self, run: str, released: ReleasedModel, name: str, tags: Mapping[str, str]
+    ) -> LoggedModel:
         """The page of a model, with its files; one that an earlier attempt began is ended."""
         # beside the model, not in the folder of temporary files: the next attempt removes what a
         # killed one left
-        work = model.with_name(f".{model.name}.mlflow")
+        work = released.model.with_name(f".{released.model.name}.mlflow")
         shutil.rmtree(work, ignore_errors=True)
         found = self.client.get_run(run)
         held = logged_models(self.client, found)
@@ -211,7 +264,7 @@ class ModelRegistry:
         if page.status == LoggedModelStatus.READY:
             return page
         try:
-            save_pyfunc(model, work, page)
+            save_pyfunc(released, work, page)
             self.client.log_model_artifacts(page.model_id, str(work))
         finally:
             shutil.rmtree(work, ignore_errors=True)
@@ -228,6 +281,12 @@ class ModelRegistry:
         )
         self.client.log_outputs(run.info.run_id, [LoggedModelOutput(page.model_id, 0)])
         return page
+
+
+_DRAWING = (
+    "It gives rows once the house's approved.dsse.json lies beside it; whether the release was "
+    "withdrawn since is known where its home is alone (cloister ledger show)."
+)
 
 
 def model_name(certificate: Certificate) -> str:
@@ -251,7 +310,8 @@ def _version_tags(certificate: Certificate, certificate_digest: str) -> dict[str
     return tags if guarantee.private else tags | {"dp.stain": "NOT PRIVATE"}
 
 
-def _description(certificate: Certificate) -> str:
+def describe(certificate: Certificate) -> str:
+    """A release in a sentence, as MLflow's pages show it."""
     guarantee = certificate.guarantee
     stain = "" if guarantee.private else "NOT PRIVATE (seeded noise). "
     stain += "NOT differentially private: plausible deniability. " if certificate.deniable else ""

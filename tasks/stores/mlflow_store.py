@@ -19,6 +19,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,7 +28,16 @@ from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag, LoggedModel, Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
-from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT, MLFLOW_LOGGED_ARTIFACTS
+from mlflow.utils.mlflow_tags import (
+    MLFLOW_DATASET_CONTEXT,
+    MLFLOW_GIT_COMMIT,
+    MLFLOW_LOGGED_ARTIFACTS,
+    MLFLOW_PARENT_RUN_ID,
+    MLFLOW_RUN_NOTE,
+    MLFLOW_SOURCE_NAME,
+    MLFLOW_SOURCE_TYPE,
+    MLFLOW_USER,
+)
 from sqlalchemy import NullPool, String, column, create_engine, func, literal, table, text, update
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -90,7 +101,32 @@ _PLACES = (
 )
 """Where MLflow's database holds absolute places of files."""
 
-_PARENT, _STAGE = "mlflow.parentRunId", "stage"
+_STAGE = "stage"
+
+
+@dataclass(frozen=True)
+class RunOrigin:
+    """Who made a release, by which command and code, when that began, and the release in words.
+
+    ``commit`` is empty where the code is no checkout.
+    """
+
+    user: str
+    command: str
+    commit: str
+    began: datetime
+    description: str
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """What MLflow shows of it at the head of a run."""
+        tags = {
+            MLFLOW_USER: self.user,
+            MLFLOW_SOURCE_NAME: f"{self.command} ({__version__})",
+            MLFLOW_SOURCE_TYPE: "LOCAL",
+            MLFLOW_RUN_NOTE: self.description,
+        }
+        return tags | ({MLFLOW_GIT_COMMIT: self.commit} if self.commit else {})
 
 
 @dataclass(frozen=True)
@@ -118,7 +154,12 @@ class Tracker:
         return cls(client, place if local else None)
 
     def begin(
-        self, release: str, dataset: str, method: str, tags: Mapping[str, str] | None = None
+        self,
+        release: str,
+        dataset: str,
+        method: str,
+        tags: Mapping[str, str] | None = None,
+        origin: RunOrigin | None = None,
     ) -> str:
         """The run of a release: a new one, or the one that an earlier process left unfinished."""
         experiment = self._experiment(dataset)
@@ -127,14 +168,16 @@ class Tracker:
             "method": method,
             "cloister.version": __version__,
             **(tags or {}),
+            **(origin.tags if origin else {}),
         }
         for run in self._runs(experiment, release):
-            if _PARENT not in run.data.tags:
+            if MLFLOW_PARENT_RUN_ID not in run.data.tags:
                 self._end_orphans(experiment, release)
                 self.client.update_run(run.info.run_id, status="RUNNING")
                 self._tag(run.info.run_id, described)
                 return str(run.info.run_id)
-        return self._create(experiment, f"{dataset} {release}", described)
+        began = origin.began if origin else None
+        return self._create(experiment, f"{dataset} {release}", described, began)
 
     @contextmanager
     def stage(self, parent: str, name: str) -> Iterator[str]:
@@ -172,19 +215,29 @@ class Tracker:
             page.model_id for page in logged_models(self.client, self.client.get_run(run))
         )
 
-    def log_plan(self, run: str, plan: Mapping[str, Any]) -> None:
-        """A plan as JSON values: whole as an artifact, its parameters also as run parameters."""
-        self.client.log_dict(run, dict(plan), "plan.json")
+    def log_params(self, run: str, params: Mapping[str, object]) -> None:
+        """What a run was given, as parameters that are compared: plain values, numbers as such.
+
+        A parameter that the run has stays as it is, since MLflow changes none.
+        """
         held = self.client.get_run(run).data.params
-        params = [
-            Param(mlflow_key(name), str(value)[:_LONGEST_PARAM])
+        named = {mlflow_key(name): _param(value) for name, value in params.items()}
+        new = [Param(key, value) for key, value in named.items() if key not in held]
+        for start in range(0, len(new), _MOST_ENTRIES):
+            self.client.log_batch(run, params=new[start : start + _MOST_ENTRIES])
+
+    def log_plan(self, run: str, plan: Mapping[str, Any]) -> None:
+        """A plan as JSON values: whole as an artifact, its plain values also as parameters.
+
+        Lists and mappings would be texts that nobody compares.
+        """
+        self.client.log_dict(run, dict(plan), "plan.json")
+        plain = {
+            name: value
             for name, value in plan["parameters"].items()
-        ]
-        for start in range(0, len(params), _MOST_ENTRIES):
-            new = [
-                param for param in params[start : start + _MOST_ENTRIES] if param.key not in held
-            ]
-            self.client.log_batch(run, params=new)
+            if isinstance(value, str | int | float)
+        }
+        self.log_params(run, plain)
 
     def log_spend(
         self, run: str, stages: Sequence[StageSpend], epsilon: float | None, delta: str
@@ -250,21 +303,25 @@ class Tracker:
 
     def _end_orphans(self, experiment: str, release: str) -> None:
         for run in self._runs(experiment, release):
-            if _PARENT in run.data.tags and run.info.status == "RUNNING":
+            if MLFLOW_PARENT_RUN_ID in run.data.tags and run.info.status == "RUNNING":
                 self.client.set_terminated(run.info.run_id, "KILLED")
 
     def _child(self, parent: str, name: str) -> str:
         """The child run of a stage, running: a new one, or that of an earlier attempt."""
         run = self.client.get_run(parent)
-        tags = {_PARENT: parent, _STAGE: name, RELEASE: run.data.tags[RELEASE]}
+        tags = {MLFLOW_PARENT_RUN_ID: parent, _STAGE: name, RELEASE: run.data.tags[RELEASE]}
         for held in self._runs(run.info.experiment_id, tags[RELEASE]):
             if held.data.tags.get(_STAGE) == name:
                 self.client.update_run(held.info.run_id, status="RUNNING")
                 return str(held.info.run_id)
         return self._create(run.info.experiment_id, name, tags)
 
-    def _create(self, experiment: str, name: str, tags: Mapping[str, str]) -> str:
-        return str(self.client.create_run(experiment, tags=dict(tags), run_name=name).info.run_id)
+    def _create(
+        self, experiment: str, name: str, tags: Mapping[str, str], began: datetime | None = None
+    ) -> str:
+        start = int(began.timestamp() * 1000) if began else None
+        run = self.client.create_run(experiment, start, dict(tags), name)
+        return str(run.info.run_id)
 
     def _table(self, run: str, rows: Sequence[Mapping[str, Any]], path: str) -> None:
         """Write rows as a table that MLflow shows.
@@ -289,6 +346,16 @@ class Tracker:
 
     def _tag(self, run: str, tags: Mapping[str, str]) -> None:
         self.client.log_batch(run, tags=[RunTag(key, value) for key, value in tags.items()])
+
+
+def _param(value: object) -> str:
+    """A value as a parameter: an amount, 1/3 among them, as the nearest float."""
+    if not isinstance(value, str | Fraction):
+        return str(value)
+    try:
+        return str(float(Fraction(value)))
+    except (ValueError, ZeroDivisionError, OverflowError):
+        return str(value)[:_LONGEST_PARAM]
 
 
 def _open_sqlite(uri: str, artifacts: Path) -> MlflowClient:

@@ -24,6 +24,7 @@ from cloister.tasks.home.home import Home, open_to_others
 from cloister.tasks.ledger.access import existing_ledger
 from cloister.tasks.release.kept_files import kept_findings, write_kept
 from cloister.tasks.release.verify import verify_records
+from cloister.tasks.stores.mlflow_registry import ModelRegistry
 
 SEEN_BY_SQLITE = ".db"
 """Ending of databases, whose flips have tests of their own: a byte of a free page is no change."""
@@ -223,13 +224,57 @@ def test_a_release_of_an_older_version_is_drawn_from_with_a_warning(drawing, mon
     assert len(pd.read_parquet(tmp_path / "more.parquet")) == 10
 
 
-def test_mlflow_draws_from_the_registered_model_alone(home):
+def moved(release: str, *states: str) -> None:
+    for state in states:
+        words = ["review", state, release, "--by", "A. Officer", "--reason", "read it"]
+        assert run(words) == 0
+
+
+def test_mlflow_draws_from_the_registered_model_of_an_approved_release_alone(home, released):
     (model,) = home.artifacts.glob("clubs/models/*/artifacts")
     asked = pd.DataFrame({"rows": [5], "seed": [1]})
-    assert len(mlflow.pyfunc.load_model(str(model)).predict(asked)) == 5
+    with pytest.raises(VerificationError, match=f"review approve {released.id}"):
+        mlflow.pyfunc.load_model(str(model))
+    moved(released.id, "approve")
+    assert findings(home) == []
+    with pytest.warns(UserWarning, match="by .*A. Officer"):
+        assert len(mlflow.pyfunc.load_model(str(model)).predict(asked)) == 5
     another_model(model / "artifacts" / "model")
     with pytest.raises(VerificationError, match="another model"):
         mlflow.pyfunc.load_model(str(model))
+
+
+def test_a_statement_beside_a_model_that_nobody_signed_is_named_and_set_right(home, released):
+    moved(released.id, "approve", "publish")
+    (model,) = home.artifacts.glob("clubs/models/*/artifacts/artifacts")
+    statements = sorted(model.glob("*.dsse.json"))
+    assert [path.name.partition(".")[0] for path in statements] == [
+        "approved",
+        "candidate",
+        "published",
+    ]
+    flip(statements[0])
+    (finding,) = findings(home)
+    assert finding.startswith(f"{statements[0]}: is not what was signed")
+    assert run(["review", "countersign", released.id]) == 0
+    assert findings(home) == []
+
+
+def test_what_the_registry_did_not_take_is_mirrored_by_the_next_move(
+    home, released, monkeypatch, capsys
+):
+    store = Path(home.folder / "mlflow" / "mlflow.db")
+    away = store.rename(store.with_suffix(".away"))
+    store.mkdir()
+    words = ["--by", "A. Officer", "--reason", "no"]
+    assert run(["review", "reject", released.id, *words]) == 1
+    said = capsys.readouterr().err
+    assert f"{released.id} is rejected in the ledger, but not in the registry" in said
+    assert f"cloister review countersign {released.id}" in said
+    store.rmdir()
+    away.rename(store)
+    assert run(["review", "countersign", released.id]) == 0
+    assert ModelRegistry.of(home).find(released.id).tags["release.state"] == "rejected"
 
 
 def test_a_report_shows_no_certificate_but_the_recorded_one(home, released, capsys):

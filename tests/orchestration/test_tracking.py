@@ -1,4 +1,4 @@
-"""The tracking store mirrors a release: runs, spend, measures, a model without pickle, aliases.
+"""The tracking store mirrors a release: runs, spend, measures, a model without pickle, its state.
 
 No row of the data.
 """
@@ -6,7 +6,10 @@ No row of the data.
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
+from datetime import UTC, datetime
+from fractions import Fraction
 from pathlib import Path
 
 import mlflow
@@ -16,16 +19,29 @@ import pytest
 from bases import charging
 from mlflow.models import Model
 
-from cloister.errors import InputError, StorageError
+from cloister.errors import InputError, StorageError, VerificationError
 from cloister.evaluation.marginals import compare_marginals
 from cloister.evaluation.report import Evaluation, Violations
-from cloister.models.storage import save_model
+from cloister.models.storage import model_digest, save_model
 from cloister.privacy.certificate.certificate import Certificate, StageSpend
+from cloister.privacy.certificate.manifest import RELEASE_TYPE, STATEMENTS, statement_name
+from cloister.privacy.ledger import State
 from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.privacy.signing import (
+    FileSigner,
+    Trust,
+    folder_digests,
+    make_statement,
+    sign,
+    sign_trust,
+    write_envelope,
+)
+from cloister.tasks.home.files import digest_of
 from cloister.tasks.release.basis import Basis
 from cloister.tasks.release.certify import certify
-from cloister.tasks.stores.mlflow_registry import ModelRegistry, model_name
-from cloister.tasks.stores.mlflow_store import Tracker
+from cloister.tasks.stores.mlflow_registry import ModelRegistry, ReleasedModel
+from cloister.tasks.stores.mlflow_store import RunOrigin, Tracker
+from cloister.version import __version__
 
 RELEASE = "r-0123456789"
 
@@ -58,8 +74,35 @@ def run(tracker: Tracker) -> str:
 
 
 @pytest.fixture(scope="module")
-def registered(tracker: Tracker, run: str, saved: Path, certificate: Certificate):
-    return ModelRegistry(tracker.client).register(run, saved, certificate, "ef" * 32)
+def signer(tmp_path_factory) -> FileSigner:
+    """The house's key."""
+    return FileSigner.open(tmp_path_factory.mktemp("signing") / "house.pem")
+
+
+def public_folder(folder: Path, certificate: Certificate) -> Path:
+    (folder / "certificate.yaml").write_text(certificate.to_yaml(), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def public(certificate: Certificate, saved: Path, tmp_path_factory) -> Path:
+    """The public folder of the release, whose certificate names the model."""
+    named = certificate.model_copy(update={"model": model_digest(saved)})
+    return public_folder(tmp_path_factory.mktemp("public"), named)
+
+
+@pytest.fixture(scope="module")
+def registered(tracker: Tracker, run: str, saved: Path, public: Path, signer: FileSigner):
+    return ModelRegistry(tracker.client).register(run, ReleasedModel(saved, public, signer.key))
+
+
+def decided(public: Path, state: State, signer: FileSigner, release: str = RELEASE) -> Path:
+    """The house's statement that the release of a public folder has a state."""
+    facts = {"release": release, "state": state.value, "by": "officer", "time": "2026-11-24"}
+    payload = make_statement(folder_digests(public, STATEMENTS), RELEASE_TYPE, facts)
+    path = public / statement_name(state)
+    write_envelope(path, sign(payload, signer), replace=True)
+    return path
 
 
 def artifacts(tracker: Tracker, run: str, path: str | None = None) -> set[str]:
@@ -105,21 +148,46 @@ def test_there_is_never_an_active_run(tracker: Tracker, run: str):
         assert mlflow.active_run() is None
 
 
-def test_a_plan_is_an_artifact_and_its_parameters_are_short(tracker: Tracker, run: str):
-    plan = {
-        "method": "kamino",
-        "parameters": {"steps": 200, "long": "x" * 9000, "joint <tables>": [["a", "b"]]},
-    }
-    tracker.log_plan(run, plan)
-    tracker.log_plan(run, plan)
+def test_a_plan_is_an_artifact_and_its_plain_values_are_parameters(tracker: Tracker, run: str):
+    plain = {"steps": 200, "share": "1/4", "split": True, "base": "mixture", "long": "x" * 9000}
+    blobs = {"tables": [["a", "b"]], "trainer": {"rate": 0.1}, "unset": None}
+    plan = {"method": "kamino", "parameters": plain | blobs}
+    tracker.log_params(run, {"epsilon": Fraction(1, 10), "rows": 500})
+    for _ in range(2):
+        tracker.log_plan(run, plan)
     params = tracker.client.get_run(run).data.params
-    assert params["steps"] == "200"
-    assert len(params["long"]) == 6000
-    assert (
-        next(value for name, value in params.items() if name.startswith("joint _tables_"))
-        == "[['a', 'b']]"
-    )
+    assert params == {
+        "epsilon": "0.1",
+        "rows": "500",
+        "steps": "200",
+        "share": "0.25",
+        "split": "True",
+        "base": "mixture",
+        "long": "x" * 6000,
+    }
     assert "plan.json" in artifacts(tracker, run)
+
+
+def test_a_run_that_has_a_parameter_keeps_it(tracker: Tracker):
+    """What an earlier version began, with other texts, is ended by this one."""
+    run = tracker.begin("r-earlier000", "small", "kamino")
+    tracker.client.log_param(run, "share", "1/4")
+    tracker.log_plan(run, {"parameters": {"share": "1/4", "steps": 3}})
+    assert tracker.client.get_run(run).data.params == {"share": "1/4", "steps": "3"}
+
+
+def test_a_run_shows_who_made_it_by_what_and_since_when(tracker: Tracker):
+    began = datetime(2026, 11, 23, 12, tzinfo=UTC)
+    origin = RunOrigin("anna", "cloister release", "ab" * 20, began, "Release of small.")
+    run = tracker.begin("r-origin0000", "small", "kamino", origin=origin)
+    tracker.finish(run, succeeded=True)
+    ended = tracker.client.get_run(run)
+    assert ended.info.start_time == began.timestamp() * 1000
+    assert ended.info.end_time > ended.info.start_time
+    assert ended.info.user_id == ended.data.tags["mlflow.user"] == "anna"
+    assert ended.data.tags["mlflow.source.name"] == f"cloister release ({__version__})"
+    assert ended.data.tags["mlflow.source.git.commit"] == "ab" * 20
+    assert ended.data.tags["mlflow.note.content"] == "Release of small."
 
 
 def test_names_that_are_paths_or_written_alike_stay_apart(tracker: Tracker):
@@ -200,13 +268,26 @@ def test_certificate_and_manifest_are_artifacts(
     assert artifacts(tracker, run, "certificate") == {"certificate/certificate.yaml"}
 
 
+@pytest.fixture
+def copied(registered, tmp_path: Path) -> Path:
+    """A copy of the registered model that lies where no home is."""
+    copy = shutil.copytree(registered.source.removeprefix("file://"), tmp_path / "copy")
+    for path in (copy / "artifacts").glob("*.dsse.json"):
+        path.unlink()
+    return copy
+
+
 @pytest.mark.filterwarnings("error:An input example")
 def test_the_registered_model_draws_what_the_model_draws(
-    tracker: Tracker, registered, fitted, home: Path
+    tracker: Tracker, registered, public: Path, signer: FileSigner, fitted, home: Path
 ):
+    statement = decided(public, State.APPROVED, signer)
+    states = {RELEASE: State.APPROVED}
+    ModelRegistry(tracker.client).mirror(RELEASE, states, [statement])
     mlflow.set_tracking_uri(f"sqlite:///{home / 'mlflow' / 'mlflow.db'}")
     try:
-        served = mlflow.pyfunc.load_model("models:/small-kamino@candidate")
+        with pytest.warns(UserWarning, match=f"approved on .* by officer.*{RELEASE}"):
+            served = mlflow.pyfunc.load_model(f"models:/small-kamino/{registered.version}")
         drawn = served.predict(pd.DataFrame({"rows": [40, 10], "seed": [5, 6]}))
         with pytest.raises(InputError, match="at least 1"):
             served.predict(pd.DataFrame({"rows": [0], "seed": [1]}))
@@ -225,6 +306,58 @@ def test_the_registered_model_draws_what_the_model_draws(
     )
     assert len(drawn) == 50
     assert set(bees["state-code"]) == {"B"} and len(bees) == 20
+
+
+def test_without_a_signed_approval_no_copy_of_the_model_draws(copied: Path):
+    with pytest.raises(VerificationError) as refused:
+        mlflow.pyfunc.load_model(str(copied))
+    said = str(refused.value)
+    assert f"cloister review approve {RELEASE}" in said
+    assert "withdrawn since is known where its home is alone" in said
+
+
+def test_a_copy_beside_its_approval_draws(copied: Path, public: Path, signer: FileSigner):
+    shutil.copy(decided(public, State.APPROVED, signer), copied / "artifacts")
+    with pytest.warns(UserWarning, match="known where its home is alone"):
+        model = mlflow.pyfunc.load_model(str(copied))
+    assert len(model.predict(pd.DataFrame({"rows": [5], "seed": [1]}))) == 5
+    shutil.copy(decided(public, State.WITHDRAWN, signer), copied / "artifacts")
+    with pytest.raises(VerificationError, match="was withdrawn"):
+        mlflow.pyfunc.load_model(str(copied))
+
+
+def test_an_approval_of_anything_else_is_none(
+    copied: Path, public: Path, signer: FileSigner, tmp_path: Path
+):
+    def refused(path: Path, said: str) -> None:
+        shutil.copy(path, copied / "artifacts" / "approved.dsse.json")
+        with pytest.raises(VerificationError, match=said):
+            mlflow.pyfunc.load_model(str(copied))
+
+    refused(decided(public, State.CANDIDATE, signer), "another state than the model")
+    refused(decided(public, State.APPROVED, signer, "r-other00000"), "another release")
+    other = FileSigner.open(tmp_path / "other.pem")
+    refused(decided(public, State.APPROVED, other), "not signed by the house's key")
+    (tmp_path / "public").mkdir()
+    altered = (public / "certificate.yaml").read_text(encoding="utf-8")
+    (tmp_path / "public" / "certificate.yaml").write_text(altered + "# mine", encoding="utf-8")
+    refused(decided(tmp_path / "public", State.APPROVED, signer), "another certificate")
+    shutil.copy(decided(public, State.APPROVED, signer), copied / "artifacts")
+    with pytest.raises(VerificationError, match="not signed by the house's key"):
+        # whoever has the house's key by another way trusts no key that lies in the store
+        mlflow.pyfunc.load_model(str(copied), model_config={"house_key": other.key.pem})
+
+
+def test_an_approval_by_a_later_key_of_the_house_is_followed(
+    copied: Path, public: Path, signer: FileSigner, tmp_path: Path
+):
+    later, first = FileSigner.open(tmp_path / "later.pem"), Trust(signer.key)
+    shutil.copy(decided(public, State.APPROVED, later), copied / "artifacts")
+    trusts = [sign_trust(first, signer), sign_trust(first.with_house(later.key), signer, later)]
+    lines = [json.dumps(json.loads(each.text)) for each in trusts]
+    (copied / "artifacts" / "trust.jsonl").write_text("\n".join(lines))
+    with pytest.warns(UserWarning, match="approved"):
+        assert mlflow.pyfunc.load_model(str(copied))
 
 
 def test_the_registered_model_holds_no_pickle_and_an_example_without_data(
@@ -296,9 +429,9 @@ def test_what_is_recorded_again_takes_the_place_of_what_was(
 
 
 def test_a_version_says_what_was_spent_on_whom(
-    tracker: Tracker, registered, certificate: Certificate
+    tracker: Tracker, registered, certificate: Certificate, public: Path
 ):
-    version = tracker.client.get_model_version_by_alias(model_name(certificate), "candidate")
+    version = ModelRegistry(tracker.client).find(RELEASE)
     assert {
         name: version.tags[name] for name in ("dp.epsilon", "dp.delta", "dp.relation", "release.id")
     } == {
@@ -309,42 +442,79 @@ def test_a_version_says_what_was_spent_on_whom(
     }
     assert version.tags["dp.unit"] == "unit = one row of small; rows per unit = 1"
     assert version.tags["ledger.entry"] == f"{certificate.ledger.seq}:{certificate.ledger.hash}"
-    assert version.tags["certificate.sha256"] == "ef" * 32
+    assert version.tags["certificate.sha256"] == digest_of(public / "certificate.yaml")
 
 
 def test_registering_again_makes_no_second_version(
-    tracker: Tracker, run: str, registered, saved: Path, certificate
+    tracker: Tracker, run: str, registered, saved: Path, public: Path, signer: FileSigner
 ):
-    again = ModelRegistry(tracker.client).register(run, saved, certificate, "ef" * 32)
+    released = ReleasedModel(saved, public, signer.key)
+    again = ModelRegistry(tracker.client).register(run, released)
     assert again.version == registered.version
 
 
-def test_a_stained_model_is_tagged(tracker: Tracker, saved: Path, basis: Basis):
+@pytest.fixture(scope="module")
+def stained(tracker: Tracker, saved: Path, basis: Basis, signer: FileSigner, tmp_path_factory):
+    """A model of another method, with seeded noise."""
     run = tracker.begin("r-stained000", "small", "independent")
     request = basis.request.filled(method="independent")
-    stained = certify(
+    certificate = certify(
         replace(charging(basis, release="r-stained000"), request=request, secure=False)
     )
-    version = ModelRegistry(tracker.client).register(run, saved, stained, "00" * 32)
-    assert version.tags["dp.stain"] == "NOT PRIVATE"
+    folder = public_folder(tmp_path_factory.mktemp("stained"), certificate)
+    return ModelRegistry(tracker.client).register(run, ReleasedModel(saved, folder, signer.key))
 
 
-def test_aliases_follow_the_state(tracker: Tracker, registered):
-    for state in ("approved", "published", "withdrawn"):
-        ModelRegistry(tracker.client).point(RELEASE, state)
-        assert tracker.client.get_registered_model(registered.name).aliases == {
-            state: registered.version
-        }
-        assert ModelRegistry(tracker.client).find(RELEASE).tags["release.state"] == state
-    ModelRegistry(tracker.client).point(RELEASE, "candidate")
+def test_a_stained_model_is_tagged(stained):
+    assert stained.tags["dp.stain"] == "NOT PRIVATE"
 
 
-def test_unknown_releases_and_states_are_refused(tracker: Tracker, registered):
+def test_a_version_is_a_candidate_from_birth(stained):
+    assert stained.tags["release.state"] == "candidate"
+
+
+@pytest.fixture
+def second(tracker: Tracker, registered, tmp_path: Path, certificate: Certificate) -> str:
+    """Another release of the same registered model, as a version of an earlier version: no tag."""
+    name = registered.name
+    tags = {"release.id": "r-second0000"}
+    version = tracker.client.create_model_version(name, registered.source, tags=tags)
+    yield "r-second0000"
+    tracker.client.delete_model_version(name, version.version)
+
+
+def states_of(tracker: Tracker, name: str) -> dict[str, str | None]:
+    versions = tracker.client.search_model_versions(f"name = '{name}'")
+    return {each.tags["release.id"]: each.tags.get("release.state") for each in versions}
+
+
+def test_tags_mirror_the_ledger_and_the_only_published_version_has_the_alias(
+    tracker: Tracker, registered, second: str
+):
+    registry, name = ModelRegistry(tracker.client), registered.name
+    for former in ("candidate", "approved"):  # of earlier versions
+        tracker.client.set_registered_model_alias(name, former, registered.version)
+    tracker.client.set_registered_model_alias(name, "mine", registered.version)
+    mine, alone = {"mine": registered.version}, {"published": registered.version}
+    moves = [
+        ({RELEASE: State.APPROVED}, mine),
+        ({RELEASE: State.PUBLISHED}, mine | alone),
+        ({RELEASE: State.PUBLISHED, second: State.PUBLISHED}, mine),
+        ({RELEASE: State.PUBLISHED, second: State.WITHDRAWN}, mine | alone),
+        ({RELEASE: State.WITHDRAWN}, mine),
+    ]
+    for states, aliases in moves:
+        registry.mirror(RELEASE, states)
+        assert tracker.client.get_registered_model(name).aliases == aliases
+        found = states_of(tracker, name)
+        assert {release: found[release] for release in states} == states
+    tracker.client.delete_registered_model_alias(name, "mine")
+
+
+def test_unknown_releases_are_refused(tracker: Tracker, registered):
     for unknown in ("r-unknown", "r-' or name = 'small-kamino"):
         with pytest.raises(InputError, match=f"no model of release {unknown}"):
-            ModelRegistry(tracker.client).point(unknown, "approved")
-    with pytest.raises(InputError, match="no alias 'spent'"):
-        ModelRegistry(tracker.client).point(RELEASE, "spent")
+            ModelRegistry(tracker.client).mirror(unknown, {})
 
 
 def test_an_unusable_store_is_one_clear_error(tmp_path: Path):
