@@ -25,6 +25,7 @@ from cloister.tasks.home.files import exclusive
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.identity import identity
 from cloister.tasks.home.process import reporting_to
+from cloister.tasks.ledger.notifications import send_due
 from cloister.tasks.release.retention import delete_due
 from cloister.tasks.stores.prefect_deployment import (
     add_run,
@@ -60,6 +61,8 @@ def serve(flow: Flow[..., Any], home: Home) -> None:
                 serve_due(flow, home)
             except CloisterError as error:
                 warn(str(error))  # a server that is down may come back
+            for problem in send_due(home):
+                warn(problem)
             sleep(_INTERVAL)
 
 

@@ -23,6 +23,7 @@ from cloister.flows.cli.datasets import add_dataset_commands
 from cloister.flows.cli.deploy import add_deploy_commands
 from cloister.flows.cli.keys import add_key_commands
 from cloister.flows.cli.ledger import add_ledger_commands
+from cloister.flows.cli.notify import add_notify_commands
 from cloister.flows.cli.options import LogOption
 from cloister.flows.cli.page import add_page_command
 from cloister.flows.cli.people import add_people_commands
@@ -80,6 +81,7 @@ for add_commands in (
     add_key_commands,
     add_retention_commands,
     add_page_command,
+    add_notify_commands,
     add_benchmark_command,
     add_deploy_commands,
 ):

@@ -7,17 +7,25 @@ the charge, and read by each later run. The price is spent before the data is qu
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from cloister.errors import BudgetExceeded, CloisterError, DataError, InputError, JournalMismatch
+from cloister.errors import (
+    BudgetExceeded,
+    CloisterError,
+    DataError,
+    InputError,
+    JournalMismatch,
+    StorageError,
+)
 from cloister.models.acceptance import TriedPlan
 from cloister.models.task import AnyPlan
 from cloister.privacy.accounting.composition import divides_rows
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.ledger import Ledger, Release, State
 from cloister.privacy.ledger.checks import other_version
+from cloister.privacy.ledger.governance import decline
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.declarations import LATEST
 from cloister.schema.sources.reading import require_declared_size
@@ -155,14 +163,12 @@ def reserve_budget(
     home.fingerprint_key()
     ledger = open_ledger(home)
     _require_none_of_first_version(ledger, request, context)
+    asked, opening = release_request(request, context, plan), opening_of(request, context, home)
     try:
-        reservation = ledger.reserve(
-            release_request(request, context, plan),
-            request.by,
-            opening_of(request, context, home),
-            request.purpose,
-        )
+        reservation = ledger.reserve(asked, request.by, opening, request.purpose)
     except BudgetExceeded as error:
+        with suppress(StorageError):  # the budget's answer is the same
+            decline(ledger, asked, request.by, request.purpose)
         return Declined(str(error))
     release = reservation.release.id
     folder = home.release(release)

@@ -41,6 +41,7 @@ COMMANDS = [
     ["review", "countersign"],
     ["retention", "show"],
     ["retention", "run"],
+    *(["notify", word] for word in ("add", "list", "remove", "test", "send")),
     ["verify"],
     ["keys", "show"],
     ["keys", "make"],

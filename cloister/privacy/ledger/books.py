@@ -45,6 +45,9 @@ of its window it is. Those of earlier versions do not."""
 ALLOWED = "run_allowed"
 """The kind of an entry by which an officer allows runs after a reservation was forfeited."""
 
+DECLINED = "declined"
+"""The kind of an entry on a request that its budget does not hold; nothing was reserved."""
+
 CONSENTED = "consented"
 """The kind of an entry by which one of several approves a release. Every other kind is a ``State``,
 or on the house."""
@@ -172,6 +175,7 @@ class Books:
             CONSENTED: self._consent,
             DELETED: self._delete,
             ALLOWED: self._allow,
+            DECLINED: self._decline,
             **dict.fromkeys((PERSON, RULES, PROPOSED, TRUSTED, REVOKED), self.house.post),
         }
         kinds.get(entry.kind, self._move)(entry)
@@ -272,6 +276,11 @@ class Books:
         require_text("reason", entry.body["reason"])
         self.allowed[require_text("account", entry.body["account"])] = entry.seq
 
+    def _decline(self, entry: Entry) -> None:
+        _require_slot(entry, decline_slot(entry.seq))
+        for name in ("dataset", "unit", "method", "epsilon", "delta", "by"):
+            require_text(name, entry.body[name])
+
     def _consent(self, entry: Entry) -> None:
         release, by = self.releases[entry.body["release"]], require_text("by", entry.body["by"])
         require_text("reason", entry.body["reason"])
@@ -303,6 +312,11 @@ def reads_blocks_of(account: Account | None, request: ReservationRequest) -> boo
 def consent_slot(release: str, number: int) -> str:
     """The slot of a person who approves a release, after a ``number`` of others."""
     return f"consent/{release}/{number}"
+
+
+def decline_slot(seq: int) -> str:
+    """The slot of a request that was declined: each is new."""
+    return f"declined/{seq}"
 
 
 def signature_slot(seq: int) -> str:

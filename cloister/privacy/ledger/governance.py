@@ -1,6 +1,7 @@
 """What officers set: people and their roles, rules of accounts, trusted keys; and confirmations.
 
-And what is deleted by their rules, and what becomes of refused data. Each is one transaction.
+And what is deleted by their rules, what becomes of refused data, and which requests were declined.
+Each is one transaction.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from cloister.errors import InputError
-from cloister.privacy.ledger.books import ALLOWED, REFUSAL
+from cloister.privacy.exact import ratio
+from cloister.privacy.ledger.books import ALLOWED, DECLINED, REFUSAL, decline_slot
 from cloister.privacy.ledger.checks import export_lines, find_release, refusal_of
 from cloister.privacy.ledger.entries import REVOKED, TRUSTED, Anchor, Entry, read_chain
 from cloister.privacy.ledger.house import (
@@ -27,7 +29,13 @@ from cloister.privacy.ledger.house import (
     trust_slot,
 )
 from cloister.privacy.ledger.ledger import Ledger
-from cloister.privacy.ledger.records import REFUSED, Release, State, require_text
+from cloister.privacy.ledger.records import (
+    REFUSED,
+    Release,
+    ReservationRequest,
+    State,
+    require_text,
+)
 from cloister.privacy.signing import PublicKey
 
 
@@ -81,6 +89,19 @@ def refuse(ledger: Ledger, release: str, by: str) -> Release:
         number, to = refusal_of(transaction.books, held, transaction.time)
         signature = {"by": by, "reason": REFUSED, "evidence": {}, REFUSAL: number}
         return transaction.move(held, to, signature)
+
+
+def decline(ledger: Ledger, request: ReservationRequest, by: str, purpose: str) -> Entry:
+    """Record that a budget does not hold a request, of which nothing was reserved.
+
+    Errors: ``NotPermitted`` if ``by`` may not reserve at all.
+    """
+    asked = {name: getattr(request, name) for name in ("dataset", "unit", "method")}
+    price = {"epsilon": ratio(request.epsilon), "delta": ratio(request.delta)}
+    with ledger.writing() as transaction:
+        slot = decline_slot(transaction.next_seq)
+        body = asked | price | {"by": require_text("by", by), "reason": purpose}
+        return transaction.write(DECLINED, slot, body)
 
 
 def allow_run(ledger: Ledger, account: str, by: str, reason: str) -> Entry:

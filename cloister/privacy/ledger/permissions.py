@@ -15,7 +15,15 @@ from collections.abc import Iterable, Mapping
 from cloister.errors import InputError, NotPermitted
 from cloister.figures import count_of
 from cloister.identities import identity_of, token_problem
-from cloister.privacy.ledger.books import ALLOWED, CONSENTED, GRANTED, OPENED, PLACED, Books
+from cloister.privacy.ledger.books import (
+    ALLOWED,
+    CONSENTED,
+    DECLINED,
+    GRANTED,
+    OPENED,
+    PLACED,
+    Books,
+)
 from cloister.privacy.ledger.entries import REVOKED, TRUSTED, Entry
 from cloister.privacy.ledger.house import (
     APPROVAL,
@@ -42,7 +50,7 @@ _ENDED = (State.REFUNDED, State.FORFEITED)
 """States in which a reservation ends whose data was never queried."""
 
 _ROLES: dict[str, tuple[str, ...]] = {
-    State.RESERVED: ("engineer",),
+    **dict.fromkeys((State.RESERVED, DECLINED), ("engineer",)),
     PLACED: ("engineer", "officer"),
     **dict.fromkeys((State.WITHDRAWN, *_ENDED, DELETED), ("engineer", *_DECIDERS)),
     **dict.fromkeys((CONSENTED, State.APPROVED, State.REJECTED, State.PUBLISHED), _DECIDERS),

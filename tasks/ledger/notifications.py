@@ -1,0 +1,277 @@
+"""Who is told of releases, and what each of them has been told: kept in the home.
+
+The entries of the ledger are the outbox (`cloister/privacy/ledger/outbox.py`). What changes, how
+far each subscriber is and what is to be tried again, is no part of the ledger: it lies in a file of
+each subscriber, so that no table is added to a database whose guards are compared word by word, and
+that a home's login may be unable to change. A file is written before and after each sending: who is
+killed in between sends the event again, with the same id. Nothing here is part of a release: what
+fails is tried again, later and later, and given up in the end.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import secrets
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from cloister.errors import CloisterError, InputError, StorageError
+from cloister.privacy.ledger.outbox import EVENTS, Event, events_after
+from cloister.tasks.home.files import exclusive, replace_file
+from cloister.tasks.home.home import Home, private_folder
+from cloister.tasks.ledger.access import existing_ledger
+from cloister.tasks.ledger.channels import (
+    SECRET_BYTES,
+    SECRET_PREFIX,
+    mail,
+    post,
+    require_server,
+    require_webhook,
+)
+
+_MAIL = "mailto:"
+
+_DELAYS = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
+"""Seconds before each further try: more than three days in all, as Standard Webhooks advises."""
+
+_LONGEST = 30.0
+"""Seconds after which one sending begins nothing more: what is left waits for the next."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """An event that is to be sent: how often it was tried, when it is due, what went wrong last."""
+
+    event: Event
+    tries: int = 0
+    due: float = 0.0
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Subscriber:
+    """Who is told: a webhook's URL, or ``mailto:`` with addresses, and the kinds of events.
+
+    ``secret`` is a webhook's, or the password at the mail server ``smtp``. ``seen`` is the number
+    of the last entry that was looked at, ``dead`` what was tried too often.
+    """
+
+    address: str
+    events: tuple[str, ...]
+    secret: str
+    smtp: str = ""
+    sender: str = ""
+    seen: int = 0
+    waiting: tuple[Waiting, ...] = ()
+    dead: tuple[Waiting, ...] = ()
+
+    def send(self, events: Sequence[Event]) -> None:
+        """Send events: to a webhook one, by mail any number at once.
+
+        Raises:
+            StorageError: they were not taken.
+        """
+        if self.address.startswith(_MAIL):
+            recipients = self.address.removeprefix(_MAIL)
+            mail(recipients, self.smtp, self.secret, self.sender, events)
+            return
+        (event,) = events
+        post(self.address, self.secret, event)
+
+    def batches(self, now: float) -> list[list[Waiting]]:
+        """What is due, as it is sent together."""
+        due = [each for each in self.waiting if each.due <= now]
+        if self.address.startswith(_MAIL):
+            return [due] if due else []
+        return [[each] for each in due]
+
+
+_FORM = TypeAdapter(Subscriber)
+
+
+def subscribe(home: Home, subscriber: Subscriber) -> None:
+    """Tell somebody of what happens from now on; one of the same address is replaced.
+
+    Raises:
+        InputError: the address, the server or an event cannot be used.
+    """
+    unknown = [name for name in subscriber.events if name not in EVENTS]
+    if unknown or not subscriber.events:
+        raise InputError(f"--events takes {', '.join(EVENTS)}, separated by commas")
+    if subscriber.address.startswith(_MAIL):
+        recipients = subscriber.address.removeprefix(_MAIL)
+        if "@" not in recipients or not recipients.isprintable():
+            raise InputError("give mailto:NAME@HOST, with commas between several")
+        require_server(subscriber.smtp)
+    else:
+        require_webhook(subscriber.address)
+    ledger = existing_ledger(home)
+    last = ledger.anchor() if ledger else None
+    with _alone(home):
+        _write(home, replace(subscriber, seen=last.seq if last else 0))
+
+
+def unsubscribe(home: Home, address: str) -> None:
+    """Tell somebody nothing more.
+
+    Raises:
+        InputError: there is nobody of this address.
+    """
+    with _alone(home):
+        found(home, address)
+        _path(home, address).unlink()
+
+
+def found(home: Home, address: str) -> Subscriber:
+    """The subscriber of an address.
+
+    Raises:
+        InputError: there is none.
+    """
+    for each in subscribers(home):
+        if each.address == address:
+            return each
+    raise InputError(f"nobody is told at {address}; see cloister notify list")
+
+
+def subscribers(home: Home) -> list[Subscriber]:
+    """All who are told.
+
+    Raises:
+        StorageError: a file cannot be read.
+    """
+    return [_read(path) for path in sorted((home.folder / "notify").glob("*.json"))]
+
+
+def read_secret(path: Path | None, *, webhook: bool) -> str:
+    """The secret in a file that is its owner's alone; that of a webhook is made if there is none.
+
+    Raises:
+        InputError: it cannot be used.
+        StorageError: it cannot be read or made.
+    """
+    if path is None:
+        if webhook:
+            raise InputError("a webhook needs a secret that its receiver has: --secret-file FILE")
+        return ""
+    if webhook and not path.exists():
+        fresh = SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode("ascii")
+        replace_file(path, lambda part: part.write_text(f"{fresh}\n", encoding="ascii"))
+    try:
+        mode = path.stat().st_mode
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise StorageError(f"{path} cannot be read ({type(error).__name__})") from None
+    if stat.S_IMODE(mode) & 0o077:
+        raise InputError(f"{path} can be read by others; run chmod 600, or make another secret")
+    if webhook and not _is_secret(text):
+        raise InputError(f"{path} is no secret of a webhook: {SECRET_PREFIX} and base64 follow")
+    return text
+
+
+def _is_secret(text: str) -> bool:
+    try:
+        key = base64.b64decode(text.removeprefix(SECRET_PREFIX), validate=True)
+    except ValueError:
+        return False
+    return text.startswith(SECRET_PREFIX) and len(key) in SECRET_BYTES
+
+
+def made_up_event() -> Event:
+    """An event that says that nothing happened."""
+    now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    return Event(0, secrets.token_hex(32), "test", now, "cloister", "", "")
+
+
+def send_due(home: Home, *, dead: bool = False) -> list[str]:
+    """Send what is due to all who are told; what went wrong, in words.
+
+    Fails nothing: what is not taken is tried again. Where another process sends, it is left to it.
+
+    Args:
+        dead: what was given up is tried once more.
+    """
+    if not (home.folder / "notify").is_dir():
+        return []
+    try:
+        with _alone(home, "another process sends"):
+            return list(_send_all(home, time.monotonic() + _LONGEST, dead))
+    except InputError:
+        return []
+    except (CloisterError, OSError) as error:
+        return [f"nobody was told of releases: {error}"]
+
+
+def _send_all(home: Home, until: float, dead: bool) -> Iterator[str]:
+    ledger = existing_ledger(home)
+    for each in subscribers(home) if ledger else ():
+        assert ledger is not None
+        events, seen = events_after(ledger, each.seen)
+        new = [Waiting(event) for event in events if event.kind in each.events]
+        again = [replace(old, tries=0, due=0.0) for old in each.dead] if dead else []
+        left = () if dead else each.dead
+        current = replace(each, seen=seen, waiting=(*each.waiting, *again, *new), dead=left)
+        if current != each:
+            _write(home, current)
+        for batch in current.batches(time.time()):
+            if time.monotonic() > until:
+                return
+            current, problem = _sent(current, batch)
+            _write(home, current)
+            if problem:
+                yield problem
+                break  # what else is due there is tried by the next sending
+
+
+def _sent(subscriber: Subscriber, batch: Sequence[Waiting]) -> tuple[Subscriber, str]:
+    """A subscriber after a try, and what went wrong with it."""
+    ids = {each.event.id for each in batch}
+    others = tuple(each for each in subscriber.waiting if each.event.id not in ids)
+    try:
+        subscriber.send([each.event for each in batch])
+    except StorageError as error:
+        problem = str(error)
+    else:
+        return replace(subscriber, waiting=others), ""
+    tried = [replace(each, tries=each.tries + 1, problem=problem) for each in batch]
+    given_up = [each for each in tried if each.tries > len(_DELAYS)]
+    later = [
+        replace(each, due=time.time() + _DELAYS[each.tries - 1])
+        for each in tried
+        if each.tries <= len(_DELAYS)
+    ]
+    after = replace(subscriber, waiting=(*others, *later), dead=(*subscriber.dead, *given_up))
+    what = "given up" if given_up else "tried again later"
+    return after, f"{subscriber.address} was not told of {len(batch)} events: {problem}; {what}"
+
+
+def _alone(home: Home, otherwise: str = "") -> AbstractContextManager[None]:
+    folder = private_folder(home.folder / "notify")
+    return exclusive(folder / "lock", otherwise)
+
+
+def _path(home: Home, address: str) -> Path:
+    return home.folder / "notify" / f"{hashlib.sha256(address.encode()).hexdigest()[:16]}.json"
+
+
+def _read(path: Path) -> Subscriber:
+    try:
+        return _FORM.validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise StorageError(
+            f"{path} cannot be read ({type(error).__name__}); remove it, and cloister notify add "
+            "again"
+        ) from None
+
+
+def _write(home: Home, subscriber: Subscriber) -> None:
+    text = _FORM.dump_json(subscriber, indent=1)
+    replace_file(_path(home, subscriber.address), lambda part: part.write_bytes(text))
