@@ -16,8 +16,8 @@ from cloister.tasks.release.publish import send_release
 from cloister.tasks.release.retention import delete_due, end_deletions
 from cloister.tasks.release.signing import sign_moves, statements_of
 from cloister.tasks.release.verify import release_problems
+from cloister.tasks.stores.mlflow_database import clear_errors
 from cloister.tasks.stores.mlflow_registry import ModelRegistry
-from cloister.tasks.stores.mlflow_store import clear_errors
 
 
 def move_release(home: Home, release: str, state: str, by: str, reason: str, key: str = "") -> str:

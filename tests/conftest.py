@@ -152,20 +152,20 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """
     from dvc_forks import Forks
 
-    from cloister.tasks.stores import dvc_store, mlflow_store
+    from cloister.tasks.stores import dvc_store, mlflow_database
 
-    make, first = mlflow_store._make, tmp_path_factory.mktemp("store") / "mlflow.db"
+    make, first = mlflow_database._make, tmp_path_factory.mktemp("store") / "mlflow.db"
 
     @wraps(make)
     def copied(path: Path, artifacts: str) -> None:
         if not first.exists():
             make(first, artifacts)
         write_whole(path, lambda part: shutil.copyfile(first, part))
-        mlflow_store._relocate(f"sqlite:///{path}", artifacts)
+        mlflow_database._relocate(f"sqlite:///{path}", artifacts)
 
     forks = Forks()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mlflow_store, "_make", copied)
+        patch.setattr(mlflow_database, "_make", copied)
         patch.setattr(dvc_store, "subprocess", forks)
         yield
     forks.close()

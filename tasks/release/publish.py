@@ -52,8 +52,9 @@ from cloister.tasks.requests.measurement import SPEC_NAME
 from cloister.tasks.requests.plan import plan_json
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 from cloister.tasks.stores.dvc_store import Versions, sent_files
+from cloister.tasks.stores.mlflow_database import clear_errors
 from cloister.tasks.stores.mlflow_registry import ModelRegistry, ReleasedModel, describe
-from cloister.tasks.stores.mlflow_store import RunOrigin, Tracker, clear_errors
+from cloister.tasks.stores.mlflow_store import RunOrigin, Tracker
 from cloister.tasks.stores.prefect_runs import recording_step, step
 
 

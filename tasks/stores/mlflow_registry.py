@@ -39,13 +39,13 @@ from cloister.schema.columns import Column
 from cloister.schema.domain import Domain
 from cloister.tasks.home.files import digest_of
 from cloister.tasks.home.home import Home
+from cloister.tasks.stores.mlflow_database import unreachable
 from cloister.tasks.stores.mlflow_store import (
     RELEASE,
     Tracker,
     logged_models,
     quotable,
     release_filter,
-    unreachable,
 )
 from cloister.version import __version__
 

@@ -27,7 +27,6 @@ from typing import Any, Self
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag, LoggedModel, Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
-from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from mlflow.utils.mlflow_tags import (
     MLFLOW_DATASET_CONTEXT,
     MLFLOW_GIT_COMMIT,
@@ -38,14 +37,10 @@ from mlflow.utils.mlflow_tags import (
     MLFLOW_SOURCE_TYPE,
     MLFLOW_USER,
 )
-from sqlalchemy import NullPool, String, column, create_engine, func, literal, table, text, update
-from sqlalchemy.exc import SQLAlchemyError
 
-from cloister.errors import StorageError
 from cloister.evaluation.report import AnyEvaluation
-from cloister.files import write_whole
 from cloister.privacy.certificate.certificate import StageSpend
-from cloister.tasks.home.files import exclusive
+from cloister.tasks.stores.mlflow_database import clear_errors, open_sqlite, open_store, unreachable
 from cloister.version import __version__
 
 RELEASE = "release.id"
@@ -91,15 +86,6 @@ _MOST_ENTRIES = 90
 
 _LONGEST_DIGEST = 32
 """Letters of the keyed digest of the data: 128 bits of it, as MLflow accepts 36 letters."""
-
-_PLACES = (
-    ("experiments", "artifact_location"),
-    ("runs", "artifact_uri"),
-    ("logged_models", "artifact_location"),
-    ("model_versions", "source"),
-    ("model_versions", "storage_location"),
-)
-"""Where MLflow's database holds absolute places of files."""
 
 _STAGE = "stage"
 
@@ -150,7 +136,9 @@ class Tracker:
         local = not uri.startswith(("http", "databricks"))
         place = artifacts.absolute().as_uri()
         with clear_errors():
-            client = _open_sqlite(uri, artifacts) if uri.startswith("sqlite:///") else _open(uri)
+            client = (
+                open_sqlite(uri, artifacts) if uri.startswith("sqlite:///") else open_store(uri)
+            )
         return cls(client, place if local else None)
 
     def begin(
@@ -358,73 +346,10 @@ def _param(value: object) -> str:
         return str(value)[:_LONGEST_PARAM]
 
 
-def _open_sqlite(uri: str, artifacts: Path) -> MlflowClient:
-    """A store in a file; of two processes that find none, one makes it."""
-    path, place = Path(uri.removeprefix("sqlite:///")), artifacts.absolute().as_uri()
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with exclusive(path.with_name(f"{path.name}.lock")):
-        if not path.exists():
-            _make(path, place)
-        client = _open(uri)
-        if path.resolve().parent == artifacts.resolve().parent:
-            _relocate(uri, place)
-        return client
-
-
-def _relocate(uri: str, artifacts: str) -> None:
-    """Have a store name its files where they lie: MLflow stores absolute places, and a home moves.
-
-    The place of the default experiment, which MLflow makes with the store, shows where they lay.
-    """
-    engine = create_engine(uri, poolclass=NullPool)
-    with engine.begin() as store:
-        first = store.scalar(
-            text("SELECT artifact_location FROM experiments WHERE experiment_id = 0")
-        )
-        before = (first or artifacts).removesuffix("/0")
-        for name, holding in _PLACES if before != artifacts else ():
-            place = column(holding, String)
-            moved = literal(artifacts) + func.substr(place, len(before) + 1)
-            lay = func.substr(place, 1, len(before) + 1) == f"{before}/"
-            store.execute(update(table(name, place)).where(lay).values({place: moved}))
-
-
-def _make(path: Path, artifacts: str) -> None:
-    """Make a store beside its place and move it there: MLflow rejects a half-made one."""
-    write_whole(path, lambda part: SqlAlchemyStore(f"sqlite:///{part}", artifacts).engine.dispose())
-
-
-def _open(uri: str) -> MlflowClient:
-    client = MlflowClient(uri, uri)
-    client.search_experiments(max_results=1)
-    return client
-
-
 def logged_models(client: MlflowClient, run: Run) -> list[LoggedModel]:
     """The models that a release has logged, by the run of the release."""
     return list(
         client.search_logged_models(
             [run.info.experiment_id], release_filter(run.data.tags[RELEASE])
         )
-    )
-
-
-@contextmanager
-def clear_errors() -> Iterator[None]:
-    """Have what a store raises say nothing of what MLflow said.
-
-    Raises:
-        StorageError: the store cannot be used.
-    """
-    try:
-        yield
-    except (MlflowException, SQLAlchemyError, OSError) as error:
-        raise unreachable(error) from None
-
-
-def unreachable(error: Exception) -> StorageError:
-    """The error of a store that cannot be used; says nothing of what MLflow said."""
-    return StorageError(
-        f"the tracking store cannot be used ({type(error).__name__}); check MLFLOW_TRACKING_URI, "
-        "and the room on disk"
     )

@@ -16,7 +16,7 @@ from cloister.flows.cli.app import run
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger, release_of
 from cloister.tasks.release.verify import verify_records
-from cloister.tasks.stores.mlflow_store import SqlAlchemyStore
+from cloister.tasks.stores.mlflow_database import SqlAlchemyStore
 
 NOBODY = 65534
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, event
 
-from cloister.tasks.stores import mlflow_store
+from cloister.tasks.stores import mlflow_database
 from cloister.tasks.stores.mlflow_store import Tracker
 
 
@@ -45,7 +45,10 @@ def _release(home: Path, release: str) -> None:
 
 @pytest.mark.parametrize("statement", [40])
 def test_a_store_whose_making_was_killed_is_made_by_the_next(tmp_path, monkeypatch, statement: int):
-    monkeypatch.setattr(mlflow_store, "_make", inspect.unwrap(mlflow_store._make))  # by MLflow
+    # the store that MLflow makes
+    monkeypatch.setattr(
+        mlflow_database, "_make", inspect.unwrap(mlflow_database._make)
+    )  # by MLflow
     path = tmp_path / "mlflow.db"
     pid = os.fork()
     if pid == 0:

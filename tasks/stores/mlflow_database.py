@@ -1,0 +1,93 @@
+"""The database of a tracking store: opened, made, moved with its home; errors in words of ours.
+
+Besides the modules ``mlflow_*`` of this package, nothing imports MLflow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+from sqlalchemy import NullPool, String, column, create_engine, func, literal, table, text, update
+from sqlalchemy.exc import SQLAlchemyError
+
+from cloister.errors import StorageError
+from cloister.files import write_whole
+from cloister.tasks.home.files import exclusive
+
+_PLACES = (
+    ("experiments", "artifact_location"),
+    ("runs", "artifact_uri"),
+    ("logged_models", "artifact_location"),
+    ("model_versions", "source"),
+    ("model_versions", "storage_location"),
+)
+"""Where MLflow's database holds absolute places of files."""
+
+
+def open_sqlite(uri: str, artifacts: Path) -> MlflowClient:
+    """A store in a file; of two processes that find none, one makes it."""
+    path, place = Path(uri.removeprefix("sqlite:///")), artifacts.absolute().as_uri()
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with exclusive(path.with_name(f"{path.name}.lock")):
+        if not path.exists():
+            _make(path, place)
+        client = open_store(uri)
+        if path.resolve().parent == artifacts.resolve().parent:
+            _relocate(uri, place)
+        return client
+
+
+def _relocate(uri: str, artifacts: str) -> None:
+    """Have a store name its files where they lie: MLflow stores absolute places, and a home moves.
+
+    The place of the default experiment, which MLflow makes with the store, shows where they lay.
+    """
+    engine = create_engine(uri, poolclass=NullPool)
+    with engine.begin() as store:
+        first = store.scalar(
+            text("SELECT artifact_location FROM experiments WHERE experiment_id = 0")
+        )
+        before = (first or artifacts).removesuffix("/0")
+        for name, holding in _PLACES if before != artifacts else ():
+            place = column(holding, String)
+            moved = literal(artifacts) + func.substr(place, len(before) + 1)
+            lay = func.substr(place, 1, len(before) + 1) == f"{before}/"
+            store.execute(update(table(name, place)).where(lay).values({place: moved}))
+
+
+def _make(path: Path, artifacts: str) -> None:
+    """Make a store beside its place and move it there: MLflow rejects a half-made one."""
+    write_whole(path, lambda part: SqlAlchemyStore(f"sqlite:///{part}", artifacts).engine.dispose())
+
+
+def open_store(uri: str) -> MlflowClient:
+    """A store that is there, by its URI."""
+    client = MlflowClient(uri, uri)
+    client.search_experiments(max_results=1)
+    return client
+
+
+@contextmanager
+def clear_errors() -> Iterator[None]:
+    """Have what a store raises say nothing of what MLflow said.
+
+    Raises:
+        StorageError: the store cannot be used.
+    """
+    try:
+        yield
+    except (MlflowException, SQLAlchemyError, OSError) as error:
+        raise unreachable(error) from None
+
+
+def unreachable(error: Exception) -> StorageError:
+    """The error of a store that cannot be used; says nothing of what MLflow said."""
+    return StorageError(
+        f"the tracking store cannot be used ({type(error).__name__}); check MLFLOW_TRACKING_URI, "
+        "and the room on disk"
+    )
