@@ -24,6 +24,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from cloister.errors import CloisterError, InputError, StorageError
+from cloister.figures import count_of
 from cloister.privacy.ledger.outbox import EVENTS, Event, events_after
 from cloister.tasks.home.files import exclusive, replace_file
 from cloister.tasks.home.home import Home, private_folder
@@ -250,7 +251,8 @@ def _sent(subscriber: Subscriber, batch: Sequence[Waiting]) -> tuple[Subscriber,
     ]
     after = replace(subscriber, waiting=(*others, *later), dead=(*subscriber.dead, *given_up))
     what = "given up" if given_up else "tried again later"
-    return after, f"{subscriber.address} was not told of {len(batch)} events: {problem}; {what}"
+    events = count_of(len(batch), "event")
+    return after, f"{subscriber.address} was not told of {events}: {problem}; {what}"
 
 
 def _alone(home: Home, otherwise: str = "") -> AbstractContextManager[None]:

@@ -9,6 +9,8 @@ from sqlalchemy.exc import DBAPIError
 
 from cloister.errors import BudgetExceeded, StorageError, VerificationError
 from cloister.privacy.ledger import Ledger, ReservationRequest, State
+from cloister.privacy.ledger.governance import decline
+from cloister.privacy.ledger.outbox import events_after
 
 TABLE = "cloister_entries"
 
@@ -152,3 +154,32 @@ def test_a_server_that_is_not_there_is_a_storage_error() -> None:
     with pytest.raises(StorageError, match="cannot be reached") as caught:
         Ledger.open("postgresql://user:secret@127.0.0.1:1/none", timeout=2)
     assert "secret" not in str(caught.value)
+
+
+def test_a_request_that_was_declined_is_an_entry_that_charges_nothing(
+    ledger: Ledger, ask: Callable[..., ReservationRequest]
+) -> None:
+    before = ledger.budget("adult", "row")
+    declined = [decline(ledger, ask(epsilon=50), "engineer", purpose) for purpose in ("", "a try")]
+    assert ledger.budget("adult", "row") == before
+    assert ledger.verify() == []
+    events, last = events_after(ledger, 4)
+    assert [event.kind for event in events] == ["declined", "declined"]
+    assert [(event.seq, event.hash) for event in events] == [
+        (entry.seq, entry.hash) for entry in declined
+    ]
+    assert events_after(ledger, last) == ([], last)
+
+
+def test_an_event_is_there_if_its_entry_is(
+    ledger: Ledger, ask: Callable[..., ReservationRequest]
+) -> None:
+    with pytest.raises(RuntimeError), ledger.writing() as transaction:
+        held = transaction.books.releases["r-1"]
+        moved = {"by": "flow", "reason": "evaluated", "evidence": {}}
+        transaction.move(held, State.CANDIDATE, moved)
+        raise RuntimeError
+    assert events_after(ledger, 4) == ([], 4)
+    ledger.advance("r-1", State.CANDIDATE, "flow", "evaluated", {})
+    ((event,), _) = events_after(ledger, 4)
+    assert (event.kind, event.release, event.dataset) == ("candidate", "r-1", "adult")
