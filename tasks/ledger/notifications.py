@@ -16,7 +16,7 @@ import secrets
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,7 +44,7 @@ _DELAYS = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
 """Seconds before each further try: more than three days in all, as Standard Webhooks advises."""
 
 _LONGEST = 30.0
-"""Seconds after which one sending begins nothing more: what is left waits for the next."""
+"""Seconds after which one sending begins nothing more for a subscriber: the next goes on."""
 
 
 @dataclass(frozen=True)
@@ -202,16 +202,18 @@ def send_due(home: Home, *, dead: bool = False) -> list[str]:
     """
     if not (home.folder / "notify").is_dir():
         return []
-    try:
-        with _alone(home, "another process sends"):
-            return list(_send_all(home, time.monotonic() + _LONGEST, dead))
-    except InputError:
-        return []
-    except (CloisterError, OSError) as error:
-        return [f"nobody was told of releases: {error}"]
+    with ExitStack() as alone:
+        try:
+            alone.enter_context(_alone(home, "another process sends"))
+        except InputError:
+            return []
+        try:
+            return list(_send_all(home, dead))
+        except (CloisterError, OSError) as error:
+            return [f"not all were told of releases: {error}"]
 
 
-def _send_all(home: Home, until: float, dead: bool) -> Iterator[str]:
+def _send_all(home: Home, dead: bool) -> Iterator[str]:
     ledger = existing_ledger(home)
     for each in subscribers(home) if ledger else ():
         assert ledger is not None
@@ -222,9 +224,10 @@ def _send_all(home: Home, until: float, dead: bool) -> Iterator[str]:
         current = replace(each, seen=seen, waiting=(*each.waiting, *again, *new), dead=left)
         if current != each:
             _write(home, current)
+        until = time.monotonic() + _LONGEST
         for batch in current.batches(time.time()):
             if time.monotonic() > until:
-                return
+                break
             current, problem = _sent(current, batch)
             _write(home, current)
             if problem:

@@ -292,3 +292,10 @@ def test_a_request_that_the_budget_does_not_hold_is_told(
     assert run(["notify", "send"]) == 0
     assert [each.content["data"]["dataset"] for each in receiver.received] == ["clubs"]
     assert run(["verify"]) == 0
+
+
+def test_what_fails_inside_fails_nobody_who_sends(home, ledger, url):
+    (path,) = (home.folder / "notify").glob("*.json")
+    path.write_text("{}")
+    (problem,) = send_due(home)
+    assert str(path) in problem and "cloister notify add" in problem
