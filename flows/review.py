@@ -53,7 +53,9 @@ def move_release(home: Home, release: str, state: str, by: str, reason: str, key
     if to is not State.REFUNDED:
         sign_moves(home, release, by)
     if to is not State.REFUNDED and held.state is not State.SPENT and not held.of_domain:
-        _mirror(home, held, to)
+        _mirror(home, held)
+        if to is State.APPROVED:
+            _send(home, release)
     _delete_due(home, release, to, by)
     return to.value
 
@@ -89,7 +91,7 @@ def countersign_release(home: Home, release: str, by: str) -> list[State]:
         raise VerificationError(f"{finding}; nothing was signed: see cloister verify {release}")
     signed = sign_moves(home, release, by)
     if held.state in SIGNED and "tracking_run" in held.evidence:
-        _mirror(home, held, held.state)
+        _mirror(home, held)
     return signed
 
 
@@ -103,24 +105,34 @@ def _require_sound(home: Home, held: Release) -> None:
         ModelRegistry.of(home).find(held.id)
 
 
-def _mirror(home: Home, held: Release, to: State) -> None:
+def _mirror(home: Home, held: Release) -> None:
     """Have the registry say the states of the ledger, with statements beside the model.
 
-    And send the files of a release that was approved.
-
     Raises:
-        CloisterError: the ledger has the move, the registry or the remote has not.
+        CloisterError: the ledger has the move, the registry has not.
     """
-    asked, store = held.request, f"the registry (cloister review countersign {held.id})"
-    known = open_ledger(home).releases(asked.dataset)
+    known = open_ledger(home).releases(held.request.dataset)
     states = {each.id: each.state for each in known if each.state in SIGNED}
     try:
         with clear_errors():
             ModelRegistry.of(home).mirror(held.id, states, statements_of(home, held.id))
-        store = "the DVC remote (repeat the command)"
-        if to is State.APPROVED:
-            send_release(home, held.id)
     except CloisterError as error:
         raise CloisterError(
-            f"{held.id} is {to} in the ledger, but not in {store}: {error}"
+            f"{held.id} is {states[held.id].words} in the ledger, but not in the registry (cloister "
+            f"review countersign {held.id}): {error}"
+        ) from None
+
+
+def _send(home: Home, release: str) -> None:
+    """Send the files of a release that was approved.
+
+    Raises:
+        CloisterError: the ledger has the approval, the remote has not.
+    """
+    try:
+        send_release(home, release)
+    except CloisterError as error:
+        raise CloisterError(
+            f"{release} is approved in the ledger, but not in the DVC remote (repeat the command): "
+            f"{error}"
         ) from None
