@@ -54,8 +54,7 @@ def move_release(home: Home, release: str, state: str, by: str, reason: str, key
         sign_moves(home, release, by)
     if to is not State.REFUNDED and held.state is not State.SPENT and not held.of_domain:
         _mirror(home, held)
-        if to is State.APPROVED:
-            _send(home, release)
+        _send(home, release, to)
     _delete_due(home, release, to, by)
     return to.value
 
@@ -118,19 +117,20 @@ def _mirror(home: Home, held: Release) -> None:
             ModelRegistry.of(home).mirror(held.id, states, statements_of(home, held.id))
     except CloisterError as error:
         raise CloisterError(
-            f"{held.id} is {states[held.id].words} in the ledger, but not in the registry (cloister "
-            f"review countersign {held.id}): {error}"
+            f"{held.id} is {states[held.id].words} in the ledger, but not in the registry "
+            f"(cloister review countersign {held.id}): {error}"
         ) from None
 
 
-def _send(home: Home, release: str) -> None:
-    """Send the files of a release that was approved.
+def _send(home: Home, release: str, to: State) -> None:
+    """Send the files of a release that was approved just now.
 
     Raises:
         CloisterError: the ledger has the approval, the remote has not.
     """
     try:
-        send_release(home, release)
+        if to is State.APPROVED:
+            send_release(home, release)
     except CloisterError as error:
         raise CloisterError(
             f"{release} is approved in the ledger, but not in the DVC remote (repeat the command): "
