@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import secrets
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,6 +21,10 @@ if TYPE_CHECKING:
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 """Hosts that only this machine reaches."""
+
+
+_INTERVAL = 10.0
+"""Seconds between two looks for events that somebody is to be told of."""
 
 
 def add_page_command(app: typer.Typer) -> None:
@@ -102,7 +109,20 @@ def page(
     else:
         say(address)
     sys.stdout.flush()
+    Thread(target=_notify, args=([each.home for each in sheets.values()],), daemon=True).start()
     server.run([socket])
+
+
+def _notify(homes: Sequence[Home]) -> None:
+    """Tell whoever subscribed of what happens in some homes, as long as this process runs."""
+    from cloister.flows.cli.console import warn
+    from cloister.tasks.ledger.notifications import send_due
+
+    while True:
+        for home in homes:
+            for problem in send_due(home):
+                warn(problem)
+        time.sleep(_INTERVAL)
 
 
 def sheets_of(homes: Path | None) -> dict[str, Sheets]:

@@ -328,10 +328,12 @@ def approve(
     """
     from cloister.flows.review import move_release
     from cloister.tasks.ledger.access import release_of
+    from cloister.tasks.stores.prefect_registration import is_published_on_approval
 
     home = Home.current()
     now = move_release(home, release, "approved", by, reason, sign)
-    if now == "approved" and _published_at_once(home, release_of(home, release).request.dataset):
+    account = release_of(home, release).request.dataset
+    if now == "approved" and is_published_on_approval(home, account):
         now = _publish(home, release, by, reason)
     _say_state(home, release, now, as_json)
 
@@ -343,15 +345,6 @@ def publish(release: ReleaseId, reason: Reason, by: By, as_json: Json = False) -
     """
     home = Home.current()
     _say_state(home, release, _publish(home, release, by, reason), as_json)
-
-
-def _published_at_once(home: Home, account: str) -> bool:
-    """Whether a recurring release of an account was deployed to be published once approved."""
-    if not (home.folder / "recurring").is_dir():
-        return False
-    from cloister.tasks.stores.prefect_registration import registrations
-
-    return any(each.publish and each.account == account for each in registrations(home))
 
 
 def _publish(home: Home, release: str, by: str, reason: str) -> str:

@@ -25,8 +25,9 @@ from cloister.flows.page.visitors import (
 from cloister.flows.review import move_release
 from cloister.privacy.ledger import BudgetGrant
 from cloister.privacy.ledger.governance import allow_run, confirm
-from cloister.tasks.ledger.access import open_ledger
+from cloister.tasks.ledger.access import open_ledger, release_of
 from cloister.tasks.ledger.budgets import grant_budget
+from cloister.tasks.stores.prefect_registration import is_published_on_approval
 
 Deciding = Annotated[Visit, Depends(home_visit_of)]
 ReleaseId = Annotated[str, Path(pattern=r"^[A-Za-z0-9._:-]{1,128}$")]
@@ -76,8 +77,15 @@ def leave(request: Request) -> Response:
 
 @decisions.post("/releases/{release}/{move}")
 def decide(visit: Deciding, release: ReleaseId, move: Move, reason: Reason) -> Response:
-    """Approve, reject, publish or withdraw a release."""
-    move_release(visit.sheets.home, release, move, visit.by, _words(reason))
+    """Approve, reject, publish or withdraw a release.
+
+    One that was deployed to be published once approved is published too.
+    """
+    home = visit.sheets.home
+    now = move_release(home, release, move, visit.by, _words(reason))
+    account = release_of(home, release).request.dataset
+    if now == "approved" and is_published_on_approval(home, account):
+        move_release(home, release, "published", visit.by, reason)
     return _back(visit, f"releases/{release}")
 
 

@@ -197,6 +197,11 @@ def registrations(home: Home) -> list[Registration]:
     )
 
 
+def is_published_on_approval(home: Home, account: str) -> bool:
+    """Whether a recurring release of an account was deployed to be published once approved."""
+    return any(each.publish and each.account == account for each in registrations(home))
+
+
 def settings_digest(home: Home) -> str:
     """SHA-256 of the places of ledger, tracking store, remote and, if there are any, anchors."""
     anchors = (home.anchors,) if home.anchors else ()
