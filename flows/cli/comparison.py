@@ -1,0 +1,80 @@
+"""A release beside the one before, at the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from cloister.flows.cli.console import say, show_json, show_table
+from cloister.flows.cli.options import Json, ReleaseId
+from cloister.tasks.home.home import Home
+
+
+def show(
+    release: ReleaseId,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RELEASE",
+            help="Another release of the account; by default the one before.",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what a decision takes: spend, utility, violations, states, beside the release before.
+
+    Says what the spec declares otherwise than it did then. Utility is internal.
+    """
+    from cloister.flows.cli.reports import INTERNAL_NOTE
+    from cloister.tasks.release.review import compare
+
+    review = compare(Home.current(), release, against)
+    if as_json:
+        show_json(review.to_json())
+        return
+    views = [view.to_json() for view in (review.release, review.against) if view]
+    names = [view["release"] for view in views]
+    show_table("Spend", ("", *names), _beside([_spend(view) for view in views]))
+    if violations := _beside([_violations(view) for view in views]):
+        show_table("Violations in the synthetic rows", ("constraint", *names), violations)
+    if utility := _beside([view["internal"] or {} for view in views]):
+        show_table("Utility", ("measure", *names), utility, INTERNAL_NOTE)
+    if review.against:
+        changes = [(change.what, change.before, change.now) for change in review.changes]
+        if changes:
+            show_table("Declared otherwise", ("", names[1], names[0]), changes)
+        else:
+            say(f"The spec declares what it declared for {names[1]}.")
+    moves = ("state", "time", "by", "reason")
+    steps = [tuple(step[name] for name in moves) for step in views[0]["steps"]]
+    show_table(f"States of {names[0]}", moves, steps)
+
+
+def _spend(view: Mapping[str, Any]) -> dict[str, object]:
+    """What a release was charged, and what for."""
+    stages = {f"stage {each['name']}": each["epsilon"] for each in view.get("stages", ())}
+    return {
+        "state": view["state"],
+        "method": view["method"],
+        "blocks": ", ".join(view["blocks"]) or "-",
+        "rows": view.get("rows", "-"),
+        "epsilon charged": view["charged"]["epsilon"],
+        "delta charged": view["charged"]["delta"],
+        "epsilon accounted": view.get("accounted_epsilon", "-"),
+        **{name: "not DP" if cost is None else cost for name, cost in stages.items()},
+    }
+
+
+def _violations(view: Mapping[str, Any]) -> dict[str, object]:
+    return {
+        f"{each['name']} ({'hard' if each['hard'] else 'soft'})": each["violations"]
+        for each in view.get("violations", ())
+    }
+
+
+def _beside(columns: Sequence[Mapping[str, object]]) -> list[tuple[object, ...]]:
+    """Values by name, a column for each release; a dash where it has none."""
+    names = dict.fromkeys(name for column in columns for name in column)
+    return [(name, *(column.get(name, "-") for column in columns)) for name in names]
