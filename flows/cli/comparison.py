@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cloister.figures import figure
 from cloister.flows.cli.console import say, show_json, show_table
 from cloister.flows.cli.options import Json, ReleaseId
 from cloister.tasks.home.home import Home
+
+if TYPE_CHECKING:
+    from cloister.models.discretization.drift import Drift
 
 
 def show(
@@ -25,7 +29,8 @@ def show(
 ) -> None:
     """Show what a decision takes: spend, utility, violations, states, beside the release before.
 
-    Says what the spec declares otherwise than it did then. Utility is internal.
+    Says what the spec declares otherwise than it did then, and by the noisy counts of both whether
+    the data changed beyond their noise. Utility is internal.
     """
     from cloister.flows.cli.reports import INTERNAL_NOTE
     from cloister.tasks.release.review import compare
@@ -47,9 +52,21 @@ def show(
             show_table("Declared otherwise", ("", names[1], names[0]), changes)
         else:
             say(f"The spec declares what it declared for {names[1]}.")
+    if review.drifts:
+        headings = ("attribute", "verdict", "largest change", "before", "now", "95 % interval")
+        rows = [_drift(drift) for drift in review.drifts]
+        show_table("Did the data change, or the noise alone?", headings, rows)
     moves = ("state", "time", "by", "reason")
     steps = [tuple(step[name] for name in moves) for step in views[0]["steps"]]
     show_table(f"States of {names[0]}", moves, steps)
+
+
+def _drift(drift: Drift) -> tuple[str, ...]:
+    """The change of an attribute, its shares in percent."""
+    shares = (drift.before, drift.now, drift.least, drift.most)
+    before, now, least, most = (figure(100 * share) for share in shares)
+    verdict = "changed" if drift.signal else "within the noise"
+    return (drift.attribute, verdict, drift.cell, f"{before} %", f"{now} %", f"{least} to {most} %")
 
 
 def _spend(view: Mapping[str, Any]) -> dict[str, object]:

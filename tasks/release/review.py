@@ -98,6 +98,7 @@ class Review:
             "release": self.release.to_json(),
             "against": self.against and self.against.to_json(),
             "changes": [asdict(change) for change in self.changes],
+            "drifts": [asdict(drift) for drift in self.drifts],
         }
 
 

@@ -2,6 +2,7 @@
 
 import shutil
 
+import pandas as pd
 import pytest
 
 from cloister.flows.cli.app import run
@@ -80,3 +81,16 @@ def test_releases_of_two_accounts_do_not_compare(released, own, cloister, capsys
     assert run(["review", "show", other, "--against", released.id]) == 2
     assert "of account clubs" in capsys.readouterr().err
     assert cloister("review", "show", other)["against"] is None
+
+
+def test_a_change_of_the_data_is_told_from_noise(place, prefect_server, cloister, brief_training):
+    words = ["--method", "mixture", "--rows", "200", "--evaluate", "none", "--epsilon", "2"]
+    first = cloister("release", place.spec, *words)["release"]
+    rows = pd.read_csv(place.data)
+    rows["member"] = rows.index % 10 > 0  # nearly everybody is one now, and nothing else changed
+    rows.to_csv(place.data, index=False)
+    second = cloister("release", place.spec, *words)["release"]
+    drifts = cloister("review", "show", second, "--against", first)["drifts"]
+    assert {drift["attribute"] for drift in drifts if drift["signal"]} == {"member"}
+    assert drifts[0]["least"] <= drifts[0]["now"] - drifts[0]["before"] <= drifts[0]["most"]
+    assert run(["review", "show", second]) == 0
