@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from email.message import EmailMessage
 from email.utils import formatdate
 from ipaddress import ip_address
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -39,7 +40,8 @@ SECRET_PREFIX = "whsec_"  # noqa: S105 - how secrets of webhooks begin
 SECRET_BYTES = range(24, 65)
 """How many bytes it may have."""
 
-_PORTS = {"smtp": 587, "smtps": 465}
+_PORTS = MappingProxyType({"smtp": 587, "smtps": 465})
+"""Where servers of mail listen, unless an address names a port."""
 
 
 def require_webhook(url: str) -> None:

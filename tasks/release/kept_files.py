@@ -125,6 +125,10 @@ def kept_findings(
     )
 
 
+_COMPILED = "__pycache__/mlflow_pyfunc.*.pyc"
+"""What Python leaves of the code beside a model, where somebody has loaded it."""
+
+
 def _present(home: Home, release: str) -> set[str]:
     """The files of a release in the home, as paths inside it; links count as files."""
     own = home.release(release)
@@ -138,7 +142,9 @@ def _present(home: Home, release: str) -> set[str]:
     mine = (
         path
         for path in found
-        if not path.is_relative_to(own / PUBLIC) and path not in (own / FILE_NAME, *beside)
+        if not path.is_relative_to(own / PUBLIC)
+        and path not in (own / FILE_NAME, *beside)
+        and not path.match(_COMPILED)
     )
     return {path.relative_to(home.folder).as_posix() for path in mine}
 

@@ -36,6 +36,8 @@ def open_sqlite(uri: str, artifacts: Path) -> MlflowClient:
     with exclusive(path.with_name(f"{path.name}.lock")):
         if not path.exists():
             _make(path, place)
+        if not path.is_file():  # which MLflow would try to open for two minutes
+            raise StorageError(f"{path} is no database; restore it from a backup")
         client = open_store(uri)
         if path.resolve().parent == artifacts.resolve().parent:
             _relocate(uri, place)

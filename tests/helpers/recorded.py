@@ -21,11 +21,11 @@ async def every(read, **filters) -> AsyncIterator:
 async def task_runs_of(release: str) -> list:
     """The task runs of the flow run that made a release.
 
-    Tasks that tests run outside a flow, after its end, are none of it.
+    Tasks that tests run after its end are none of it, nor are those of flows that publish it.
     """
     async with get_client() as client:
         made = [run async for run in every(client.read_task_runs)]
-        flows = {run.flow_run_id for run in made if release in run.name} - {None}  # no flow's
+        flows = {run.flow_run_id for run in made if run.name == f"certify {release}"}
         ends = {flow: (await client.read_flow_run(flow)).end_time for flow in flows}
         return [
             run

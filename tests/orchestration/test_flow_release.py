@@ -218,7 +218,7 @@ def test_the_page_of_the_run_shows_what_the_certificate_says(released):
 
 
 def test_the_run_is_named_by_account_release_and_period_and_awaits_review(released):
-    named = FlowRunFilter(name=FlowRunFilterName(like_=released.id))
+    named = FlowRunFilter(name=FlowRunFilterName(like_=f"clubs {released.id}"))
     with get_client(sync_client=True) as client:
         (run,) = client.read_flow_runs(flow_run_filter=named)
     assert run.name == f"clubs {released.id} {run.expected_start_time.date()}"

@@ -10,8 +10,8 @@ MODULES = sorted((ROOT / "tasks").rglob("*.py"))
 # Calls whose values do not change; the value of a ContextVar belongs to the context of whoever set
 # it.
 CONSTANT = {
-    "ContextVar", "Field", "Fraction", "MappingProxyType", "ParamSpec", "Path", "TypeVar",
-    "VersionInfo", "field", "frozenset", "timedelta", "tuple", "with_name",
+    "ContextVar", "Field", "Fraction", "MappingProxyType", "ParamSpec", "Path", "TypeAdapter",
+    "TypeVar", "VersionInfo", "field", "frozenset", "range", "timedelta", "tuple", "with_name",
 }  # fmt: skip
 MUTABLE = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 # Cached though it is an effect: it walks a whole home, which need not be done twice by one process.
