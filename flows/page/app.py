@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import PurePath
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request
+from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
@@ -29,7 +29,7 @@ from cloister.errors import (
     VerificationError,
 )
 from cloister.flows.cli.console import warn
-from cloister.flows.page.forms import decisions, entrance
+from cloister.flows.page.forms import AccountName, ReleaseId, decisions, entrance
 from cloister.flows.page.sheets import show
 from cloister.flows.page.views import Sheets
 from cloister.flows.page.visitors import (
@@ -67,8 +67,6 @@ _STATUS = (
 
 Visiting = Annotated[Visit, Depends(visit_of)]
 Reading = Annotated[Visit, Depends(home_visit_of)]
-ReleaseId = Annotated[str, Path(pattern=r"^[A-Za-z0-9._:-]{1,128}$")]
-AccountName = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 Sheet = Annotated[int, Query(ge=1, le=10**6)]
 
 
