@@ -100,6 +100,7 @@ def page(
     )
     server = uvicorn.Server(config)
     socket = config.bind_socket()
+    socket.listen()  # so that a browser that is quicker than the page waits for it
     scheme = "https" if certificate else "http"
     shown = f"[{host}]" if ":" in host else host
     at = f"{scheme}://{shown}:{socket.getsockname()[1]}/login"

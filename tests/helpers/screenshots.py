@@ -42,8 +42,10 @@ def _releases(work: Path) -> str:
     text = (PROJECT / "data" / "specs" / "demo.yaml").read_text(encoding="utf-8")
     (work / "demo.yaml").write_text(text.replace("data/raw/demo.csv", str(work / "demo.csv")))
     home, known = work / "home" / "releases", set()
-    for epsilon, moves in (("1", ("approve", "publish")), ("0.5", ("reject",)), ("2", ())):
-        _cloister("release", str(work / "demo.yaml"), "--epsilon", epsilon)
+    quick = ("--method", "independent", "--evaluate", "quick")
+    decided = (("1", quick, ("approve", "publish")), ("0.5", quick, ("reject",)), ("2", (), ()))
+    for epsilon, options, moves in decided:
+        _cloister("release", str(work / "demo.yaml"), "--epsilon", epsilon, *options)
         (release,) = {each.name for each in home.iterdir()} - known
         known.add(release)
         for move in moves:
