@@ -79,6 +79,8 @@ def record_release(
     """
     if is_candidate(done.release, home):
         return request.out_path or done.folder.path
+    for name in (MANIFEST_NAME, statement_name(State.CANDIDATE)):
+        (done.folder.path / name).unlink(missing_ok=True)  # of an attempt: the digest is without
     run = register_release(request, done, measured, home)
     reporter().advance("record", 1, 3)
     recorded = Recorded(run, version_release(request, done, home))
@@ -207,10 +209,7 @@ def publish_release(
     Raises:
         StorageError: the folder holds something else, or cannot be written.
     """
-    release, public = done.release, done.folder.path
-    for name in (MANIFEST_NAME, statement_name(State.CANDIDATE)):
-        (public / name).unlink(missing_ok=True)  # of an attempt: the folder's digest is without
-    done.folder.open()
+    release, public = done.release, done.folder.open()
     lineage = Lineage(
         done.fitted.spent.anchor,
         code_version(),

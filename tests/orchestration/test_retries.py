@@ -66,6 +66,25 @@ def test_a_paid_release_outlives_blips_of_its_stores(
     assert verify_records(place.home, str(place.folder / "out"))[1] == []
 
 
+def test_a_copy_that_fails_is_made_by_the_next_attempt(
+    place, prefect_server, at_once, monkeypatch, capsys
+):
+    """By then the folder holds the manifest and the statement of the attempt that failed."""
+    left, copy = ["the disk is away"], cloister.tasks.release.publish.copy_whole
+
+    def failing(*given) -> None:
+        if left:
+            raise StorageError(left.pop())
+        copy(*given)
+
+    monkeypatch.setattr(cloister.tasks.release.publish, "copy_whole", failing)
+    words = ("--method", "independent", "--evaluate", "none", "--out", str(place.folder / "out"))
+    assert run(["release", str(place.spec), *words]) == 0
+    assert capsys.readouterr().err.count(" record failed") == 1
+    assert verify_records(place.home, None)[1] == []
+    assert verify_records(place.home, str(place.folder / "out"))[1] == []
+
+
 def assert_recorded_once(home, release: str) -> None:
     """One run with one child a stage, one model, one version."""
     tracker = Tracker.open(home.tracking, home.artifacts)
