@@ -7,48 +7,27 @@ server decide whether it schedules: run this file alone against new ones.
 from __future__ import annotations
 
 import json
-import os
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from threading import Thread
 
-import httpx
 import pytest
 from quick_release import quick_release
+from real_server import ROOT, command, listed, real_server, running, wait
 
 from cloister.tasks.ledger.access import existing_ledger, releases
 
-ROOT = Path(__file__).parents[2]
-# Seconds in which a server must be up, its database made first, on a machine that is busy.
-UP = 240
 # Seconds in which a run must have come and ended: a minute until it is due, and a release on a
 # machine that is busy.
 RELEASED = 300
-PASSWORD = "cloister:password of a test"
 
 
 @pytest.fixture
 def servers(place) -> Iterator[dict[str, str]]:
     """The settings of a Prefect server of its own, started as operators start it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    settings = _environment() | {
-        "CLOISTER_HOME": str(place.home.folder),
-        "PREFECT_HOME": str(place.folder / "server"),
-        "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
-        "PREFECT_API_AUTH_STRING": PASSWORD,
-        "PREFECT_SERVER_API_AUTH_STRING": PASSWORD,
-    }
-    command = ["-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    with _running(command, settings, place.folder / "server.log"):
-        _wait(lambda: _answers(settings), UP, "the server does not start", place.folder)
+    with real_server(place.folder, {"CLOISTER_HOME": str(place.home.folder)}) as settings:
         yield settings
 
 
@@ -56,9 +35,9 @@ def servers(place) -> Iterator[dict[str, str]]:
 def test_what_the_scheduler_makes_is_released(place, servers):
     schedule = ["--cron", "* * * * *", "--method", "independent", "--delta", "0"]
     deploy = ["deploy", str(place.spec), *schedule, "--evaluate", "none"]
-    subprocess.run([sys.executable, "-c", _command(deploy)], env=servers, check=True)
-    with _running(["-c", _command(["serve"])], servers, place.folder / "serve.log"):
-        _wait(lambda: _completed(servers), RELEASED, "no run was completed", place.folder)
+    subprocess.run([sys.executable, "-c", command(deploy)], env=servers, check=True)
+    with running(["-c", command(["serve"])], servers, place.folder / "serve.log"):
+        wait(lambda: _completed(servers), RELEASED, "no run was completed", place.folder)
     run = _completed(servers)[0]
     assert run["auto_scheduled"] and run["created_by"]["type"] == "SCHEDULE"
     assert run["id"] in _released_by(place)
@@ -68,18 +47,18 @@ def test_what_the_scheduler_makes_is_released(place, servers):
 @pytest.mark.slow
 def test_a_killed_run_is_marked_as_crashed_and_linked_with_the_one_that_resumes_it(place, servers):
     deploy = ["deploy", str(place.spec), "--cron", "* * * * *", "--evaluate", "none"]
-    subprocess.run([sys.executable, "-c", _command(deploy)], env=servers, check=True)
+    subprocess.run([sys.executable, "-c", command(deploy)], env=servers, check=True)
     log = place.folder / "killed.log"
-    with _running(["-c", _command(["serve"])], servers, log) as process:
-        _wait(lambda: " fit started" in log.read_text(), RELEASED, "no run began", place.folder)
+    with running(["-c", command(["serve"])], servers, log) as process:
+        wait(lambda: " fit started" in log.read_text(), RELEASED, "no run began", place.folder)
         process.kill()
     (begun,) = releases(place.home, "clubs")
-    with _running(["-c", _command(["serve"])], servers, place.folder / "serve.log"):
-        _wait(lambda: _completed(servers), RELEASED, "no run was completed", place.folder)
+    with running(["-c", command(["serve"])], servers, place.folder / "serve.log"):
+        wait(lambda: _completed(servers), RELEASED, "no run was completed", place.folder)
     crashed, resumed = _runs(servers, "CRASHED"), _completed(servers)
     assert begun.id in crashed[0]["name"] and begun.id in resumed[0]["name"]
     assert "is marked as crashed" in (place.folder / "serve.log").read_text()
-    links = _posted(servers, "artifacts", {"artifacts": {"key": {"like_": "resume"}}})
+    links = listed(servers, "artifacts", {"artifacts": {"key": {"like_": "resume"}}})
     assert {(link["key"], link["flow_run_id"]) for link in links} == {
         (f"{begun.id}-resumes", resumed[0]["id"]),
         (f"{begun.id}-resumed-by", crashed[0]["id"]),
@@ -88,7 +67,7 @@ def test_a_killed_run_is_marked_as_crashed_and_linked_with_the_one_that_resumes_
         crashed[0]["id"] in each["data"] or resumed[0]["id"] in each["data"] for each in links
     )
     ids = {"flow_run_id": {"any_": [resumed[0]["id"]]}}
-    said = [line["message"] for line in _posted(servers, "logs", {"logs": ids})]
+    said = [line["message"] for line in listed(servers, "logs", {"logs": ids})]
     assert f"resumes release {begun.id}, nothing charged" in said
     assert [held.state for held in releases(place.home, "clubs")][0] == "candidate"
 
@@ -134,7 +113,7 @@ def test_the_automations_of_the_docs_fire(place, servers, told):
     assert _cloister(servers, [*quick_release(place), "--epsilon", "4"]) == 2
     place.data.write_text(place.data.read_text().replace("north", "nowhere"))
     assert _cloister(servers, [*quick_release(place), "--epsilon", "1/2"]) == 2
-    _wait(lambda: len(posted) >= 3, RELEASED, f"only {posted} was told", place.folder)
+    wait(lambda: len(posted) >= 3, RELEASED, f"only {posted} was told", place.folder)
     assert sorted(each["state"] for each in posted) == ["AwaitingReview", "Declined", "Failed"]
     (waiting,) = [each for each in posted if each["state"] == "AwaitingReview"]
     assert releases(place.home, "clubs")[0].id in waiting["message"]
@@ -142,7 +121,7 @@ def test_the_automations_of_the_docs_fire(place, servers, told):
 
 
 def _cloister(settings: dict[str, str], words: list[str]) -> int:
-    return subprocess.run([sys.executable, "-c", _command(words)], env=settings).returncode
+    return subprocess.run([sys.executable, "-c", command(words)], env=settings).returncode
 
 
 def _released_by(place) -> set[str]:
@@ -162,62 +141,4 @@ def _completed(settings: dict[str, str]) -> list[dict]:
 
 
 def _runs(settings: dict[str, str], kind: str) -> list[dict]:
-    return _posted(settings, "flow_runs", {"flow_runs": {"state": {"type": {"any_": [kind]}}}})
-
-
-def _posted(settings: dict[str, str], what: str, filters: dict) -> list[dict]:
-    found = httpx.post(
-        f"{settings['PREFECT_API_URL']}/{what}/filter",
-        json=filters,
-        auth=tuple(PASSWORD.split(":")),
-        timeout=60,
-    )
-    return found.raise_for_status().json()
-
-
-def _answers(settings: dict[str, str]) -> bool:
-    try:
-        return httpx.get(f"{settings['PREFECT_API_URL']}/health", timeout=60).is_success
-    except httpx.TransportError:
-        return False
-
-
-def _wait(done, seconds: int, failure: str, folder: Path) -> None:
-    """Until something is so; else what the processes said."""
-    deadline = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > deadline:
-            said = [f"{path.name}:\n{path.read_text()[-4000:]}" for path in folder.glob("*.log")]
-            pytest.fail("\n".join((failure, *said)))
-        time.sleep(1)
-
-
-@contextmanager
-def _running(
-    command: list[str], settings: dict[str, str], log: Path
-) -> Iterator[subprocess.Popen[bytes]]:
-    """A process of Python, ended with all that it started."""
-    with log.open("w") as said:
-        process = subprocess.Popen(
-            [sys.executable, *command], env=settings, stdout=said, stderr=subprocess.STDOUT
-        )
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait(timeout=60)
-
-
-def _command(words: list[str]) -> str:
-    return f"from cloister.flows.cli.app import main; main({words!r})"
-
-
-def _environment() -> dict[str, str]:
-    """That of the tests without their settings of Prefect, of which one is that nothing is due."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("PREFECT", "CLOISTER"))
-    }
-    path = os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))
-    return kept | {"PYTHONPATH": path, "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
+    return listed(settings, "flow_runs", {"flow_runs": {"state": {"type": {"any_": [kind]}}}})
