@@ -297,12 +297,9 @@ def check_spec(spec: SpecFile, as_json: Json = False) -> None:
     from cloister.figures import count_of
     from cloister.flows.cli.console import show_facts, show_json, show_table, warn
     from cloister.flows.cli.reports import budget_notes
-    from cloister.tasks.requests.plan import checked_spec
-    from cloister.tasks.requests.release_request import ReleaseRequest
-    from cloister.tasks.requests.resolved import resolve
+    from cloister.tasks.requests.plan import checked_spec, request_of_spec
 
-    found = checked_spec(spec)
-    notes = budget_notes(resolve(ReleaseRequest(spec=spec)))
+    found, notes = checked_spec(spec), budget_notes(request_of_spec(spec))
     if as_json:
         show_json(found | {"budget": notes})
     else:

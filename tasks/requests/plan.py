@@ -33,9 +33,10 @@ from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.accounting.composition import accountable, deniable_event, event_of_stages
 from cloister.privacy.certificate.provenance import ignored_columns
 from cloister.privacy.exact import float_above
+from cloister.schema.blocks import PREVIOUS
 from cloister.schema.columns import Serial
 from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
-from cloister.schema.spec_files.loading import citations_of, uncited_declarations
+from cloister.schema.spec_files.loading import citations_of, load_spec, uncited_declarations
 from cloister.tasks.requests.plan_report import budget_warnings
 from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import (
@@ -208,13 +209,23 @@ def plan_digest(plan: AnyPlan) -> str:
     ).hexdigest()
 
 
+def request_of_spec(path: Path) -> ResolvedRequest:
+    """The release that a spec asks for by itself; of growing data, one of the previous block.
+
+    Raises:
+        SpecError, PlanError, InputError: as ``resolve``.
+    """
+    grows = load_spec(path).privacy.block is not None
+    return resolve(ReleaseRequest(spec=path, block=PREVIOUS if grows else None))
+
+
 def checked_spec(path: Path) -> dict[str, Any]:
     """What a spec declares, if a release would take it: it is resolved and planned as one.
 
     Raises:
         SpecError, ConstraintError, PlanError, InputError: a release would not.
     """
-    request = resolve(ReleaseRequest(spec=path))
+    request = request_of_spec(path)
     context = public_context_of(request)
     require_satisfiable(context)
     plan_of(request)

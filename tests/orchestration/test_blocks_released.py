@@ -186,3 +186,8 @@ def test_an_officer_registers_blocks_before_the_first_release(
     assert run(["dataset", "list", "--json"]) == 0
     (shown,) = json.loads(capsys.readouterr().out)
     assert shown["blocks"] == "admitted (date) per month"
+
+
+def test_a_spec_of_growing_data_is_checked_without_a_block(stays, capsys) -> None:
+    assert run(["spec", "check", "stays.yaml"]) == 0, capsys.readouterr().err
+    assert "stays" in capsys.readouterr().out
