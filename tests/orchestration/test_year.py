@@ -88,14 +88,14 @@ class Year:
 
     def newest(self) -> str:
         """The release that was begun last."""
-        return releases(self.home, "arrivals")[0].id
+        return releases(self.home, "arrivals")[-1].id
 
 
 @pytest.fixture
 def year(tmp_path: Path) -> Iterator[Year]:
-    """The folder on 1 January 2024, with a server."""
+    """The folder in the middle of January 2024, with a server."""
     clock = MovedClock(tmp_path)
-    clock.set(datetime(2024, 1, 1, 9, tzinfo=UTC))
+    clock.set(datetime(2024, 1, 15, 9, tzinfo=UTC))
     own = clock.settings | {"CLOISTER_HOME": str(tmp_path / ".cloister")}
     with real_server(tmp_path, own) as settings:
         made = Year(tmp_path, clock, settings)
