@@ -119,11 +119,15 @@ def test_whoever_reaches_a_ledger_without_people_may_act(place: str) -> None:
 def test_the_first_person_is_an_officer_who_sets_it(place: str) -> None:
     ledger = Ledger.open(place)
     for person in (PEOPLE[2], Person("Anna", ("officer",)), PEOPLE[1]):
-        with pytest.raises(NotPermitted):
+        with pytest.raises(NotPermitted, match="is you.* --role officer --identity anna; then"):
             set_person(ledger, person, "anna", "why")
+    with pytest.raises(NotPermitted, match="--identity says by what you are known"):
+        set_person(ledger, Person("Anna", ("officer",)), "anna", "why")
     set_person(ledger, PEOPLE[0], "anna", "why")
     with pytest.raises(NotPermitted, match="too few officers"):
         set_person(ledger, Person("Anna"), "anna", "why")
+    with pytest.raises(NotPermitted, match="known by nothing, give --identity"):
+        set_person(ledger, Person("Anna", ("officer",)), "anna", "why")
 
 
 def test_an_identity_is_of_one_person(ledger: Ledger) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from shlex import quote
 
 from cloister.errors import InputError, NotPermitted
 from cloister.figures import count_of
@@ -182,15 +183,27 @@ def _require_person(house: House, entry: Entry) -> None:
     others = [each for each in house.people.values() if each.name != person.name]
     if taken := {one for each in others for one in each.identities} & set(person.identities):
         raise InputError(f"{min(taken)} is the identity of another person. Nothing was changed.")
+    if not house.people:
+        _require_first(person, entry)
     after = {**house.people, person.name: person}.values()
     left = [each for each in after if "officer" in each.roles and each.identities]
     needed = 2 if house.people and house.rules_of(EVERYWHERE).second_officer else 1
     if len(left) < needed:
-        raise _refusal(f"without {person.name} there are too few officers who can act")
-    if not house.people and identity_of(entry.body["by"]) not in person.identities:
-        raise _refusal(
-            f"the first person is an officer who sets it, by the identity '{entry.body['by']}'"
-        )
+        nameless = "officer" in person.roles and not person.identities
+        remedy = f": {person.name} is known by nothing, give --identity WHO" if nameless else ""
+        raise _refusal(f"without {person.name} there are too few officers who can act{remedy}")
+
+
+def _require_first(person: Person, entry: Entry) -> None:
+    """Check that the first person is an officer, and whoever sets it."""
+    own = identity_of(entry.body["by"])
+    if "officer" in person.roles and own in person.identities:
+        return
+    known = "" if person.identities else ", and --identity says by what you are known"
+    raise _refusal(
+        f"the first person that is set is an officer, and is you{known}: cloister people set NAME "
+        f"--role officer --identity {quote(own)}; then set the others"
+    )
 
 
 def _require_purpose(entry: Entry) -> None:
