@@ -10,7 +10,7 @@ other entries; docs/audit-trail.md says how these are found.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from shlex import quote
 
 from cloister.errors import InputError, NotPermitted
@@ -125,6 +125,68 @@ def _require_people_for(house: House, rules: Rules) -> None:
         asked["officer"] = max(2, asked.get("officer", 0))
     if missing := _missing(asked, able):
         raise _refusal(f"these rules need {_wanted(missing)} more: set people first")
+
+
+def require_keepable(books: Books, entry: Entry) -> None:
+    """Check that people could keep the rules once an entry, written or proposed now, holds.
+
+    `verify` does not ask this of entries, since earlier versions wrote rules that nobody can keep.
+
+    Raises:
+        NotPermitted: too few people are left besides whoever runs a release.
+    """
+    house = books.house
+    kind, body = entry.kind, entry.body
+    if kind == PROPOSED:
+        kind, body = body["kind"], body["body"]
+    if kind == RULES and (lacking := _lacking(Rules.from_body(body), house.people.values())):
+        raise _refusal(f"these rules need {lacking}: set people first, {_HOW_TO_SET}")
+    if kind == PERSON:
+        _require_rules_kept(house, Person.from_body(body))
+
+
+def _require_rules_kept(house: House, person: Person) -> None:
+    """Check that a person as they will be leaves rules that can be kept so; others stay so."""
+    after = {**house.people, person.name: person}.values()
+    for account, rules in house.rules.items():
+        lacking = _lacking(rules, after)
+        if lacking and not _lacking(rules, house.people.values()):
+            of = "" if account == EVERYWHERE else f" of account {account}"
+            raise _refusal(
+                f"with {person.name} so, the rules{of} would need {lacking}: set another person "
+                f"first, {_HOW_TO_SET}, or change the rules, with cloister rules set"
+            )
+
+
+def _lacking(rules: Rules, people: Iterable[Person]) -> str:
+    """Who is lacking so that somebody's release can be approved, in words; empty if nobody is.
+
+    Where no people are set, whoever reaches the ledger may approve.
+    """
+    able = [each for each in people if each.identities]
+    if not able:
+        return ""
+    asked = dict(rules.approvals)
+    if rules.second_officer and (few := _missing({"officer": 2}, able)):
+        return f"{_wanted(few)} more"
+    runners = [each for each in able if "engineer" in each.roles] if rules.four_eyes else []
+    besides = [[each for each in able if each is not runner] for runner in runners]
+    found = [_missing_to_approve(asked, others) for others in besides or [able]]
+    if not all(found):
+        return ""
+    names = " or ".join(sorted(each.name for each in runners))
+    return f"{found[0]} more" + (f", besides {names}, who runs releases" if names else "")
+
+
+def _missing_to_approve(asked: Mapping[str, int], people: Sequence[Person]) -> str:
+    """Who is missing from some people for an approval, in words; empty if nobody is."""
+    if sum(asked.values()):
+        return _wanted(_missing(asked, people))
+    able = any(role in each.roles for each in people for role in _DECIDERS)
+    return "" if able else "1 officer or reviewer"
+
+
+_HOW_TO_SET = "with cloister people set NAME --role ROLE --identity WHO"
 
 
 def _require_role(books: Books, entry: Entry) -> None:
