@@ -182,7 +182,12 @@ def test_as_many_approve_as_the_rules_ask_for(ledger: Ledger) -> None:
         ledger.advance(release, State.APPROVED, "ben", "again")
     assert ledger.advance(release, State.APPROVED, "rita", "why").state is State.CANDIDATE
     approved = ledger.advance(release, State.APPROVED, "anna", "why")
-    assert (approved.state, approved.consents) == (State.APPROVED, ("ben", "rita"))
+    assert approved.state is State.APPROVED
+    assert [(each.words, each.who, each.reason) for each in approved.moves[3:]] == [
+        ("approved (1 of 3)", "Ben (ben)", "why"),
+        ("approved (2 of 3)", "Rita (rita)", "why"),
+        ("approved", "Anna (anna)", "why"),
+    ]
     assert ledger.verify() == []
 
 
@@ -222,7 +227,7 @@ def test_of_sixteen_racing_approvals_two_people_approve_once(
     runs = [child(approve(by)) for by in ("anna", "ben", "eve", "rita") * 4]
     ended = [ending(pid) for pid in runs]
     held = ledger.release(release)
-    people = {*held.consents, held.steps[-1].by}
+    people = {*(each.by for each in held.consents), held.steps[-1].by}
     assert held.state is State.APPROVED
     assert {"anna", "ben"} <= people <= {"anna", "ben", "rita"}
     assert ended.count(0) == len(people)

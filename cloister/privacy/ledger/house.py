@@ -278,6 +278,11 @@ class House:
         person = self.person_of(by)
         return person.name if person else identity_of(by)
 
+    def known_as(self, by: str) -> str:
+        """The name of the person who acts; empty where the identity is nobody's."""
+        person = self.person_of(by)
+        return person.name if person else ""
+
     def _set_person(self, entry: Entry) -> None:
         person = Person.from_body(entry.body)
         _require_signed_entry(entry, governing_slot(PERSON, entry.seq))

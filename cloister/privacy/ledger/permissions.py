@@ -99,14 +99,19 @@ def _require_decider(books: Books, release: Release, entry: Entry) -> None:
 def missing_of(books: Books, release: Release) -> str:
     """Who has yet to approve a release, in words."""
     asked = books.house.rules_of(release.request.dataset).approvals
-    return _wanted(_missing(asked, map(books.house.person_of, release.consents)))
+    return _wanted(_missing(asked, map(books.house.person_of, _voices(release))))
 
 
 def missing_approvals(books: Books, release: Release, by: str) -> dict[str, int]:
     """How many people of each role have yet to approve a release, once ``by`` does too."""
     house = books.house
     asked = house.rules_of(release.request.dataset).approvals
-    return _missing(asked, map(house.person_of, (*release.consents, by)))
+    return _missing(asked, map(house.person_of, (*_voices(release), by)))
+
+
+def _voices(release: Release) -> list[str]:
+    """Who approved a release so far."""
+    return [each.by for each in release.consents]
 
 
 def _missing(asked: Mapping[str, int], people: Iterable[Person | None]) -> dict[str, int]:
@@ -297,7 +302,7 @@ def _require_own_key(house: House, release: Release, entry: Entry) -> None:
 
 
 def _require_new_voice(house: House, release: Release, by: str) -> None:
-    if house.name_of(by) in map(house.name_of, release.consents):
+    if house.name_of(by) in map(house.name_of, _voices(release)):
         raise _refusal(f"{house.name_of(by)} approved it before, and others have yet to")
 
 
