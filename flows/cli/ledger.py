@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -259,25 +260,31 @@ def show_release(release: ReleaseId, as_json: Json = False) -> None:
             "time": s.time,
             "state": s.state.value,
             "by": s.by,
+            "person": s.person,
             "reason": s.reason,
             "evidence": s.evidence,
         }
         for s in held.steps
     ]
+    consents = [asdict(each) for each in held.consents]
     about = {key: value for key, value in held.request.body.items() if key != "events"}
     about |= {"refused": held.refused, "runs": len(held.runs), "sealed": held.seal is not None}
     about |= {"deleted": ", ".join(kind for each in held.deletions for kind in each.kinds)}
     records = guarantees_of(held)
     if as_json:
         of_records = {"records": records.model_dump(mode="json")} if records else {}
-        show_json(about | of_records | {"events": held.request.events, "steps": steps})
+        show_json(
+            about
+            | of_records
+            | {"events": held.request.events, "steps": steps, "consents": consents}
+        )
         return
     show_facts(f"Release {release}", {key: value for key, value in about.items() if value != ""})
     show_guarantees(records)
     show_table(
         "Steps",
         ("entry", "time", "state", "by", "reason"),
-        [(s.seq, s.time, s.state.words, s.by, s.reason) for s in held.steps],
+        [(each.seq, each.time, each.words, each.who, each.reason) for each in held.moves],
     )
 
 

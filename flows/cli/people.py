@@ -135,7 +135,7 @@ def give_token(
     if as_json:
         show_json({"token": token, "proposal": proposal.seq if proposal else None})
         return
-    print(token)
+    print(token)  # noqa: T201 - one line, which no width of a terminal breaks
     counts = f"once another officer says cloister confirm {proposal.seq}" if proposal else "now"
     note(f"{person} is known by this token {counts}, for {count_of(days, 'day')}")
 
