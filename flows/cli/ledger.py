@@ -225,16 +225,18 @@ def list_releases(
 
 
 def _show_unfinished(pending: list[Release], as_json: bool) -> None:
-    from cloister.flows.cli.console import show_json, show_table
+    from cloister.flows.cli.console import say, show_json, show_table
+    from cloister.tasks.home.home import Home
     from cloister.tasks.home.process import code_version
 
+    home = Home.current()
     found = [
         {
             key: value
             for key, value in _release_json(release).items()
             if key not in ("by", "refused")
         }
-        | {"begun_by": release.request.code_version}
+        | {"begun_by": release.request.code_version, "ended_by": _ending(release, home)}
         for release in pending
     ]
     if as_json:
@@ -242,8 +244,25 @@ def _show_unfinished(pending: list[Release], as_json: bool) -> None:
         return
     headings = ("release", "dataset", "unit", "method", "epsilon", "delta", "state", "reserved at")
     note = f"this version: {code_version()}" if found else "no release is unfinished"
-    rows = [tuple(release.values()) for release in found]
+    rows = [tuple(release.values())[:-1] for release in found]
     show_table("Unfinished releases", (*headings, "begun by"), rows, note)
+    for release in found:
+        say(f"{release['release']} is ended by: {release['ended_by']}")
+
+
+_UNFINISHED = {
+    "reserved": "reserved: budget is set aside, no data was read",
+    "spent": "spent: charged, and not finished",
+}
+"""What the states of a release that a run left unfinished mean."""
+
+
+def _ending(release: Release, home: Home) -> str:
+    """The command that ends an unfinished release, or what else does."""
+    from cloister.tasks.release.kept_request import beginning_command
+
+    command = beginning_command(home, release.id) or "the call that began it"
+    return f"{command}, or given up by: cloister review withdraw {release.id} --reason TEXT"
 
 
 def show_release(release: ReleaseId, as_json: Json = False) -> None:
@@ -253,7 +272,8 @@ def show_release(release: ReleaseId, as_json: Json = False) -> None:
     from cloister.tasks.home.home import Home
     from cloister.tasks.ledger.access import guarantees_of, release_of
 
-    held = release_of(Home.current(), release)
+    home = Home.current()
+    held = release_of(home, release)
     steps = [
         {
             "entry": s.seq,
@@ -270,6 +290,8 @@ def show_release(release: ReleaseId, as_json: Json = False) -> None:
     about = {key: value for key, value in held.request.body.items() if key != "events"}
     about |= {"refused": held.refused, "runs": len(held.runs), "sealed": held.seal is not None}
     about |= {"deleted": ", ".join(kind for each in held.deletions for kind in each.kinds)}
+    if held.state.value in _UNFINISHED:
+        about |= {"state": _UNFINISHED[held.state.value], "ended by": _ending(held, home)}
     records = guarantees_of(held)
     if as_json:
         of_records = {"records": records.model_dump(mode="json")} if records else {}
