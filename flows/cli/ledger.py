@@ -228,6 +228,7 @@ def _show_unfinished(pending: list[Release], as_json: bool) -> None:
     from cloister.flows.cli.console import say, show_json, show_table
     from cloister.tasks.home.home import Home
     from cloister.tasks.home.process import code_version
+    from cloister.tasks.release.kept_request import endings
 
     home = Home.current()
     found = [
@@ -236,7 +237,7 @@ def _show_unfinished(pending: list[Release], as_json: bool) -> None:
             for key, value in _release_json(release).items()
             if key not in ("by", "refused")
         }
-        | {"begun_by": release.request.code_version, "ended_by": _ending(release, home)}
+        | {"begun_by": release.request.code_version, "ended_by": endings(home, release.id)}
         for release in pending
     ]
     if as_json:
@@ -250,27 +251,13 @@ def _show_unfinished(pending: list[Release], as_json: bool) -> None:
         say(f"{release['release']} is ended by: {release['ended_by']}")
 
 
-_UNFINISHED = {
-    "reserved": "reserved: budget is set aside, no data was read",
-    "spent": "spent: charged, and not finished",
-}
-"""What the states of a release that a run left unfinished mean."""
-
-
-def _ending(release: Release, home: Home) -> str:
-    """The command that ends an unfinished release, or what else does."""
-    from cloister.tasks.release.kept_request import beginning_command
-
-    command = beginning_command(home, release.id) or "the call that began it"
-    return f"{command}, or given up by: cloister review withdraw {release.id} --reason TEXT"
-
-
 def show_release(release: ReleaseId, as_json: Json = False) -> None:
     """Show one release: its charge, its events, and who moved it, when and why."""
     from cloister.flows.cli.console import show_facts, show_json, show_table
     from cloister.flows.cli.reports import show_guarantees
     from cloister.tasks.home.home import Home
     from cloister.tasks.ledger.access import guarantees_of, release_of
+    from cloister.tasks.release.kept_request import STATE_WORDS, endings
 
     home = Home.current()
     held = release_of(home, release)
@@ -290,8 +277,11 @@ def show_release(release: ReleaseId, as_json: Json = False) -> None:
     about = {key: value for key, value in held.request.body.items() if key != "events"}
     about |= {"refused": held.refused, "runs": len(held.runs), "sealed": held.seal is not None}
     about |= {"deleted": ", ".join(kind for each in held.deletions for kind in each.kinds)}
-    if held.state.value in _UNFINISHED:
-        about |= {"state": _UNFINISHED[held.state.value], "ended by": _ending(held, home)}
+    if held.pending:
+        about |= {
+            "state": STATE_WORDS.get(held.state.value, held.state.value),
+            "ended by": endings(home, release),
+        }
     records = guarantees_of(held)
     if as_json:
         of_records = {"records": records.model_dump(mode="json")} if records else {}

@@ -16,6 +16,12 @@ REQUEST_NAME = "order.json"
 _NOT_REPEATED = ("spec", "by", "seed_sampling")
 """Fields that a command which ends a release need not give again as options."""
 
+STATE_WORDS = {
+    "reserved": "reserved: budget is set aside, no data was read",
+    "spent": "spent: charged, and not finished",
+}
+"""What the states of a release mean that a run left unfinished."""
+
 
 def kept_seed(folder: Path) -> int:
     """The seed for drawing rows that a release was begun with.
@@ -64,6 +70,12 @@ def beginning_command(home: Home, release: str) -> str:
             continue
         words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
     return shlex.join(words)
+
+
+def endings(home: Home, release: str) -> str:
+    """What ends an unfinished release, in words: the command that began it, or withdrawing it."""
+    command = beginning_command(home, release) or "the call that began it"
+    return f"{command}, or given up by: cloister review withdraw {release} --reason TEXT"
 
 
 def _kept_request(folder: Path) -> dict[str, Any]:
