@@ -251,6 +251,8 @@ def write_demo_table() -> None:
         "--seed", type=int, default=DEMO_SEED, help="seed of the generator (default: %(default)s)"
     )
     options = parser.parse_args()
+    if not options.out.absolute().parent.is_dir():
+        parser.error(f"there is no folder {options.out.parent}; make it first")
     civic_registry(options.rows, options.seed).to_csv(options.out, index=False)
 
 

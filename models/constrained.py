@@ -55,9 +55,8 @@ EXCHANGED = (
 )
 
 _CHECKED = (
-    "rows that would break a hard constraint for which there is no support are drawn anew, those "
-    "of which a constraint compares two cells as often as the model has such rows; where the rows "
-    "of the model are used up, they are drawn from flatter probabilities"
+    "a row that would break a hard constraint for which there is no support is replaced by another "
+    "draw of the model; where the model runs out of such rows, by a draw from flatter probabilities"
 )
 
 BALANCED = (

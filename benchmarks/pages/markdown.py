@@ -21,6 +21,9 @@ from cloister.tasks.home.process import code_version
 SECTION = re.compile(r"^(?=### )", re.MULTILINE)
 """Where the section of an experiment begins."""
 
+_MADE_BY = re.compile(r"Cloister ([0-9.]+\+[0-9a-f]{16})(?: \(older code\))?")
+"""The code by which figures say that they were made; marked where it is no longer the code."""
+
 
 @dataclass(frozen=True)
 class Section:
@@ -50,10 +53,20 @@ def require_markers(document: Path, name: str) -> None:
 
 
 def insert(document: Path, name: str, text: str) -> None:
-    """Replace the text between the markers of a document."""
+    """Replace the text between the markers of a document, and mark its figures of older code."""
     begin, end = markers(name)
     before, _, after = _parts(document, name)
-    document.write_text(f"{before}{begin}\n{text.strip()}\n{end}{after}", encoding="utf-8")
+    whole = f"{before}{begin}\n{text.strip()}\n{end}{after}"
+    document.write_text(mark_older(whole, code_version()), encoding="utf-8")
+
+
+def mark_older(text: str, code: str) -> str:
+    """The text, in which figures that were made by other code than this are marked so."""
+
+    def marked(made: re.Match[str]) -> str:
+        return f"Cloister {made[1]}{'' if made[1] == code else ' (older code)'}"
+
+    return re.sub(_MADE_BY, marked, text)
 
 
 def insert_sections(document: Path, name: str, fresh: Sequence[str]) -> None:

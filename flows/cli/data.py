@@ -303,7 +303,7 @@ def check_spec(spec: SpecFile, as_json: Json = False) -> None:
     if as_json:
         show_json(found | {"budget": notes})
     else:
-        lists = ("provenance", "without a source", "warnings")
+        lists = ("provenance", "without a source", "not stated", "warnings")
         facts = {name: value for name, value in found.items() if name not in lists}
         show_facts(f"{spec} can be {'planned' if found['warnings'] else 'released'}", facts)
         rows = [(source, ", ".join(names)) for source, names in found["provenance"].items()]
@@ -315,4 +315,8 @@ def check_spec(spec: SpecFile, as_json: Json = False) -> None:
             f"{count_of(len(names), 'declaration')} without a source: {', '.join(names)}; write in "
             "provenance where bounds and values are publicly known from, such as a law, or a form "
             "and its page"
+        )
+    if names := found["not stated"]:
+        warn(
+            f"about: does not state {', '.join(names)}; the certificate says so to whoever reads it"
         )

@@ -86,20 +86,29 @@ def serve_releases(allow_unauthenticated: Unauthenticated = False, as_json: Json
     """Run the registered releases of this home when the Prefect server says that they are due.
 
     The server is that of PREFECT_API_URL. Runs until it is ended; one release at a time. A run that
-    cloister deploy did not register here is refused.
+    cloister deploy did not register here is refused. Begins with a list of what is registered,
+    with its schedule and next run.
     """
-    from cloister.flows.cli.console import say, show_json
+    from cloister.flows.cli.console import say, show_json, show_table
     from cloister.flows.release import release as flow
     from cloister.flows.serving import serve
     from cloister.tasks.home.home import Home
     from cloister.tasks.stores.prefect_deployment import require_server
+    from cloister.tasks.stores.prefect_registration import registrations
 
-    server = require_server(authenticated=not allow_unauthenticated)
+    server, home = require_server(authenticated=not allow_unauthenticated), Home.current()
+    now = datetime.now(UTC)
+    schedules = [
+        {"release": each.name, "schedule": str(each.schedule), "next": each.next_run(now)}
+        for each in registrations(home)
+    ]
     if as_json:
-        show_json({"server": server})
+        show_json({"server": server, "recurring": schedules})
     else:
         say(f"Serving the recurring releases of this home; {server} says when they are due.")
-    serve(flow, Home.current())
+        headings = ("release", "schedule", "next run")
+        show_table("Recurring releases", headings, [tuple(each.values()) for each in schedules])
+    serve(flow, home)
 
 
 def _require_repeatable(request: ReleaseRequest) -> None:
@@ -182,7 +191,7 @@ def _show(done: Deployed, as_json: bool) -> None:
         "id": done.id,
         "server": done.server,
         "runner": "cloister serve",
-        "schedule": f"{schedule.cron} ({schedule.timezone})",
+        "schedule": str(schedule),
         "spec": f"SHA-256 {done.spec_digest[:16]}...: runs of a changed spec are refused",
         "budget": _budget(done.allowance),
     }

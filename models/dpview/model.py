@@ -38,7 +38,10 @@ from cloister.privacy.queries.query import Door, Partition, TableRows
 from cloister.schema.declarations import Linking
 from cloister.schema.domain import declared_cells
 
-_ALONE = "each attribute is drawn on its own, from its histogram"
+_ALONE = (
+    "each attribute is drawn on its own, from its histogram: relations between attributes are not "
+    "reproduced, but for those that hard constraints force"
+)
 
 _AGREED = "noisy views are made to agree with each other and with the histograms"
 

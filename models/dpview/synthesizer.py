@@ -38,7 +38,7 @@ DPVIEW_PLUS = DPViewRecipe(
 )
 INDEPENDENT = DPViewRecipe(
     "independent",
-    "every attribute alone, from its noisy histogram; delta may be 0",
+    "every attribute alone, from its noisy histogram, without relations; delta may be 0",
     attributes_alone,
 )
 

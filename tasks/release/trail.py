@@ -13,6 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from cloister.errors import InputError
+from cloister.identities import named
 from cloister.privacy.certificate.manifest import read_manifest
 from cloister.privacy.exact import decimal, decimal_below
 from cloister.privacy.ledger import (
@@ -24,7 +25,7 @@ from cloister.privacy.ledger import (
     export_lines,
     read_chain,
 )
-from cloister.privacy.ledger.books import GRANTED, OPENED, PLACED, Books
+from cloister.privacy.ledger.books import CONSENTED, GRANTED, OPENED, PLACED, Books
 from cloister.privacy.ledger.budgets import tightest
 from cloister.privacy.ledger.composition import basic_composition
 from cloister.privacy.ledger.entries import REVOKED, TRUSTED
@@ -122,8 +123,8 @@ def _steps(entries: Sequence[Entry], books: Books, release: Release) -> Iterator
             yield {
                 "entry": str(entry.seq),
                 "time": entry.time[:19] + "Z",
-                "what": entry_words(entry),
-                "by": by,
+                "what": entry_words(entry, then),
+                "by": named(then.house.known_as(by), by),
                 "roles": ", ".join(person.roles) if (person := then.house.person_of(by)) else "",
                 "reason": str(entry.body.get("reason", "")),
             }
@@ -142,14 +143,17 @@ def _tells(entry: Entry, release: Release, actors: set[str]) -> bool:
     )
 
 
-def entry_words(entry: Entry) -> str:
-    """What an entry says happened."""
+def entry_words(entry: Entry, books: Books) -> str:
+    """What an entry says happened, by books that hold it."""
     body = entry.body
     words = {
         OPENED: lambda: f"account opened for {', '.join(body['places']) or 'no place'}",
         PLACED: lambda: f"more places: {', '.join(body['places'])}",
         GRANTED: lambda: f"budget granted: {budget_text(BudgetGrant.from_body(body))}",
-        PERSON: lambda: f"{body['person']} has {', '.join(body['roles']) or 'no role'}",
+        PERSON: lambda: _person_words(entry, books),
+        CONSENTED: lambda: next(
+            each.words for each in books.releases[body["release"]].consents if each.seq == entry.seq
+        ),
         RULES: lambda: f"rules for {body['account']}",
         PROPOSED: lambda: f"proposed: {body['kind']}",
         TRUSTED: lambda: f"key {body['key'][:16]} trusted",
@@ -158,4 +162,14 @@ def entry_words(entry: Entry) -> str:
     }
     said = words[entry.kind]() if entry.kind in words else entry.kind.replace("_", " ")
     confirmed = body.get(CONFIRMED)
-    return f"{said}, confirmed by {confirmed['by']}" if confirmed else said
+    if not confirmed:
+        return said
+    return f"{said}, confirmed by {named(books.house.known_as(confirmed['by']), confirmed['by'])}"
+
+
+def _person_words(entry: Entry, books: Books) -> str:
+    """What became of a person: a token was issued, or roles were set."""
+    name, until = entry.body["person"], books.house.issued.get(entry.seq)
+    if until:
+        return f"{name}: token issued (valid until {until})"
+    return f"{name} has {', '.join(entry.body['roles']) or 'no role'}"

@@ -242,6 +242,7 @@ def checked_spec(path: Path) -> dict[str, Any]:
         "declared rows": context.task.data_rows,
         "provenance": citations_of(spec),
         "without a source": uncited_declarations(spec),
+        "not stated": [name for name, text in dict(spec.about).items() if text is None],
         "warnings": list(budget_warnings(request, context)),
     }
 

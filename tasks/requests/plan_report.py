@@ -135,8 +135,8 @@ def device_json(request: ResolvedRequest, plan: AnyPlan) -> dict[str, Any]:
 
 
 _UNWEIGHED = (
-    "{names}: method {method} does nothing about soft constraints; rows break them as often as "
-    "they happen to"
+    "{names}: method {method} does not model soft constraints; how often its rows break them is "
+    "not adjusted to the data"
 )
 
 

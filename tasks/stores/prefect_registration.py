@@ -65,6 +65,9 @@ class ReleaseSchedule:
         schedule._require_a_run(now)
         return schedule
 
+    def __str__(self) -> str:
+        return f"{self.cron} ({self.timezone})"
+
     def runs(self, after: datetime) -> Iterator[datetime]:
         """The times of the runs, without end, earliest first."""
         dates = Dates(cron=self.cron, timezone=self.timezone)
@@ -155,6 +158,10 @@ class Registration:
         first = max(after, datetime.fromisoformat(self.after) + _TAKING)
         due = deque(takewhile(lambda run: run <= until, self.schedule.runs(first)), maxlen=1)
         return due[0] if due else None
+
+    def next_run(self, now: datetime) -> str:
+        """The next time at which it is due, to the minute, in the zone of the schedule."""
+        return next(self.schedule.runs(now)).isoformat(timespec="minutes")
 
     def missed(self, until: datetime) -> list[datetime]:
         """The times up to ``until`` whose runs were missed and are made up for, earliest first."""

@@ -16,6 +16,7 @@ from cloister.constraints import constraints_of
 from cloister.flows.cli.app import run
 from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.home.home import Home
+from cloister.tasks.home.process import code_version
 from cloister.tasks.ledger.access import releases
 
 
@@ -196,6 +197,17 @@ def test_text_goes_between_the_markers_only(place):
         *markers("tiny")[1].split(),
         "after",
     ]
+
+
+def test_figures_of_older_code_are_marked_where_a_page_is_written(place):
+    page, made = document(place), "Measured on 2026-01-01, Cloister {}, 2 cores"
+    older, newer = made.format(f"0.1.0+{'0' * 16}"), made.format(code_version())
+    page.write_text(older + "\n" + page.read_text(encoding="utf-8"), encoding="utf-8")
+    for _ in range(2):
+        insert(page, "tiny", newer)
+        text = page.read_text(encoding="utf-8")
+        assert text.startswith(older.replace(", 2 cores", " (older code), 2 cores"))
+        assert f"{newer}\n" in text
 
 
 def test_sections_are_replaced_by_their_headings_and_new_ones_come_last(place):

@@ -41,6 +41,7 @@ def test_what_the_scheduler_makes_is_released(place, servers):
     run = _completed(servers)[0]
     assert run["auto_scheduled"] and run["created_by"]["type"] == "SCHEDULE"
     assert run["id"] in _released_by(place)
+    assert "* * * * * (UTC)" in (place.folder / "serve.log").read_text()  # with its next run
     assert existing_ledger(place.home).budget("clubs", "row").spent >= 1
 
 

@@ -11,7 +11,7 @@ from importlib.resources import files
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
-from cloister.privacy.certificate.certificate import Certificate
+from cloister.privacy.certificate.certificate import NOT_STATED, Certificate
 
 _TEMPLATE = "certificate.html"
 
@@ -33,7 +33,7 @@ def page(certificate: Certificate) -> str:
         "event": _event,
         "soft": _soft,
     }
-    return environment.from_string(source).render(c=certificate)
+    return environment.from_string(source).render(c=certificate, not_stated=NOT_STATED)
 
 
 def _figure(amount: float) -> str:

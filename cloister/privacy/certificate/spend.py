@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from cloister.errors import UnsupportedEvent
@@ -287,6 +287,12 @@ def _stage_spend(
     )
 
 
+_NOISE_ON_COUNTS: Mapping[type[Event], str] = {
+    GaussianCounts: "discrete Gaussian noise of scale {scale} on counts",
+    LaplaceCounts: "discrete Laplace noise of scale {scale} on counts",
+}
+
+
 def describe(event: Event) -> str:
     """What was done to the data, in words; noise in rows, or in multiples of the clipping norm."""
     if isinstance(event, Composed):
@@ -302,27 +308,39 @@ def describe(event: Event) -> str:
 
 
 def _describe_all(event: Composed) -> str:
-    """Every part in words, once; if any has several times, those of as many times together."""
-    times: Counter[str] = Counter()
+    """Every kind of part once, with the number of queries; noise on counts from least to most."""
+    numbers: Counter[str] = Counter()
+    scales: dict[str, list[float]] = {}
     for part, number in event.parts:
-        times[describe(part)] += number
-    often = {1: "once", 2: "twice"}
-    said = []
-    for number in dict.fromkeys(times.values()):
-        parts = [words for words in times if times[words] == number]
-        each = f"{often.get(number, f'{number:,} times')}{' each' * (len(parts) > 1)}: "
-        said.append((each if max(times.values()) > 1 else "") + "; ".join(parts))
-    return "; ".join(said)
+        words = describe(part)
+        if isinstance(part, GaussianCounts | LaplaceCounts):
+            words = _NOISE_ON_COUNTS[type(part)]
+            scales.setdefault(words, []).append(_scale(part))
+        numbers[words] += number
+    return "; ".join(
+        ("" if number == 1 else f"{number:,} queries, each: ")
+        + (words.format(scale=_scale_words(scales[words])) if words in scales else words)
+        for words, number in numbers.items()
+    )
+
+
+def _scale(event: GaussianCounts | LaplaceCounts) -> float:
+    """The scale of noise on counts, in rows."""
+    if isinstance(event, GaussianCounts):
+        return float(event.noise_multiplier) * math.sqrt(event.sensitivity.l2_squared)
+    return float(event.sensitivity.l1 / event.epsilon)
+
+
+def _scale_words(scales: Sequence[float]) -> str:
+    ends = dict.fromkeys(figure(end, 4) for end in (min(scales), max(scales)))
+    *least, most = ends
+    return " to ".join((*least, count_of(most, "row")))
 
 
 def _describe_simple(event: Event) -> str:
     match event:
-        case GaussianCounts():
-            scale = float(event.noise_multiplier) * math.sqrt(event.sensitivity.l2_squared)
-            return f"discrete Gaussian noise of scale {count_of(figure(scale, 4), 'row')} on counts"
-        case LaplaceCounts():
-            scale = float(event.sensitivity.l1 / event.epsilon)
-            return f"discrete Laplace noise of scale {count_of(figure(scale, 4), 'row')} on counts"
+        case GaussianCounts() | LaplaceCounts():
+            return _NOISE_ON_COUNTS[type(event)].format(scale=_scale_words([_scale(event)]))
         case SampledGaussian():
             noise = figure(float(event.noise_multiplier), 4)
             return (

@@ -61,7 +61,7 @@ _NO_MORE = (
     "The model gives at most {capacity} rows in all, which are paid for; it never gives more."
 )
 _GROUPS = (
-    "It does not hide what is true of many: what the release shows of a group, it shows whether or "
+    "It does not hide facts about groups: what the release shows of a group, it shows whether or "
     "not any one {noun} took part."
 )
 
@@ -192,8 +192,8 @@ def rows_words(rows: RowsSpec) -> str:
         source = rows.provenance.removeprefix(MEASURED).strip()
         return f"{count_of(rows.public, 'row')}, a figure measured with noise: {source}"
     return (
-        f"public: {count_of(rows.public, 'row')}, as declared in the spec; the exact number in the "
-        "data is not published"
+        f"{count_of(rows.public, 'row')}, a number that the spec declares; the data may hold a few "
+        "more or fewer, and how many is not published"
     )
 
 

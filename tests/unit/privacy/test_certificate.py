@@ -297,7 +297,7 @@ def test_only_kept_promises_are_listed(certificate: Certificate):
             "50 steps of DP-SGD on 6.25 % of the rows",
         ),
         (Bounded(Fraction(1, 2), Fraction(1, 10**6)), r"\(0.5, 1e-6\)-private"),
-        (Composed(((GAUSSIAN, 3),)), "3 times: discrete Gaussian"),
+        (Composed(((GAUSSIAN, 3),)), "3 queries, each: discrete Gaussian"),
         (Parallel((GAUSSIAN, GAUSSIAN)), "on disjoint parts of the rows: discrete"),
     ],
 )

@@ -12,7 +12,7 @@ from cloister.privacy.certificate.certificate import Certificate
 from cloister.privacy.certificate.page import page
 from cloister.privacy.certificate.provenance import attribute_origins, constraint_origins
 from cloister.privacy.certificate.spend import describe
-from cloister.privacy.events import Composed, GaussianCounts, Sensitivity
+from cloister.privacy.events import Composed, GaussianCounts, Selection, Sensitivity
 from cloister.schema.spec import About
 from cloister.tasks.release.basis import Basis
 from cloister.tasks.release.certify import certify
@@ -75,10 +75,10 @@ def test_what_was_spent_before_is_told(basis: Basis):
     assert "2 earlier charges, of ε = 1.5 in all" in page(certify(later))
 
 
-def test_parts_are_told_with_their_times():
-    other = GaussianCounts(Fraction(20), ONE)
-    words = describe(Composed(((GAUSSIAN, 2), (other, 1))))
-    assert words.startswith("twice: discrete Gaussian noise of scale 10 rows")
-    assert "; once: discrete Gaussian noise of scale 20 rows" in words
-    assert "once" not in describe(Composed(((GAUSSIAN, 1), (other, 1))))
-    assert "twice each: " in describe(Composed(((GAUSSIAN, 2), (other, 2))))
+def test_queries_of_a_stage_are_counted_by_kind_with_the_least_and_the_most_noise():
+    wider, choice = GaussianCounts(Fraction(20), ONE), Selection(Fraction(1, 2))
+    assert describe(Composed(((GAUSSIAN, 2), (wider, 1), (choice, 1)))) == (
+        "3 queries, each: discrete Gaussian noise of scale 10 to 20 rows on counts; "
+        "a choice by the exponential mechanism at epsilon 0.5"
+    )
+    assert "of scale 10 rows on" in describe(Composed(((GAUSSIAN, 1), (GAUSSIAN, 1))))

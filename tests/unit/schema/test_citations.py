@@ -58,6 +58,7 @@ def test_a_check_lists_all_and_asks_for_what_is_missing(tmp_path, capsys):
     assert "age, sex" in line
     assert "yearbook 2020" in said.out
     assert "2 declarations without a source: ward, town;" in said.err
+    assert "about: does not state curator, " in said.err
 
 
 def test_columns_that_are_left_out_are_told(tmp_path, capsys):

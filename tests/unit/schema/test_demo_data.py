@@ -93,6 +93,14 @@ def test_it_depends_on_rows_and_seed_alone(registry):
     assert len(civic_registry(3)) == 3
 
 
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    out = tmp_path / "nowhere" / "demo.csv"
+    command = [sys.executable, "-m", "cloister.demo", str(out)]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=SPEC.parents[2])
+    assert ended.returncode == 2
+    assert "there is no folder" in ended.stderr and "Traceback" not in ended.stderr
+
+
 def test_the_module_writes_a_table_that_reads_back(tmp_path, registry, spec):
     out = tmp_path / "demo.csv"
     subprocess.run(
