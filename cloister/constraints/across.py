@@ -16,28 +16,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cloister.constraints import denial
 from cloister.constraints.declared import declared_at
-from cloister.constraints.denial import (
-    BoundConstraint,
-    Cell,
-    DenialConstraint,
-    Predicate,
-    ViolationReport,
-    bind,
-)
 from cloister.constraints.text import parse_denial, unquote
 from cloister.errors import ConstraintError
+from cloister.schema import relations
 from cloister.schema.columns import Column
 from cloister.schema.declarations import ConstraintDeclaration, quote
 from cloister.schema.domain import Domain, Table
-from cloister.schema.relations import (
-    Database,
-    ForeignKey,
-    Schema,
-    own_column,
-    parent_column,
-    parent_rows,
-)
 
 _PART = r"(?:`(?:[^`]|``)+`|[^\W\d]\w*(?:-(?!>)\w+)*)"
 _PIECES = re.compile(rf"'(?:[^']|'')*'|{_PART}(?:\.{_PART})+")
@@ -52,8 +38,8 @@ class AcrossConstraint:
     what was declared.
     """
 
-    key: ForeignKey
-    rule: DenialConstraint
+    key: relations.ForeignKey
+    rule: denial.DenialConstraint
     text: str
 
     @property
@@ -61,7 +47,7 @@ class AcrossConstraint:
         """Its name."""
         return self.rule.name
 
-    def bound(self, schema: Schema) -> BoundConstraint:
+    def bound(self, schema: relations.Schema) -> denial.BoundConstraint:
         """The rule on the numbers of both tables.
 
         Raises:
@@ -69,7 +55,7 @@ class AcrossConstraint:
         """
         own, above = schema.tables[self.key.table], schema.tables[self.key.parent]
         columns = (*self._renamed(own).values(), *self._renamed_above(above).values())
-        return bind(self.rule, Domain(columns))
+        return denial.bind(self.rule, Domain(columns))
 
     def sides(self, rows: Table, parents: Table) -> tuple[Table, Table]:
         """The columns that take part, of rows and of parents, under their names in the rule."""
@@ -78,11 +64,11 @@ class AcrossConstraint:
 
     def _renamed(self, own: Domain) -> Mapping[str, Column]:
         """The columns of a row in the joined table, by their names in its own."""
-        return {name: own_column(self.key.table, own[name]) for name in own.modelled}
+        return {name: relations.own_column(self.key.table, own[name]) for name in own.modelled}
 
     def _renamed_above(self, above: Domain) -> Mapping[str, Column]:
         """The columns of a parent in the joined table, by their names in its own."""
-        return {name: parent_column(self.key, above[name]) for name in above.modelled}
+        return {name: relations.parent_column(self.key, above[name]) for name in above.modelled}
 
     def _part(self, table: Table, columns: Mapping[str, Column]) -> Table:
         """The columns of a table that take part in the rule, renamed."""
@@ -91,22 +77,22 @@ class AcrossConstraint:
         codes = {column.name: table.codes[name] for name, column in kept.items()}
         return Table(Domain(tuple(kept.values())), codes)
 
-    def report(self, database: Database) -> ViolationReport:
+    def report(self, database: relations.Database) -> denial.ViolationReport:
         """The rows that violate it, and their share of all that refer to a row."""
         tables = database.tables
         own, above = self.sides(tables[self.key.table], tables[self.key.parent])
-        parents = parent_rows(database, self.key)
+        parents = relations.parent_rows(database, self.key)
         linked = np.flatnonzero(parents >= 0)
         broken = self.bound(database.schema).violation_mask(
             own.take(linked), above.take(parents[linked])
         )
         number = int(broken.sum())
         percent = 100 * number / len(linked) if len(linked) else 0.0
-        return ViolationReport(self.name, hard=True, violations=number, percent=percent)
+        return denial.ViolationReport(self.name, hard=True, violations=number, percent=percent)
 
 
 def across_constraints(
-    declarations: Sequence[ConstraintDeclaration], schema: Schema
+    declarations: Sequence[ConstraintDeclaration], schema: relations.Schema
 ) -> tuple[AcrossConstraint, ...]:
     """The constraints that a spec of several tables declares beside those of each table.
 
@@ -126,7 +112,9 @@ def across_constraints(
     return tuple(found)
 
 
-def _across(declared: ConstraintDeclaration, name: str, schema: Schema) -> AcrossConstraint:
+def _across(
+    declared: ConstraintDeclaration, name: str, schema: relations.Schema
+) -> AcrossConstraint:
     if declared.deny is None or declared.soft:
         raise ConstraintError(
             f"constraint '{name}': across tables a rule is a deny, and hard; write fd and key "
@@ -140,7 +128,7 @@ def _across(declared: ConstraintDeclaration, name: str, schema: Schema) -> Acros
 class _Reading:
     """The text of a rule, whose cells are looked up among tables and references."""
 
-    schema: Schema
+    schema: relations.Schema
     name: str
     text: str
 
@@ -151,9 +139,11 @@ class _Reading:
         rule = parse_denial(
             _PIECES.sub(lambda match: self._joined(match[0], key), self.text), self.name
         )
-        above = {parent_column(key, column).name for column in self.schema.tables[key.parent]}
+        above = {
+            relations.parent_column(key, column).name for column in self.schema.tables[key.parent]
+        }
         predicates = tuple(_on_two_rows(predicate, above) for predicate in rule.predicates)
-        made = AcrossConstraint(key, DenialConstraint(self.name, predicates), self.text)
+        made = AcrossConstraint(key, denial.DenialConstraint(self.name, predicates), self.text)
         if {cell.row for each in predicates for cell in each.cells} != {1, 2}:
             raise self._error("is on one of the tables alone; write it in that table's constraints")
         made.bound(self.schema)
@@ -180,7 +170,7 @@ class _Reading:
             "that it refers to; keys are not compared"
         )
 
-    def _key(self, cells: Sequence[tuple[str, str | None, str]]) -> ForeignKey:
+    def _key(self, cells: Sequence[tuple[str, str | None, str]]) -> relations.ForeignKey:
         """The only foreign key that leads from one of the tables to the other."""
         named = {(table, column) for table, column, _ in cells if column}
         tables = {table for table, _, _ in cells}
@@ -199,27 +189,31 @@ class _Reading:
             )
         return keys[0]
 
-    def _joined(self, piece: str, key: ForeignKey) -> str:
+    def _joined(self, piece: str, key: relations.ForeignKey) -> str:
         """A cell as one of the joined table, a text as it is."""
         if piece.startswith("'"):
             return piece
         table, column, name = self._found(piece)
         above = column is not None or (table == key.parent and not key.to_itself)
         domain = self.schema.tables[key.parent if above else table]
-        found = parent_column(key, domain[name]) if above else own_column(table, domain[name])
+        found = (
+            relations.parent_column(key, domain[name])
+            if above
+            else relations.own_column(table, domain[name])
+        )
         return f"t.{quote(found.name)}"
 
     def _error(self, text: str) -> ConstraintError:
         return ConstraintError(f"constraint '{self.name}': {text}")
 
 
-def _on_two_rows(predicate: Predicate, above: set[str]) -> Predicate:
+def _on_two_rows(predicate: denial.Predicate, above: set[str]) -> denial.Predicate:
     """A predicate on the joined table as one of t1 and t2; ``above`` are the columns of t2."""
     left, right = (
-        Cell(2 if side.attribute in above else 1, side.attribute)
-        if isinstance(side, Cell)
+        denial.Cell(2 if side.attribute in above else 1, side.attribute)
+        if isinstance(side, denial.Cell)
         else side
         for side in (predicate.left, predicate.right)
     )
-    assert isinstance(left, Cell)
-    return Predicate(left, predicate.op, right)
+    assert isinstance(left, denial.Cell)
+    return denial.Predicate(left, predicate.op, right)

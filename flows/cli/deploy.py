@@ -149,19 +149,10 @@ def _deployed(
     from cloister.tasks.release.preflight import require_usable
     from cloister.tasks.requests.plan import plan_of
     from cloister.tasks.requests.resolved import public_context_of, resolve
-    from cloister.tasks.stores.prefect_deployment import (
-        Recurring,
-        register_deployment,
-        require_server,
-    )
-    from cloister.tasks.stores.prefect_registration import (
-        Registration,
-        ReleaseSchedule,
-        settings_digest,
-    )
+    from cloister.tasks.stores import prefect_deployment, prefect_registration
 
     now = datetime.now(UTC)
-    schedule = ReleaseSchedule.of(*when, now)
+    schedule = prefect_registration.ReleaseSchedule.of(*when, now)
     request = asked.recurring()
     resolved = resolve(request, now)
     context = public_context_of(resolved)
@@ -169,15 +160,17 @@ def _deployed(
     moving = request.block == PREVIOUS
     allowance = allowance_of(resolved, context, plan_of(resolved), home, now, moving=moving)
     allowance.require_one()
-    server = require_server(authenticated=authenticated)
+    server = prefect_deployment.require_server(authenticated=authenticated)
     home.prepare()
     from cloister.flows.release import release as flow
 
-    recurring = Recurring(context.spec.name, request.parameters(), schedule)
-    deployment = str(register_deployment(flow, recurring))
-    place = (str(Path.cwd()), settings_digest(home), now.isoformat())
+    recurring = prefect_deployment.Recurring(context.spec.name, request.parameters(), schedule)
+    deployment = str(prefect_deployment.register_deployment(flow, recurring))
+    place = (str(Path.cwd()), prefect_registration.settings_digest(home), now.isoformat())
     kept |= {"spec_digest": resolved.digest, "account": context.dataset}
-    made = Registration(recurring.name, deployment, recurring.parameters, schedule, *place, **kept)
+    made = prefect_registration.Registration(
+        recurring.name, deployment, recurring.parameters, schedule, *place, **kept
+    )
     made.write(home)
     return Deployed(recurring, allowance, server, deployment, now, resolved.digest)
 

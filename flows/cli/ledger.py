@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cloister.figures import figure_above
-from cloister.flows.cli.options import (
-    By,
-    Dataset,
-    Json,
-    Reason,
-    ReleaseId,
-    Unit,
-    command_group,
-    example,
-)
+from cloister.flows.cli import options
 
 if TYPE_CHECKING:
     from cloister.privacy.accounting.accountants import Spend
@@ -30,30 +21,36 @@ AnyDataset = Annotated[
 
 def add_ledger_commands(app: typer.Typer) -> None:
     """Add these commands to the command line."""
-    budget = command_group(app, "budget", "Budgets: what is granted, spent and left.")
-    budget.command("show", epilog=example("cloister budget show demo"))(show_budgets)
+    budget = options.command_group(app, "budget", "Budgets: what is granted, spent and left.")
+    budget.command("show", epilog=options.example("cloister budget show demo"))(show_budgets)
     budget.command(
         "grant",
-        epilog=example(
+        epilog=options.example(
             'cloister budget grant demo --epsilon 10 --delta 1e-5 --per year --reason "policy 7"'
         ),
     )(grant)
     budget.command(
-        "allow", epilog=example('cloister budget allow demo --reason "the export was repaired"')
+        "allow",
+        epilog=options.example('cloister budget allow demo --reason "the export was repaired"'),
     )(allow)
-    budget.command("history", epilog=example("cloister budget history demo"))(show_history)
-    ledger = command_group(app, "ledger", "The ledger: releases and entries.")
+    budget.command("history", epilog=options.example("cloister budget history demo"))(show_history)
+    ledger = options.command_group(app, "ledger", "The ledger: releases and entries.")
     ledger.command(
-        "list", epilog=example("cloister ledger list demo", "cloister ledger list --unfinished")
+        "list",
+        epilog=options.example("cloister ledger list demo", "cloister ledger list --unfinished"),
     )(list_releases)
-    ledger.command("show", epilog=example("cloister ledger show r-0123456789"))(show_release)
-    ledger.command("export", epilog=example("cloister ledger export ledger-2026-11.jsonl"))(export)
-    ledger.command("restore", epilog=example("cloister ledger restore ledger-2026-11.jsonl"))(
-        restore
+    ledger.command("show", epilog=options.example("cloister ledger show r-0123456789"))(
+        show_release
     )
+    ledger.command("export", epilog=options.example("cloister ledger export ledger-2026-11.jsonl"))(
+        export
+    )
+    ledger.command(
+        "restore", epilog=options.example("cloister ledger restore ledger-2026-11.jsonl")
+    )(restore)
 
 
-def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:
+def show_budgets(dataset: AnyDataset = None, as_json: options.Json = False) -> None:
     """Show what was granted to a dataset, what its releases hold, and what is left.
 
     "spent" adds up the epsilons of releases, and "filter" is the least budget under which a privacy
@@ -97,17 +94,17 @@ def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:
 
 
 def grant(
-    dataset: Dataset,
+    dataset: options.Dataset,
     epsilon: Annotated[str, typer.Option(help="Cap on the composed epsilon, exact.")],
     delta: Annotated[str, typer.Option(help="Delta at which releases are composed, exact.")],
     per: Annotated[str, typer.Option(help="year, month or ever.")],
-    reason: Reason,
-    by: By,
-    unit: Unit = "row",
+    reason: options.Reason,
+    by: options.By,
+    unit: options.Unit = "row",
     yes: Annotated[
         bool, typer.Option("--yes", help="Grant what is below the spent, or far above the last.")
     ] = False,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Grant a budget; it replaces the one before from now on, and frees nothing that was spent.
 
@@ -132,7 +129,9 @@ def grant(
         show_facts("Granted", status)
 
 
-def allow(dataset: Dataset, reason: Reason, by: By, as_json: Json = False) -> None:
+def allow(
+    dataset: options.Dataset, reason: options.Reason, by: options.By, as_json: options.Json = False
+) -> None:
     """Allow the next runs of a dataset whose data was refused too often; an officer does.
 
     The charge of the last refused run stays.
@@ -149,7 +148,7 @@ def allow(dataset: Dataset, reason: Reason, by: By, as_json: Json = False) -> No
         say(f"allowed: {dataset} may reserve again")
 
 
-def show_history(dataset: AnyDataset = None, as_json: Json = False) -> None:
+def show_history(dataset: AnyDataset = None, as_json: options.Json = False) -> None:
     """Show each grant of a budget: who, when, from what to what, and why."""
     from cloister.flows.cli.console import show_json, show_table
     from cloister.tasks.home.home import Home
@@ -183,7 +182,7 @@ def list_releases(
             "finish them before an upgrade.",
         ),
     ] = False,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """List releases, oldest first, with their costs and states.
 
@@ -245,7 +244,7 @@ def _show_unfinished(pending: list[Release], as_json: bool) -> None:
     show_table("Unfinished releases", (*headings, "begun by"), rows, note)
 
 
-def show_release(release: ReleaseId, as_json: Json = False) -> None:
+def show_release(release: options.ReleaseId, as_json: options.Json = False) -> None:
     """Show one release: its charge, its events, and who moved it, when and why."""
     from cloister.flows.cli.console import show_facts, show_json, show_table
     from cloister.flows.cli.reports import show_guarantees
@@ -283,7 +282,7 @@ def show_release(release: ReleaseId, as_json: Json = False) -> None:
 
 def export(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Write all entries to a file, to be stored elsewhere; prints the anchor of the last.
 
@@ -304,7 +303,7 @@ def export(
 
 def restore(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="An export of the ledger.")],
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Restore a ledger that is gone from an export, which must hold all that this home wrote."""
     from cloister.flows.cli.console import show_facts, show_json

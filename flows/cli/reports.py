@@ -18,24 +18,7 @@ from cloister.privacy.certificate.provenance import exact_text, ignored_columns
 from cloister.privacy.certificate.spend import record_guarantees
 from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
 from cloister.tasks.home.home import Home
-from cloister.tasks.requests.plan import (
-    dependencies_of,
-    expected_error,
-    plan_json,
-    plan_of,
-    require_satisfiable,
-    stage_costs,
-    total_cost,
-)
-from cloister.tasks.requests.plan_report import (
-    NEW_HOME,
-    device_json,
-    device_words,
-    forecast_of,
-    plan_warnings,
-    soft_facts,
-    soft_json,
-)
+from cloister.tasks.requests import plan, plan_report
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 
 if TYPE_CHECKING:
@@ -60,22 +43,22 @@ def show_plan(request: ResolvedRequest, as_json: bool, whole: bool = False) -> N
     Of long lists the first and last entries are shown, all if ``whole``.
     """
     context = public_context_of(request)
-    require_satisfiable(context)
-    made = plan_of(request)
+    plan.require_satisfiable(context)
+    made = plan.plan_of(request)
     if as_json:
         show_json(_plan_as_json(request, context, made))
         return
     _show_stages(
         [
             (stage.name, stage.epsilon, shorten_list(stage.explanation, whole))
-            for stage in stage_costs(made, request.budget, context.task)
+            for stage in plan.stage_costs(made, request.budget, context.task)
         ],
-        total_cost(made, request.budget, context.task),
+        plan.total_cost(made, request.budget, context.task),
         request.budget,
         context.price(request.budget),
     )
     show_records(made, request, context)
-    _show_dependencies(dependencies_of(made, context.task), request.budget)
+    _show_dependencies(plan.dependencies_of(made, context.task), request.budget)
     for sentence in _warnings(request, context, made):
         warn(sentence)
     show_facts("Plan", _plan_facts(request, context, made, whole))
@@ -84,27 +67,27 @@ def show_plan(request: ResolvedRequest, as_json: bool, whole: bool = False) -> N
 def _plan_as_json(
     request: ResolvedRequest, context: PublicContext, made: AnyPlan
 ) -> dict[str, Any]:
-    stages = stage_costs(made, request.budget, context.task)
-    expected = dependencies_of(made, context.task)
-    return plan_json(made) | {
-        "forecast": asdict(forecast_of(request, context, made)),
+    stages = plan.stage_costs(made, request.budget, context.task)
+    expected = plan.dependencies_of(made, context.task)
+    return plan.plan_json(made) | {
+        "forecast": asdict(plan_report.forecast_of(request, context, made)),
         "reason": request.reason,
         "epsilon": str(request.budget.epsilon),
         "costs": [{"name": stage.name, "epsilon": stage.epsilon} for stage in stages],
-        "accounted_epsilon": total_cost(made, request.budget, context.task),
+        "accounted_epsilon": plan.total_cost(made, request.budget, context.task),
         **_records(made, request, context),
         "dependencies": [_dependency(own, request.budget) for own in expected],
-        "expected_two_way_error": expected_error(request),
+        "expected_two_way_error": plan.expected_error(request),
         "soft_rate_deviation": made.rate_deviation,
-        **soft_json(request, context),
+        **plan_report.soft_json(request, context),
         "warnings": _warnings(request, context, made),
-        **device_json(request, made),
+        **plan_report.device_json(request, made),
         "ignored": list(ignored_columns(context.spec)),
     }
 
 
 def _warnings(request: ResolvedRequest, context: PublicContext, made: AnyPlan) -> list[str]:
-    return [*plan_warnings(request, context, made), *budget_notes(request)]
+    return [*plan_report.plan_warnings(request, context, made), *budget_notes(request)]
 
 
 def budget_notes(request: ResolvedRequest) -> list[str]:
@@ -120,7 +103,7 @@ def budget_notes(request: ResolvedRequest) -> list[str]:
 def _plan_facts(
     request: ResolvedRequest, context: PublicContext, made: AnyPlan, whole: bool
 ) -> dict[str, Any]:
-    needed = forecast_of(request, context, made)
+    needed = plan_report.forecast_of(request, context, made)
     evaluation = "no" if request.evaluate == "none" else request.evaluate
     return {
         "dataset": context.spec.name,
@@ -131,9 +114,9 @@ def _plan_facts(
         "sequence": shorten_list(", ".join(made.sequence), whole),
         "columns left out": shorten_list(", ".join(ignored_columns(context.spec)) or "none", whole),
         "time": f"about {_duration(needed.seconds)} of processor time, with {evaluation} "
-        f"evaluation; {_duration(NEW_HOME)} more in a new home",
+        f"evaluation; {_duration(plan_report.NEW_HOME)} more in a new home",
         "memory": f"about {needed.memory / 2**30:.1f} GiB",
-        "device": device_words(request, made),
+        "device": plan_report.device_words(request, made),
     }
 
 
@@ -177,10 +160,10 @@ def _expected_errors(
     request: ResolvedRequest, context: PublicContext, made: AnyPlan
 ) -> dict[str, str]:
     """What errors to expect, from public facts."""
-    found, error = {}, expected_error(request)
+    found, error = {}, plan.expected_error(request)
     if error is not None:
         found["two-way error"] = f"about {error:.2g}, within a factor of 1.5 on 2 tables of 3"
-    return found | soft_facts(request, context, made)
+    return found | plan_report.soft_facts(request, context, made)
 
 
 def _show_dependencies(expected: Sequence[DependencyForecast], budget: Budget) -> None:

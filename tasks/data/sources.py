@@ -39,19 +39,9 @@ from cloister.privacy.door.table import (
 from cloister.privacy.events import Event
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, noise_source
+from cloister.schema import relations
 from cloister.schema.domain import Table
 from cloister.schema.parsing import parse
-from cloister.schema.relations import (
-    UNLINKED,
-    Database,
-    ForeignKey,
-    is_refused,
-    is_truncated,
-    joined_tables,
-    require_unique_keys,
-    row_tables,
-    rows_changed,
-)
 from cloister.schema.sources.reading import read_batches, read_frame
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import PersonUnit, Spec
@@ -182,7 +172,7 @@ def _table_digests(table: Table, release: str, home: Home) -> Digests:
     return digests_of(b"data", lambda: {"": table.stored.items()}, release, home)
 
 
-class DatabaseSource(RowSource[Database, PrivateDatabase]):
+class DatabaseSource(RowSource[relations.Database, PrivateDatabase]):
     """The rows of several tables, behind doors that share one plan and one journal."""
 
     def context(self, request: ResolvedRequest) -> PublicContext:
@@ -191,7 +181,7 @@ class DatabaseSource(RowSource[Database, PrivateDatabase]):
 
     def read_rows(
         self, release: str, request: ResolvedRequest, home: Home
-    ) -> tuple[Database, Digests]:
+    ) -> tuple[relations.Database, Digests]:
         """The rows and keyed digests of all that were read.
 
         Rows that refer to none that is there are left out, and of many that refer to the same all
@@ -208,28 +198,28 @@ class DatabaseSource(RowSource[Database, PrivateDatabase]):
         write_validation(release, {"tables": reports}, home)
         stored = {name: table.stored.items() for name, table in tables.items()}
         digests = digests_of(b"data", lambda: stored, release, home)
-        whole = Database(context.task.schema, tables)
-        require_unique_keys(whole)
+        whole = relations.Database(context.task.schema, tables)
+        relations.require_unique_keys(whole)
         return bound(whole, home.key()), digests
 
     def door(
         self,
-        rows: Database,
+        rows: relations.Database,
         task: AnyTask,
         planned: Event,
         journal: Journal,
         home: Home,  # noqa: ARG002 - of raw columns alone
     ) -> PrivateDatabase:
         """The doors of the tables, and of those that join them."""
-        changed = rows_changed(rows.schema)
-        tables = {**row_tables(rows), **joined_tables(rows)}
+        changed = relations.rows_changed(rows.schema)
+        tables = {**relations.row_tables(rows), **relations.joined_tables(rows)}
         most = {name: Neighbours(task.neighbours.relation, changed[name]) for name in tables}
         return PrivateDatabase(
-            Database(rows.schema, tables), most, planned, journal, noise_source()
+            relations.Database(rows.schema, tables), most, planned, journal, noise_source()
         )
 
 
-def bound(database: Database, key: bytes) -> Database:
+def bound(database: relations.Database, key: bytes) -> relations.Database:
     """The rows that refer to one that is there, at most as many to the same as declared.
 
     A reference that may be missing is unlinked instead of its row left out.
@@ -244,20 +234,24 @@ def bound(database: Database, key: bytes) -> Database:
     for name in schema.tables:
         required = [own for own in schema.parents_of(name) if not own.optional]
         for reference in required:
-            tables[name] = tables[name].take(Database(schema, tables).referring(reference))
-        for reference in filter(partial(is_truncated, schema), required):
+            tables[name] = tables[name].take(
+                relations.Database(schema, tables).referring(reference)
+            )
+        for reference in filter(partial(relations.is_truncated, schema), required):
             tables[name] = _bounded(tables[name], reference, key)
     as_read = dict(tables)
     for reference in schema.keys:
-        found = Database(schema, tables)
+        found = relations.Database(schema, tables)
         if reference.optional:
             tables[reference.table] = _linked(found, reference, as_read[reference.table], key)
-        if is_refused(schema, reference):
+        if relations.is_refused(schema, reference):
             _require_bound(found, reference)
-    return Database(schema, tables)
+    return relations.Database(schema, tables)
 
 
-def _linked(database: Database, reference: ForeignKey, as_read: Table, key: bytes) -> Table:
+def _linked(
+    database: relations.Database, reference: relations.ForeignKey, as_read: Table, key: bytes
+) -> Table:
     """The table with references unlinked that lead to no row, or beyond the bound of a parent.
 
     Privacy: lots are of rows ``as_read``. What became of another reference may depend on other
@@ -266,15 +260,17 @@ def _linked(database: Database, reference: ForeignKey, as_read: Table, key: byte
     table, domain = database.tables[reference.table], database.schema.tables[reference.table]
     codes = table.codes[reference.column].astype(np.int64)
     stay = np.flatnonzero(database.referring(reference))
-    if is_truncated(database.schema, reference):
+    if relations.is_truncated(database.schema, reference):
         own = key + reference.table.encode() + reference.column.encode()
         stay = stay[rows_first_in_line(codes[stay], as_read.take(stay), reference.max_rows, own)]
     linked = codes == domain[reference.column].null_code
     linked[stay] = True
-    return Table(table.domain, {**table.codes, reference.column: np.where(linked, codes, UNLINKED)})
+    return Table(
+        table.domain, {**table.codes, reference.column: np.where(linked, codes, relations.UNLINKED)}
+    )
 
 
-def _require_bound(database: Database, reference: ForeignKey) -> None:
+def _require_bound(database: relations.Database, reference: relations.ForeignKey) -> None:
     codes = database.tables[reference.table].codes[reference.column]
     if len(codes) and np.unique(codes, return_counts=True)[1].max() > reference.max_rows:
         raise DataError(
@@ -285,7 +281,7 @@ def _require_bound(database: Database, reference: ForeignKey) -> None:
         )
 
 
-def _bounded(table: Table, reference: ForeignKey, key: bytes) -> Table:
+def _bounded(table: Table, reference: relations.ForeignKey, key: bytes) -> Table:
     parents, own = table.codes[reference.column], key + reference.table.encode()
     stay = rows_within_bound(parents, table.stored.values(), reference.max_rows, own)
     return table.take(np.sort(stay))

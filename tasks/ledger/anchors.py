@@ -26,15 +26,8 @@ from pathlib import Path
 from cloister.errors import CloisterError, InputError, StorageError, VerificationError
 from cloister.figures import count_of
 from cloister.files import write_whole
+from cloister.privacy import signing
 from cloister.privacy.ledger import Anchor, Entry
-from cloister.privacy.signing import (
-    Envelope,
-    PublicKey,
-    make_statement,
-    read_statement,
-    sign,
-    signers,
-)
 from cloister.tasks.home.files import exclusive
 from cloister.tasks.home.home import Home, private_folder
 from cloister.tasks.ledger.append_only import LineFile, Place, place_of
@@ -107,18 +100,18 @@ def _lines(path: Path) -> list[str]:
 
 def _signed(home: Home, anchor: Anchor) -> str:
     facts = {**asdict(anchor), "time": datetime.now(UTC).isoformat()}
-    payload = make_statement({f"entry-{anchor.seq}": anchor.hash}, ANCHOR_TYPE, facts)
-    return json.dumps(json.loads(sign(payload, house_signer(home)).text))
+    payload = signing.make_statement({f"entry-{anchor.seq}": anchor.hash}, ANCHOR_TYPE, facts)
+    return json.dumps(json.loads(signing.sign(payload, house_signer(home)).text))
 
 
-def _read(line: str) -> tuple[Envelope, Anchor]:
+def _read(line: str) -> tuple[signing.Envelope, Anchor]:
     """An anchor as a place holds it, whoever signed it.
 
     Raises:
         VerificationError: it is none.
     """
-    envelope = Envelope.parse(line.encode())
-    facts = read_statement(envelope).facts(ANCHOR_TYPE)
+    envelope = signing.Envelope.parse(line.encode())
+    facts = signing.read_statement(envelope).facts(ANCHOR_TYPE)
     try:
         return envelope, Anchor(int(facts["seq"]), str(facts["hash"]))
     except (KeyError, TypeError, ValueError):
@@ -134,7 +127,7 @@ class Comparison:
 
 
 def compare_places(
-    home: Home, entries: Sequence[Entry], key: PublicKey | None, *, whole: bool = True
+    home: Home, entries: Sequence[Entry], key: signing.PublicKey | None, *, whole: bool = True
 ) -> list[Comparison]:
     """Compare a ledger with the anchors in the places of its home.
 
@@ -142,14 +135,18 @@ def compare_places(
         key: that of the house which signed them; by default this home's own.
         whole: the entries are all that there are; else a place may hold later ones.
     """
-    known: Sequence[PublicKey] = [key] if key else []
+    known: Sequence[signing.PublicKey] = [key] if key else []
     with suppress(CloisterError):  # one that cannot be read is reported by itself
         known = known or house_keys(home)
     return [_compare(home, place, entries, known, whole) for place in anchor_places(home)]
 
 
 def _compare(
-    home: Home, place: Place, entries: Sequence[Entry], keys: Sequence[PublicKey], whole: bool
+    home: Home,
+    place: Place,
+    entries: Sequence[Entry],
+    keys: Sequence[signing.PublicKey],
+    whole: bool,
 ) -> Comparison:
     try:
         lines = place.held()
@@ -172,7 +169,7 @@ def _compare(
     return Comparison(f"{words})", found)
 
 
-def _readable(lines: Sequence[str]) -> Iterator[tuple[Envelope, Anchor]]:
+def _readable(lines: Sequence[str]) -> Iterator[tuple[signing.Envelope, Anchor]]:
     """The anchors among lines; one that a full disk cut off is none."""
     for line in lines:
         with suppress(VerificationError):
@@ -181,13 +178,13 @@ def _readable(lines: Sequence[str]) -> Iterator[tuple[Envelope, Anchor]]:
 
 def _unlike(
     place: Place,
-    read: Sequence[tuple[Envelope, Anchor]],
+    read: Sequence[tuple[signing.Envelope, Anchor]],
     entries: Sequence[Entry],
-    keys: Sequence[PublicKey],
+    keys: Sequence[signing.PublicKey],
     whole: bool,
 ) -> Iterator[str]:
     """How the anchors of a place differ from a ledger; the first of each kind of difference."""
-    foreign = [anchor.seq for envelope, anchor in read if not signers(envelope, keys)]
+    foreign = [anchor.seq for envelope, anchor in read if not signing.signers(envelope, keys)]
     if foreign:
         yield (
             f"{place.name}: the anchor of entry {min(foreign)} is not signed by "
@@ -220,5 +217,5 @@ def held_anchors(home: Home) -> list[Anchor]:
     """
     keys = house_keys(home)
     read = [each for place in anchor_places(home) for each in _readable(place.held())]
-    ours = [anchor for envelope, anchor in read if signers(envelope, keys)]
+    ours = [anchor for envelope, anchor in read if signing.signers(envelope, keys)]
     return sorted(ours, key=lambda anchor: anchor.seq)

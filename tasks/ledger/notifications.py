@@ -28,15 +28,8 @@ from cloister.figures import count_of
 from cloister.privacy.ledger.outbox import EVENTS, Event, events_after
 from cloister.tasks.home.files import exclusive, replace_file
 from cloister.tasks.home.home import Home, private_folder
+from cloister.tasks.ledger import channels
 from cloister.tasks.ledger.access import existing_ledger
-from cloister.tasks.ledger.channels import (
-    SECRET_BYTES,
-    SECRET_PREFIX,
-    mail,
-    post,
-    require_server,
-    require_webhook,
-)
 
 _MAIL = "mailto:"
 
@@ -82,10 +75,10 @@ class Subscriber:
         """
         if self.address.startswith(_MAIL):
             recipients = self.address.removeprefix(_MAIL)
-            mail(recipients, self.smtp, self.secret, self.sender, events)
+            channels.mail(recipients, self.smtp, self.secret, self.sender, events)
             return
         (event,) = events
-        post(self.address, self.secret, event)
+        channels.post(self.address, self.secret, event)
 
     def batches(self, now: float) -> list[list[Waiting]]:
         """What is due, as it is sent together."""
@@ -111,9 +104,9 @@ def subscribe(home: Home, subscriber: Subscriber) -> None:
         recipients = subscriber.address.removeprefix(_MAIL)
         if "@" not in recipients or not recipients.isprintable():
             raise InputError("give mailto:NAME@HOST, with commas between several")
-        require_server(subscriber.smtp)
+        channels.require_server(subscriber.smtp)
     else:
-        require_webhook(subscriber.address)
+        channels.require_webhook(subscriber.address)
     ledger = existing_ledger(home)
     last = ledger.anchor() if ledger else None
     with _alone(home):
@@ -164,7 +157,7 @@ def read_secret(path: Path | None, *, webhook: bool) -> str:
             raise InputError("a webhook needs a secret that its receiver has: --secret-file FILE")
         return ""
     if webhook and not path.exists():
-        fresh = SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode("ascii")
+        fresh = channels.SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode("ascii")
         replace_file(path, lambda part: part.write_text(f"{fresh}\n", encoding="ascii"))
     try:
         mode = path.stat().st_mode
@@ -174,16 +167,18 @@ def read_secret(path: Path | None, *, webhook: bool) -> str:
     if stat.S_IMODE(mode) & 0o077:
         raise InputError(f"{path} can be read by others; run chmod 600, or make another secret")
     if webhook and not _is_secret(text):
-        raise InputError(f"{path} is no secret of a webhook: {SECRET_PREFIX} and base64 follow")
+        raise InputError(
+            f"{path} is no secret of a webhook: {channels.SECRET_PREFIX} and base64 follow"
+        )
     return text
 
 
 def _is_secret(text: str) -> bool:
     try:
-        key = base64.b64decode(text.removeprefix(SECRET_PREFIX), validate=True)
+        key = base64.b64decode(text.removeprefix(channels.SECRET_PREFIX), validate=True)
     except ValueError:
         return False
-    return text.startswith(SECRET_PREFIX) and len(key) in SECRET_BYTES
+    return text.startswith(channels.SECRET_PREFIX) and len(key) in channels.SECRET_BYTES
 
 
 def made_up_event() -> Event:

@@ -14,49 +14,34 @@ from pathlib import Path
 from typing import Any
 
 from cloister.errors import CloisterError, InputError
+from cloister.privacy import signing
 from cloister.privacy.certificate.manifest import APPROVAL_NAME, STATEMENTS, TRUST_NAME
 from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.ledger import Entry, Release
 from cloister.privacy.ledger.house import APPROVAL, APPROVAL_KEY
-from cloister.privacy.signing import (
-    PublicKey,
-    Signer,
-    Trust,
-    add_signature,
-    compare_folder,
-    folder_digests,
-    followed_trust,
-    make_statement,
-    read_envelope,
-    read_statement,
-    sign,
-    signature_digests,
-    standing,
-    write_envelope,
-)
 
 APPROVAL_TYPE = "urn:cloister:approval"
 """The type of what people sign when they approve a release."""
 
 
-def sign_approval(public: Path, release: Release, signer: Signer) -> dict[str, str]:
+def sign_approval(public: Path, release: Release, signer: signing.Signer) -> dict[str, str]:
     """Add a person's signature to the approval of a release; what the ledger holds of it.
 
     Raises:
         StorageError: the key cannot sign, or the statement cannot be written.
         VerificationError: the statement that is there is of other files.
     """
-    payload = make_statement(
-        folder_digests(public, STATEMENTS), APPROVAL_TYPE, charged_facts(release)
+    payload = signing.make_statement(
+        signing.folder_digests(public, STATEMENTS), APPROVAL_TYPE, charged_facts(release)
     )
     path = public / APPROVAL_NAME
-    before = read_envelope(path) if path.exists() else None
+    before = signing.read_envelope(path) if path.exists() else None
     if before and before.payload == payload:
-        envelope = add_signature(before, signer)
+        envelope = signing.add_signature(before, signer)
     else:
-        envelope = sign(payload, signer)
-    write_envelope(path, envelope, replace=True)
-    (digest,) = signature_digests(envelope, [signer.key])[signer.key.id]
+        envelope = signing.sign(payload, signer)
+    signing.write_envelope(path, envelope, replace=True)
+    (digest,) = signing.signature_digests(envelope, [signer.key])[signer.key.id]
     return {APPROVAL_KEY: signer.key.raw.hex(), APPROVAL: digest}
 
 
@@ -77,21 +62,23 @@ def charged_facts(release: Release) -> dict[str, Any]:
 
 
 def approval_problems(
-    folder: Path, facts: Mapping[str, Any], keys: Iterable[PublicKey]
+    folder: Path, facts: Mapping[str, Any], keys: Iterable[signing.PublicKey]
 ) -> Iterator[str]:
     """How the approval that a signed decision rests on was altered.
 
     ``facts`` are those of the decision, ``keys`` the house's.
     """
     try:
-        statement = read_statement(read_envelope(folder / APPROVAL_NAME), APPROVAL_NAME)
+        statement = signing.read_statement(
+            signing.read_envelope(folder / APPROVAL_NAME), APPROVAL_NAME
+        )
         said = statement.facts(APPROVAL_TYPE)
     except CloisterError as error:
         yield str(error)
         return
     if any(said[name] != facts[name] for name in said):
         yield f"{APPROVAL_NAME}: is of another release than the decision"
-    yield from str(compare_folder(statement, folder, STATEMENTS)).splitlines()
+    yield from str(signing.compare_folder(statement, folder, STATEMENTS)).splitlines()
     if _trust(folder, facts, keys) is None:
         yield (
             f"{TRUST_NAME}: the house's key vouches for no version {facts['trust']} in it, under "
@@ -100,7 +87,10 @@ def approval_problems(
 
 
 def approvals_lacking(
-    folder: Path, facts: Mapping[str, Any], keys: Iterable[PublicKey], entries: Iterable[Entry]
+    folder: Path,
+    facts: Mapping[str, Any],
+    keys: Iterable[signing.PublicKey],
+    entries: Iterable[Entry],
 ) -> list[str]:
     """What an unaltered approval lacks, by role.
 
@@ -109,7 +99,7 @@ def approvals_lacking(
     trust = _trust(folder, facts, keys)
     if trust is None:
         return []
-    envelope = read_envelope(folder / APPROVAL_NAME)
+    envelope = signing.read_envelope(folder / APPROVAL_NAME)
     recorded = {
         evidence[APPROVAL]: entry
         for entry in entries
@@ -122,13 +112,15 @@ def approvals_lacking(
         except InputError as error:
             found.append(str(error))
             continue
-        counted = standing(envelope, trust.with_role(role), name, recorded)
+        counted = signing.standing(envelope, trust.with_role(role), name, recorded)
         found += [] if counted.complete else [str(counted)]
     return found
 
 
-def _trust(folder: Path, facts: Mapping[str, Any], keys: Iterable[PublicKey]) -> Trust | None:
+def _trust(
+    folder: Path, facts: Mapping[str, Any], keys: Iterable[signing.PublicKey]
+) -> signing.Trust | None:
     """Whose keys counted when a release was approved, and which of them were revoked since."""
-    trusts = followed_trust(folder / TRUST_NAME, keys)
+    trusts = signing.followed_trust(folder / TRUST_NAME, keys)
     then = next((each for each in trusts if each.version == facts["trust"]), None)
     return replace(then, revoked=trusts[-1].revoked) if then else None

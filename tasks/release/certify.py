@@ -21,6 +21,7 @@ from cloister.models.registry import create
 from cloister.models.storage import model_digest
 from cloister.models.task import Budget
 from cloister.privacy.accounting.composition import event_of_stages
+from cloister.privacy.certificate import provenance, spend, wording
 from cloister.privacy.certificate.certificate import (
     FORMAT,
     PAGE_NAME,
@@ -34,44 +35,6 @@ from cloister.privacy.certificate.certificate import (
     Subject,
 )
 from cloister.privacy.certificate.page import page
-from cloister.privacy.certificate.provenance import (
-    across_origins,
-    attribute_origins,
-    constraint_origins,
-    exact_text,
-    ignored_columns,
-    key_origins,
-    software,
-    statements,
-    unprotected_facts,
-)
-from cloister.privacy.certificate.spend import (
-    DENIABLE_DEFINITION,
-    accounted_cost,
-    deniable_meaning,
-    mechanisms,
-    record_guarantees,
-    record_words,
-    second_cost,
-    stage_spends,
-)
-from cloister.privacy.certificate.wording import (
-    OTHER_TRIES,
-    block_words,
-    definition_of,
-    detection,
-    group_words,
-    limitations,
-    meaning,
-    odds,
-    public_units,
-    relation_words,
-    reuse_words,
-    rows_words,
-    safeguards,
-    unit_description,
-    unit_statement,
-)
 from cloister.privacy.exact import decimal, decimal_below, exact, float_above
 from cloister.privacy.ledger import Ledger
 from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
@@ -162,7 +125,7 @@ def _basis(
         anchor=spent.anchor,
         budget=budget,
         drawn=drawn,
-        software=software(code_digest()).model_copy(update=run),
+        software=provenance.software(code_digest()).model_copy(update=run),
         artefacts=artefacts,
         written=dt.datetime.now(dt.UTC).date(),
         secure=spent.private.secure,
@@ -193,10 +156,10 @@ def certify(basis: Basis) -> Certificate:
     _require_true(basis)
     return Certificate(
         certificate=FORMAT,
-        about=statements(basis.spec.about),
+        about=provenance.statements(basis.spec.about),
         subject=_subject(basis),
         guarantee=_guarantee(basis),
-        stages=stage_spends(
+        stages=spend.stage_spends(
             basis.plan.stages,
             basis.planned.delta,
             basis.spec.privacy.relation,
@@ -204,21 +167,23 @@ def certify(basis: Basis) -> Certificate:
             basis.spec.privacy.group_rows,
         ),
         cumulative=_cumulative(basis),
-        attributes=attribute_origins(basis.spec, basis.of_persons),
+        attributes=provenance.attribute_origins(basis.spec, basis.of_persons),
         constraints=(
-            *constraint_origins(basis.context.task.constraints, basis.drawn.violations),
-            *across_origins(basis.across, basis.drawn.violations),
-            *key_origins(basis.drawn.dangling),
+            *provenance.constraint_origins(basis.context.task.constraints, basis.drawn.violations),
+            *provenance.across_origins(basis.across, basis.drawn.violations),
+            *provenance.key_origins(basis.drawn.dangling),
         ),
-        unprotected=unprotected_facts(basis.spec),
+        unprotected=provenance.unprotected_facts(basis.spec),
         post_processing=basis.drawn.post_processing,
-        mechanisms=mechanisms(basis.plan.stages, basis.secure),
-        safeguards=safeguards(basis.plan.stages, basis.secure),
+        mechanisms=spend.mechanisms(basis.plan.stages, basis.secure),
+        safeguards=wording.safeguards(basis.plan.stages, basis.secure),
         limitations=(
             *basis.drawn.warnings,
             *unweighed_soft(basis.request, basis.context),
-            *([OTHER_TRIES] if basis.drawn.acceptance else []),
-            *limitations(basis.spec, basis.secure, basis.deniable_releases, basis.budget.refusals),
+            *([wording.OTHER_TRIES] if basis.drawn.acceptance else []),
+            *wording.limitations(
+                basis.spec, basis.secure, basis.deniable_releases, basis.budget.refusals
+            ),
         ),
         software=basis.software,
         artefacts=dict(sorted(basis.artefacts.items())),
@@ -226,7 +191,7 @@ def certify(basis: Basis) -> Certificate:
         ran_by=basis.ran_by,
         verification=f"cloister verify {basis.entry.id}",
         model=basis.model,
-        ignored=ignored_columns(basis.spec),
+        ignored=provenance.ignored_columns(basis.spec),
         records=_records(basis),
         acceptance=basis.drawn.acceptance,
         reused=tuple(basis.reused),
@@ -240,7 +205,7 @@ def _require_true(basis: Basis) -> None:
             "not declare; it must not be published"
         )
     planned, charged = basis.planned, Budget(basis.epsilon, basis.delta)
-    accounted = accounted_cost(basis.plan.stages, planned.delta, basis.spec.privacy.relation)
+    accounted = spend.accounted_cost(basis.plan.stages, planned.delta, basis.spec.privacy.relation)
     priced = basis.context.price(planned) == charged
     if accounted.epsilon > float_above(planned.epsilon) or not priced:
         raise PrivacyError(
@@ -278,46 +243,48 @@ def _guarantee(basis: Basis) -> Guarantee:
     accounted = basis.plan.stages, basis.planned.delta, privacy.relation, privacy.group_rows
     return Guarantee(
         private=basis.secure,
-        definition=DENIABLE_DEFINITION if basis.deniable else definition_of(basis.delta),
-        unit=unit_description(basis.spec),
-        unit_statement=unit_statement(basis.spec),
+        definition=spend.DENIABLE_DEFINITION
+        if basis.deniable
+        else wording.definition_of(basis.delta),
+        unit=wording.unit_description(basis.spec),
+        unit_statement=wording.unit_statement(basis.spec),
         relation=privacy.relation,
-        relation_words=relation_words(privacy.relation),
-        rows=rows_words(privacy.rows),
-        units=public_units(basis.spec),
-        epsilon=exact_text(basis.epsilon),
-        delta=exact_text(basis.delta),
-        accounted=accounted_cost(*accounted),
-        second=second_cost(*accounted),
+        relation_words=wording.relation_words(privacy.relation),
+        rows=wording.rows_words(privacy.rows),
+        units=wording.public_units(basis.spec),
+        epsilon=provenance.exact_text(basis.epsilon),
+        delta=provenance.exact_text(basis.delta),
+        accounted=spend.accounted_cost(*accounted),
+        second=spend.second_cost(*accounted),
         meaning=_meaning(basis),
-        odds=odds(epsilon, period),
-        detection=detection(epsilon, basis.shown_delta, period, _period_delta(basis)),
+        odds=wording.odds(epsilon, period),
+        detection=wording.detection(epsilon, basis.shown_delta, period, _period_delta(basis)),
     )
 
 
 def _records(basis: Basis) -> RecordGuarantees | None:
     event = event_of_stages(basis.plan.stages)
-    return record_guarantees(event, basis.planned.delta, basis.spec.privacy.relation)
+    return spend.record_guarantees(event, basis.planned.delta, basis.spec.privacy.relation)
 
 
 def _meaning(basis: Basis) -> tuple[str, ...]:
     records = _records(basis)
     if records and basis.deniable and basis.secure:
-        return deniable_meaning(records)
+        return spend.deniable_meaning(records)
     shown = basis.shown_epsilon, basis.shown_delta
-    said = meaning(basis.spec, *shown, basis.secure, basis.drawn.capacity)
+    said = wording.meaning(basis.spec, *shown, basis.secure, basis.drawn.capacity)
     if not basis.secure:
         return said
     planned, charged = (
-        (exact_text(each.epsilon), exact_text(each.delta))
+        (provenance.exact_text(each.epsilon), provenance.exact_text(each.delta))
         for each in (basis.planned, Budget(basis.epsilon, basis.delta))
     )
     return (
         *said,
-        *group_words(basis.spec, *planned),
-        *block_words(basis.spec, basis.entry.request.blocks),
-        *reuse_words(basis.reused, *charged),
-        *(record_words(records) if records else ()),
+        *wording.group_words(basis.spec, *planned),
+        *wording.block_words(basis.spec, basis.entry.request.blocks),
+        *wording.reuse_words(basis.reused, *charged),
+        *(spend.record_words(records) if records else ()),
     )
 
 
@@ -352,12 +319,12 @@ def _cumulative(basis: Basis) -> Cumulative:
         spent=decimal(status.spent),
         reserved=decimal(status.reserved),
         left=decimal_below(status.left),
-        cap=exact_text(status.budget.epsilon),
-        cap_delta=exact_text(status.budget.delta),
+        cap=provenance.exact_text(status.budget.epsilon),
+        cap_delta=provenance.exact_text(status.budget.delta),
         lifetime=decimal(status.lifetime),
         composition=FILTERED if status.kept else COMPOSITION,
         before=decimal(before),
         filtered=decimal(status.filtered) if status.kept else None,
         block=status.block or None,
-        lifetime_delta=exact_text(status.lifetime_delta) if status.block else None,
+        lifetime_delta=provenance.exact_text(status.lifetime_delta) if status.block else None,
     )

@@ -11,14 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from cloister.errors import (
-    BudgetExceeded,
-    CloisterError,
-    DataError,
-    InputError,
-    JournalMismatch,
-    StorageError,
-)
+from cloister import errors
 from cloister.models.acceptance import TriedPlan
 from cloister.models.task import AnyPlan
 from cloister.privacy.accounting.composition import divides_rows
@@ -42,13 +35,7 @@ from cloister.tasks.data.session import (
 from cloister.tasks.home.files import write_json
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_version, reporter
-from cloister.tasks.ledger.access import (
-    commit_charge,
-    give_back,
-    open_ledger,
-    opening_of,
-    release_request,
-)
+from cloister.tasks.ledger import access
 from cloister.tasks.ledger.fingerprints import seal_fingerprint
 from cloister.tasks.release.kept_request import REQUEST_NAME, kept_prior, kept_seed
 from cloister.tasks.release.preflight import find_prior, prior_digest
@@ -113,11 +100,11 @@ def keep_request(
         write_json(path, kept.model_dump(mode="json"))
         return
     if request.seed_sampling not in (None, kept_seed(folder)):
-        raise InputError(
+        raise errors.InputError(
             "this release was begun with another --seed-sampling; give that one, or leave it out"
         )
     if request.prior not in (None, LATEST, kept_prior(folder)):
-        raise InputError("this release was begun with another --prior; give that one")
+        raise errors.InputError("this release was begun with another --prior; give that one")
 
 
 @dataclass(frozen=True)
@@ -161,13 +148,16 @@ def reserve_budget(
     require_within_budget(plan, request.budget, context.task)
     home.key()  # a home that has releases has a key
     home.fingerprint_key()
-    ledger = open_ledger(home)
+    ledger = access.open_ledger(home)
     _require_none_of_first_version(ledger, request, context)
-    asked, opening = release_request(request, context, plan), opening_of(request, context, home)
+    asked, opening = (
+        access.release_request(request, context, plan),
+        access.opening_of(request, context, home),
+    )
     try:
         reservation = ledger.reserve(asked, request.by, opening, request.purpose)
-    except BudgetExceeded as error:
-        with suppress(StorageError):  # the budget's answer is the same
+    except errors.BudgetExceeded as error:
+        with suppress(errors.StorageError):  # the budget's answer is the same
             decline(ledger, asked, request.by, request.purpose)
         return Declined(str(error))
     release = reservation.release.id
@@ -192,11 +182,11 @@ def _refund_on_failure(
     """
     try:
         yield
-    except CloisterError as error:
-        held = give_back(charge.release, request, home)
+    except errors.CloisterError as error:
+        held = access.give_back(charge.release, request, home)
         if held.state is State.FORFEITED:
             raise type(error)(f"{error}; {_FORFEITED.format(held.request.dataset)}") from None
-        if isinstance(error, DataError):
+        if isinstance(error, errors.DataError):
             raise type(error)(f"{error}; {CHARGED_NOTHING}") from None
         raise
 
@@ -249,7 +239,7 @@ def _spent(
 ) -> Spent[RawT, DoorT]:
     """Open the journal, and make the charge final."""
     session, release, digests = opened.session, opened.release, opened.digests
-    reserved = open_ledger(home).release(release)
+    reserved = access.open_ledger(home).release(release)
     parts = {
         "data": digests.data,
         "spec": request.digest,
@@ -264,7 +254,7 @@ def _spent(
     task = session.source.context(request).task
     private = session.source.door(opened.rows.value, task, plan.event, journal, home)
     sealed = seal_fingerprint(digests.fingerprint, home.fingerprint_key())
-    anchor = commit_charge(release, request, journal, (digests.data, sealed), home)
+    anchor = access.commit_charge(release, request, journal, (digests.data, sealed), home)
     return Spent(opened, session.hold(release, private), journal, anchor)
 
 
@@ -284,7 +274,7 @@ def _naming_version(reserved: Release) -> Iterator[None]:
     """Name the version that began a release where its journal does not fit this version."""
     try:
         yield
-    except JournalMismatch:
+    except errors.JournalMismatch:
         if reserved.request.code_version == code_version():
             raise
         raise other_version(reserved, "reads its data or plans it otherwise") from None

@@ -20,15 +20,8 @@ from cloister.constraints.counting import violation_reports
 from cloister.constraints.denial import ViolationReport
 from cloister.devices import CPU, Device
 from cloister.errors import InputError
-from cloister.evaluation import Level, Panel
+from cloister.evaluation import Level, Panel, report
 from cloister.evaluation.persons import PersonColumns
-from cloister.evaluation.report import (
-    AnyEvaluation,
-    DatabaseEvaluation,
-    Evaluation,
-    evaluate_databases,
-    unmeasured_evaluation,
-)
 from cloister.evaluation.targets import PredictionTarget, targets_of
 from cloister.models.task import DatabaseTask, Task
 from cloister.schema.domain import Table
@@ -68,13 +61,13 @@ class EvaluationOptions:
 class EvaluationRecord:
     """What was measured, and the folder that holds it as JSON, tables and plots; internal."""
 
-    evaluation: AnyEvaluation
+    evaluation: report.AnyEvaluation
     folder: Path
 
 
 def compare_tables(
     real: Table, synthetic: Table, context: PublicContext, asked: EvaluationOptions, home: Home
-) -> Evaluation:
+) -> report.Evaluation:
     """The evaluation of one table against another of the same context; internal.
 
     Raises:
@@ -82,7 +75,7 @@ def compare_tables(
     """
     targets = _targets(context, asked)
     if asked.level == "none":
-        return unmeasured_evaluation(real, synthetic)
+        return report.unmeasured_evaluation(real, synthetic)
     from cloister.evaluation.measures import evaluate_tables
 
     reference = ReferenceScores(home, spec_digest(context.spec))
@@ -101,7 +94,7 @@ def compare_databases(
     context: PublicContext,
     asked: EvaluationOptions,
     home: Home,
-) -> DatabaseEvaluation:
+) -> report.DatabaseEvaluation:
     """The evaluation of several tables against others of the same context; internal.
 
     Raises:
@@ -113,11 +106,11 @@ def compare_databases(
         )
     parts = context.tables
 
-    def of_table(name: str, own: Table, other: Table) -> Evaluation:
+    def of_table(name: str, own: Table, other: Table) -> report.Evaluation:
         return compare_tables(own, other, parts[name], asked, home)
 
     assert isinstance(context.task, DatabaseTask)
-    return evaluate_databases(real, synthetic, asked.level, of_table, context.task.across)
+    return report.evaluate_databases(real, synthetic, asked.level, of_table, context.task.across)
 
 
 def _persons(task: Task) -> PersonColumns | None:
@@ -126,25 +119,27 @@ def _persons(task: Task) -> PersonColumns | None:
     return PersonColumns(task.persons.key, task.persons.attributes, task.neighbours.max_rows)
 
 
-def write_evaluation(evaluation: AnyEvaluation, folder: Path) -> EvaluationRecord:
+def write_evaluation(evaluation: report.AnyEvaluation, folder: Path) -> EvaluationRecord:
     """Write an evaluation as JSON, tables and plots; of several tables in a folder for each."""
     write_json(folder / "evaluation.json", evaluation.to_dict())
     if evaluation.level != "none":
         from cloister.evaluation.plots import write_plots, write_relations, write_tables
 
         plots = folder / "plots"
-        tables = {"": evaluation} if isinstance(evaluation, Evaluation) else evaluation.tables
+        tables = (
+            {"": evaluation} if isinstance(evaluation, report.Evaluation) else evaluation.tables
+        )
         for name, table in tables.items():
             write_plots(table, plots / name)
             write_tables(table, plots / name)
-        if isinstance(evaluation, DatabaseEvaluation):
+        if isinstance(evaluation, report.DatabaseEvaluation):
             write_relations(evaluation, plots)
     return EvaluationRecord(evaluation, folder)
 
 
 def compare_files(
     spec: Path, data: str | None, synthetic: str, asked: EvaluationOptions, home: Home
-) -> AnyEvaluation:
+) -> report.AnyEvaluation:
     """The evaluation of one file, folder or database against another; internal.
 
     Without ``data`` the real rows are those of the spec's source. Several tables are in a folder of

@@ -23,14 +23,7 @@ from cloister.schema.attributes import DATA_DERIVED, MEASURED, ValuesFile
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.yaml_text import read_marked, spec_text
 from cloister.tasks.data.session import Spent
-from cloister.tasks.home.files import (
-    digest_of,
-    emptied,
-    replace_file,
-    require_home,
-    require_nameable,
-    require_room,
-)
+from cloister.tasks.home import files
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_version, reporter
 from cloister.tasks.ledger.access import open_ledger, pending_release, record_candidate, seal
@@ -63,8 +56,8 @@ def require_ready(request: ResolvedRequest, home: Home) -> None:
     _require_rest(request, context.spec)
     require_readable(request, context.spec)
     _require_place(request, context, home)
-    require_home(home)
-    require_room(home.folder, _SPEC_BYTES)
+    files.require_home(home)
+    files.require_room(home.folder, _SPEC_BYTES)
 
 
 def _require_rest(request: ResolvedRequest, spec: Spec) -> None:
@@ -94,14 +87,14 @@ def _require_place(request: ResolvedRequest, context: PublicContext, home: Home)
     out, spec = request.out_path, context.spec
     if out is None:
         raise StorageError("the new spec has no place; give a file with --out")
-    require_nameable(out)
+    files.require_nameable(out)
     if (out.exists() or out.is_symlink()) and not _written_before(out, request, context, home):
         raise StorageError(f"{out} exists; give another file with --out, or move it away")
     if _names_files(spec) and out.parent != request.spec.parent:
         raise StorageError(
             f"the spec names files beside it; give --out a file in {request.spec.parent}"
         )
-    require_room(out.parent, _SPEC_BYTES)
+    files.require_room(out.parent, _SPEC_BYTES)
 
 
 def _written_before(
@@ -165,10 +158,10 @@ def write_spec(
     release = spent.release
     content = measured_content(read_marked(request.spec).content, request, release, found)
     text = _HEAD.format(release=release) + spec_text(content)
-    folder = emptied(home.release(release) / "public")
+    folder = files.emptied(home.release(release) / "public")
     (folder / SPEC_NAME).write_text(text, encoding="utf-8")
     out = request.out_path or folder / SPEC_NAME
-    replace_file(out, lambda part: part.write_text(text, encoding="utf-8"))
+    files.replace_file(out, lambda part: part.write_text(text, encoding="utf-8"))
     return Written(out, _problem(out))
 
 
@@ -188,7 +181,7 @@ def finish(
     signature = sign_candidate(folder, entry, spent.anchor, request.by, home)
     evidence = {
         "manifest": manifest.digest,
-        "spec": digest_of(folder / SPEC_NAME),
+        "spec": files.digest_of(folder / SPEC_NAME),
         SIGNATURE: signature,
     }
     record_candidate(spent.release, request.by, evidence, home)

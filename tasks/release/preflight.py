@@ -30,13 +30,7 @@ from cloister.schema.sources.reading import require_declared_columns
 from cloister.schema.spec import Spec
 from cloister.tasks.data.session import CHARGED_NOTHING
 from cloister.tasks.data.tables import published_schema, require_database
-from cloister.tasks.home.files import (
-    require_home,
-    require_nameable,
-    require_new,
-    require_place,
-    require_room,
-)
+from cloister.tasks.home import files
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import pending_release, release_of, releases
 from cloister.tasks.release.integrity import recorded_certificate, released_manifest
@@ -63,16 +57,16 @@ def require_usable(request: ResolvedRequest, context: PublicContext, home: Home)
     find_prior(request, context, home)
     for part in context.tables.values():
         require_readable(request, part.spec)
-    require_home(home)
+    files.require_home(home)
     if request.out_path:
-        require_place(request.out_path, home)
-        require_new(request.out_path, _pending(request, context, home))
+        files.require_place(request.out_path, home)
+        files.require_new(request.out_path, _pending(request, context, home))
     if request.database:
         require_database(request, request.database, context, _pending(request, context, home))
     tasks = [part.one for part in context.tables.values()]
     cells = sum(task.output_rows * len(task.domain.names) for task in tasks)
     for folder in _written(request, home):
-        require_room(folder, cells * _CELL_BYTES + _SPARE_BYTES)
+        files.require_room(folder, cells * _CELL_BYTES + _SPARE_BYTES)
     published_schema(context).contents()  # what cannot be written fails before the charge
 
 
@@ -110,7 +104,7 @@ def _charging_nothing() -> Iterator[None]:
 
 
 def _require_file(path: Path) -> None:
-    require_nameable(path)
+    files.require_nameable(path)
     if not path.exists():
         raise StorageError(
             f"the data {path} does not exist; correct source.path in the spec or give --data"

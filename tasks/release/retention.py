@@ -35,19 +35,8 @@ from cloister.privacy.ledger.house import DAYS, House, goes_at, is_deleted
 from cloister.tasks.home.files import abandoned_frames, exclusive, replace_file
 from cloister.tasks.home.home import Home, abandoned_folders
 from cloister.tasks.ledger.access import existing_ledger, open_ledger
+from cloister.tasks.release import kept_files
 from cloister.tasks.release.integrity import released_manifest
-from cloister.tasks.release.kept_files import (
-    FILE_NAME,
-    MEASURES,
-    PUBLIC,
-    RUNS_NAME,
-    folders_of,
-    is_there,
-    keyed_list_digest,
-    keyed_place_digest,
-    logged,
-    shortened_list,
-)
 from cloister.tasks.release.kept_request import REQUEST_NAME, kept_prior
 from cloister.tasks.stores.dvc_store import Versions
 from cloister.tasks.stores.kept_records import delete_measures
@@ -180,14 +169,14 @@ def _places(home: Home, release: Release, kind: str) -> Iterator[str]:
     """The places of a kind that are there and that no entry names yet, relative to the home."""
     folder = home.release(release.id)
     refused = release.state in (State.REFUNDED, State.FORFEITED)
-    runs, models = logged(folder)
+    runs, models = kept_files.logged(folder)
     pointers = sorted((home.versions / "releases" / release.id).glob("*"))
     named: dict[str, list[Path]] = {
         "source": [path for path in pointers if path.stem == "input"],
         "measures": [
             *(() if refused else (folder / "internal",)),
             *(path for run in runs for path in home.artifacts.glob(f"*/{run}/*/evaluation")),
-            home.folder / MEASURES,
+            home.folder / kept_files.MEASURES,
         ],
         "journal": [home.journal(release.id), folder / "trained"],
         "models": [
@@ -198,7 +187,7 @@ def _places(home: Home, release: Release, kind: str) -> Iterator[str]:
     }
     for path in named[kind]:
         place = path.relative_to(home.folder).as_posix()
-        if not is_deleted(release, place) and is_there(home, release.id, place):
+        if not is_deleted(release, place) and kept_files.is_there(home, release.id, place):
             yield place
 
 
@@ -246,12 +235,15 @@ def _body(home: Home, release: Release, mine: Sequence[Holding]) -> dict[str, An
         return {"kinds": {each.kind: dict.fromkeys(each.places, "") for each in mine}}
     kinds = {
         each.kind: {
-            place: keyed_place_digest(content, place, release.id, home) for place in each.places
+            place: kept_files.keyed_place_digest(content, place, release.id, home)
+            for place in each.places
         }
         for each in mine
     }
     gone = [place for each in mine for place in each.places]
-    listed = keyed_list_digest(shortened_list(content, gone), release.id, home)
+    listed = kept_files.keyed_list_digest(
+        kept_files.shortened_list(content, gone), release.id, home
+    )
     return {"kinds": kinds, "listed": listed}
 
 
@@ -266,10 +258,10 @@ def _list_of(home: Home, release: Release) -> bytes | None:
     recorded = released_manifest(home, release).lineage.kept
     if not recorded:
         return None
-    path = home.release(release.id) / FILE_NAME
+    path = home.release(release.id) / kept_files.FILE_NAME
     expected = release.deletions[-1].listed if release.deletions else recorded
     content = path.read_bytes() if path.is_file() else b""
-    if keyed_list_digest(content, release.id, home) != expected:
+    if kept_files.keyed_list_digest(content, release.id, home) != expected:
         raise VerificationError(
             f"{path} was altered or is missing, and nothing of release {release.id} is deleted: "
             f"see cloister verify {release.id}"
@@ -283,7 +275,7 @@ def _end_deletions(home: Home, releases: Sequence[Release]) -> None:
             continue
         gone = [place for each in release.deletions for place in each.places]
         for place in gone:
-            if is_there(home, release.id, place):
+            if kept_files.is_there(home, release.id, place):
                 _require_own(home, release, place)
                 _delete(home, release, place)
         _shorten(home, release, gone)
@@ -296,10 +288,10 @@ def _require_own(home: Home, release: Release, place: str) -> None:
         VerificationError: it does not.
     """
     path, folder = home.folder / place, home.release(release.id)
-    inside = any(path.is_relative_to(each) for each in folders_of(home, release.id))
-    stays = (PUBLIC, FILE_NAME, RUNS_NAME)
+    inside = any(path.is_relative_to(each) for each in kept_files.folders_of(home, release.id))
+    stays = (kept_files.PUBLIC, kept_files.FILE_NAME, kept_files.RUNS_NAME)
     fixed = path == folder or any(path.is_relative_to(folder / name) for name in stays)
-    if place != MEASURES and (fixed or not inside):
+    if place != kept_files.MEASURES and (fixed or not inside):
         raise VerificationError(
             f"the ledger says that {path} was deleted, which is no part of release {release.id} "
             "that may be: nothing was deleted; see cloister verify"
@@ -310,8 +302,8 @@ def _delete(home: Home, release: Release, place: str) -> None:
     path, lock = home.folder / place, home.versions / "lock"
     try:
         with exclusive(lock) if path.is_relative_to(home.versions) else nullcontext():
-            if place == MEASURES:
-                delete_measures(home, logged(home.release(release.id))[0])
+            if place == kept_files.MEASURES:
+                delete_measures(home, kept_files.logged(home.release(release.id))[0])
             elif path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
@@ -325,17 +317,17 @@ def _delete(home: Home, release: Release, place: str) -> None:
 
 def _shorten(home: Home, release: Release, gone: Sequence[str]) -> None:
     """Write the list without what was deleted; one that was altered is left for verify."""
-    path, listed = home.release(release.id) / FILE_NAME, release.deletions[-1].listed
+    path, listed = home.release(release.id) / kept_files.FILE_NAME, release.deletions[-1].listed
     if not listed or not path.is_file():
         return
     content = path.read_bytes()
-    if keyed_list_digest(content, release.id, home) == listed:
+    if kept_files.keyed_list_digest(content, release.id, home) == listed:
         return
     try:
-        shortened = shortened_list(content, gone)
+        shortened = kept_files.shortened_list(content, gone)
     except (ValueError, KeyError, TypeError, AttributeError):
         return
-    if keyed_list_digest(shortened, release.id, home) == listed:
+    if kept_files.keyed_list_digest(shortened, release.id, home) == listed:
         replace_file(path, lambda part: part.write_bytes(shortened))
 
 

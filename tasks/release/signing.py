@@ -14,16 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from cloister.errors import CloisterError, StorageError, VerificationError
-from cloister.privacy.certificate.manifest import (
-    APPROVAL_NAME,
-    MANIFEST_NAME,
-    RELEASE_TYPE,
-    SIGNED,
-    STATEMENTS,
-    TRUST_NAME,
-    read_manifest,
-    statement_name,
-)
+from cloister.privacy import signing
+from cloister.privacy.certificate import manifest
 from cloister.privacy.ledger import (
     Anchor,
     Entry,
@@ -36,20 +28,6 @@ from cloister.privacy.ledger import (
 )
 from cloister.privacy.ledger.books import Books
 from cloister.privacy.ledger.lookups import anchor_at, moves_of
-from cloister.privacy.signing import (
-    HOUSE,
-    Envelope,
-    PublicKey,
-    compare_folder,
-    folder_digests,
-    followed_trust,
-    make_statement,
-    read_envelope,
-    read_statement,
-    sign,
-    signature_digests,
-    write_envelope,
-)
 from cloister.tasks.home.files import replace_file
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger, open_ledger
@@ -83,8 +61,8 @@ def sign_moves(home: Home, release: str, by: str) -> list[State]:
     steps = [
         step
         for step in held.steps
-        if step.state in SIGNED
-        and (public / MANIFEST_NAME).exists()
+        if step.state in manifest.SIGNED
+        and (public / manifest.MANIFEST_NAME).exists()
         and _unrecorded(public, step.state, held, house_signer(home).key)
     ]
     for step in steps:
@@ -94,16 +72,16 @@ def sign_moves(home: Home, release: str, by: str) -> list[State]:
     return [step.state for step in steps]
 
 
-def _unrecorded(public: Path, state: State, release: Release, key: PublicKey) -> bool:
+def _unrecorded(public: Path, state: State, release: Release, key: signing.PublicKey) -> bool:
     """Whether a state has no statement, or a sound one that the ledger does not know.
 
     The same key signs the same words in the same way, so that the second is made again as it is.
     """
-    path = public / statement_name(state)
+    path = public / manifest.statement_name(state)
     if not path.exists():
         return True
-    envelope = read_envelope(path)
-    digests = signature_digests(envelope, [key]).get(key.id, frozenset())
+    envelope = signing.read_envelope(path)
+    digests = signing.signature_digests(envelope, [key]).get(key.id, frozenset())
     return not digests & _recorded(release) and not [*_problems(public, state, envelope, [key])]
 
 
@@ -132,10 +110,10 @@ def _signed(public: Path, release: Release, move: _Move, anchor: Anchor, home: H
     }
     if move.state is State.APPROVED:
         facts |= _approved_by(public, release, home)
-    files = folder_digests(public, STATEMENTS)
-    envelope = sign(make_statement(files, RELEASE_TYPE, facts), signer)
-    write_envelope(public / statement_name(move.state), envelope, replace=True)
-    (digest,) = signature_digests(envelope, [signer.key])[signer.key.id]
+    files = signing.folder_digests(public, manifest.STATEMENTS)
+    envelope = signing.sign(signing.make_statement(files, manifest.RELEASE_TYPE, facts), signer)
+    signing.write_envelope(public / manifest.statement_name(move.state), envelope, replace=True)
+    (digest,) = signing.signature_digests(envelope, [signer.key])[signer.key.id]
     return digest
 
 
@@ -146,14 +124,14 @@ def _approved_by(public: Path, release: Release, home: Home) -> dict[str, Any]:
     """
     house = open_ledger(home).books().house
     rules = house.rules_of(release.request.dataset)
-    if not (rules.signed_approvals and (public / APPROVAL_NAME).exists()):
+    if not (rules.signed_approvals and (public / manifest.APPROVAL_NAME).exists()):
         return {}
     trust = update_trust(home, house, house_signer(home))
     if trust is None:
         return {}
     replace_file(
-        public / TRUST_NAME,
-        lambda part: part.write_bytes((home.folder / "signing" / TRUST_NAME).read_bytes()),
+        public / manifest.TRUST_NAME,
+        lambda part: part.write_bytes((home.folder / "signing" / manifest.TRUST_NAME).read_bytes()),
     )
     return {"approvals": dict(rules.approvals), "trust": trust.version}
 
@@ -166,10 +144,12 @@ def decisions_on(release: Release, public: Path) -> list[dict[str, str]]:
             "time": step.time[:19] + "Z",
             "by": step.by,
             "reason": step.reason,
-            "statement": name if (public / (name := statement_name(step.state))).exists() else "",
+            "statement": name
+            if (public / (name := manifest.statement_name(step.state))).exists()
+            else "",
         }
         for step in release.steps
-        if step.state in SIGNED and step.state is not State.CANDIDATE
+        if step.state in manifest.SIGNED and step.state is not State.CANDIDATE
     ]
 
 
@@ -179,8 +159,10 @@ def statements_of(home: Home, release: str) -> list[Path]:
     And those on its keys, if it had others.
     """
     public = home.release(release) / "public"
-    files = [public / statement_name(state) for state in SIGNED]
-    return [path for path in (*files, home.folder / "signing" / TRUST_NAME) if path.is_file()]
+    files = [public / manifest.statement_name(state) for state in manifest.SIGNED]
+    return [
+        path for path in (*files, home.folder / "signing" / manifest.TRUST_NAME) if path.is_file()
+    ]
 
 
 @dataclass(frozen=True)
@@ -193,7 +175,7 @@ class Worth:
 
 def worth_of(
     folder: Path,
-    key: PublicKey | None,
+    key: signing.PublicKey | None,
     known: State | None,
     oldest: timedelta | None,
     entries: Sequence[Entry] = (),
@@ -203,15 +185,17 @@ def worth_of(
     ``oldest`` is how old the last statement may be. ``entries`` of the ledger, if they are at hand,
     show which signatures are older than the revocation of their keys.
     """
-    envelopes = {state: folder / statement_name(state) for state in State}
-    held = {state: read_envelope(path) for state, path in envelopes.items() if path.is_file()}
+    envelopes = {state: folder / manifest.statement_name(state) for state in State}
+    held = {
+        state: signing.read_envelope(path) for state, path in envelopes.items() if path.is_file()
+    }
     if not held:
         return Worth("unsigned: only consistent with itself", UNSIGNED)
     if key is None:
         return Worth("signed by a key that nobody vouched for: give --key", UNSIGNED)
-    trusts = followed_trust(folder / TRUST_NAME, [key])
-    keys = trusts[-1].role(HOUSE).keys if trusts else (key,)
-    if not signature_digests(held.get(State.CANDIDATE, next(iter(held.values()))), keys):
+    trusts = signing.followed_trust(folder / manifest.TRUST_NAME, [key])
+    keys = trusts[-1].role(signing.HOUSE).keys if trusts else (key,)
+    if not signing.signature_digests(held.get(State.CANDIDATE, next(iter(held.values()))), keys):
         return Worth(f"not signed by the key {key.id[:16]}", UNSIGNED)
     for state, envelope in held.items():
         if problems := [*_problems(folder, state, envelope, keys)]:
@@ -222,35 +206,42 @@ def worth_of(
 
 
 def _problems(
-    folder: Path, state: State, envelope: Envelope, keys: Sequence[PublicKey]
+    folder: Path, state: State, envelope: signing.Envelope, keys: Sequence[signing.PublicKey]
 ) -> Iterator[str]:
     """How a statement of a folder was altered, by the keys of the house."""
-    name = statement_name(state)
-    if not signature_digests(envelope, keys):
+    name = manifest.statement_name(state)
+    if not signing.signature_digests(envelope, keys):
         yield f"{name}: is not signed by the key {keys[0].id[:16]}"
         return
-    statement = read_statement(envelope, name)
-    facts = statement.facts(RELEASE_TYPE)
+    statement = signing.read_statement(envelope, name)
+    facts = statement.facts(manifest.RELEASE_TYPE)
     if facts.get("state") != state.value:
         yield f"{name}: is of another state"
-    yield from str(compare_folder(statement, folder, STATEMENTS)).splitlines()
+    yield from str(signing.compare_folder(statement, folder, manifest.STATEMENTS)).splitlines()
     if "approvals" in facts:
         yield from approval_problems(folder, facts, keys)
 
 
 def _lacking(
-    folder: Path, envelope: Envelope, keys: Sequence[PublicKey], entries: Iterable[Entry]
+    folder: Path,
+    envelope: signing.Envelope,
+    keys: Sequence[signing.PublicKey],
+    entries: Iterable[Entry],
 ) -> list[str]:
     """What people's signatures a decision lacks."""
-    facts = read_statement(envelope).facts(RELEASE_TYPE)
+    facts = signing.read_statement(envelope).facts(manifest.RELEASE_TYPE)
     return approvals_lacking(folder, facts, keys, entries) if "approvals" in facts else []
 
 
 def _state_of(
-    held: dict[State, Envelope], key: PublicKey, known: State | None, oldest: timedelta | None
+    held: dict[State, signing.Envelope],
+    key: signing.PublicKey,
+    known: State | None,
+    oldest: timedelta | None,
 ) -> Worth:
     facts = {
-        state: read_statement(envelope).facts(RELEASE_TYPE) for state, envelope in held.items()
+        state: signing.read_statement(envelope).facts(manifest.RELEASE_TYPE)
+        for state, envelope in held.items()
     }
     if len({each["release"] for each in facts.values()}) > 1:
         return Worth("holds statements of several releases", ALTERED)
@@ -278,8 +269,10 @@ def statement_findings(home: Home, ledger: Ledger, release: Release) -> Iterator
     Releases of versions before 0.3 are unsigned until somebody signs them again.
     """
     public = home.release(release.id) / "public"
-    moves = {step.state: step for step in release.steps if step.state in SIGNED}
-    held = [state for state in SIGNED if (public / statement_name(state)).exists()]
+    moves = {step.state: step for step in release.steps if step.state in manifest.SIGNED}
+    held = [
+        state for state in manifest.SIGNED if (public / manifest.statement_name(state)).exists()
+    ]
     if SIGNATURE not in release.evidence and not held:
         return
     try:
@@ -292,7 +285,7 @@ def statement_findings(home: Home, ledger: Ledger, release: Release) -> Iterator
         return
     entries = moves_of(ledger, release)
     for state in [*moves, *(state for state in held if state not in moves)]:
-        path = public / statement_name(state)
+        path = public / manifest.statement_name(state)
         try:
             found = _unlike_ledger(path, moves.get(state), release, entries, keys)
             yield from (f"{public / problem}" for problem in found)
@@ -303,17 +296,17 @@ def statement_findings(home: Home, ledger: Ledger, release: Release) -> Iterator
 
 
 def folder_unlike_export(
-    folder: Path, release: Release, entries: Sequence[Entry], key: PublicKey
+    folder: Path, release: Release, entries: Sequence[Entry], key: signing.PublicKey
 ) -> Iterator[str]:
     """How the statements of a folder differ from an export that holds their release.
 
     The export may hold later moves, of which the folder has no statement.
     """
-    trusts = followed_trust(folder / TRUST_NAME, [key])
-    keys = trusts[-1].role(HOUSE).keys if trusts else (key,)
+    trusts = signing.followed_trust(folder / manifest.TRUST_NAME, [key])
+    keys = trusts[-1].role(signing.HOUSE).keys if trusts else (key,)
     moves = {step.state: step for step in release.steps}
-    for state in SIGNED:
-        path = folder / statement_name(state)
+    for state in manifest.SIGNED:
+        path = folder / manifest.statement_name(state)
         if path.is_file():
             yield from _unlike_ledger(path, moves.get(state), release, entries, keys)
 
@@ -323,19 +316,19 @@ def _unlike_ledger(
     step: ReleaseStep | None,
     release: Release,
     entries: Sequence[Entry],
-    keys: Sequence[PublicKey],
+    keys: Sequence[signing.PublicKey],
 ) -> Iterator[str]:
     """How a statement differs from what the ledger says of a move."""
-    envelope = read_envelope(path)
+    envelope = signing.read_envelope(path)
     if step is None:
         yield f"{path.name}: the ledger holds no such move: its end was cut off or rewritten"
         return
     altered = [*_problems(path.parent, step.state, envelope, keys)]
     yield from altered or _lacking(path.parent, envelope, keys, entries)
-    digests = frozenset[str]().union(*signature_digests(envelope, keys).values())
+    digests = frozenset[str]().union(*signing.signature_digests(envelope, keys).values())
     if not digests & _recorded(release):
         yield f"{path.name}: holds no signature that the ledger recorded"
-    facts = read_statement(envelope, path.name).facts(RELEASE_TYPE)
+    facts = signing.read_statement(envelope, path.name).facts(manifest.RELEASE_TYPE)
     if facts.get("entry") not in [asdict(entry.anchor) for entry in entries]:
         yield f"{path.name}: the ledger does not hold the entry that was signed: it was rewritten"
     if (facts.get("by"), facts.get("reason")) != (step.by, step.reason):
@@ -352,11 +345,11 @@ def folder_worth(
     Raises:
         StorageError: the key cannot be read.
     """
-    given = PublicKey.read(key) if key else None
+    given = signing.PublicKey.read(key) if key else None
     oldest = timedelta(days=days) if days is not None else None
     if export:
         entries = read_chain(export_lines(export))[0]
-        release = Books.of(entries).releases.get(read_manifest(folder).release)
+        release = Books.of(entries).releases.get(manifest.read_manifest(folder).release)
     else:
         release = _release_of(home, folder)
         ledger = existing_ledger(home) if release else None
@@ -368,7 +361,7 @@ def folder_worth(
 def _release_of(home: Home, folder: Path) -> Release | None:
     """The release of this home that a folder says it is."""
     try:
-        named, ledger = read_manifest(folder).release, existing_ledger(home)
+        named, ledger = manifest.read_manifest(folder).release, existing_ledger(home)
         return ledger.release(named) if ledger else None
     except CloisterError:
         return None

@@ -40,13 +40,7 @@ from cloister.tasks.home.files import Reference, write_json
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import reporter
 from cloister.tasks.ledger.access import seal
-from cloister.tasks.release.comparison import (
-    EvaluationOptions,
-    EvaluationRecord,
-    compare_databases,
-    compare_tables,
-    write_evaluation,
-)
+from cloister.tasks.release import comparison
 from cloister.tasks.release.kept_request import kept_prior, kept_seed
 from cloister.tasks.release.preflight import reusing
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
@@ -231,17 +225,17 @@ def _collapsed(place: str, histograms: Mapping[str, Bins], rows: Table) -> tuple
 @step("evaluate", "evaluate {spent.release} ({request.evaluate})", "drawn")
 def evaluate_release(
     request: ResolvedRequest, spent: AnySpent, drawn: DrawnRows, home: Home
-) -> EvaluationRecord:
+) -> comparison.EvaluationRecord:
     """Measure the synthetic tables against the rows of this release.
 
     Privacy: the result is not private; it stays in the home and never enters a certificate.
     """
     evaluation = replace(_measured(request, spent, drawn, home), warnings=drawn.warnings)
-    return write_evaluation(evaluation, home.release(spent.release) / "internal")
+    return comparison.write_evaluation(evaluation, home.release(spent.release) / "internal")
 
 
-def _evaluation_options(request: ResolvedRequest) -> EvaluationOptions:
-    return EvaluationOptions(request.evaluate, device=request.computed_on)
+def _evaluation_options(request: ResolvedRequest) -> comparison.EvaluationOptions:
+    return comparison.EvaluationOptions(request.evaluate, device=request.computed_on)
 
 
 def _measured(
@@ -256,6 +250,6 @@ def _measured(
     }
     if isinstance(context.task, Task):
         (synthetic,) = tables.values()
-        return compare_tables(spent.rows, synthetic, context, asked, home)
+        return comparison.compare_tables(spent.rows, synthetic, context, asked, home)
     synthetic_database = Database(context.task.schema, tables)
-    return compare_databases(spent.rows, synthetic_database, context, asked, home)
+    return comparison.compare_databases(spent.rows, synthetic_database, context, asked, home)

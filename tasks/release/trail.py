@@ -13,17 +13,9 @@ from fractions import Fraction
 from pathlib import Path
 
 from cloister.errors import InputError
+from cloister.privacy import ledger
 from cloister.privacy.certificate.manifest import read_manifest
 from cloister.privacy.exact import decimal, decimal_below
-from cloister.privacy.ledger import (
-    BudgetGrant,
-    BudgetStatus,
-    Entry,
-    Release,
-    State,
-    export_lines,
-    read_chain,
-)
 from cloister.privacy.ledger.books import GRANTED, OPENED, PLACED, Books
 from cloister.privacy.ledger.budgets import tightest
 from cloister.privacy.ledger.composition import basic_composition
@@ -59,7 +51,10 @@ def trail_of(home: Home, folder: Path, export: Path, key: Path) -> Trail:
         *verify_records(home, str(folder))[1],
         *verify_records(home, str(export), [], given)[1],
     ]
-    entries, named = read_chain(export_lines(export))[0], read_manifest(folder).release
+    entries, named = (
+        ledger.read_chain(ledger.export_lines(export))[0],
+        read_manifest(folder).release,
+    )
     books, charged = _replayed(entries, named)
     if charged is None:
         raise InputError(f"{export} holds no release '{named}': ask the house for a later export")
@@ -71,19 +66,21 @@ def trail_of(home: Home, folder: Path, export: Path, key: Path) -> Trail:
     )
 
 
-def _replayed(entries: Iterable[Entry], release: str) -> tuple[Books, BudgetStatus | None]:
+def _replayed(
+    entries: Iterable[ledger.Entry], release: str
+) -> tuple[Books, ledger.BudgetStatus | None]:
     """The books after all entries, and the budget of a release just after its charge."""
     books, charged = Books(), None
     for entry in entries:
         books.post(entry)
-        if entry.kind == State.RESERVED and entry.body["release"] == release:
+        if entry.kind == ledger.State.RESERVED and entry.body["release"] == release:
             asked = books.releases[release].request
             owner = asked.dataset, asked.unit
             charged = tightest(books, *owner, entry.time, basic_composition, asked.blocks)
     return books, charged
 
 
-def _facts(books: Books, release: Release, charged: BudgetStatus) -> dict[str, str]:
+def _facts(books: Books, release: ledger.Release, charged: ledger.BudgetStatus) -> dict[str, str]:
     asked = release.request
     account = books.accounts.get(asked.dataset)
     return {
@@ -102,12 +99,14 @@ def _facts(books: Books, release: Release, charged: BudgetStatus) -> dict[str, s
     }
 
 
-def _lifetime(books: Books, release: Release) -> str:
+def _lifetime(books: Books, release: ledger.Release) -> str:
     charged = books.charged(release.request.dataset, release.request.unit)
     return decimal(sum((each.request.epsilon for each in charged), Fraction(0)))
 
 
-def _steps(entries: Sequence[Entry], books: Books, release: Release) -> Iterator[dict[str, str]]:
+def _steps(
+    entries: Sequence[ledger.Entry], books: Books, release: ledger.Release
+) -> Iterator[dict[str, str]]:
     """The entries that tell of a release, its account, and of those who acted on it."""
     actors = {
         books.house.name_of(str(entry.body.get("by")))
@@ -129,7 +128,7 @@ def _steps(entries: Sequence[Entry], books: Books, release: Release) -> Iterator
             }
 
 
-def _tells(entry: Entry, release: Release, actors: set[str]) -> bool:
+def _tells(entry: ledger.Entry, release: ledger.Release, actors: set[str]) -> bool:
     body, account = entry.body, release.request.dataset
     if entry.kind == PROPOSED:
         body = body["body"]
@@ -142,13 +141,13 @@ def _tells(entry: Entry, release: Release, actors: set[str]) -> bool:
     )
 
 
-def entry_words(entry: Entry) -> str:
+def entry_words(entry: ledger.Entry) -> str:
     """What an entry says happened."""
     body = entry.body
     words = {
         OPENED: lambda: f"account opened for {', '.join(body['places']) or 'no place'}",
         PLACED: lambda: f"more places: {', '.join(body['places'])}",
-        GRANTED: lambda: f"budget granted: {budget_text(BudgetGrant.from_body(body))}",
+        GRANTED: lambda: f"budget granted: {budget_text(ledger.BudgetGrant.from_body(body))}",
         PERSON: lambda: f"{body['person']} has {', '.join(body['roles']) or 'no role'}",
         RULES: lambda: f"rules for {body['account']}",
         PROPOSED: lambda: f"proposed: {body['kind']}",

@@ -19,14 +19,9 @@ from cloister.constraints import require_consistent
 from cloister.constraints.across import AcrossConstraint
 from cloister.errors import PlanError, PrivacyError
 from cloister.figures import count_of
+from cloister.models import quality
 from cloister.models.acceptance import TriedPlan
 from cloister.models.protocol import search_plan
-from cloister.models.quality import (
-    EPSILONS,
-    DependencyForecast,
-    forecast_dependencies,
-    forecast_error,
-)
 from cloister.models.registry import create
 from cloister.models.task import AnyPlan, AnyTask, Budget, DatabaseTask, Stage, Task
 from cloister.privacy.accounting.accountants import epsilon
@@ -36,14 +31,9 @@ from cloister.privacy.exact import float_above
 from cloister.schema.columns import Serial
 from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
 from cloister.schema.spec_files.loading import citations_of, uncited_declarations
+from cloister.tasks.requests import resolved
 from cloister.tasks.requests.plan_report import budget_warnings
 from cloister.tasks.requests.release_request import ReleaseRequest
-from cloister.tasks.requests.resolved import (
-    PublicContext,
-    ResolvedRequest,
-    public_context_of,
-    resolve,
-)
 
 
 @dataclass(frozen=True)
@@ -63,23 +53,23 @@ class StageCost:
 
 
 @lru_cache(maxsize=4)
-def sequence_of(request: ResolvedRequest) -> tuple[str, ...]:
+def sequence_of(request: resolved.ResolvedRequest) -> tuple[str, ...]:
     """The order in which attributes are modelled."""
-    return create(request.method).sequence(public_context_of(request).task)
+    return create(request.method).sequence(resolved.public_context_of(request).task)
 
 
 @lru_cache(maxsize=4)
-def plan_along(request: ResolvedRequest, sequence: tuple[str, ...]) -> AnyPlan:
+def plan_along(request: resolved.ResolvedRequest, sequence: tuple[str, ...]) -> AnyPlan:
     """The plan of a request that models the attributes in a sequence.
 
     Raises:
         PlanError: no parameters fit the budget.
     """
-    task = public_context_of(request).task
+    task = resolved.public_context_of(request).task
     return search_plan(create(request.method), task, sequence, request.budget)
 
 
-def plan_of(request: ResolvedRequest) -> AnyPlan:
+def plan_of(request: resolved.ResolvedRequest) -> AnyPlan:
     """The whole plan of a request.
 
     Raises:
@@ -142,48 +132,48 @@ UNTIL = MappingProxyType({"learnt": until_learnt, "possible": until_possible})
 """What a budget may be raised for."""
 
 
-def dependencies_of(plan: AnyPlan, task: AnyTask) -> tuple[DependencyForecast, ...]:
+def dependencies_of(plan: AnyPlan, task: AnyTask) -> tuple[quality.DependencyForecast, ...]:
     """What is to be expected of the functional dependencies of one table; public."""
-    return forecast_dependencies(task, plan) if isinstance(task, Task) else ()
+    return quality.forecast_dependencies(task, plan) if isinstance(task, Task) else ()
 
 
-def expected_error(request: ResolvedRequest) -> float | None:
+def expected_error(request: resolved.ResolvedRequest) -> float | None:
     """The expected two-way error of a release of one table; None if it cannot be told; public."""
-    task = public_context_of(request).task
+    task = resolved.public_context_of(request).task
     if not isinstance(task, Task):
         return None
     made = plan_of(request) if task.acceptance else None
     budget = made.fit_budget if isinstance(made, TriedPlan) else request.budget
-    return forecast_error(task, request.method, budget)
+    return quality.forecast_error(task, request.method, budget)
 
 
-def raise_budget(request: ResolvedRequest, wanted: str) -> ResolvedRequest:
+def raise_budget(request: resolved.ResolvedRequest, wanted: str) -> resolved.ResolvedRequest:
     """The request at the least epsilon, of two digits, at which what is ``wanted`` holds; public.
 
     Raises:
         PlanError: it does not at the greatest epsilon that may be charged.
     """
     found = bisect.bisect_left(
-        EPSILONS, True, key=lambda epsilon: _holds(_with_epsilon(request, epsilon), wanted)
+        quality.EPSILONS, True, key=lambda epsilon: _holds(_with_epsilon(request, epsilon), wanted)
     )
-    if found == len(EPSILONS):
+    if found == len(quality.EPSILONS):
         raise PlanError(
-            f"no epsilon up to {float(EPSILONS[-1]):g} is enough for '{wanted}'; declare fewer "
-            "values or bins, release more rows, or make constraints soft"
+            f"no epsilon up to {float(quality.EPSILONS[-1]):g} is enough for '{wanted}'; declare "
+            "fewer values or bins, release more rows, or make constraints soft"
         )
-    return _with_epsilon(request, EPSILONS[found])
+    return _with_epsilon(request, quality.EPSILONS[found])
 
 
-def _with_epsilon(request: ResolvedRequest, epsilon: Fraction) -> ResolvedRequest:
+def _with_epsilon(request: resolved.ResolvedRequest, epsilon: Fraction) -> resolved.ResolvedRequest:
     return request.filled(epsilon=str(epsilon))
 
 
-def _holds(request: ResolvedRequest, wanted: str) -> bool:
+def _holds(request: resolved.ResolvedRequest, wanted: str) -> bool:
     try:
         made = plan_of(request)
     except PlanError:
         return False
-    return UNTIL[wanted](made, public_context_of(request).task)
+    return UNTIL[wanted](made, resolved.public_context_of(request).task)
 
 
 def plan_json(plan: AnyPlan) -> dict[str, Any]:
@@ -214,8 +204,8 @@ def checked_spec(path: Path) -> dict[str, Any]:
     Raises:
         SpecError, ConstraintError, PlanError, InputError: a release would not.
     """
-    request = resolve(ReleaseRequest(spec=path))
-    context = public_context_of(request)
+    request = resolved.resolve(ReleaseRequest(spec=path))
+    context = resolved.public_context_of(request)
     require_satisfiable(context)
     plan_of(request)
     spec, tasks = context.spec, [part.one for part in context.tables.values()]
@@ -236,11 +226,11 @@ def checked_spec(path: Path) -> dict[str, Any]:
     }
 
 
-def _across(context: PublicContext) -> tuple[AcrossConstraint, ...]:
+def _across(context: resolved.PublicContext) -> tuple[AcrossConstraint, ...]:
     return context.task.across if isinstance(context.task, DatabaseTask) else ()
 
 
-def require_satisfiable(context: PublicContext) -> None:
+def require_satisfiable(context: resolved.PublicContext) -> None:
     """Check that so many rows can satisfy the hard constraints and have keys; public.
 
     Keys of persons have a number for each person, columns that refer to others those of the others.
@@ -257,7 +247,7 @@ def require_satisfiable(context: PublicContext) -> None:
                 _require_numbers(column, task.output_rows)
 
 
-def _shared_keys(context: PublicContext, table: str) -> set[str]:
+def _shared_keys(context: resolved.PublicContext, table: str) -> set[str]:
     task = context.task
     if isinstance(task, DatabaseTask):
         return {key.column for key in task.schema.keys if key.table == table}

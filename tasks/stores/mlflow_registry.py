@@ -39,14 +39,8 @@ from cloister.schema.columns import Column
 from cloister.schema.domain import Domain
 from cloister.tasks.home.files import digest_of
 from cloister.tasks.home.home import Home
+from cloister.tasks.stores import mlflow_store
 from cloister.tasks.stores.mlflow_database import unreachable
-from cloister.tasks.stores.mlflow_store import (
-    RELEASE,
-    Tracker,
-    logged_models,
-    quotable,
-    release_filter,
-)
 from cloister.version import __version__
 
 _CODE = Path(__file__).with_name("mlflow_pyfunc.py")
@@ -141,7 +135,7 @@ class ModelRegistry:
         Raises:
             StorageError: the store cannot be reached or made.
         """
-        return cls(Tracker.open(home.tracking, home.artifacts).client)
+        return cls(mlflow_store.Tracker.open(home.tracking, home.artifacts).client)
 
     def register(self, run: str, released: ReleasedModel) -> ModelVersion:
         """Put a saved model into the registry, with a page, as a candidate.
@@ -187,14 +181,14 @@ class ModelRegistry:
             InputError: there is no such model.
         """
         version = self.find(release)
-        pages = logged_models(self.client, self.client.get_run(version.run_id))
+        pages = mlflow_store.logged_models(self.client, self.client.get_run(version.run_id))
         for page in pages:  # versions before 0.2 have none
             # by its place, which a copy of a home has anew: the client remembers those of models
             place = get_artifact_repository(page.artifact_location, self.client.tracking_uri)
             for path in statements:
                 place.log_artifact(str(path), _ARTIFACTS)
         for each in self._versions_of(version.name):
-            state = states.get(each.tags.get(RELEASE, ""))
+            state = states.get(each.tags.get(mlflow_store.RELEASE, ""))
             if state and state.value != each.tags.get(STATE):
                 self.client.set_model_version_tag(each.name, each.version, STATE, state.value)
         self._point(version.name)
@@ -221,7 +215,7 @@ class ModelRegistry:
         Raises:
             InputError: there is none.
         """
-        found = self._versions(release) if quotable(release) else []
+        found = self._versions(release) if mlflow_store.quotable(release) else []
         if not found:
             raise InputError(
                 f"the registry has no model of release {release}; see cloister ledger list"
@@ -241,7 +235,7 @@ class ModelRegistry:
         return next((version for version in self._versions(release) if version.name == name), None)
 
     def _versions(self, release: str) -> list[ModelVersion]:
-        return list(self.client.search_model_versions(release_filter(release)))
+        return list(self.client.search_model_versions(mlflow_store.release_filter(release)))
 
     def _ensure_model(self, name: str) -> None:
         try:
@@ -259,7 +253,7 @@ class ModelRegistry:
         work = released.model.with_name(f".{released.model.name}.mlflow")
         shutil.rmtree(work, ignore_errors=True)
         found = self.client.get_run(run)
-        held = logged_models(self.client, found)
+        held = mlflow_store.logged_models(self.client, found)
         page = held[0] if held else self._new_page(found, name, tags)
         if page.status == LoggedModelStatus.READY:
             return page
@@ -297,7 +291,7 @@ def model_name(certificate: Certificate) -> str:
 def _version_tags(certificate: Certificate, certificate_digest: str) -> dict[str, str]:
     guarantee = certificate.guarantee
     tags = {
-        RELEASE: certificate.subject.id,
+        mlflow_store.RELEASE: certificate.subject.id,
         "dp.epsilon": guarantee.epsilon,
         "dp.delta": guarantee.delta,
         "dp.unit": guarantee.unit_statement,

@@ -19,6 +19,7 @@ from scipy.special import gammaln
 
 from cloister.arrays import Floats
 from cloister.errors import UnsupportedEvent
+from cloister.privacy import events
 from cloister.privacy.accounting.composition import Leaves, tries_of, unfold
 from cloister.privacy.accounting.loss import (
     LARGEST_EXPONENT,
@@ -30,16 +31,6 @@ from cloister.privacy.accounting.loss import (
     repeated_response,
 )
 from cloister.privacy.accounting.profiles import Direction, NormalMixture, samples_all, worst_pair
-from cloister.privacy.events import (
-    Bounded,
-    Event,
-    GaussianCounts,
-    LaplaceCounts,
-    Relation,
-    RepeatedSelection,
-    SampledGaussian,
-    Selection,
-)
 
 ORDERS = np.unique(
     np.concatenate(
@@ -67,7 +58,7 @@ double."""
 
 
 @singledispatch
-def renyi(event: Event, _relation: Relation) -> Floats:
+def renyi(event: events.Event, _relation: events.Relation) -> Floats:
     """Rényi divergences (orders,) of a simple event at `ORDERS`; infinite where unknown.
 
     Errors: UnsupportedEvent for an event that none is known of.
@@ -76,7 +67,7 @@ def renyi(event: Event, _relation: Relation) -> Floats:
 
 
 @renyi.register
-def _(event: GaussianCounts, _relation: Relation) -> Floats:
+def _(event: events.GaussianCounts, _relation: events.Relation) -> Floats:
     """1 / (2 noise_multiplier^2)-zero-concentrated in any dimension.
 
     Source: Canonne, Kamath, Steinke (arXiv 2004.00010), theorem 14.
@@ -85,16 +76,16 @@ def _(event: GaussianCounts, _relation: Relation) -> Floats:
     return divergences
 
 
-@renyi.register(LaplaceCounts)
-@renyi.register(Bounded)
-def _(event: LaplaceCounts | Bounded, _relation: Relation) -> Floats:
-    if isinstance(event, Bounded) and event.delta:
+@renyi.register(events.LaplaceCounts)
+@renyi.register(events.Bounded)
+def _(event: events.LaplaceCounts | events.Bounded, _relation: events.Relation) -> Floats:
+    if isinstance(event, events.Bounded) and event.delta:
         raise UnsupportedEvent("The leak of a bounded event is to be taken off first.")
     return _randomized_response(float(event.epsilon))
 
 
 @renyi.register
-def _(event: Selection, _relation: Relation) -> Floats:
+def _(event: events.Selection, _relation: events.Relation) -> Floats:
     """Cesar, Rogers (arXiv 2004.07223), lemma 3.2: range epsilon gives rho = epsilon^2 / 8."""
     return np.minimum(
         _randomized_response(float(event.epsilon)), ORDERS * float(event.epsilon) ** 2 / 8
@@ -102,16 +93,16 @@ def _(event: Selection, _relation: Relation) -> Floats:
 
 
 @renyi.register
-def _(event: SampledGaussian, relation: Relation) -> Floats:
+def _(event: events.SampledGaussian, relation: events.Relation) -> Floats:
     """A sum for whole orders, an integral for others.
 
     Source: Mironov, Talwar, Zhang (arXiv 1908.10530).
     """
-    sides = 1 if relation is Relation.ADD_REMOVE else 2
+    sides = 1 if relation is events.Relation.ADD_REMOVE else 2
     if samples_all(event):
         divergences: Floats = ORDERS * (sides * event.rows / float(event.noise_multiplier)) ** 2 / 2
         return divergences
-    if relation is not Relation.ADD_REMOVE:
+    if relation is not events.Relation.ADD_REMOVE:
         raise UnsupportedEvent(
             "Rényi divergences of Poisson-sampled sums are known for adding or removing a unit."
         )
@@ -122,7 +113,7 @@ def _(event: SampledGaussian, relation: Relation) -> Floats:
 
 
 @renyi.register
-def _(event: RepeatedSelection, relation: Relation) -> Floats:
+def _(event: events.RepeatedSelection, relation: events.Relation) -> Floats:
     """The least of that of all tries, and of the selection."""
     one = sum((times * renyi(leaf, relation) for leaf, times in tries_of(event)), _NONE)
     return np.minimum(event.most * one, selection(even_tries(event.most), one))
@@ -218,7 +209,7 @@ def _randomized_response(reach: float) -> Floats:
 
 
 @lru_cache(maxsize=64)
-def _integrated(event: SampledGaussian) -> Floats:
+def _integrated(event: events.SampledGaussian) -> Floats:
     pair = NormalMixture.of(event)
     points = np.arange(-_FARTHEST, _FARTHEST + _LARGEST_MIXTURE_ORDER * pair.means[-1], _SPACING)
     loss = pair.loss(points)
@@ -267,7 +258,7 @@ class LossDistribution:
     Has no bound at delta below 1e-10, where the rounding of Fourier transforms would count.
     """
 
-    def epsilon(self, leaves: Leaves, delta: float, relation: Relation, /) -> float:
+    def epsilon(self, leaves: Leaves, delta: float, relation: events.Relation, /) -> float:
         """The epsilon at which the divergence of the composition falls to delta."""
         if delta < _SMALLEST_DELTA or not leaves:
             return math.inf
@@ -284,17 +275,19 @@ class LossDistribution:
             step = 2.0 ** math.floor(math.log2(max(wanted, step / 64)))
 
     def _parts(
-        self, leaves: Leaves, delta: float, relation: Relation, step: float
+        self, leaves: Leaves, delta: float, relation: events.Relation, step: float
     ) -> list[tuple[_GridLosses, int]]:
         tail = delta * _TAIL_SHARE / sum(times for _, times in leaves)
         return [_losses_of(leaf, times, relation, step, tail) for leaf, times in leaves]
 
-    def _width(self, leaves: Leaves, delta: float, relation: Relation) -> float:
+    def _width(self, leaves: Leaves, delta: float, relation: events.Relation) -> float:
         return max(
             losses.width for losses, _ in self._parts(leaves, delta, relation, _COARSEST_STEP)
         )
 
-    def _on_grid(self, leaves: Leaves, delta: float, relation: Relation, step: float) -> float:
+    def _on_grid(
+        self, leaves: Leaves, delta: float, relation: events.Relation, step: float
+    ) -> float:
         slack, parts = delta * _TAIL_SHARE, self._parts(leaves, delta, relation, step)
         removed = [(losses.removed, times * losses.copies) for losses, times in parts]
         added = [(losses.added, times * losses.copies) for losses, times in parts]
@@ -318,23 +311,25 @@ class _GridLosses:
         return self.removed is self.added
 
 
-def _at_once(leaf: Event, times: int) -> bool:
-    return isinstance(leaf, Bounded) and times >= _MANY_COPIES
+def _at_once(leaf: events.Event, times: int) -> bool:
+    return isinstance(leaf, events.Bounded) and times >= _MANY_COPIES
 
 
 @lru_cache(maxsize=128)
 def _losses_of(
-    leaf: Event, times: int, relation: Relation, step: float, tail: float
+    leaf: events.Event, times: int, relation: events.Relation, step: float, tail: float
 ) -> tuple[_GridLosses, int]:
     """The losses of a leaf, and how often they are still to be composed."""
-    if isinstance(leaf, Bounded) and _at_once(leaf, times):
+    if isinstance(leaf, events.Bounded) and _at_once(leaf, times):
         together = repeated_response(float(leaf.epsilon), times, step, tail * times)
         return _GridLosses(together, together, 1), 1
     return _grid_losses(leaf, relation, step, tail), times
 
 
 @lru_cache(maxsize=128)
-def _grid_losses(leaf: Event, relation: Relation, step: float, tail: float) -> _GridLosses:
+def _grid_losses(
+    leaf: events.Event, relation: events.Relation, step: float, tail: float
+) -> _GridLosses:
     pair = worst_pair(leaf, relation, tail)
     removed = _on_grid(pair.removed, step)
     return _GridLosses(

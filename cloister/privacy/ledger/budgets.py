@@ -28,22 +28,9 @@ from typing import Self
 from cloister.errors import BudgetExceeded, InputError
 from cloister.figures import count_of
 from cloister.privacy.exact import decimal, decimal_below
+from cloister.privacy.ledger import composition
 from cloister.privacy.ledger.accounts import BudgetGrant, Period
 from cloister.privacy.ledger.books import Books
-from cloister.privacy.ledger.composition import (
-    CHARGED,
-    FINAL,
-    QUERIED,
-    REFUSALS,
-    Charges,
-    ChargeState,
-    Compose,
-    Sum,
-    checked_composition,
-    falls_in,
-    filtered_cap,
-    require_filtered,
-)
 from cloister.privacy.ledger.house import FILTER, SUM
 from cloister.privacy.ledger.records import Release, ReservationRequest, State
 
@@ -99,7 +86,7 @@ class BudgetStatus:
     windows: tuple[Window, ...] = ()
     next_admission: str = SUM
     filtered: Fraction | None = None
-    queried: Charges = field(default_factory=Charges)
+    queried: composition.Charges = field(default_factory=composition.Charges)
     block: str = ""
     lifetime_delta: Fraction = Fraction(0)
 
@@ -135,9 +122,9 @@ class Window:
 
     name: str
     admission: str
-    summed: Charges = field(default_factory=Charges)
+    summed: composition.Charges = field(default_factory=composition.Charges)
     filtered: tuple[Release, ...] = ()
-    charged: Charges = field(default_factory=Charges)
+    charged: composition.Charges = field(default_factory=composition.Charges)
     relations: frozenset[str] = frozenset()
 
     @classmethod
@@ -152,33 +139,40 @@ class Window:
         """The window of a dataset and unit, or of one of its blocks, that a time falls in."""
         name = period.window(time)
         keys = [key for key, _ in books.sums_of(*owner, name, block)]
-        charged = _charges(books, owner, name, CHARGED, block)
-        relations = frozenset(key.relation for key in keys if key.standing in CHARGED)
+        charged = _charges(books, owner, name, composition.CHARGED, block)
+        relations = frozenset(key.relation for key in keys if key.standing in composition.CHARGED)
         if FILTER not in {key.admission for key in keys}:
             rule = books.house.rules_of(owner[0]).admission
             return cls(name, rule, charged, (), charged, relations)
-        releases = [each for each in books.reserved(*owner, block) if falls_in(each, name)]
+        releases = [
+            each for each in books.reserved(*owner, block) if composition.falls_in(each, name)
+        ]
         begun = next(each.steps[0].seq for each in releases if each.admission == FILTER)
         before = [each for each in releases if each.steps[0].seq < begun]
         summed = [each.request for each in before if not _given_back(each, begun)]
         filtered = tuple(each for each in releases[len(before) :] if each.state.charged)
-        return cls(name, FILTER, Charges.of(summed), filtered, charged, relations)
+        return cls(name, FILTER, composition.Charges.of(summed), filtered, charged, relations)
 
     def total(
-        self, delta: Fraction, compose: Compose, further: Sequence[ReservationRequest] = ()
+        self,
+        delta: Fraction,
+        compose: composition.Compose,
+        further: Sequence[ReservationRequest] = (),
     ) -> Fraction | None:
         """The least epsilon of a budget at ``delta`` that holds the window and further requests.
 
         None if none does.
         """
         if self.admission == SUM:
-            return checked_composition(self.summed.plus(further), delta, compose)
-        before = checked_composition(self.summed, delta, compose)
+            return composition.checked_composition(self.summed.plus(further), delta, compose)
+        before = composition.checked_composition(self.summed, delta, compose)
         rest = delta - self.summed.sum.delta
-        after = filtered_cap([*(each.request for each in self.filtered), *further], rest)
+        after = composition.filtered_cap(
+            [*(each.request for each in self.filtered), *further], rest
+        )
         return None if before is None or after is None else before + after
 
-    def left(self, budget: BudgetGrant, compose: Compose) -> tuple[Fraction, Fraction]:
+    def left(self, budget: BudgetGrant, compose: composition.Compose) -> tuple[Fraction, Fraction]:
         """The epsilon that a budget leaves, and the delta that those that add up leave."""
         total = self.total(budget.delta, compose)
         epsilon = Fraction(0) if total is None else max(Fraction(0), budget.epsilon - total)
@@ -189,19 +183,22 @@ def _charges(
     books: Books,
     owner: tuple[str, str],
     window: str,
-    standings: Collection[ChargeState],
+    standings: Collection[composition.ChargeState],
     block: str | None = None,
-) -> Charges:
+) -> composition.Charges:
     """The charges of releases of some standings in a window."""
     sums = books.sums_of(*owner, window, block)
     parts = [part for key, part in sums if key.standing in standings]
 
     def requests() -> Iterator[ReservationRequest]:
         for release in books.reserved(*owner, block):
-            if falls_in(release, window) and ChargeState.of(release) in standings:
+            if (
+                composition.falls_in(release, window)
+                and composition.ChargeState.of(release) in standings
+            ):
                 yield release.request
 
-    return Charges(reduce(Sum.plus, parts, Sum()), requests)
+    return composition.Charges(reduce(composition.Sum.plus, parts, composition.Sum()), requests)
 
 
 def _given_back(release: Release, entry: int) -> bool:
@@ -210,7 +207,12 @@ def _given_back(release: Release, entry: int) -> bool:
 
 
 def statuses(
-    books: Books, dataset: str, unit: str, time: str, compose: Compose, blocks: Sequence[str] = ()
+    books: Books,
+    dataset: str,
+    unit: str,
+    time: str,
+    compose: composition.Compose,
+    blocks: Sequence[str] = (),
 ) -> list[BudgetStatus]:
     """The budget of each of some blocks of growing data, by default of all that were read.
 
@@ -222,7 +224,12 @@ def statuses(
 
 
 def tightest(
-    books: Books, dataset: str, unit: str, time: str, compose: Compose, blocks: Sequence[str] = ()
+    books: Books,
+    dataset: str,
+    unit: str,
+    time: str,
+    compose: composition.Compose,
+    blocks: Sequence[str] = (),
 ) -> BudgetStatus:
     """Of those budgets the one that the least is left of.
 
@@ -233,7 +240,12 @@ def tightest(
 
 
 def status(
-    books: Books, dataset: str, unit: str, time: str, compose: Compose, block: str | None = None
+    books: Books,
+    dataset: str,
+    unit: str,
+    time: str,
+    compose: composition.Compose,
+    block: str | None = None,
 ) -> BudgetStatus:
     """The budget of a dataset, or of one of its blocks, in the window of ``time``.
 
@@ -248,13 +260,13 @@ def status(
         )
     budget, *others = binding
     owner = (dataset, unit)
-    ever = _charges(books, owner, Period.EVER, CHARGED)
+    ever = _charges(books, owner, Period.EVER, composition.CHARGED)
     lifetime_delta = budget.delta if block is None else max(budget.delta, ever.sum.delta)
     windows = tuple(Window.of(books, owner, each.period, time, block) for each in binding)
     current = windows[0]
-    held = checked_composition(current.charged, budget.delta, compose)
-    opened = _charges(books, owner, current.name, FINAL, block)
-    spent = checked_composition(opened, budget.delta, compose)
+    held = composition.checked_composition(current.charged, budget.delta, compose)
+    opened = _charges(books, owner, current.name, composition.FINAL, block)
+    spent = composition.checked_composition(opened, budget.delta, compose)
     reserved = None if held is None or spent is None else held - spent
     rooms = [window.left(each, compose) for window, each in zip(windows, binding, strict=True)]
     return BudgetStatus(
@@ -265,20 +277,20 @@ def status(
         min(epsilon for epsilon, _ in rooms),
         min(delta for _, delta in rooms),
         len(current.charged),
-        checked_composition(ever, lifetime_delta, compose),
-        len(_charges(books, owner, Period.EVER, REFUSALS)),
+        composition.checked_composition(ever, lifetime_delta, compose),
+        len(_charges(books, owner, Period.EVER, composition.REFUSALS)),
         tuple(others),
         windows,
         books.house.rules_of(dataset).admission,
         current.total(budget.delta, compose) if current.admission == FILTER else None,
-        _charges(books, owner, Period.EVER, QUERIED),
+        _charges(books, owner, Period.EVER, composition.QUERIED),
         block or "",
         lifetime_delta,
     )
 
 
 def admit_request(
-    books: Books, request: ReservationRequest, time: str, compose: Compose
+    books: Books, request: ReservationRequest, time: str, compose: composition.Compose
 ) -> Fraction:
     """The least epsilon of the last budget that would hold its window with ``request`` in it.
 
@@ -292,14 +304,18 @@ def admit_request(
 
 
 def _admit(
-    books: Books, request: ReservationRequest, time: str, compose: Compose, block: str | None
+    books: Books,
+    request: ReservationRequest,
+    time: str,
+    compose: composition.Compose,
+    block: str | None,
 ) -> Fraction:
     now = status(books, request.dataset, request.unit, time, compose, block)
     totals = []
     for budget, window in zip((now.budget, *now.others), now.windows, strict=True):
         _require_one_relation(window, request)
         if window.admission == FILTER:
-            require_filtered(request)
+            composition.require_filtered(request)
         total = window.total(budget.delta, compose, [request])
         exceeded = window.admission == SUM and request.delta > budget.delta
         if total is None or total > budget.epsilon or exceeded:
@@ -338,7 +354,7 @@ def _refusal(
     request: ReservationRequest,
     cap: BudgetGrant,
     window: Window,
-    compose: Compose,
+    compose: composition.Compose,
     block: str | None,
 ) -> str:
     total, number = window.total(cap.delta, compose), len(window.charged)

@@ -17,13 +17,8 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from cloister.errors import (
-    CloisterError,
-    InputError,
-    JournalMismatch,
-    StorageError,
-    VerificationError,
-)
+from cloister import errors
+from cloister.privacy.ledger import records
 from cloister.privacy.ledger.accounts import Account
 from cloister.privacy.ledger.books import REFUSAL, Books
 from cloister.privacy.ledger.budgets import admit_request, binding_budgets
@@ -31,13 +26,6 @@ from cloister.privacy.ledger.composition import REFUSALS, Compose, basic_composi
 from cloister.privacy.ledger.entries import Anchor, Entry, Finding, check_chain, read_chain
 from cloister.privacy.ledger.leases import Held
 from cloister.privacy.ledger.permissions import require_permitted
-from cloister.privacy.ledger.records import (
-    REFUSED,
-    JournalState,
-    Release,
-    ReservationRequest,
-    State,
-)
 from cloister.privacy.ledger.store import Row
 
 
@@ -49,7 +37,7 @@ def require_sound(rows: list[Row], first: int = 1) -> list[Entry]:
     entries, found = read_chain(entry_lines(rows), first)
     found = found or check_copies(rows, entries)
     if found:
-        raise VerificationError(
+        raise errors.VerificationError(
             f"The ledger is not as it was written ({found[0]}): run cloister verify."
         )
     return entries
@@ -58,7 +46,7 @@ def require_sound(rows: list[Row], first: int = 1) -> list[Entry]:
 def require_guarded(changed: Sequence[str]) -> None:
     """Check that the guards of the database are those that a ledger makes."""
     if changed:
-        raise VerificationError(
+        raise errors.VerificationError(
             f"The ledger's database was changed by other means ({changed[0]}), and nothing is "
             "added to it: run cloister verify, and restore it from a backup or an export. Nothing "
             "was charged."
@@ -80,10 +68,10 @@ def check_copies(rows: list[Row], entries: list[Entry]) -> list[Finding]:
     ]
 
 
-def find_release(books: Books, release: str) -> Release:
+def find_release(books: Books, release: str) -> records.Release:
     """The release of this name. Errors: ``InputError`` if there is none."""
     if release not in books.releases:
-        raise InputError(f"There is no release '{release}': see cloister ledger list.")
+        raise errors.InputError(f"There is no release '{release}': see cloister ledger list.")
     return books.releases[release]
 
 
@@ -95,7 +83,7 @@ def require_account(books: Books, account: Account) -> None:
     for place in account.places:
         holder = books.account_at(place)
         if holder and holder.name != account.name:
-            raise InputError(
+            raise errors.InputError(
                 f"{place} is data of account '{holder.name}', and one data set has one budget: "
                 f"write account: {holder.name} in the spec, instead of '{account.name}'. Nothing "
                 "was charged."
@@ -105,13 +93,13 @@ def require_account(books: Books, account: Account) -> None:
     for each in earlier:
         if each.partition != account.partition:
             divided, asked = (one.partition or "none" for one in (each, account))
-            raise InputError(
+            raise errors.InputError(
                 f"account '{account.name}' has blocks by {divided}, for life, and this asks for "
                 f"{asked}: a row would be in two blocks, or in all. Use the account's in the spec. "
                 "Nothing was charged."
             )
         if (each.unit, each.relation) != (account.unit, account.relation):
-            raise InputError(
+            raise errors.InputError(
                 f"account '{account.name}' protects unit '{each.unit}' under '{each.relation}', "
                 f"for life, and this asks for unit '{account.unit}' under '{account.relation}', "
                 "whose epsilons do not add up with those: use the account's in the spec, or for "
@@ -130,24 +118,28 @@ def require_unit(books: Books, dataset: str, unit: str) -> None:
     """Check that a budget is granted to the privacy unit of its account."""
     account = books.accounts.get(dataset)
     if account and account.unit != unit:
-        raise InputError(
+        raise errors.InputError(
             f"account '{dataset}' protects unit '{account.unit}', for life: grant its budget with "
             f"--unit {account.unit}."
         )
 
 
-def require_whole_journal(held: Release, lease: Held, journal: JournalState) -> None:
+def require_whole_journal(
+    held: records.Release, lease: Held, journal: records.JournalState
+) -> None:
     """Check that a run may begin: the release is spent, and its journal holds all earlier runs."""
-    if held.state is not State.SPENT:
-        raise InputError(f"Release {held.id} is {held.state.words}: nothing more is drawn for it.")
+    if held.state is not records.State.SPENT:
+        raise errors.InputError(
+            f"Release {held.id} is {held.state.words}: nothing more is drawn for it."
+        )
     known = [*held.runs[-1:], *filter(None, (lease.last, held.seal))]
     if not {mark.digest for mark in known} <= journal.digests:
         raise stale_journal(held.id)
 
 
-def stale_journal(release: str) -> JournalMismatch:
+def stale_journal(release: str) -> errors.JournalMismatch:
     """The error of a journal that is an older copy."""
-    return JournalMismatch(
+    return errors.JournalMismatch(
         f"The journal of release {release} lacks answers that the ledger knows were drawn: it is a "
         "copy made before them, or an older one was restored. Run the command where the whole "
         f"journal is; if it is lost, cloister review withdraw {release}, and start a new release "
@@ -155,30 +147,32 @@ def stale_journal(release: str) -> JournalMismatch:
     )
 
 
-def is_replanned(held: Release, request: ReservationRequest) -> bool:
+def is_replanned(held: records.Release, request: records.ReservationRequest) -> bool:
     """Whether a release that queried nothing was reserved by another version with another plan."""
     other_code = held.request.code_version != request.code_version
-    return held.state is State.RESERVED and other_code and not held.request.same_run(request)
+    return (
+        held.state is records.State.RESERVED and other_code and not held.request.same_run(request)
+    )
 
 
-def require_same_run(held: Release, request: ReservationRequest) -> None:
+def require_same_run(held: records.Release, request: records.ReservationRequest) -> None:
     """Check that an unfinished release was reserved by the same request."""
     if held.request.same_run(request):
         return
     if held.request.code_version != request.code_version:
         raise other_version(held, "plans it otherwise")
-    raise InputError(
+    raise errors.InputError(
         f"Release {held.id} is unfinished and has the same spend id, but was requested with "
         "other values: compute the spend id from everything that makes the run."
     )
 
 
-def other_version(held: Release, difference: str) -> InputError:
+def other_version(held: records.Release, difference: str) -> errors.InputError:
     """The error of a release that only the version that began it can finish.
 
     ``difference`` is what this version does with the same request.
     """
-    return InputError(
+    return errors.InputError(
         f"Release {held.id} was begun by version {held.request.code_version}, and this version "
         f"{difference}, so it cannot use the answers that were drawn. Their charge stands: install "
         "that version and run the same command to finish the release, or cloister review withdraw "
@@ -187,11 +181,11 @@ def other_version(held: Release, difference: str) -> InputError:
     )
 
 
-def require_same_evidence(held: Release, evidence: Mapping[str, str]) -> None:
+def require_same_evidence(held: records.Release, evidence: Mapping[str, str]) -> None:
     """Check that a release began with the same journal and data."""
     differing = sorted(key for key in evidence if held.evidence.get(key) != evidence[key])
     if differing:
-        raise JournalMismatch(
+        raise errors.JournalMismatch(
             f"Release {held.id} was begun with another {' and '.join(differing)}: its answers "
             "cannot be drawn again without a new charge; withdraw it and start a new release."
         )
@@ -238,7 +232,7 @@ def export_lines(path: Path | str) -> list[bytes]:
     try:
         lines = Path(path).read_bytes().split(b"\n")
     except OSError as error:
-        raise StorageError(f"{path} cannot be read: correct the path.") from error
+        raise errors.StorageError(f"{path} cannot be read: correct the path.") from error
     return lines[:-1] if lines[-1] == b"" else lines
 
 
@@ -255,7 +249,7 @@ def audit(entries: Iterable[Entry], compose: Compose) -> list[Finding]:
         ):
             try:
                 check(entry)
-            except CloisterError as error:
+            except errors.CloisterError as error:
                 found.append(Finding(entry.seq, str(error)))
         before = entry.time
     return found
@@ -265,9 +259,9 @@ def _require_time(entry: Entry, before: str) -> None:
     try:
         datetime.strptime(entry.time, "%Y-%m-%dT%H:%M:%S.%fZ")  # noqa: DTZ007
     except (TypeError, ValueError):
-        raise VerificationError("holds no time as the ledger writes them") from None
+        raise errors.VerificationError("holds no time as the ledger writes them") from None
     if entry.time < before:
-        raise VerificationError("is earlier than the entry before it")
+        raise errors.VerificationError("is earlier than the entry before it")
 
 
 def _require_room(books: Books, compose: Compose, entry: Entry) -> None:
@@ -288,11 +282,15 @@ def _require_permission(books: Books, entry: Entry) -> None:
         require_permitted(books, entry)
 
 
-def _request(entry: Entry) -> ReservationRequest | None:
+def _request(entry: Entry) -> records.ReservationRequest | None:
     """The request of a reservation; one that cannot be read is found when it is posted."""
     try:
-        return ReservationRequest.from_body(entry.body) if entry.kind == State.RESERVED else None
-    except (KeyError, TypeError, InputError):
+        return (
+            records.ReservationRequest.from_body(entry.body)
+            if entry.kind == records.State.RESERVED
+            else None
+        )
+    except (KeyError, TypeError, errors.InputError):
         return None
 
 
@@ -307,7 +305,7 @@ def _check_anchors(entries: Sequence[Entry], anchors: Iterable[Anchor]) -> list[
     ]
 
 
-def refusal_of(books: Books, release: Release, time: str) -> tuple[int, State]:
+def refusal_of(books: Books, release: records.Release, time: str) -> tuple[int, records.State]:
     """Which refusal of its window that of a reserved release is, and what becomes of its charge.
 
     Of the longest of the windows of the budgets that hold at a time.
@@ -320,7 +318,7 @@ def refusal_of(books: Books, release: Release, time: str) -> tuple[int, State]:
     ]
     number = 1 + max(windows, default=0)
     forfeited = number >= books.house.rules_of(release.request.dataset).refusals
-    return number, State.FORFEITED if forfeited else State.REFUNDED
+    return number, records.State.FORFEITED if forfeited else records.State.REFUNDED
 
 
 def require_counted(books: Books, entry: Entry) -> None:
@@ -328,13 +326,21 @@ def require_counted(books: Books, entry: Entry) -> None:
 
     Errors: ``InputError`` if it does not.
     """
-    refused = entry.kind == State.FORFEITED or entry.body.get("reason") == REFUSED
+    refused = entry.kind == records.State.FORFEITED or entry.body.get("reason") == records.REFUSED
     release = books.releases.get(str(entry.body.get("release")))
-    if release is None or not refused or entry.kind not in (State.REFUNDED, State.FORFEITED):
+    if (
+        release is None
+        or not refused
+        or entry.kind not in (records.State.REFUNDED, records.State.FORFEITED)
+    ):
         return
     number, state = refusal_of(books, release, entry.time)
-    if (entry.body.get(REFUSAL), entry.body.get("reason"), entry.kind) != (number, REFUSED, state):
-        raise InputError(
+    if (entry.body.get(REFUSAL), entry.body.get("reason"), entry.kind) != (
+        number,
+        records.REFUSED,
+        state,
+    ):
+        raise errors.InputError(
             f"Release {release.id} is refusal {number} of data in its window, by which it is "
             f"{state.words}, and this says otherwise. Nothing was changed."
         )

@@ -29,14 +29,8 @@ from cloister.figures import count_of, listed
 from cloister.schema.attributes import AnyAttribute, Date, Datetime, Float, Integer
 from cloister.schema.parsing import declared_unit, has_own_marks, parse, plain_numbers
 from cloister.schema.series import time_type, write_clocks
+from cloister.schema.sources import files_and_urls
 from cloister.schema.sources.batches import ROWS_NAMED, SourceBatch, SourceCells, require_columns
-from cloister.schema.sources.files_and_urls import (
-    BYTE_ORDER_MARK,
-    MARKS,
-    UTF_8,
-    decode_text,
-    is_wide,
-)
 from cloister.schema.sources.storage_types import text_of_arrow
 from cloister.schema.spec import SourceSpec, Spec
 from cloister.schema.written_values import Unit, is_clock_format, write_moments, write_numbers
@@ -58,13 +52,13 @@ def open_text(path: Path, encoding: str) -> Iterator[TextIOWrapper]:
     Raises:
         DataError: its byte order mark is that of another encoding.
     """
-    errors = "backslashreplace" if is_wide(encoding) else "surrogateescape"
+    errors = "backslashreplace" if files_and_urls.is_wide(encoding) else "surrogateescape"
     with (
         pa.input_stream(str(path), compression="detect") as raw,
         BufferedReader(raw, _BUFFER_BYTES) as file,
     ):
         _skip_mark(file, path, encoding)
-        codec = "utf-8-sig" if encoding == UTF_8 else encoding
+        codec = "utf-8-sig" if encoding == files_and_urls.UTF_8 else encoding
         with TextIOWrapper(file, codec, errors, newline="") as text:
             yield text
 
@@ -97,10 +91,10 @@ class _Recoded(RawIOBase):
 
 def _skip_mark(file: BufferedReader, path: Path, encoding: str) -> None:
     first = file.peek(2)[:2]
-    found = next((name for name, mark in MARKS.items() if mark == first), encoding)
+    found = next((name for name, mark in files_and_urls.MARKS.items() if mark == first), encoding)
     if found != encoding:
         raise DataError(f"{path} is {found.upper()} text; declare source.encoding: {found}")
-    if first == MARKS.get(encoding):
+    if first == files_and_urls.MARKS.get(encoding):
         file.read(len(first))
 
 
@@ -237,7 +231,7 @@ def _opened(
         ragged.append(row.number or 0)
         return "skip"
 
-    wide = is_wide(source.encoding)
+    wide = files_and_urls.is_wide(source.encoding)
     with (
         open_as_utf_8(path, source.encoding) if wide else nullcontext(path) as file,
         pacsv.open_csv(
@@ -258,7 +252,7 @@ def _opened(
 
 
 def _is_read_as_utf_8(encoding: str) -> bool:
-    return encoding == UTF_8 or is_wide(encoding)
+    return encoding == files_and_urls.UTF_8 or files_and_urls.is_wide(encoding)
 
 
 def _read_options(path: Path, source: SourceSpec, threads: bool) -> pacsv.ReadOptions:
@@ -285,7 +279,7 @@ def _read_cells(cells: pa.Array, source: SourceSpec, unit: Unit | None = None) -
     else:
         letters = cells.cast(pa.large_string()).to_pylist()
         read = [
-            None if own is None else decode_text(own.encode(_LATIN), source.encoding)
+            None if own is None else files_and_urls.decode_text(own.encode(_LATIN), source.encoding)
             for own in letters
         ]
         texts = pd.Series(read, dtype="str")
@@ -324,8 +318,8 @@ def write_csv_rows(frame: pd.DataFrame, file: TextIO, spec: Spec, header: bool) 
     ]
     names = _quoted(np.array(list(spec.attributes), dtype=object), source.delimiter)
     rows = chain([tuple(names)] if header else [], zip(*columns, strict=True))
-    if header and is_wide(source.encoding):
-        file.write(BYTE_ORDER_MARK)
+    if header and files_and_urls.is_wide(source.encoding):
+        file.write(files_and_urls.BYTE_ORDER_MARK)
     # an empty line is no row
     file.writelines((source.delimiter.join(row) or '""') + "\n" for row in rows)
 
