@@ -31,7 +31,7 @@ from cloister.tasks.release.charge import (
     reserve_budget,
 )
 from cloister.tasks.release.comparison import EvaluationRecord
-from cloister.tasks.release.kept_request import kept_prior
+from cloister.tasks.release.kept_request import kept_previous
 from cloister.tasks.release.preflight import require_usable
 from cloister.tasks.release.publish import deliver, keep_outcome, publish_finished, record_release
 from cloister.tasks.release.synthesis import evaluate_release, fit_model, sample_rows
@@ -131,8 +131,8 @@ def release(request: ReleaseRequest) -> Outcome | Finished:
     if isinstance(charge, Declined):
         return prefect_runs.decline_run(charge.reason)
     _tell(resolved, charge)
-    if prior := kept_prior(home.release(charge.release)):
-        prefect_runs.note("the noisy numbers of release %s are used again", prior)
+    if previous := kept_previous(home.release(charge.release)):
+        prefect_runs.note("the noisy numbers of release %s are used again", previous)
     with temporary_files(home), Session(source) as session:
         finished = charge.finished
         done = (

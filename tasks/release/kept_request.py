@@ -17,23 +17,23 @@ def kept_seed(folder: Path) -> int:
     Raises:
         VerificationError: the request in its folder was altered.
     """
-    kept = _kept_request(folder)
-    seed = kept.get("seed_sampling", kept.get("seed"))  # as version 0.2 named it
+    request = _kept_request(folder)
+    seed = request.get("seed_sampling", request.get("seed"))  # as version 0.2 named it
     if type(seed) is not int:
         raise _altered(folder)
     return seed
 
 
-def kept_prior(folder: Path) -> str | None:
+def kept_previous(folder: Path) -> str | None:
     """The release whose numbers a release was begun to use again; None if it uses none.
 
     Raises:
         VerificationError: the request in its folder was altered.
     """
-    prior = _kept_request(folder).get("prior")
-    if not isinstance(prior, str | None):
+    previous = _kept_request(folder).get("prior")
+    if not isinstance(previous, str | None):
         raise _altered(folder)
-    return prior
+    return previous
 
 
 def _kept_request(folder: Path) -> dict[str, Any]:
