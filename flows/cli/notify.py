@@ -113,9 +113,9 @@ def remove_subscriber(address: Address, as_json: Json = False) -> None:
 
 def try_subscriber(address: Address, as_json: Json = False) -> None:
     """Send an event of the kind test now; an error says why it was not taken."""
-    from cloister.tasks.ledger.notifications import found, made_up_event
+    from cloister.tasks.ledger.notifications import find_subscriber, made_up_event
 
-    found(Home.current(), address).send([made_up_event()])
+    find_subscriber(Home.current(), address).send([made_up_event()])
     if as_json:
         show_json({"told": address})
     else:

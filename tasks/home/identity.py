@@ -6,9 +6,9 @@ CLOISTER_OIDC_ISSUER    the identity provider whose tokens count
 CLOISTER_OIDC_AUDIENCE  for whom its tokens are made out
 CLOISTER_OIDC_KEYS      the file of its public keys (JWKS); no network is asked
 
-An identity says how it was shown: ``anna`` is a user of the system, ``anna (token DIGEST until
-DAY)`` holds a token, ``SUBJECT (oidc ISSUER)`` was seen by a provider. Which person it is, and what
-they may do, the ledger decides.
+An identity says how it was established: ``anna`` is a user of the system, ``anna (token DIGEST
+until DAY)`` holds a token, ``SUBJECT (oidc ISSUER)`` was authenticated by a provider. The ledger
+decides which person it is, and what they may do.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _key_of(token: str, path: Path) -> Any:
             "provider. Nothing was charged."
         ) from None
     named = jwt.get_unverified_header(token).get("kid")
-    keys = [each for each in known.keys if named in (None, each.key_id)]
+    keys = [key for key in known.keys if named in (None, key.key_id)]
     if len(keys) != 1:
         raise InputError(
             f"CLOISTER_TOKEN was signed by a key that {path} does not hold: get the file from the "

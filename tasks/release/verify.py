@@ -42,7 +42,7 @@ from cloister.tasks.data.tables import write_csv
 from cloister.tasks.home.files import copy_whole, digest_of, exclusive, replace_file
 from cloister.tasks.home.home import Home, open_to_others, temporary_files
 from cloister.tasks.ledger.access import anchor_of, existing_ledger, release_of, vouched
-from cloister.tasks.ledger.anchors import Comparison, compare_places
+from cloister.tasks.ledger.anchors import Comparison, compare_stores
 from cloister.tasks.ledger.keys import house_keys, signing_findings
 from cloister.tasks.ledger.people import refresh_trust
 from cloister.tasks.release.integrity import folder_findings, frame_findings, release_findings
@@ -155,7 +155,7 @@ def verify_records(
         broken = [f"{what}, {finding}" for finding in verify_export(what, anchors)]
         entries = [] if broken else read_chain(export_lines(what))[0]
         signed = [f"{what}, {finding}" for finding in _unsigned(home, entries, key)]
-        compared = compare_places(home, entries, key, whole=False) if entries else []
+        compared = compare_stores(home, entries, key, whole=False) if entries else []
         return [what, *_words(compared)], [*broken, *signed, *_findings_of(compared)]
     modes = mode_findings(home)
     ledger = existing_ledger(home)
@@ -168,7 +168,7 @@ def verify_records(
             "CLOISTER_HOME"
         )
     broken = [f"ledger, {finding}" for finding in ledger.verify(anchors)]
-    compared = [] if broken else compare_places(home, ledger.entries(), key)
+    compared = [] if broken else compare_stores(home, ledger.entries(), key)
     signed = (
         []
         if broken
