@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from cloister.errors import InputError, StorageError
+from cloister.privacy.ledger import permissions
 from cloister.privacy.ledger.accounts import Account, BudgetGrant
 from cloister.privacy.ledger.books import (
     CONSENTED,
@@ -24,7 +25,6 @@ from cloister.privacy.ledger.books import (
 from cloister.privacy.ledger.checks import require_account, require_counted, require_unit
 from cloister.privacy.ledger.entries import Anchor, Entry, signed_body
 from cloister.privacy.ledger.house import CONFIRMED, PROPOSED, Proposal, governing_slot
-from cloister.privacy.ledger.permissions import missing_approvals, require_permitted
 from cloister.privacy.ledger.records import Mark, Release, State, require_text
 from cloister.privacy.ledger.store import Store
 from cloister.privacy.signing import Signer
@@ -50,7 +50,8 @@ class Transaction:
         Errors: ``NotPermitted`` if who writes it may not.
         """
         entry = Entry.after(self.last, self.time, kind, slot, body)
-        require_permitted(self.books, entry)
+        permissions.require_permitted(self.books, entry)
+        permissions.require_keepable(self.books, entry)
         require_counted(self.books, entry)
         if self.signer:
             signed = signed_body(entry, self.signer)
@@ -145,7 +146,7 @@ class Transaction:
                 f"Release {held.id} is {held.state.words} and cannot become {to.words}: {remedy}."
             )
         body = {"release": held.id} | dict(signature)
-        if to is State.APPROVED and missing_approvals(self.books, held, body["by"]):
+        if to is State.APPROVED and permissions.missing_approvals(self.books, held, body["by"]):
             self.write(CONSENTED, consent_slot(held.id, len(held.consents)), body)
         else:
             self.write(to.value, state_slot(held.id, to), body)
