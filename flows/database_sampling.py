@@ -97,8 +97,8 @@ def load_drawn(
     Raises:
         StorageError: they cannot be written; none is.
     """
-    with temporary_files(home), tempfile.TemporaryDirectory() as held:
-        files = {name: Path(held) / f"{at}.parquet" for at, name in enumerate(tables)}
+    with temporary_files(home), tempfile.TemporaryDirectory() as work:
+        files = {name: Path(work) / f"{number}.parquet" for number, name in enumerate(tables)}
         for name, file in files.items():
             write_table(tables[name], file)
         require_published_schema(PublicContext(saved.spec, saved.task), files)

@@ -314,8 +314,8 @@ class ReviewResult:
 
 def _line(result: object, **facts: object) -> str:
     """A result on one line."""
-    said = ", ".join(
+    listed = ", ".join(
         f"{name}={text(fact) if isinstance(fact, float) else repr(fact)}"
         for name, fact in facts.items()
     )
-    return f"{type(result).__name__}({said})"
+    return f"{type(result).__name__}({listed})"

@@ -35,25 +35,25 @@ def move_release(home: Home, release: str, state: str, by: str, reason: str, key
         InputError: there is no such release, or its state does not allow the move.
         VerificationError: the folder or the stores are not what was recorded; nothing is changed.
     """
-    held = release_of(home, release)
-    end_deletions(home, held)
-    to = State.REFUNDED if state == "withdrawn" and held.state is State.RESERVED else State(state)
+    entry = release_of(home, release)
+    end_deletions(home, entry)
+    to = State.REFUNDED if state == "withdrawn" and entry.state is State.RESERVED else State(state)
     if to is State.REFUNDED and was_refused(release, home):
         return refuse(open_ledger(home), release, by).state.value
     if to.shareable:
-        if held.state.shareable and not held.of_domain:
+        if entry.state.shareable and not entry.of_domain:
             send_release(home, release)  # which checks what is signed
             sign_moves(home, release, by)
-        _require_sound(home, held)
-    if not (to.shareable and to is held.state):
-        signed = _approved(home, held, key) if to is State.APPROVED and key else {}
+        _require_sound(home, entry)
+    if not (to.shareable and to is entry.state):
+        signed = _approved(home, entry, key) if to is State.APPROVED and key else {}
         now = open_ledger(home).advance(release, to, by, reason, signed)
         if now.state is not to:
             return now.state.value
     if to is not State.REFUNDED:
         sign_moves(home, release, by)
-    if to is not State.REFUNDED and held.state is not State.SPENT and not held.of_domain:
-        _mirror(home, held)
+    if to is not State.REFUNDED and entry.state is not State.SPENT and not entry.of_domain:
+        _mirror(home, entry)
         _send(home, release, to)
     _delete_due(home, release, to, by)
     return to.value
@@ -73,9 +73,9 @@ def _delete_due(home: Home, release: str, to: State, by: str) -> None:
         ) from None
 
 
-def _approved(home: Home, held: Release, key: str) -> dict[str, str]:
+def _approved(home: Home, entry: Release, key: str) -> dict[str, str]:
     """What the ledger holds of a person's signature on a release."""
-    return sign_approval(home.release(held.id) / "public", held, open_person(key))
+    return sign_approval(home.release(entry.id) / "public", entry, open_person(key))
 
 
 def countersign_release(home: Home, release: str, by: str) -> list[State]:
@@ -85,40 +85,40 @@ def countersign_release(home: Home, release: str, by: str) -> list[State]:
         InputError: there is no such release.
         VerificationError: the folder is not what was recorded.
     """
-    held, ledger = release_of(home, release), open_ledger(home)
-    for finding in folder_findings(home.release(release) / "public", ledger, held):
+    entry, ledger = release_of(home, release), open_ledger(home)
+    for finding in folder_findings(home.release(release) / "public", ledger, entry):
         raise VerificationError(f"{finding}; nothing was signed: see cloister verify {release}")
     signed = sign_moves(home, release, by)
-    if held.state in SIGNED and "tracking_run" in held.evidence:
-        _mirror(home, held)
+    if entry.state in SIGNED and "tracking_run" in entry.evidence:
+        _mirror(home, entry)
     return signed
 
 
-def _require_sound(home: Home, held: Release) -> None:
-    findings = release_problems(home, held.id)
+def _require_sound(home: Home, entry: Release) -> None:
+    findings = release_problems(home, entry.id)
     if findings:
         raise VerificationError(
-            f"{findings[0]}; release {held.id} must not be approved: see cloister verify {held.id}"
+            f"{findings[0]}; release {entry.id} must not be approved: see cloister verify {entry.id}"
         )
-    if not held.of_domain:
-        ModelRegistry.of(home).find(held.id)
+    if not entry.of_domain:
+        ModelRegistry.of(home).find(entry.id)
 
 
-def _mirror(home: Home, held: Release) -> None:
+def _mirror(home: Home, entry: Release) -> None:
     """Have the registry say the states of the ledger, with statements beside the model.
 
     Raises:
         CloisterError: the ledger has the move, the registry has not.
     """
-    known = open_ledger(home).releases(held.request.dataset)
-    states = {each.id: each.state for each in known if each.state in SIGNED}
+    known = open_ledger(home).releases(entry.request.dataset)
+    states = {other.id: other.state for other in known if other.state in SIGNED}
     try:
         with clear_errors():
-            ModelRegistry.of(home).mirror(held.id, states, statements_of(home, held.id))
+            ModelRegistry.of(home).mirror(entry.id, states, statements_of(home, entry.id))
     except CloisterError as error:
         raise CloisterError(
-            f"{held.id} is {states[held.id].words} in the ledger, but not in the registry "
-            f"(cloister review countersign {held.id}): {error}"
+            f"{entry.id} is {states[entry.id].words} in the ledger, but not in the registry "
+            f"(cloister review countersign {entry.id}): {error}"
         ) from None
 
 

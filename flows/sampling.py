@@ -144,12 +144,12 @@ def sample_release(home: Home, draw: Draw, as_json: bool) -> None:
     where = conditions(draw.where)
     saved = approved_model(home, draw.release)
     tables.require_capacity(saved.model, draw.rows)
-    place = draw.database or str(draw.out)
+    destination = draw.database or str(draw.out)
     if isinstance(saved.task, Task):
         _sample_table(home, saved, draw, where)
     else:
         _sample_database(home, saved, draw, where)
-    content = {"release": draw.release, "rows": draw.rows, "file": place, "epsilon": 0}
+    content = {"release": draw.release, "rows": draw.rows, "file": destination, "epsilon": 0}
     if as_json:
         show_json(content)
     else:
@@ -238,9 +238,9 @@ def approved_model(home: Home, release: str) -> SavedModel:
         InputError: there is no such release, or it is not approved.
         StorageError, VerificationError: its model cannot be read, or is not what was saved.
     """
-    held = release_of(home, release)
-    _require_open(held)
-    return load_saved(home.release(release) / "model", _bound_model(home, held))
+    entry = release_of(home, release)
+    _require_open(entry)
+    return load_saved(home.release(release) / "model", _bound_model(home, entry))
 
 
 def _write(saved: SavedModel, draw: Draw, where: Where) -> None:

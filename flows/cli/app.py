@@ -45,9 +45,9 @@ app = typer.Typer(
 )
 
 
-def show_version(asked: bool) -> None:
+def show_version(wanted: bool) -> None:
     """Print the version of the package and the digest of its sources, as the ledger records it."""
-    if asked:
+    if wanted:
         from cloister.tasks.home.process import code_version
 
         typer.echo(code_version())
@@ -68,7 +68,7 @@ def choose_log(
     if log is LogOption.json:
         from cloister.flows.cli.console import log_as_json
 
-        log_as_json(asked=True)
+        log_as_json(enabled=True)
 
 
 for add_commands in (

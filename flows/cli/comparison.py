@@ -57,7 +57,7 @@ def show(
         rows = [_drift(drift) for drift in review.drifts]
         show_table("Did the data change, or the noise alone?", headings, rows)
     moves = review.release.entry.moves
-    steps = [(each.words, each.time, each.who, each.reason) for each in moves]
+    steps = [(move.words, move.time, move.who, move.reason) for move in moves]
     show_table(f"States of {names[0]}", ("state", "time", "by", "reason"), steps)
 
 
@@ -71,7 +71,7 @@ def _drift(drift: Drift) -> tuple[str, ...]:
 
 def _spend(view: Mapping[str, Any]) -> dict[str, object]:
     """What a release was charged, and what for."""
-    stages = {f"stage {each['name']}": each["epsilon"] for each in view.get("stages", ())}
+    stages = {f"stage {stage['name']}": stage["epsilon"] for stage in view.get("stages", ())}
     return {
         "state": view["state"],
         "method": view["method"],
@@ -86,8 +86,10 @@ def _spend(view: Mapping[str, Any]) -> dict[str, object]:
 
 def _violations(view: Mapping[str, Any]) -> dict[str, object]:
     return {
-        f"{each['name']} ({'hard' if each['hard'] else 'soft'})": each["violations"]
-        for each in view.get("violations", ())
+        f"{constraint['name']} ({'hard' if constraint['hard'] else 'soft'})": constraint[
+            "violations"
+        ]
+        for constraint in view.get("violations", ())
     }
 
 
