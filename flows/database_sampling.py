@@ -61,7 +61,7 @@ def write_database(saved: SavedModel, tables: Mapping[str, Table], out: Path, cs
 
 
 def require_new_folder(out: Path) -> None:
-    """Check that nothing lies where a folder of tables is to be, and that it can be made.
+    """Check that the folder for the tables does not exist, and that it can be made.
 
     Raises:
         InputError: it looks like one file.

@@ -7,8 +7,8 @@
     measure              queries the data, through the door and its journal
     write, finish        the new spec; then the release is a candidate
 
-Killed at any point, the same request resumes: the ledger finds its charge, the journal its answers.
-Killed after its end but before it was reported, the same request finds what was written.
+If a run is killed at any point, the same request resumes it: the ledger finds its charge, the
+journal its answers. If it ended but was not reported, the same request finds what was written.
 """
 
 from __future__ import annotations

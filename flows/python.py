@@ -212,7 +212,7 @@ def load(release: str) -> results.LoadedModel:
 
 @contextmanager
 def _in_python() -> Iterator[None]:
-    """Errors of inside in the words of Python: ``--seed-sampling`` is the argument seed_sampling.
+    """Rewrite errors for Python: the option ``--seed-sampling`` is the argument seed_sampling.
 
     Raises:
         InputError: an argument is of a wrong type.
@@ -255,10 +255,10 @@ def _file_of(name: str, data: _Data | None, home: Home, spec: Path) -> Iterator[
 
 
 def _path(name: str, value: str | Path) -> str | Path:
-    """A path that was given.
+    """A path argument.
 
     Raises:
-        InputError: it is none.
+        InputError: it is not a path.
     """
     if isinstance(value, str | Path):
         return value
@@ -269,7 +269,7 @@ def _path(name: str, value: str | Path) -> str | Path:
 
 
 def _require_one(name: str, value: object, choices: Sequence[object]) -> None:
-    """Check that an argument is one of its words."""
+    """Check that an argument is one of its choices."""
     if value not in choices:
         words = ", ".join(repr(choice) for choice in choices if choice is not None)
         raise InputError(f"{name} should be one of {words}")

@@ -147,7 +147,7 @@ def release(request: ReleaseRequest) -> Outcome | Finished:
 
 
 def _tell(resolved: ResolvedRequest, charge: ReservedRelease) -> None:
-    """Name the run by account, release and period; say in its log what it charged, or resumes."""
+    """Name the run by account, release and period; log what it charges, or that it resumes."""
     period = resolved.block or str(flow_run.scheduled_start_time.date())
     prefect_runs.name_run(public_context_of(resolved).dataset, charge.release, period)
     if charge.resumed:

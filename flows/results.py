@@ -272,7 +272,7 @@ class CheckResult:
 
     @property
     def without_a_source(self) -> tuple[str, ...]:
-        """The declarations that do not say where they are publicly known from."""
+        """The declarations that do not name their public source."""
         return tuple(self.facts["without a source"])
 
     def _repr_html_(self) -> str:

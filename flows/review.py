@@ -23,13 +23,13 @@ from cloister.tasks.stores.mlflow_registry import ModelRegistry
 def move_release(home: Home, release: str, state: str, by: str, reason: str, key: str = "") -> str:
     """Move a release in the ledger, then mirror it if it has a model; the state it has now.
 
-    While others have yet to approve it too, that is the state it had. ``key`` is the place of the
-    key by which a person signs that they approve it.
+    While more approvals are needed, that is the state it had. ``key`` is the location of the key
+    with which a person signs the approval.
 
-    What is to be approved or published is verified first, with what MLflow and DVC hold of it, and
-    its public files are sent to the DVC remote. Where a kill cut such a move short, the same move
-    ends it. A reservation that is withdrawn before its data was opened is given back; one whose
-    data was refused counts as that. What nothing needs any more is deleted.
+    A release to be approved or published is verified first, including its records in MLflow and
+    DVC, and its public files are sent to the DVC remote. Repeating a move that was killed completes
+    it. A reservation that is withdrawn before its data was opened is given back; one whose data was
+    refused counts as a refusal. What is no longer needed is deleted.
 
     Raises:
         InputError: there is no such release, or its state does not allow the move.
@@ -98,14 +98,15 @@ def _require_sound(home: Home, entry: Release) -> None:
     findings = release_problems(home, entry.id)
     if findings:
         raise VerificationError(
-            f"{findings[0]}; release {entry.id} must not be approved: see cloister verify {entry.id}"
+            f"{findings[0]}; release {entry.id} must not be approved: see cloister verify "
+            f"{entry.id}"
         )
     if not entry.of_domain:
         ModelRegistry.of(home).find(entry.id)
 
 
 def _mirror(home: Home, entry: Release) -> None:
-    """Have the registry say the states of the ledger, with statements beside the model.
+    """Copy the states of the ledger to the registry, with statements beside the model.
 
     Raises:
         CloisterError: the ledger has the move, the registry has not.
@@ -123,7 +124,7 @@ def _mirror(home: Home, entry: Release) -> None:
 
 
 def _send(home: Home, release: str, to: State) -> None:
-    """Send the files of a release that was approved just now.
+    """Send the files of a release that was just approved.
 
     Raises:
         CloisterError: the ledger has the approval, the remote has not.

@@ -47,7 +47,7 @@ _WRITTEN: Mapping[str, str] = MappingProxyType(
 def conditions(texts: Iterable[str]) -> Where:
     """The condition of some COLUMN=VALUE texts.
 
-    Nothing after the last sign of a text is a missing value.
+    Nothing after the equals sign means a missing value.
 
     Raises:
         InputError: a text has no sign, or a column has two conditions.
@@ -201,7 +201,7 @@ def _sample_database(home: Home, saved: SavedModel, draw: Draw, where: Where) ->
 
 @contextmanager
 def _alone(out: Path, require_free: Callable[[Path], None]) -> Iterator[None]:
-    """Have ``out`` written by no other command meanwhile; checked before, and once that is sure.
+    """Keep other commands from writing ``out``; it is checked before and after taking the lock.
 
     Raises:
         InputError: another command writes it.

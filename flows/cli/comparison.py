@@ -27,10 +27,10 @@ def show(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what a decision takes: spend, utility, violations, states, beside the release before.
+    """Show what a decision needs: spend, utility, violations, states, beside the release before.
 
-    Says what the spec declares otherwise than it did then, and by the noisy counts of both whether
-    the data changed beyond their noise. Utility is internal.
+    Says what the spec declares differently than it did then, and, by the noisy counts of both,
+    whether the data changed beyond their noise. Utility is internal.
     """
     from cloister.flows.cli.reports import INTERNAL_NOTE
     from cloister.tasks.release.review import compare
@@ -86,10 +86,8 @@ def _spend(view: Mapping[str, Any]) -> dict[str, object]:
 
 def _violations(view: Mapping[str, Any]) -> dict[str, object]:
     return {
-        f"{constraint['name']} ({'hard' if constraint['hard'] else 'soft'})": constraint[
-            "violations"
-        ]
-        for constraint in view.get("violations", ())
+        f"{rule['name']} ({'hard' if rule['hard'] else 'soft'})": rule["violations"]
+        for rule in view.get("violations", ())
     }
 
 

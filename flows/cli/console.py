@@ -24,7 +24,7 @@ from rich.text import Text
 from cloister.figures import figure
 
 Event = Mapping[str, int | str]
-"""What is said of a step: its name and state, and in numbers how far it is."""
+"""A report on a step: its name and state, and its progress in numbers."""
 
 _MOST_DRAWN = 500
 """Rows of a table that are drawn with lines around them: rich takes some 0.3 ms for each."""
@@ -34,7 +34,7 @@ _TENTHS = 10
 
 
 PULSE = 2.5
-"""Seconds of silence after which a line says that a step still runs; bars move by themselves."""
+"""Seconds without output after which a line says that a step still runs; bars move anyway."""
 
 _LOOK = 0.25
 """Seconds between two looks whether a line is due."""
@@ -56,7 +56,7 @@ class Bars:
         self.shown[step] = self.progress.add_task(step, total=None)
 
     def advance(self, step: str, done: int, total: int) -> None:
-        """Move the bar; once all parts are done it goes to and fro, until the step ends."""
+        """Move the bar; once all parts are done it pulses until the step ends."""
         if step in self.shown:
             rest = total if done < total else None
             self.progress.update(self.shown[step], completed=done, total=rest)
@@ -163,13 +163,13 @@ _as_json: ContextVar[bool] = ContextVar("progress as JSON", default=False)
 
 
 def log_as_json(enabled: bool) -> None:
-    """Have the progress of this command written as JSON lines, on terminals too, if ``asked``."""
+    """Write the progress of this command as JSON lines, on terminals too, if ``enabled``."""
     _as_json.set(enabled)
 
 
 @contextmanager
 def progress(*, pulses: bool = True) -> Iterator[Bars | Lines]:
-    """A watcher that suits standard error; off a terminal with lines that it still works."""
+    """A watcher that suits standard error; off a terminal, lines say that work goes on."""
     console = Console(stderr=True)
     if _as_json.get() or not console.is_terminal:
         lines = Lines(_write_json if _as_json.get() else _write_text)

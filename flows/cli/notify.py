@@ -1,4 +1,4 @@
-"""Commands on who is told of releases: webhooks and mail."""
+"""Commands on who is notified of releases: webhooks and mail."""
 
 from __future__ import annotations
 

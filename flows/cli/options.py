@@ -112,14 +112,14 @@ def example(*lines: str) -> str:
 
 
 _ASKED = ("spec", "by")
-"""Fields that are no options: the argument of a command, and who runs it."""
+"""Fields that are not options: the argument of a command, and who runs it."""
 
 DELIVERY = ("data", "out", "replace", "csv", "seed_sampling", "prior", "purpose")
-"""Fields that change nothing of a plan."""
+"""Fields that do not affect a plan."""
 
 
 def command_of(*left_out: str) -> Callable[[Callable[..., ResultT]], Callable[..., ResultT]]:
-    """Give a command the fields of a request as options, but for some; its first argument is SPEC.
+    """Give a command the fields of a request as options, except some; its first argument is SPEC.
 
     The function gets the request as its first argument.
 
@@ -147,7 +147,7 @@ def command_of(*left_out: str) -> Callable[[Callable[..., ResultT]], Callable[..
 
 
 def keywords_of(*left_out: str) -> Callable[[Callable[GivenT, ResultT]], Callable[..., ResultT]]:
-    """Show the fields of a request, but for some, in place of the ``**`` of a function, with help.
+    """Show the fields of a request, except some, in place of a function's ``**``, with help.
 
     Raises:
         TypeError: another argument is given.

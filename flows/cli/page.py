@@ -24,7 +24,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 _INTERVAL = 10.0
-"""Seconds between two looks for events that somebody is to be told of."""
+"""Seconds between two checks for events to send."""
 
 
 def add_page_command(app: typer.Typer) -> None:
@@ -115,7 +115,7 @@ def page(
 
 
 def _notify(homes: Sequence[Home]) -> None:
-    """Tell whoever subscribed of what happens in some homes, as long as this process runs."""
+    """Notify the subscribers of some homes, as long as this process runs."""
     from cloister.flows.cli.console import warn
     from cloister.tasks.ledger.notifications import send_due
 

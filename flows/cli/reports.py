@@ -213,7 +213,7 @@ def shorten_list(text: str, whole: bool) -> str:
 
 
 def show_outcome(outcome: Outcome | Finished, as_json: bool) -> None:
-    """What a release spent and gave, and where it lies."""
+    """What a release spent and produced, and where its files are."""
     content = outcome.to_json()
     if as_json:
         show_json(content)

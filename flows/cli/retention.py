@@ -1,4 +1,4 @@
-"""Commands on what a home holds of or about the data: what it is, when it goes, and now."""
+"""Commands on what a home holds of or about the data: to show it, and to delete what is due."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def show_holdings(as_json: Json = False) -> None:
 
 
 def run_retention(by: By, as_json: Json = False) -> None:
-    """Delete what nothing needs any more, by the rules of each account; each by an entry.
+    """Delete what is no longer needed, by the rules of each account, with an entry for each.
 
-    Review does the same for the release that it moves. What an interrupted command left is deleted
+    Review does the same for the release that it moves. What interrupted commands left is deleted
     too.
     """
     from cloister.tasks.release.retention import delete_due, leftovers

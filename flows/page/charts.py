@@ -24,12 +24,12 @@ _TICKS = 4
 
 
 Point = Callable[[float, float], str]
-"""A time and an amount as a place in the picture."""
+"""A time and an amount as a point in the picture."""
 
 
 @dataclass(frozen=True)
 class Tick:
-    """A number on an axis: its place, and the text beside it."""
+    """A number on an axis: its position, and the text beside it."""
 
     position: float
     text: str

@@ -80,7 +80,7 @@ class Check:
 
 
 class Sheets:
-    """The sheets of one home. The ledger is followed: a visit reads its new entries alone."""
+    """The sheets of one home. The ledger is followed: a visit reads only its new entries."""
 
     def __init__(self, name: str, home: Home) -> None:
         self.name, self.home, self.check = name, home, Check()

@@ -1,4 +1,4 @@
-"""Who visits the page: how they are known, what a session may do, and what is noted of it.
+"""Who visits the page: how they are identified, what a session may do, and what is logged.
 
 A visitor is known by the key that was printed at the start (whoever started the page), by a token
 of ``cloister people token``, or by an identity provider's token that a proxy hands over in the
@@ -178,7 +178,7 @@ def note_visit(home: Home, by: str, method: str, path: str, status: int) -> None
 
 @dataclass(frozen=True)
 class Visit:
-    """A request of a known visitor; ``home`` is the name of the home that it is of, if it is."""
+    """A request of a known visitor; ``home`` is the name of the home it concerns, if any."""
 
     session: Session
     home: str = ""
@@ -264,7 +264,7 @@ def require_same_origin(request: Request) -> None:
 
 
 def _session_of(request: Request) -> Session:
-    """The session of a cookie; where a proxy hands over a token, of whom that shows, every time."""
+    """The session of a cookie; if a proxy hands over a token, each request is identified by it."""
     sessions: Sessions = request.app.state.sessions
     session = sessions.find(request.cookies.get(SESSION_COOKIE))
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
@@ -283,6 +283,6 @@ def _session_of(request: Request) -> Session:
 
 
 def keep_session(request: Request, response: Response, secret: str) -> None:
-    """Have a browser keep the cookie of a session, and send it to this page alone."""
+    """Set the cookie of a session, which the browser sends to this page alone."""
     secure = request.url.scheme == "https"
     response.set_cookie(SESSION_COOKIE, secret, httponly=True, samesite="strict", secure=secure)

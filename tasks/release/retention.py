@@ -154,7 +154,7 @@ def _holdings(
 
 
 def _is_here(home: Home, release: Release) -> bool:
-    """Whether this home ran a release: several may share a ledger."""
+    """Whether this home ran a release: several homes may share a ledger."""
     return home.release(release.id).exists() or home.journal(release.id).exists()
 
 
