@@ -1,4 +1,4 @@
-"""The request of a release as its first run wrote it into its folder, which later runs follow."""
+"""The request of a release, which its first run wrote into its folder and later runs follow."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from cloister.tasks.requests.release_request import ReleaseRequest
 REQUEST_NAME = "order.json"
 
 _NOT_REPEATED = ("spec", "by", "seed_sampling")
-"""Fields that a command which ends a release need not give again as options."""
+"""Fields that the command which finishes a release need not repeat as options."""
 
 STATE_WORDS = {
     "reserved": "reserved: budget is set aside, no data was read",
     "spent": "spent: charged, and not finished",
 }
-"""What the states of a release mean that a run left unfinished."""
+"""What the states of an unfinished release mean."""
 
 
 def kept_seed(folder: Path) -> int:
@@ -37,7 +37,7 @@ def kept_seed(folder: Path) -> int:
 
 
 def kept_previous(folder: Path) -> str | None:
-    """The release whose numbers a release was begun to use again; None if it uses none.
+    """The previous release whose numbers a release reuses; None if it reuses none.
 
     Raises:
         VerificationError: the request in its folder was altered.
@@ -49,10 +49,10 @@ def kept_previous(folder: Path) -> str | None:
 
 
 def beginning_command(home: Home, release: str) -> str:
-    """The command that began a release and, given again, ends it; empty where none is known.
+    """The command that began a release and, repeated, finishes it; empty if it is not known.
 
-    That of a Python call, whose data is a frame in the home, is not; nor is that of a run which
-    ended before it wrote its request.
+    It is unknown for a Python call, whose data is a frame in the home, and for a run that ended
+    before it wrote its request.
 
     Raises:
         VerificationError: the request was altered.
@@ -60,12 +60,12 @@ def beginning_command(home: Home, release: str) -> str:
     folder = home.release(release)
     if not (folder / REQUEST_NAME).exists():
         return ""
-    kept = _kept_request(folder)
-    if kept.get("data") and Path(kept["data"]).is_relative_to(home.folder):
+    request = _kept_request(folder)
+    if request.get("data") and Path(request["data"]).is_relative_to(home.folder):
         return ""
-    words = ["cloister", "release", str(kept["spec"])]
+    words = ["cloister", "release", str(request["spec"])]
     for name, field in ReleaseRequest.model_fields.items():
-        value = kept.get(name)
+        value = request.get(name)
         if name in _NOT_REPEATED or not value or value == field.default:
             continue
         words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]

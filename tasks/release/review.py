@@ -67,7 +67,7 @@ class ReleaseView:
                 {"state": step.state.value, "time": step.time, "by": step.by, "reason": step.reason}
                 for step in self.entry.steps
             ],
-            "consents": [asdict(each) for each in self.entry.consents],
+            "consents": [asdict(consent) for consent in self.entry.consents],
             **(certified or {}),
             "internal": self.metrics and dict(self.metrics),
         }

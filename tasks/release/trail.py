@@ -151,7 +151,9 @@ def entry_words(entry: ledger.Entry, books: Books) -> str:
         GRANTED: lambda: f"budget granted: {budget_text(ledger.BudgetGrant.from_body(body))}",
         PERSON: lambda: _person_words(entry, books),
         CONSENTED: lambda: next(
-            each.words for each in books.releases[body["release"]].consents if each.seq == entry.seq
+            consent.words
+            for consent in books.releases[body["release"]].consents
+            if consent.seq == entry.seq
         ),
         RULES: lambda: f"rules for {body['account']}",
         PROPOSED: lambda: f"proposed: {body['kind']}",
