@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from cloister.errors import StorageError, VerificationError
@@ -16,10 +17,12 @@ REQUEST_NAME = "order.json"
 _NOT_REPEATED = ("spec", "by", "seed_sampling")
 """Fields that the command which finishes a release need not repeat as options."""
 
-STATE_WORDS = {
-    "reserved": "reserved: budget is set aside, no data was read",
-    "spent": "spent: charged, and not finished",
-}
+STATE_WORDS = MappingProxyType(
+    {
+        "reserved": "reserved: budget is set aside, no data was read",
+        "spent": "spent: charged, and not finished",
+    }
+)
 """What the states of an unfinished release mean."""
 
 
