@@ -65,7 +65,7 @@ def require_new_folder(out: Path) -> None:
 
     Raises:
         InputError: it looks like one file.
-        StorageError: something lies there, or there is no folder to make it in.
+        StorageError: it exists, or its parent folder does not.
     """
     if out.suffix in (".parquet", ".csv"):
         raise InputError(f"{out} is one file, and there are several tables; give a new folder")

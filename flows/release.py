@@ -45,7 +45,7 @@ from cloister.tasks.stores import prefect_runs
 class Outcome:
     """A release that is ready for review.
 
-    ``spent`` is the epsilon of all stages together as accounted, at most what was asked.
+    ``spent`` is the epsilon of all stages together as accounted, at most what was requested.
     ``rows`` are those of each synthetic table; ``evaluation`` is internal.
     """
 

@@ -82,10 +82,10 @@ def require_declared(where: Where, domain: Domain) -> None:
 
 
 def require_unconditional(where: Where, task: Task) -> None:
-    """Check that no condition is asked of rows that belong to persons.
+    """Check that rows that belong to persons are drawn without a condition.
 
     Raises:
-        InputError: one is.
+        InputError: there is one.
     """
     if where and task.persons:
         raise InputError(

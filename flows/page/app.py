@@ -57,7 +57,7 @@ Sheet = Annotated[int, Query(ge=1, le=10**6)]
 
 
 doors = APIRouter()
-"""What is of no home."""
+"""What does not belong to a home."""
 
 sheets = APIRouter(prefix="/homes/{home}")
 """The sheets of a home, and the files that they show."""

@@ -105,7 +105,7 @@ class Sheets:
             return reading_problem(books.house, by)
 
     def overview(self) -> dict[str, Any]:
-        """What waits for whom, the accounts with what is left of their budgets, the last moves."""
+        """What waits for whom, the accounts with the rest of their budgets, the last moves."""
         with self.books() as (books, now):
             releases = list(books.releases.values())
             return {

@@ -106,7 +106,7 @@ class Sessions:
         """A session of who shows a key or a token, and the secret of its cookie.
 
         Raises:
-            InputError: it shows nobody.
+            InputError: it identifies nobody.
         """
         shown = shown.strip()
         if self.key is not None and hmac.compare_digest(self.key.encode(), shown.encode()):

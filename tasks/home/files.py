@@ -232,7 +232,7 @@ def require_room(folder: Path, needed: int) -> None:
 
 
 def emptied(folder: Path) -> Path:
-    """The folder, made anew with nothing in it."""
+    """The folder, deleted and made again, empty."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, mode=0o700)
     return folder

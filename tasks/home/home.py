@@ -174,7 +174,7 @@ class Home:
 
     @property
     def may_hold_ledger(self) -> bool:
-        """Whether there may be a ledger: on a server, or in a file that is there."""
+        """Whether there may be a ledger: on a server, or in a file that exists."""
         return "://" in self.ledger or Path(self.ledger).exists()
 
     @property
@@ -270,9 +270,9 @@ def _password(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def private_folder(folder: Path) -> Path:
-    """The folder, made with its parents if there is none, for its owner alone.
+    """The folder, made with its parents if it is missing, for its owner alone.
 
-    One that others may enter is closed, with all that is in it.
+    One that others may enter is closed to them, with everything in it.
 
     Raises:
         StorageError: it cannot be made, or belongs to another user.

@@ -108,7 +108,7 @@ def _read(line: str) -> tuple[signing.Envelope, Anchor]:
     """An anchor as a store holds it, whoever signed it.
 
     Raises:
-        VerificationError: it is none.
+        VerificationError: it is not an anchor.
     """
     envelope = signing.Envelope.parse(line.encode())
     facts = signing.read_statement(envelope).facts(ANCHOR_TYPE)
@@ -170,7 +170,7 @@ def _compare(
 
 
 def _readable(lines: Sequence[str]) -> Iterator[tuple[signing.Envelope, Anchor]]:
-    """The anchors among lines; one that a full disk cut off is none."""
+    """The anchors among lines; a line that a full disk cut off is left out."""
     for line in lines:
         with suppress(VerificationError):
             yield _read(line)

@@ -30,7 +30,7 @@ _MOST_TRIES = 5
 """Pushes of a line, between which others have pushed theirs."""
 
 _SCHEMES = ("git+ssh://", "git+https://", "git+file://")
-"""How Git reaches a remote; ``git://`` and ``http://`` show nobody who answers."""
+"""How Git reaches a remote; ``git://`` and ``http://`` do not authenticate the server."""
 
 _THERE = 412
 """The status of an object that is not written, since one of its name is there."""

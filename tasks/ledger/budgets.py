@@ -134,7 +134,7 @@ def grant_budget(
 
 
 _UNUSUAL = 10
-"""How many times the last budget a new one may be before it is asked about: a digit too many."""
+"""How many times the last budget a new one may be without confirmation: a digit too many."""
 
 
 def _doubts(now: BudgetStatus | None, budget: BudgetGrant) -> list[str]:
@@ -257,7 +257,7 @@ def _iso(moment: datetime) -> str:
 
 
 _MOST_COUNTED = 10_000
-"""Releases that a filter is asked about at most: one an hour for more than a year."""
+"""The most releases that are counted under a filter: one an hour for more than a year."""
 
 
 def admitted(window: Window, budget: BudgetGrant, price: ReservationRequest) -> int:

@@ -48,7 +48,7 @@ def require_webhook(url: str) -> None:
     """Check that a URL can be that of a webhook.
 
     Raises:
-        InputError: it is none, not encrypted on its way, or holds a password.
+        InputError: it is not one, is not encrypted in transit, or holds a password.
     """
     parts = _split(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -63,7 +63,7 @@ def require_server(url: str) -> None:
     """Check that a URL can be that of a mail server.
 
     Raises:
-        InputError: it is none, or holds a password.
+        InputError: it is not one, or holds a password.
     """
     parts = _split(url)
     if parts.scheme not in _PORTS or not parts.hostname:
@@ -135,7 +135,7 @@ def post(url: str, secret: str, event: Event) -> None:
 def mail(recipients: str, server: str, password: str, sender: str, events: Sequence[Event]) -> None:
     """Send one mail that lists events; the same events have the same ``Message-ID``.
 
-    It is encrypted on its way, but to a server on loopback.
+    It is encrypted in transit, except to a server on loopback.
 
     Raises:
         StorageError: the server did not take it.

@@ -1,9 +1,9 @@
 """Fingerprints of data, which tell an officer that two accounts hold equal data.
 
 A fingerprint is a keyed digest of all rows that a release read, the same for equal rows. The ledger
-holds it encrypted (AES-256-GCM), each time anew, so that without the key nobody sees whether two
-releases read the same. The key lies in the home, and in no ledger and no export: homes on one
-ledger that are to compare their data have copies of it.
+holds it encrypted (AES-256-GCM) under a fresh nonce, so that without the key nobody sees whether
+two releases read the same. The key is in the home, and in no ledger and no export: homes on one
+ledger that should compare their data have copies of it.
 
 Privacy: docs/privacy.md, "Equal data of two accounts".
 """
@@ -31,7 +31,7 @@ FINGERPRINT = "fingerprint"
 """The evidence of a spent release that holds its sealed fingerprint."""
 
 _NONCE_BYTES = 12
-"""Bytes of a nonce of AES-GCM: drawn anew for each of far fewer than 2^32 releases."""
+"""Bytes of a nonce of AES-GCM: a fresh one for each of far fewer than 2^32 releases."""
 
 _KEPT = 32
 """Hexadecimal digits of a fingerprint that are kept: of 10^6 two agree by chance once in 10^26."""

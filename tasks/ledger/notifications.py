@@ -52,10 +52,10 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Subscriber:
-    """Who is told: a webhook's URL, or ``mailto:`` with addresses, and the kinds of events.
+    """Who is notified: a webhook's URL, or ``mailto:`` with addresses, and the kinds of events.
 
     ``secret`` is a webhook's, or the password at the mail server ``smtp``. ``seen`` is the number
-    of the last entry that was looked at, ``dead`` what was tried too often.
+    of the last entry examined, ``dead`` what was tried too often.
     """
 
     address: str
@@ -117,7 +117,7 @@ def unsubscribe(home: Home, address: str) -> None:
     """Stop notifying somebody.
 
     Raises:
-        InputError: there is nobody of this address.
+        InputError: there is no subscriber of this address.
     """
     with _alone(home):
         find_subscriber(home, address)
@@ -146,7 +146,7 @@ def subscribers(home: Home) -> list[Subscriber]:
 
 
 def read_secret(path: Path | None, *, webhook: bool) -> str:
-    """The secret in a file that is its owner's alone; that of a webhook is made if there is none.
+    """The secret in a file that only its owner reads; that of a webhook is made if missing.
 
     Raises:
         InputError: it cannot be used.

@@ -176,7 +176,7 @@ def _refund_on_failure(
     """Give the reservation back if the data cannot be used: it was never queried.
 
     Raises:
-        CloisterError: the same, with what became of the charge; it stays after too many refusals.
+        CloisterError: the same, saying whether the charge stays, as it does after many refusals.
     """
     try:
         yield

@@ -71,7 +71,7 @@ def compare_tables(
     """The evaluation of one table against another of the same context; internal.
 
     Raises:
-        InputError: a target is none of the spec's, or the rows held out cannot be used.
+        InputError: a target is not in the spec, or the rows held out cannot be used.
     """
     targets = _targets(context, options)
     if options.level == "none":

@@ -210,7 +210,7 @@ def logged(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def _digest(path: Path) -> str:
-    """The digest of a plain file; empty for whatever is none."""
+    """The digest of a plain file; empty for anything else."""
     if path.is_symlink() or not path.is_file():
         return ""
     try:

@@ -202,8 +202,8 @@ def publish_release(
 ) -> Path:
     """The folder of the public files: that of ``--out``, else the one in the home.
 
-    The copy appears whole or not at all, and so do the tables in a database, if one was asked for.
-    The release is a candidate once they are there.
+    The copy appears whole or not at all, and so do the tables in a database, if one was requested.
+    The release becomes a candidate after that.
 
     Raises:
         StorageError: the folder holds something else, or cannot be written.

@@ -37,10 +37,10 @@ _OF_TABLES_REASON = "of several tables, the rows of each by the usual method"
 
 @contextmanager
 def constraints_in(path: Path) -> Iterator[None]:
-    """Name file and line of a constraint that inside cannot be read or bound, where it is known.
+    """Add file and line, where known, to the error of a constraint that cannot be read or bound.
 
     Raises:
-        ConstraintError: that of inside.
+        ConstraintError: the error of the block.
     """
     try:
         yield

@@ -73,7 +73,7 @@ class Versions:
     remote: str
 
     def track(self, release: str, sources: Sequence[Path], published: Mapping[str, Path]) -> Path:
-        """Write the pointers of a release anew; nothing is sent.
+        """Write the pointers of a release, replacing earlier ones; nothing is sent.
 
         Args:
             sources: the files of the sensitive tables; those in a database have no pointer.
@@ -147,9 +147,9 @@ class Versions:
             )
 
     def fetch(self, release: str, wanted: Mapping[str, Path]) -> None:
-        """Write what a release has sent to the remote, in place of what lies there.
+        """Write the files that a release sent to the remote, replacing existing ones.
 
-        The repository stays as it is, but for settings that name another remote.
+        The repository is not changed, except for settings that name another remote.
 
         Args:
             wanted: the files to write, by the names of their pointers.
@@ -339,7 +339,7 @@ class Versions:
 def sent_files(names: Iterable[str], folder: Path) -> dict[str, Path]:
     """The files in a folder that the remote receives of a release, by the names of their pointers.
 
-    Tables as CSV are none of them: they are made again.
+    Tables as CSV are not sent: they are made again from Parquet.
     """
     return {_pointer_of(name): folder / name for name in names if not name.endswith(CSV)}
 

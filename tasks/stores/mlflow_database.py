@@ -68,7 +68,7 @@ def _make(path: Path, artifacts: str) -> None:
 
 
 def open_store(uri: str) -> MlflowClient:
-    """A store that is there, by its URI."""
+    """An existing store, by its URI."""
     client = MlflowClient(uri, uri)
     client.search_experiments(max_results=1)
     return client

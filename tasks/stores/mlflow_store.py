@@ -219,7 +219,7 @@ class Tracker:
     def log_plan(self, run: str, plan: Mapping[str, Any]) -> None:
         """A plan as JSON values: whole as an artifact, its plain values also as parameters.
 
-        Lists and mappings would be texts that nobody compares.
+        Lists and mappings would be texts, which cannot be compared.
         """
         self.client.log_dict(run, dict(plan), "plan.json")
         plain = {

@@ -162,7 +162,7 @@ def _password() -> str:
     """The password that :meth:`~cloister.tasks.home.home.Home.configure` made for this process.
 
     Raises:
-        InputError: there is none: without one, a server would answer anyone.
+        InputError: there is none, and without one a server would answer anyone.
     """
     password = get_current_settings().api.auth_string
     if not password:
@@ -214,9 +214,9 @@ def _temporary(home: Home, secret: str) -> Iterator[int]:
 
 @contextmanager
 def _making(folder: Path) -> Iterator[None]:
-    """Have the database made by one process at a time.
+    """Let one process at a time make the database.
 
-    One that another process left half made is made anew.
+    A database that another process left unfinished is replaced.
     """
     database, unfinished = folder / "prefect.db", folder / "unfinished"
     try:
