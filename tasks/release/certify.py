@@ -88,7 +88,7 @@ def write_certificate(
 def _place_tables(
     drawn: DrawnRows, request: ResolvedRequest, context: PublicContext, folder: Path
 ) -> dict[str, str]:
-    """Put the synthetic tables, as Parquet and on request as CSV; SHA-256 by file name."""
+    """Write the synthetic tables, as Parquet and on request as CSV; SHA-256 by file name."""
     digests = {}
     for name, part in context.tables.items():
         table, text = (f"{context.files[name]}.{ending}" for ending in ("parquet", "csv"))
