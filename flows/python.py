@@ -59,8 +59,8 @@ def draft(
     from cloister.schema.drafts.reflection import write_draft
 
     with _in_python():
-        place = None if out is None else Path(out)
-        return results.DraftResult(write_draft(os.fspath(_path("file", file)), place, table), place)
+        path = None if out is None else Path(out)
+        return results.DraftResult(write_draft(os.fspath(_path("file", file)), path, table), path)
 
 
 def check(spec: _Spec) -> results.CheckResult:
@@ -111,10 +111,10 @@ def plan(spec: _Spec, **options: Any) -> results.PlanSummary:
         InputError: the spec or an option cannot be used.
     """
     with _in_python():
-        asked = ReleaseRequest(spec=Path(_path("spec", spec)), by=identity(), **options)
-        request = resolve(asked)
-        made = plan_of(request)
-        needed = forecast_of(request, public_context_of(request), made)
+        wanted = ReleaseRequest(spec=Path(_path("spec", spec)), by=identity(), **options)
+        request = resolve(wanted)
+        release_plan = plan_of(request)
+        needed = forecast_of(request, public_context_of(request), release_plan)
         return results.PlanSummary(
             method=request.method,
             reason=request.reason,
@@ -122,7 +122,7 @@ def plan(spec: _Spec, **options: Any) -> results.PlanSummary:
             spend=_spend(request),
             seconds=needed.seconds,
             memory=needed.memory,
-            device=device_words(request, made),
+            device=device_words(request, release_plan),
         )
 
 
@@ -171,9 +171,9 @@ def evaluate(
         if drawn is None:
             raise InputError("synthetic is None; give a frame or the path of a file")
         _require_one("level", level, get_args(Level))
-        asked = EvaluationOptions(level, device=resolve_device(device))
-        place = None if real is None else str(real)
-        return results.EvaluationResult(compare_files(path, place, str(drawn), asked, home))
+        settings = EvaluationOptions(level, device=resolve_device(device))
+        location = None if real is None else str(real)
+        return results.EvaluationResult(compare_files(path, location, str(drawn), settings, home))
 
 
 def approve(
@@ -212,7 +212,7 @@ def load(release: str) -> results.LoadedModel:
 
 @contextmanager
 def _in_python() -> Iterator[None]:
-    """Errors of inside in the words of Python: ``--seed-sampling`` is the argument seed_sampling.
+    """Rewrite errors for Python: the option ``--seed-sampling`` is the argument seed_sampling.
 
     Raises:
         InputError: an argument is of a wrong type.
@@ -224,8 +224,8 @@ def _in_python() -> Iterator[None]:
         name = ".".join(map(str, first["loc"]))
         raise InputError(f"{name}: {first['msg'].lower()}; give another") from None
     except CloisterError as error:
-        said = re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda m: m[1].replace("-", "_"), str(error))
-        error.args = (said, *error.args[1:])
+        message = re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda m: m[1].replace("-", "_"), str(error))
+        error.args = (message, *error.args[1:])
         raise
 
 
@@ -255,10 +255,10 @@ def _file_of(name: str, data: _Data | None, home: Home, spec: Path) -> Iterator[
 
 
 def _path(name: str, value: str | Path) -> str | Path:
-    """A path that was given.
+    """A path argument.
 
     Raises:
-        InputError: it is none.
+        InputError: it is not a path.
     """
     if isinstance(value, str | Path):
         return value
@@ -269,46 +269,46 @@ def _path(name: str, value: str | Path) -> str | Path:
 
 
 def _require_one(name: str, value: object, choices: Sequence[object]) -> None:
-    """Check that an argument is one of its words."""
+    """Check that an argument is one of its choices."""
     if value not in choices:
         words = ", ".join(repr(choice) for choice in choices if choice is not None)
         raise InputError(f"{name} should be one of {words}")
 
 
 def _released(outcome: Outcome | Finished) -> results.ReleaseResult:
-    said = outcome.to_json()
-    folder = Path(said["files"]["public"])
-    stages = tuple(StageCost(**stage) for stage in said["stages"])
+    content = outcome.to_json()
+    folder = Path(content["files"]["public"])
+    stages = tuple(StageCost(**stage) for stage in content["stages"])
     return results.ReleaseResult(
         outcome.release,
         {
-            said["dataset"] if file.stem == ONLY_TABLE else file.stem: pd.read_parquet(file)
+            content["dataset"] if file.stem == ONLY_TABLE else file.stem: pd.read_parquet(file)
             for file in sorted(folder.glob("*.parquet"))
         },
         read_certificate(folder),
-        results.SpendSummary(stages, said["accounted_epsilon"], Fraction(said["delta"])),
-        said["budget_left"],
-        said["internal"]["metrics"],
+        results.SpendSummary(stages, content["accounted_epsilon"], Fraction(content["delta"])),
+        content["budget_left"],
+        content["internal"]["metrics"],
         folder,
     )
 
 
 def _spend(request: ResolvedRequest) -> results.SpendSummary:
-    made, task = plan_of(request), public_context_of(request).task
+    release_plan, task = plan_of(request), public_context_of(request).task
     return results.SpendSummary(
-        stage_costs(made, request.budget, task),
-        total_cost(made, request.budget, task),
+        stage_costs(release_plan, request.budget, task),
+        total_cost(release_plan, request.budget, task),
         request.budget.delta,
     )
 
 
-def _measured(said: dict[str, Any]) -> results.MeasureResult:
-    stages = tuple(StageCost(**stage) for stage in said["stages"])
+def _measured(content: dict[str, Any]) -> results.MeasureResult:
+    stages = tuple(StageCost(**stage) for stage in content["stages"])
     return results.MeasureResult(
-        said["release"],
-        Path(said["spec"]),
-        said["attributes"],
-        results.SpendSummary(stages, said["accounted_epsilon"], Fraction(said["delta"])),
-        said["budget_left"],
-        said["problem"],
+        content["release"],
+        Path(content["spec"]),
+        content["attributes"],
+        results.SpendSummary(stages, content["accounted_epsilon"], Fraction(content["delta"])),
+        content["budget_left"],
+        content["problem"],
     )

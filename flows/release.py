@@ -31,7 +31,7 @@ from cloister.tasks.release.charge import (
     reserve_budget,
 )
 from cloister.tasks.release.comparison import EvaluationRecord
-from cloister.tasks.release.kept_request import kept_prior
+from cloister.tasks.release.kept_request import kept_previous
 from cloister.tasks.release.preflight import require_usable
 from cloister.tasks.release.publish import deliver, keep_outcome, publish_finished, record_release
 from cloister.tasks.release.synthesis import evaluate_release, fit_model, sample_rows
@@ -45,7 +45,7 @@ from cloister.tasks.stores import prefect_runs
 class Outcome:
     """A release that is ready for review.
 
-    ``spent`` is the epsilon of all stages together as accounted, at most what was asked.
+    ``spent`` is the epsilon of all stages together as accounted, at most what was requested.
     ``rows`` are those of each synthetic table; ``evaluation`` is internal.
     """
 
@@ -131,8 +131,8 @@ def release(request: ReleaseRequest) -> Outcome | Finished:
     if isinstance(charge, Declined):
         return prefect_runs.decline_run(charge.reason)
     _tell(resolved, charge)
-    if prior := kept_prior(home.release(charge.release)):
-        prefect_runs.note("the noisy numbers of release %s are used again", prior)
+    if previous := kept_previous(home.release(charge.release)):
+        prefect_runs.note("the noisy numbers of release %s are used again", previous)
     with temporary_files(home), Session(source) as session:
         finished = charge.finished
         done = (
@@ -147,7 +147,7 @@ def release(request: ReleaseRequest) -> Outcome | Finished:
 
 
 def _tell(resolved: ResolvedRequest, charge: ReservedRelease) -> None:
-    """Name the run by account, release and period; say in its log what it charged, or resumes."""
+    """Name the run by account, release and period; log what it charges, or that it resumes."""
     period = resolved.block or str(flow_run.scheduled_start_time.date())
     prefect_runs.name_run(public_context_of(resolved).dataset, charge.release, period)
     if charge.resumed:

@@ -47,7 +47,7 @@ _WRITTEN: Mapping[str, str] = MappingProxyType(
 def conditions(texts: Iterable[str]) -> Where:
     """The condition of some COLUMN=VALUE texts.
 
-    Nothing after the last sign of a text is a missing value.
+    Nothing after the equals sign means a missing value.
 
     Raises:
         InputError: a text has no sign, or a column has two conditions.
@@ -82,10 +82,10 @@ def require_declared(where: Where, domain: Domain) -> None:
 
 
 def require_unconditional(where: Where, task: Task) -> None:
-    """Check that no condition is asked of rows that belong to persons.
+    """Check that rows that belong to persons are drawn without a condition.
 
     Raises:
-        InputError: one is.
+        InputError: there is one.
     """
     if where and task.persons:
         raise InputError(
@@ -144,12 +144,12 @@ def sample_release(home: Home, draw: Draw, as_json: bool) -> None:
     where = conditions(draw.where)
     saved = approved_model(home, draw.release)
     tables.require_capacity(saved.model, draw.rows)
-    place = draw.database or str(draw.out)
+    destination = draw.database or str(draw.out)
     if isinstance(saved.task, Task):
         _sample_table(home, saved, draw, where)
     else:
         _sample_database(home, saved, draw, where)
-    content = {"release": draw.release, "rows": draw.rows, "file": place, "epsilon": 0}
+    content = {"release": draw.release, "rows": draw.rows, "file": destination, "epsilon": 0}
     if as_json:
         show_json(content)
     else:
@@ -201,7 +201,7 @@ def _sample_database(home: Home, saved: SavedModel, draw: Draw, where: Where) ->
 
 @contextmanager
 def _alone(out: Path, require_free: Callable[[Path], None]) -> Iterator[None]:
-    """Have ``out`` written by no other command meanwhile; checked before, and once that is sure.
+    """Keep other commands from writing ``out``; it is checked before and after taking the lock.
 
     Raises:
         InputError: another command writes it.
@@ -238,9 +238,9 @@ def approved_model(home: Home, release: str) -> SavedModel:
         InputError: there is no such release, or it is not approved.
         StorageError, VerificationError: its model cannot be read, or is not what was saved.
     """
-    held = release_of(home, release)
-    _require_open(held)
-    return load_saved(home.release(release) / "model", _bound_model(home, held))
+    entry = release_of(home, release)
+    _require_open(entry)
+    return load_saved(home.release(release) / "model", _bound_model(home, entry))
 
 
 def _write(saved: SavedModel, draw: Draw, where: Where) -> None:

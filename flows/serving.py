@@ -61,10 +61,10 @@ def serve(flow: Flow[..., Any], home: Home) -> None:
 
 
 def serve_due(flow: Flow[..., Any], home: Home) -> list[str]:
-    """Run all that is due now, and what is made up for; how each run ended, or why it did not.
+    """Run what is due now, missed runs included; how each run ended, or why it did not start.
 
-    Runs that the server takes for running are of processes that died: this one runs none yet. Then
-    delete what nothing needs any more.
+    Runs that the server believes to be running belong to processes that died, since this one has
+    started none yet. Then delete what is no longer needed.
 
     Raises:
         CloisterError: the server does not answer, or a registration was altered; or what is due

@@ -59,19 +59,19 @@ def measure_spec(
         _show(run_measurement(request, home).to_json(), as_json)
 
 
-def run_measurement(asked: ReleaseRequest, home: Home) -> DomainMeasurement | Finished:
+def run_measurement(request: ReleaseRequest, home: Home) -> DomainMeasurement | Finished:
     """Check what can be checked before an orchestrator is started, then run the flow."""
     from cloister.tasks.release.measure import require_ready
     from cloister.tasks.requests.measurement import domain_request, release_plan
 
-    request = domain_request(asked)
-    require_ready(request, home)
-    release_plan(request)
+    resolved = domain_request(request)
+    require_ready(resolved, home)
+    release_plan(resolved)
     home.prepare()
-    return _run(asked.model_copy(update={"delta": request.delta}))
+    return _run(request.model_copy(update={"delta": resolved.delta}))
 
 
-def _run(asked: ReleaseRequest) -> DomainMeasurement | Finished:
+def _run(request: ReleaseRequest) -> DomainMeasurement | Finished:
     from cloister.flows.cli.console import progress
     from cloister.tasks.home.home import Home
     from cloister.tasks.home.process import reporting_to
@@ -80,9 +80,9 @@ def _run(asked: ReleaseRequest) -> DomainMeasurement | Finished:
     with progress() as watcher, reporting_to(watcher), serving(Home.current()):
         from cloister.flows.measure import measure
 
-        data = str(asked.data) if asked.data else None
-        amounts = (str(asked.epsilon), str(asked.delta))
-        return measure(str(asked.spec), *amounts, str(asked.out), data, asked.by)
+        data = str(request.data) if request.data else None
+        amounts = (str(request.epsilon), str(request.delta))
+        return measure(str(request.spec), *amounts, str(request.out), data, request.by)
 
 
 def _show(done: dict[str, Any], as_json: bool) -> None:
@@ -211,8 +211,8 @@ def evaluate_table(
     from cloister.tasks.release.comparison import EvaluationOptions, compare_files, write_evaluation
 
     on = resolve_device(device or AUTO)
-    asked = EvaluationOptions(level, panel.value, tuple(target or ()), held_out, on)
-    evaluation = compare_files(spec, data, synthetic, asked, Home.current())
+    settings = EvaluationOptions(level, panel.value, tuple(target or ()), held_out, on)
+    evaluation = compare_files(spec, data, synthetic, settings, Home.current())
     if out:
         write_evaluation(evaluation, out)
     if as_json:
@@ -302,25 +302,25 @@ def check_spec(spec: options.SpecFile, as_json: options.Json = False) -> None:
     from cloister.tasks.requests.release_request import ReleaseRequest
     from cloister.tasks.requests.resolved import resolve
 
-    found = checked_spec(spec)
+    declared = checked_spec(spec)
     notes = budget_notes(resolve(ReleaseRequest(spec=spec)))
     if as_json:
-        show_json(found | {"budget": notes})
+        show_json(declared | {"budget": notes})
     else:
         lists = ("provenance", "without a source", "not stated", "warnings")
-        facts = {name: value for name, value in found.items() if name not in lists}
-        show_facts(f"{spec} can be {'planned' if found['warnings'] else 'released'}", facts)
-        rows = [(source, ", ".join(names)) for source, names in found["provenance"].items()]
+        facts = {name: value for name, value in declared.items() if name not in lists}
+        show_facts(f"{spec} can be {'planned' if declared['warnings'] else 'released'}", facts)
+        rows = [(source, ", ".join(names)) for source, names in declared["provenance"].items()]
         show_table("Where declarations come from", ("provenance", "of"), rows)
-    for sentence in (*found["warnings"], *notes):
+    for sentence in (*declared["warnings"], *notes):
         warn(sentence)
-    if names := found["without a source"]:
+    if names := declared["without a source"]:
         warn(
             f"{count_of(len(names), 'declaration')} without a source: {', '.join(names)}; write in "
             "provenance where bounds and values are publicly known from, such as a law, or a form "
             "and its page"
         )
-    if names := found["not stated"]:
+    if names := declared["not stated"]:
         warn(
             f"about: does not state {', '.join(names)}; the certificate says so to whoever reads it"
         )

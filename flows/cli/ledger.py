@@ -66,12 +66,12 @@ def show_budgets(dataset: AnyDataset = None, as_json: options.Json = False) -> N
     from cloister.tasks.ledger.access import deniable_releases
     from cloister.tasks.ledger.budgets import budgets
 
-    found = [
+    shown = [
         _budget_json(status, deniable_releases(status))
         for status in budgets(Home.current(), dataset)
     ]
     if as_json:
-        show_json([_with_earlier_name(budget) for budget in found])
+        show_json([_with_earlier_name(budget) for budget in shown])
     else:
         headings = (
             "dataset",
@@ -91,7 +91,7 @@ def show_budgets(dataset: AnyDataset = None, as_json: options.Json = False) -> N
             "filter",
             "block",
         )
-        show_table("Budgets (epsilon)", headings, [tuple(budget.values()) for budget in found])
+        show_table("Budgets (epsilon)", headings, [tuple(budget.values()) for budget in shown])
 
 
 def grant(
@@ -155,9 +155,9 @@ def show_history(dataset: AnyDataset = None, as_json: options.Json = False) -> N
     from cloister.tasks.home.home import Home
     from cloister.tasks.ledger.budgets import budget_history
 
-    found = budget_history(Home.current(), dataset)
+    grants = budget_history(Home.current(), dataset)
     if as_json:
-        show_json(found)
+        show_json(grants)
     else:
         headings = (
             "entry",
@@ -170,7 +170,7 @@ def show_history(dataset: AnyDataset = None, as_json: options.Json = False) -> N
             "confirmed by",
             "reason",
         )
-        show_table("Grants", headings, [tuple(granted.values()) for granted in found])
+        show_table("Grants", headings, [tuple(granted.values()) for granted in grants])
 
 
 def list_releases(
@@ -201,9 +201,9 @@ def list_releases(
     if unfinished:
         _show_unfinished([release for release in listed if release.pending], as_json)
         return
-    found = [_release_json(release) for release in listed]
+    shown = [_release_json(release) for release in listed]
     if as_json:
-        show_json(found)
+        show_json(shown)
     else:
         headings = (
             "release",
@@ -217,9 +217,9 @@ def list_releases(
             "last by",
             "refused",
         )
-        refused = sum(release["refused"] for release in found)
+        refused = sum(release["refused"] for release in shown)
         note = f"refusals of data, each of which answered an exact question about it: {refused}"
-        rows = [(release | {"state": State(release["state"]).words}).values() for release in found]
+        rows = [(release | {"state": State(release["state"]).words}).values() for release in shown]
         show_table("Releases", headings, [tuple(row) for row in rows], note)
 
 
@@ -230,7 +230,7 @@ def _show_unfinished(pending: list[Release], as_json: bool) -> None:
     from cloister.tasks.release.kept_request import endings
 
     home = Home.current()
-    found = [
+    shown = [
         {
             key: value
             for key, value in _release_json(release).items()
@@ -240,13 +240,13 @@ def _show_unfinished(pending: list[Release], as_json: bool) -> None:
         for release in pending
     ]
     if as_json:
-        show_json(found)
+        show_json(shown)
         return
     headings = ("release", "dataset", "unit", "method", "epsilon", "delta", "state", "reserved at")
-    note = f"this version: {code_version()}" if found else "no release is unfinished"
-    rows = [tuple(release.values())[:-1] for release in found]
+    note = f"this version: {code_version()}" if shown else "no release is unfinished"
+    rows = [tuple(release.values())[:-1] for release in shown]
     show_table("Unfinished releases", (*headings, "begun by"), rows, note)
-    for release in found:
+    for release in shown:
         say(f"{release['release']} is ended by: {release['ended_by']}")
 
 
@@ -259,7 +259,7 @@ def show_release(release: options.ReleaseId, as_json: options.Json = False) -> N
     from cloister.tasks.release.kept_request import STATE_WORDS, endings
 
     home = Home.current()
-    held = release_of(home, release)
+    entry = release_of(home, release)
     steps = [
         {
             "entry": s.seq,
@@ -270,24 +270,24 @@ def show_release(release: options.ReleaseId, as_json: options.Json = False) -> N
             "reason": s.reason,
             "evidence": s.evidence,
         }
-        for s in held.steps
+        for s in entry.steps
     ]
-    consents = [asdict(each) for each in held.consents]
-    about = {key: value for key, value in held.request.body.items() if key != "events"}
-    about |= {"refused": held.refused, "runs": len(held.runs), "sealed": held.seal is not None}
-    about |= {"deleted": ", ".join(kind for each in held.deletions for kind in each.kinds)}
-    if held.pending:
+    consents = [asdict(consent) for consent in entry.consents]
+    about = {key: value for key, value in entry.request.body.items() if key != "events"}
+    about |= {"refused": entry.refused, "runs": len(entry.runs), "sealed": entry.seal is not None}
+    about |= {"deleted": ", ".join(kind for deletion in entry.deletions for kind in deletion.kinds)}
+    if entry.pending:
         about |= {
-            "state": STATE_WORDS.get(held.state.value, held.state.value),
+            "state": STATE_WORDS.get(entry.state.value, entry.state.value),
             "ended by": endings(home, release),
         }
-    records = guarantees_of(held)
+    records = guarantees_of(entry)
     if as_json:
         of_records = {"records": records.model_dump(mode="json")} if records else {}
         show_json(
             about
             | of_records
-            | {"events": held.request.events, "steps": steps, "consents": consents}
+            | {"events": entry.request.events, "steps": steps, "consents": consents}
         )
         return
     show_facts(f"Release {release}", {key: value for key, value in about.items() if value != ""})
@@ -295,7 +295,7 @@ def show_release(release: options.ReleaseId, as_json: options.Json = False) -> N
     show_table(
         "Steps",
         ("entry", "time", "state", "by", "reason"),
-        [(each.seq, each.time, each.words, each.who, each.reason) for each in held.moves],
+        [(move.seq, move.time, move.words, move.who, move.reason) for move in entry.moves],
     )
 
 
@@ -313,11 +313,11 @@ def export(
     from cloister.tasks.ledger.access import export_ledger
 
     anchor = export_ledger(Home.current(), path)
-    found = {"file": str(path), "anchor": f"{anchor.seq}:{anchor.hash}"}
+    facts = {"file": str(path), "anchor": f"{anchor.seq}:{anchor.hash}"}
     if as_json:
-        show_json(found)
+        show_json(facts)
     else:
-        show_facts("Exported", found)
+        show_facts("Exported", facts)
 
 
 def restore(
@@ -330,11 +330,11 @@ def restore(
     from cloister.tasks.ledger.access import restore_ledger
 
     anchor = restore_ledger(Home.current(), path)
-    found = {"entries": anchor.seq, "anchor": f"{anchor.seq}:{anchor.hash}"}
+    facts = {"entries": anchor.seq, "anchor": f"{anchor.seq}:{anchor.hash}"}
     if as_json:
-        show_json(found)
+        show_json(facts)
     else:
-        show_facts("Restored", found)
+        show_facts("Restored", facts)
 
 
 def _with_earlier_name(budget: dict[str, Any]) -> dict[str, Any]:
@@ -381,14 +381,14 @@ def _composed(composed: Spend | None, deniable: int) -> str | None:
 def _release_json(release: Release) -> dict[str, Any]:
     from cloister.privacy.exact import decimal
 
-    asked = release.request
+    request = release.request
     return {
         "release": release.id,
-        "dataset": asked.dataset,
-        "unit": asked.unit,
-        "method": asked.method,
-        "epsilon": decimal(asked.epsilon),
-        "delta": decimal(asked.delta),
+        "dataset": request.dataset,
+        "unit": request.unit,
+        "method": request.method,
+        "epsilon": decimal(request.epsilon),
+        "delta": decimal(request.delta),
         "state": release.state.value,
         "reserved_at": release.reserved_at,
         "by": release.steps[-1].by,

@@ -57,7 +57,7 @@ Sheet = Annotated[int, Query(ge=1, le=10**6)]
 
 
 doors = APIRouter()
-"""What is of no home."""
+"""What does not belong to a home."""
 
 sheets = APIRouter(prefix="/homes/{home}")
 """The sheets of a home, and the files that they show."""
@@ -206,7 +206,7 @@ def _refused(request: Request, error: Exception) -> Response:
 
 def _unreadable(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    named = ", ".join(str(each["loc"][-1]) for each in error.errors())
+    named = ", ".join(str(detail["loc"][-1]) for detail in error.errors())
     return _failed(request, 422, f"what was given for {named} cannot be used")
 
 

@@ -1,7 +1,7 @@
-"""Forms of the page: to come and go, to decide on releases, to grant, to confirm, to verify.
+"""Forms of the page: to log in and out, decide on releases, grant, confirm and verify.
 
-What a form does is what the command of the same name does, for who is logged in; the ledger decides
-whether they may.
+A form does what the command of the same name does, on behalf of whoever is logged in; the ledger
+decides whether they may.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Move = Literal["approved", "rejected", "published", "withdrawn"]
 
 
 entrance = APIRouter()
-"""To come and go."""
+"""To log in and out."""
 
 decisions = APIRouter(prefix="/homes/{home}", dependencies=[Depends(visitors.require_own_form)])
 """What officers and reviewers decide."""

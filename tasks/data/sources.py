@@ -1,8 +1,8 @@
 """The rows of a request, as its session opens them: of one table, of several, or raw columns.
 
-They are read, validated, encoded, and bounded for each person; several tables each as one table,
-then together. The raw columns of a measurement are read and bounded alone. A frame that a program
-passes is a private file while it is needed, since flows read files.
+They are read, validated, encoded, and bounded for each person; several tables first each on its
+own, then together. The raw columns of a measurement are only read and bounded. A frame that a
+program passes is a private file while it is needed, since flows read files.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, pub
 def kept_frame(frame: pd.DataFrame, home: Home) -> Iterator[Path]:
     """A file of a frame in the private home, gone afterwards.
 
-    Its name is a keyed digest of what the frame holds: the same frame has the same name again, so
-    that a release that was killed is resumed.
+    Its name is a keyed digest of the frame: the same frame gets the same name, so that a killed
+    release is resumed.
 
     Raises:
         DataError: the names of the columns are not texts.
@@ -184,9 +184,9 @@ class DatabaseSource(RowSource[relations.Database, PrivateDatabase]):
     ) -> tuple[relations.Database, Digests]:
         """The rows and keyed digests of all that were read.
 
-        Rows that refer to none that is there are left out, and of many that refer to the same all
-        but a random part: what a row of the first table brings is bounded as declared. Keys that
-        others refer to name one row each.
+        Rows with dangling references are left out, and so is a random part of the rows beyond the
+        bound that refer to the same row: this bounds the contribution of a row of the first table
+        as declared. Keys that others refer to name one row each.
         """
         context = self.context(request)
         assert isinstance(context.task, DatabaseTask)
@@ -220,19 +220,19 @@ class DatabaseSource(RowSource[relations.Database, PrivateDatabase]):
 
 
 def bound(database: relations.Database, key: bytes) -> relations.Database:
-    """The rows that refer to one that is there, at most as many to the same as declared.
+    """The rows without dangling references, and at most as many per parent as declared.
 
-    A reference that may be missing is unlinked instead of its row left out.
+    A reference that may be missing is unlinked instead of leaving its row out.
 
-    Privacy: whether a row stays depends on the rows that refer to the same parent alone, and on
-        whether that stays; :func:`cloister.schema.relations.is_truncated` says where.
+    Privacy: whether a row stays depends only on the rows that refer to the same parent, and on
+        whether the parent stays; :func:`cloister.schema.relations.is_truncated` says where.
 
     Raises:
         DataError: more rows refer to the same one than declared, and none may be left out.
     """
     schema, tables = database.schema, dict(database.tables)
     for name in schema.tables:
-        required = [own for own in schema.parents_of(name) if not own.optional]
+        required = [reference for reference in schema.parents_of(name) if not reference.optional]
         for reference in required:
             tables[name] = tables[name].take(
                 relations.Database(schema, tables).referring(reference)
@@ -241,11 +241,11 @@ def bound(database: relations.Database, key: bytes) -> relations.Database:
             tables[name] = _bounded(tables[name], reference, key)
     as_read = dict(tables)
     for reference in schema.keys:
-        found = relations.Database(schema, tables)
+        current = relations.Database(schema, tables)
         if reference.optional:
-            tables[reference.table] = _linked(found, reference, as_read[reference.table], key)
+            tables[reference.table] = _linked(current, reference, as_read[reference.table], key)
         if relations.is_refused(schema, reference):
-            _require_bound(found, reference)
+            _require_bound(current, reference)
     return relations.Database(schema, tables)
 
 
@@ -254,15 +254,15 @@ def _linked(
 ) -> Table:
     """The table with references unlinked that lead to no row, or beyond the bound of a parent.
 
-    Privacy: lots are of rows ``as_read``. What became of another reference may depend on other
-        units: by it, a row that goes would exchange links of rows that stay.
+    Privacy: the random order is that of the rows ``as_read``. Other references after truncation may
+        depend on other units: ordering by them, removing a row could change links of other rows.
     """
     table, domain = database.tables[reference.table], database.schema.tables[reference.table]
     codes = table.codes[reference.column].astype(np.int64)
     stay = np.flatnonzero(database.referring(reference))
     if relations.is_truncated(database.schema, reference):
-        own = key + reference.table.encode() + reference.column.encode()
-        stay = stay[rows_first_in_line(codes[stay], as_read.take(stay), reference.max_rows, own)]
+        secret = key + reference.table.encode() + reference.column.encode()
+        stay = stay[rows_first_in_line(codes[stay], as_read.take(stay), reference.max_rows, secret)]
     linked = codes == domain[reference.column].null_code
     linked[stay] = True
     return Table(
@@ -282,8 +282,8 @@ def _require_bound(database: relations.Database, reference: relations.ForeignKey
 
 
 def _bounded(table: Table, reference: relations.ForeignKey, key: bytes) -> Table:
-    parents, own = table.codes[reference.column], key + reference.table.encode()
-    stay = rows_within_bound(parents, table.stored.values(), reference.max_rows, own)
+    parents, secret = table.codes[reference.column], key + reference.table.encode()
+    stay = rows_within_bound(parents, table.stored.values(), reference.max_rows, secret)
     return table.take(np.sort(stay))
 
 
@@ -343,8 +343,8 @@ def _bound_contribution(
             "validation.on_invalid to drop"
         )
     people, cells = person_numbers(typed.iloc[known], key), cell_hashes(frame.iloc[known])
-    kept = rows_within_bound(people, (values for _, values in cells), unit.max_rows, key)
-    return frame.iloc[known[kept]]
+    within_bound = rows_within_bound(people, (values for _, values in cells), unit.max_rows, key)
+    return frame.iloc[known[within_bound]]
 
 
 def cell_hashes(frame: pd.DataFrame) -> Iterator[tuple[str, NDArray[Any]]]:

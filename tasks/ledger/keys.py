@@ -34,26 +34,28 @@ def house_signer(home: Home) -> signing.Signer:
         StorageError: it cannot be made or read, or others can read it.
     """
     folder = private_folder(home.folder / "signing")
-    own = not home.house_key
-    signer = signing.FileSigner.open(folder / "house.pem") if own else open_person(home.house_key)
+    in_home = not home.house_key
+    signer = (
+        signing.FileSigner.open(folder / "house.pem") if in_home else open_person(home.house_key)
+    )
     public = folder / "house.pub"
     if not public.exists():
         public.write_text(signer.key.pem, encoding="ascii")
     return signer
 
 
-def open_person(place: str) -> signing.Signer:
+def open_person(location: str) -> signing.Signer:
     """The key of a person, or of a house, in a file or a token, whose PIN a variable holds.
 
     Raises:
-        InputError: the place is none.
+        InputError: the location is neither.
         StorageError: the key cannot be used.
     """
-    return signing.open_signer(place, os.environ.get(PIN, ""))
+    return signing.open_signer(location, os.environ.get(PIN, ""))
 
 
 def house_key(home: Home) -> signing.PublicKey | None:
-    """The public half of the house's key, by the private one if it is lost; None if none was made.
+    """The public half of the house's key, from the private one if it is lost; None without a key.
 
     Raises:
         StorageError: it cannot be read.
@@ -116,7 +118,7 @@ def update_trust(
             *first,
             signing.sign_trust(replace(now, version=last.version + 1), signer, *others),
         ]
-        lines = [json.dumps(json.loads(each.text)) + "\n" for each in after]
+        lines = [json.dumps(json.loads(envelope.text)) + "\n" for envelope in after]
         text = (path.read_text(encoding="ascii") if path.exists() else "") + "".join(lines)
         write_whole(path, lambda part: part.write_text(text, encoding="ascii"))
         return replace(now, version=last.version + 1)
@@ -126,14 +128,14 @@ def _trust_of(last: signing.Trust, house: House) -> signing.Trust:
     """What the ledger says of keys, in the form of a trust statement after the last one."""
     people = {
         name: tuple(
-            tuple(map(_key, each.keys))
-            for each in house.people.values()
-            if name in each.roles and each.keys
+            tuple(map(_key, person.keys))
+            for person in house.people.values()
+            if name in person.roles and person.keys
         )
         for name in signing.ROLES
     }
     roles = tuple(signing.Role(name, keys) for name, keys in people.items() if keys)
-    known = {(each.key, each.seq) for each in last.revoked}
+    known = {(revocation.key, revocation.seq) for revocation in last.revoked}
     revoked = [
         signing.Revocation(_key(key).id, anchor.seq, anchor.hash)
         for key, anchor in house.revoked.items()

@@ -1,9 +1,9 @@
 """Approvals by people's own keys: one statement on a release that each of them signs.
 
-``approval.dsse.json`` names the files and says nothing of who and when, so that all sign the same
-bytes; the ledger's entries hold who, when, why, and the digest of each signature. The house's key
-never signs it. A reader needs the house's public key alone: the trust statements that lie beside it
-say whose keys count.
+``approval.dsse.json`` names the files but not who signs or when, so that everybody signs the same
+bytes; the ledger's entries record who, when, why, and the digest of each signature. The house's key
+never signs it. A reader needs the house's public key alone: the trust statements beside it say
+whose keys count.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ APPROVAL_TYPE = "urn:cloister:approval"
 
 
 def sign_approval(public: Path, release: Release, signer: signing.Signer) -> dict[str, str]:
-    """Add a person's signature to the approval of a release; what the ledger holds of it.
+    """Add a person's signature to the approval of a release; the evidence for the ledger.
 
     Raises:
         StorageError: the key cannot sign, or the statement cannot be written.
-        VerificationError: the statement that is there is of other files.
+        VerificationError: the existing statement is of other files.
     """
     payload = signing.make_statement(
         signing.folder_digests(public, STATEMENTS), APPROVAL_TYPE, charged_facts(release)
@@ -47,17 +47,17 @@ def sign_approval(public: Path, release: Release, signer: signing.Signer) -> dic
 
 def charged_facts(release: Release) -> dict[str, Any]:
     """What statements say of a release: whom it protects, and what was charged."""
-    asked = release.request
+    request = release.request
     return {
         "release": release.id,
-        "dataset": asked.dataset,
-        "unit": asked.unit,
-        "relation": asked.relation,
-        "method": asked.method,
-        "epsilon": exact_text(asked.epsilon),
-        "delta": exact_text(asked.delta),
-        "spec": asked.spec_digest,
-        **({"blocks": list(asked.blocks)} if asked.blocks else {}),
+        "dataset": request.dataset,
+        "unit": request.unit,
+        "relation": request.relation,
+        "method": request.method,
+        "epsilon": exact_text(request.epsilon),
+        "delta": exact_text(request.delta),
+        "spec": request.spec_digest,
+        **({"blocks": list(request.blocks)} if request.blocks else {}),
     }
 
 
@@ -72,11 +72,11 @@ def approval_problems(
         statement = signing.read_statement(
             signing.read_envelope(folder / APPROVAL_NAME), APPROVAL_NAME
         )
-        said = statement.facts(APPROVAL_TYPE)
+        stated = statement.facts(APPROVAL_TYPE)
     except CloisterError as error:
         yield str(error)
         return
-    if any(said[name] != facts[name] for name in said):
+    if any(stated[name] != facts[name] for name in stated):
         yield f"{APPROVAL_NAME}: is of another release than the decision"
     yield from str(signing.compare_folder(statement, folder, STATEMENTS)).splitlines()
     if _trust(folder, facts, keys) is None:
@@ -105,16 +105,16 @@ def approvals_lacking(
         for entry in entries
         if APPROVAL in (evidence := entry.body.get("evidence") or {})
     }
-    found = []
+    problems = []
     for name, number in facts["approvals"].items():
         try:
             role = replace(trust.role(name), threshold=number)
         except InputError as error:
-            found.append(str(error))
+            problems.append(str(error))
             continue
         counted = signing.standing(envelope, trust.with_role(role), name, recorded)
-        found += [] if counted.complete else [str(counted)]
-    return found
+        problems += [] if counted.complete else [str(counted)]
+    return problems
 
 
 def _trust(
@@ -122,5 +122,5 @@ def _trust(
 ) -> signing.Trust | None:
     """Whose keys counted when a release was approved, and which of them were revoked since."""
     trusts = signing.followed_trust(folder / TRUST_NAME, keys)
-    then = next((each for each in trusts if each.version == facts["trust"]), None)
-    return replace(then, revoked=trusts[-1].revoked) if then else None
+    at_approval = next((trust for trust in trusts if trust.version == facts["trust"]), None)
+    return replace(at_approval, revoked=trusts[-1].revoked) if at_approval else None

@@ -1,8 +1,8 @@
 """The step that certifies: public files, and a certificate made from what the release itself holds.
 
-The request says what was asked, the plan what was to be done, the ledger's entry what was charged,
-the drawn rows what came of it. A certificate contains no figure that was computed from the real
-table, no time that a step took and no exact private count.
+The request says what was requested, the plan what was intended, the ledger's entry what was
+charged, the drawn rows what resulted. A certificate contains no figure computed from the real
+table, no running time of a step and no exact private count.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_digest, code_version
 from cloister.tasks.ledger.access import COMPOSITION, FILTERED, deniable_releases, open_ledger
 from cloister.tasks.release.basis import Basis
-from cloister.tasks.release.kept_request import kept_prior
+from cloister.tasks.release.kept_request import kept_previous
 from cloister.tasks.release.preflight import reused_releases
 from cloister.tasks.release.synthesis import DrawnRows, Fitted
 from cloister.tasks.requests.plan_report import training_device, unweighed_soft
@@ -88,7 +88,7 @@ def write_certificate(
 def _place_tables(
     drawn: DrawnRows, request: ResolvedRequest, context: PublicContext, folder: Path
 ) -> dict[str, str]:
-    """The synthetic tables, as Parquet and CSV if that was asked; SHA-256 by file name."""
+    """Write the synthetic tables, as Parquet and on request as CSV; SHA-256 by file name."""
     digests = {}
     for name, part in context.tables.items():
         table, text = (f"{context.files[name]}.{ending}" for ending in ("parquet", "csv"))
@@ -109,8 +109,8 @@ def _basis(
     home: Home,
 ) -> Basis:
     ledger, release, spent = open_ledger(home), fitted.release, fitted.spent
-    blocks, prior = context.spec.blocks, kept_prior(home.release(release))
-    read = [each for each in ledger.budgets() if each.budget.dataset == context.dataset]
+    blocks, previous = context.spec.blocks, kept_previous(home.release(release))
+    read = [status for status in ledger.budgets() if status.budget.dataset == context.dataset]
     budget = ledger.budget(context.dataset, context.unit, blocks)
     drawn_by = spent.journal.drawn_by.items()
     run = {
@@ -130,9 +130,9 @@ def _basis(
         written=dt.datetime.now(dt.UTC).date(),
         secure=spent.private.secure,
         model=model_digest(fitted.model.open()),
-        reused=reused_releases(prior, budget, home) if prior else (),
+        reused=reused_releases(previous, budget, home) if previous else (),
         deniable_releases=deniable_releases(budget),
-        blocks=[each for each in read if each.block in blocks],
+        blocks=[status for status in read if status.block in blocks],
         ran_by=_runner(ledger, release),
     )
 
@@ -272,15 +272,15 @@ def _meaning(basis: Basis) -> tuple[str, ...]:
     if records and basis.deniable and basis.secure:
         return spend.deniable_meaning(records)
     shown = basis.shown_epsilon, basis.shown_delta
-    said = wording.meaning(basis.spec, *shown, basis.secure, basis.drawn.capacity)
+    meaning = wording.meaning(basis.spec, *shown, basis.secure, basis.drawn.capacity)
     if not basis.secure:
-        return said
+        return meaning
     planned, charged = (
-        (provenance.exact_text(each.epsilon), provenance.exact_text(each.delta))
-        for each in (basis.planned, Budget(basis.epsilon, basis.delta))
+        (provenance.exact_text(budget.epsilon), provenance.exact_text(budget.delta))
+        for budget in (basis.planned, Budget(basis.epsilon, basis.delta))
     )
     return (
-        *said,
+        *meaning,
         *wording.group_words(basis.spec, *planned),
         *wording.block_words(basis.spec, basis.entry.request.blocks),
         *wording.reuse_words(basis.reused, *charged),
@@ -298,13 +298,13 @@ def _worst_epsilons(basis: Basis) -> tuple[float, float]:
     shown, spent = float(basis.shown_epsilon), basis.bound
     if spent is None or basis.deniable_releases:
         return shown, math.inf
-    before = sum(exact(own.epsilon) for own in basis.reused if not own.in_period)
+    before = sum(exact(release.epsilon) for release in basis.reused if not release.in_period)
     return shown, max(float(max(spent, basis.epsilon) + before), shown)
 
 
 def _period_delta(basis: Basis) -> Fraction:
     """The delta of all releases of the budget period, and of those whose numbers were used."""
-    before = sum(exact(own.delta) for own in basis.reused if not own.in_period)
+    before = sum(exact(release.delta) for release in basis.reused if not release.in_period)
     budget = basis.budget
     return before + (budget.lifetime_delta if basis.of_several_blocks else budget.budget.delta)
 

@@ -101,19 +101,21 @@ def _written_before(
     out: Path, request: ResolvedRequest, context: PublicContext, home: Home
 ) -> bool:
     """Whether ``out`` is the spec that an earlier, killed run of this request wrote."""
-    held = pending_release(request, context, home)
-    kept = home.release(held.id) / "public" / SPEC_NAME if held else None
+    release = pending_release(request, context, home)
+    written = home.release(release.id) / "public" / SPEC_NAME if release else None
     return (
-        kept is not None
-        and kept.is_file()
+        written is not None
+        and written.is_file()
         and out.is_file()
-        and out.read_bytes() == kept.read_bytes()
+        and out.read_bytes() == written.read_bytes()
     )
 
 
 def _names_files(spec: Spec) -> bool:
-    kept = [attribute for attribute in spec.attributes.values() if not attribute.data_derived]
-    lists = any(isinstance(getattr(attribute, "values", None), ValuesFile) for attribute in kept)
+    declared = [attribute for attribute in spec.attributes.values() if not attribute.data_derived]
+    lists = any(
+        isinstance(getattr(attribute, "values", None), ValuesFile) for attribute in declared
+    )
     return lists or any(declaration.file for declaration in spec.constraints)
 
 
@@ -126,7 +128,7 @@ _HEAD = """\
 
 @dataclass(frozen=True)
 class Written:
-    """The new spec, and why a release would refuse it as it is; empty if it would not."""
+    """The new spec, and why a release would refuse it; empty if it would not."""
 
     path: Path
     problem: str
@@ -138,25 +140,25 @@ def measure_domains(
 ) -> Findings:
     """Run all queries and seal the journal; the findings are private and may be released."""
     advanced = partial(reporter().advance, "measure")
-    found = discover(spent.private, domain_plan(request), advanced)
+    findings = discover(spent.private, domain_plan(request), advanced)
     seal(spent.release, request, spent.journal, home)
-    return found
+    return findings
 
 
-@step("write", "write spec of {spent.release}", "found")
+@step("write", "write spec of {spent.release}", "findings")
 def write_spec(
     request: ResolvedRequest,
     spent: Spent[pd.DataFrame, PrivateColumns],
-    found: Findings,
+    findings: Findings,
     home: Home,
 ) -> Written:
-    """The new spec, in the release folder and where it was asked.
+    """Write the new spec into the release folder and to the requested file.
 
     Raises:
         StorageError: it cannot be written.
     """
     release = spent.release
-    content = measured_content(read_marked(request.spec).content, request, release, found)
+    content = measured_content(read_marked(request.spec).content, request, release, findings)
     text = _HEAD.format(release=release) + spec_text(content)
     folder = files.emptied(home.release(release) / "public")
     (folder / SPEC_NAME).write_text(text, encoding="utf-8")
@@ -174,8 +176,8 @@ def finish(
     Raises:
         StorageError: the manifest cannot be written.
     """
-    folder, kept = home.release(spent.release) / "public", write_kept(home, spent.release)
-    lineage = Lineage(spent.anchor, code_version(), request.digest, kept=kept)
+    folder, listed = home.release(spent.release) / "public", write_kept(home, spent.release)
+    lineage = Lineage(spent.anchor, code_version(), request.digest, kept=listed)
     manifest = write_manifest(folder, spent.release, lineage)
     entry = open_ledger(home).release(spent.release)
     signature = sign_candidate(folder, entry, spent.anchor, request.by, home)
@@ -188,17 +190,17 @@ def finish(
 
 
 def measured_content(
-    content: dict[str, Any], request: ResolvedRequest, release: str, found: Findings
+    content: dict[str, Any], request: ResolvedRequest, release: str, findings: Findings
 ) -> dict[str, Any]:
     """The plain values of a spec, its data-derived entries replaced by the private findings."""
     source = f"{MEASURED} release {release}, epsilon {exact_text(request.budget.epsilon)}, delta "
     source += exact_text(request.budget.delta)
     nothing = f"{DATA_DERIVED}: nothing was found by release {release}; declare it"
     attributes = {
-        name: {**keys, "provenance": nothing if name in found.empty else source}
-        for name, keys in found.attributes.items()
+        name: {**keys, "provenance": nothing if name in findings.empty else source}
+        for name, keys in findings.attributes.items()
     }
-    rows = {"public": found.rows, "provenance": source}
+    rows = {"public": findings.rows, "provenance": source}
     privacy = content["privacy"]
     validation = content.get("validation") or {}
     return {

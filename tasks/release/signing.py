@@ -54,21 +54,21 @@ def sign_candidate(public: Path, entry: Release, anchor: Anchor, by: str, home: 
 def sign_moves(home: Home, release: str, by: str) -> list[State]:
     """Sign the moves of a release that have no statement, and record the signatures; their states.
 
-    Those are the last, where a run was killed after it, and all of a release of an earlier version.
-    A statement that was written, and not recorded when a run was killed, is recorded now.
+    That is the last move, if a run was killed after it, or all moves of a release of an earlier
+    version. A statement that a killed run wrote but did not record is recorded now.
     """
     ledger, public = open_ledger(home), home.release(release) / "public"
-    held = ledger.release(release)
+    entry = ledger.release(release)
     steps = [
         step
-        for step in held.steps
+        for step in entry.steps
         if step.state in manifest.SIGNED
         and (public / manifest.MANIFEST_NAME).exists()
-        and _unrecorded(public, step.state, held, house_signer(home).key)
+        and _unrecorded(public, step.state, entry, house_signer(home).key)
     ]
     for step in steps:
         move = _Move(step.state, step.by, step.reason, step.time)
-        digest = _signed(public, held, move, anchor_at(ledger, step.seq), home)
+        digest = _signed(public, entry, move, anchor_at(ledger, step.seq), home)
         ledger.sign(release, by, digest)
     return [step.state for step in steps]
 
@@ -76,7 +76,7 @@ def sign_moves(home: Home, release: str, by: str) -> list[State]:
 def _unrecorded(public: Path, state: State, release: Release, key: signing.PublicKey) -> bool:
     """Whether a state has no statement, or a sound one that the ledger does not know.
 
-    The same key signs the same words in the same way, so that the second is made again as it is.
+    Signing is deterministic, so signing again gives the same statement.
     """
     path = public / manifest.statement_name(state)
     if not path.exists():
@@ -162,7 +162,7 @@ def _statement_in(public: Path, move: ReleaseStep | Consent) -> str:
 
 
 def statements_of(home: Home, release: str) -> list[Path]:
-    """What shows whoever has no home how a release was decided: the house's statements on it.
+    """What shows somebody without the home how a release was decided: the house's statements on it.
 
     And those on its keys, if it had others.
     """
@@ -175,7 +175,7 @@ def statements_of(home: Home, release: str) -> list[Path]:
 
 @dataclass(frozen=True)
 class Worth:
-    """What the signatures of a folder are worth to its holder: in words, and as an exit code."""
+    """What the signatures of a folder prove to its holder: in words, and as an exit code."""
 
     words: str
     code: int
@@ -190,27 +190,29 @@ def worth_of(
 ) -> Worth:
     """What the statements of a folder show under a public key; ``known`` is the ledger's state.
 
-    ``oldest`` is how old the last statement may be. ``entries`` of the ledger, if they are at hand,
-    show which signatures are older than the revocation of their keys.
+    ``oldest`` is how old the last statement may be. ``entries`` of the ledger, where available,
+    show which signatures predate the revocation of their keys.
     """
-    envelopes = {state: folder / manifest.statement_name(state) for state in State}
-    held = {
-        state: signing.read_envelope(path) for state, path in envelopes.items() if path.is_file()
+    paths = {state: folder / manifest.statement_name(state) for state in State}
+    envelopes = {
+        state: signing.read_envelope(path) for state, path in paths.items() if path.is_file()
     }
-    if not held:
+    if not envelopes:
         return Worth("unsigned: only consistent with itself", UNSIGNED)
     if key is None:
         return Worth("signed by a key that nobody vouched for: give --key", UNSIGNED)
     trusts = signing.followed_trust(folder / manifest.TRUST_NAME, [key])
     keys = trusts[-1].role(signing.HOUSE).keys if trusts else (key,)
-    if not signing.signature_digests(held.get(State.CANDIDATE, next(iter(held.values()))), keys):
+    if not signing.signature_digests(
+        envelopes.get(State.CANDIDATE, next(iter(envelopes.values()))), keys
+    ):
         return Worth(f"not signed by the key {key.id[:16]}", UNSIGNED)
-    for state, envelope in held.items():
+    for state, envelope in envelopes.items():
         if problems := [*_problems(folder, state, envelope, keys)]:
             return Worth("; ".join(problems), ALTERED)
         if lacking := _lacking(folder, envelope, keys, entries):
             return Worth(f"not approved: {'; '.join(lacking)}", NOT_APPROVED)
-    return _state_of(held, key, known, oldest)
+    return _state_of(envelopes, key, known, oldest)
 
 
 def _problems(
@@ -242,18 +244,18 @@ def _lacking(
 
 
 def _state_of(
-    held: dict[State, signing.Envelope],
+    envelopes: dict[State, signing.Envelope],
     key: signing.PublicKey,
     known: State | None,
     oldest: timedelta | None,
 ) -> Worth:
     facts = {
         state: signing.read_statement(envelope).facts(manifest.RELEASE_TYPE)
-        for state, envelope in held.items()
+        for state, envelope in envelopes.items()
     }
-    if len({each["release"] for each in facts.values()}) > 1:
+    if len({statement["release"] for statement in facts.values()}) > 1:
         return Worth("holds statements of several releases", ALTERED)
-    last = max(facts, key=lambda each: str(facts[each]["time"]))
+    last = max(facts, key=lambda state: str(facts[state]["time"]))
     state, signed = known or last, f"signed by {key.id[:16]}"
     if state is State.CANDIDATE:
         unknown = "" if known else ", as far as this folder shows: it holds no decision"
@@ -278,10 +280,10 @@ def statement_findings(home: Home, ledger: Ledger, release: Release) -> Iterator
     """
     public = home.release(release.id) / "public"
     moves = {step.state: step for step in release.steps if step.state in manifest.SIGNED}
-    held = [
+    stated = [
         state for state in manifest.SIGNED if (public / manifest.statement_name(state)).exists()
     ]
-    if SIGNATURE not in release.evidence and not held:
+    if SIGNATURE not in release.evidence and not stated:
         return
     try:
         keys = house_keys(home)
@@ -292,11 +294,11 @@ def statement_findings(home: Home, ledger: Ledger, release: Release) -> Iterator
         yield f"{home.folder / 'signing' / 'house.pub'}: is missing; restore it from a backup"
         return
     entries = moves_of(ledger, release)
-    for state in [*moves, *(state for state in held if state not in moves)]:
+    for state in [*moves, *(state for state in stated if state not in moves)]:
         path = public / manifest.statement_name(state)
         try:
-            found = _unlike_ledger(path, moves.get(state), release, entries, keys)
-            yield from (f"{public / problem}" for problem in found)
+            problems = _unlike_ledger(path, moves.get(state), release, entries, keys)
+            yield from (f"{public / problem}" for problem in problems)
         except StorageError:
             yield f"{path}: is missing; sign it with cloister review countersign {release.id}"
         except VerificationError as error:
@@ -353,7 +355,7 @@ def folder_worth(
     Raises:
         StorageError: the key cannot be read.
     """
-    given = signing.PublicKey.read(key) if key else None
+    public_key = signing.PublicKey.read(key) if key else None
     oldest = timedelta(days=days) if days is not None else None
     if export:
         entries = read_chain(export_lines(export))[0]
@@ -362,8 +364,8 @@ def folder_worth(
         release = _release_of(home, folder)
         ledger = existing_ledger(home) if release else None
         entries = ledger.entries() if ledger else []
-        given = given or (house_key(home) if release else None)
-    return worth_of(folder, given, release.state if release else None, oldest, entries)
+        public_key = public_key or (house_key(home) if release else None)
+    return worth_of(folder, public_key, release.state if release else None, oldest, entries)
 
 
 def _release_of(home: Home, folder: Path) -> Release | None:

@@ -1,7 +1,7 @@
-"""The story of a release for whoever was not there: from its folder, a key and an export.
+"""The history of a release for an outsider: from its folder, a key and an export.
 
-Whose data it was and whom it protects, which budget it was charged to and what that held, who ran,
-approved, published or withdrew it, when and why, with what they were allowed to do then. All of it
+Whose data it was and whom it protects, which budget it was charged to and what was left, who ran,
+approved, published or withdrew it, when and why, and what they were allowed to do then. All of it
 is read from the export's entries, once they and the folder are verified by the house's public key.
 """
 
@@ -31,7 +31,7 @@ from cloister.tasks.release.verify import verify_records
 
 @dataclass(frozen=True)
 class Trail:
-    """What happened to a release, entry by entry, and what is wrong with what tells it."""
+    """What happened to a release, entry by entry, and what is wrong with the records of it."""
 
     facts: Mapping[str, str]
     steps: Sequence[Mapping[str, str]]
@@ -40,17 +40,17 @@ class Trail:
 
 
 def trail_of(home: Home, folder: Path, export: Path, key: Path) -> Trail:
-    """The story of the release of a folder.
+    """The history of the release of a folder.
 
     Raises:
         InputError: the export does not hold the release.
         StorageError: a file cannot be read.
         VerificationError: the folder has no manifest that can be read.
     """
-    given = PublicKey.read(key)
+    public_key = PublicKey.read(key)
     findings = [
         *verify_records(home, str(folder))[1],
-        *verify_records(home, str(export), [], given)[1],
+        *verify_records(home, str(export), [], public_key)[1],
     ]
     entries, named = (
         ledger.read_chain(ledger.export_lines(export))[0],
@@ -60,7 +60,7 @@ def trail_of(home: Home, folder: Path, export: Path, key: Path) -> Trail:
     if charged is None:
         raise InputError(f"{export} holds no release '{named}': ask the house for a later export")
     release = books.releases[named]
-    findings += folder_unlike_export(folder, release, entries, given)
+    findings += folder_unlike_export(folder, release, entries, public_key)
     worth = None if findings else folder_worth(home, folder, key, None, export)
     return Trail(
         _facts(books, release, charged), [*_steps(entries, books, release)], findings, worth
@@ -75,25 +75,25 @@ def _replayed(
     for entry in entries:
         books.post(entry)
         if entry.kind == ledger.State.RESERVED and entry.body["release"] == release:
-            asked = books.releases[release].request
-            owner = asked.dataset, asked.unit
-            charged = tightest(books, *owner, entry.time, basic_composition, asked.blocks)
+            request = books.releases[release].request
+            owner = request.dataset, request.unit
+            charged = tightest(books, *owner, entry.time, basic_composition, request.blocks)
     return books, charged
 
 
 def _facts(books: Books, release: ledger.Release, charged: ledger.BudgetStatus) -> dict[str, str]:
-    asked = release.request
-    account = books.accounts.get(asked.dataset)
+    request = release.request
+    account = books.accounts.get(request.dataset)
     return {
         "release": release.id,
         "state at the end of the export": release.state.words,
-        "account": asked.dataset,
+        "account": request.dataset,
         "data": ", ".join(account.places) if account else "of no registered place",
-        "protects": f"{asked.unit}, under {asked.relation}",
-        **({"blocks": ", ".join(asked.blocks)} if asked.blocks else {}),
-        "charge": f"epsilon {decimal(asked.epsilon)} at delta {decimal(asked.delta)}",
-        "method": f"{asked.method}, by version {asked.code_version}",
-        "spec": asked.spec_digest,
+        "protects": f"{request.unit}, under {request.relation}",
+        **({"blocks": ", ".join(request.blocks)} if request.blocks else {}),
+        "charge": f"epsilon {decimal(request.epsilon)} at delta {decimal(request.delta)}",
+        "method": f"{request.method}, by version {request.code_version}",
+        "spec": request.spec_digest,
         "budget then": f"{budget_text(charged.budget)}, in window {charged.window}",
         "left after it": f"epsilon {decimal_below(charged.left)}",
         "all charges of the account": f"epsilon {_lifetime(books, release)}",
@@ -102,7 +102,7 @@ def _facts(books: Books, release: ledger.Release, charged: ledger.BudgetStatus) 
 
 def _lifetime(books: Books, release: ledger.Release) -> str:
     charged = books.charged(release.request.dataset, release.request.unit)
-    return decimal(sum((each.request.epsilon for each in charged), Fraction(0)))
+    return decimal(sum((release.request.epsilon for release in charged), Fraction(0)))
 
 
 def _steps(
@@ -151,7 +151,9 @@ def entry_words(entry: ledger.Entry, books: Books) -> str:
         GRANTED: lambda: f"budget granted: {budget_text(ledger.BudgetGrant.from_body(body))}",
         PERSON: lambda: _person_words(entry, books),
         CONSENTED: lambda: next(
-            each.words for each in books.releases[body["release"]].consents if each.seq == entry.seq
+            consent.words
+            for consent in books.releases[body["release"]].consents
+            if consent.seq == entry.seq
         ),
         RULES: lambda: f"rules for {body['account']}",
         PROPOSED: lambda: f"proposed: {body['kind']}",
@@ -159,11 +161,11 @@ def entry_words(entry: ledger.Entry, books: Books) -> str:
         DELETED: lambda: f"deleted from the home: {', '.join(body['kinds'])}",
         REVOKED: lambda: f"key {body['key'][:16]} revoked",
     }
-    said = words[entry.kind]() if entry.kind in words else entry.kind.replace("_", " ")
+    text = words[entry.kind]() if entry.kind in words else entry.kind.replace("_", " ")
     confirmed = body.get(CONFIRMED)
     if not confirmed:
-        return said
-    return f"{said}, confirmed by {named(books.house.known_as(confirmed['by']), confirmed['by'])}"
+        return text
+    return f"{text}, confirmed by {named(books.house.known_as(confirmed['by']), confirmed['by'])}"
 
 
 def _person_words(entry: ledger.Entry, books: Books) -> str:

@@ -120,7 +120,7 @@ def require_within_budget(plan: AnyPlan, budget: Budget, task: AnyTask) -> None:
 
 def until_learnt(plan: AnyPlan, task: AnyTask) -> bool:
     """Whether a plan will learn every functional dependency of one table."""
-    return all(own.learnt for own in dependencies_of(plan, task))
+    return all(forecast.learnt for forecast in dependencies_of(plan, task))
 
 
 def until_possible(plan: AnyPlan, task: AnyTask) -> bool:  # noqa: ARG001 - one of two kinds
@@ -133,17 +133,17 @@ UNTIL = MappingProxyType({"learnt": until_learnt, "possible": until_possible})
 
 
 def dependencies_of(plan: AnyPlan, task: AnyTask) -> tuple[quality.DependencyForecast, ...]:
-    """What is to be expected of the functional dependencies of one table; public."""
+    """The forecast for the functional dependencies of one table; public."""
     return quality.forecast_dependencies(task, plan) if isinstance(task, Task) else ()
 
 
 def expected_error(request: resolved.ResolvedRequest) -> float | None:
-    """The expected two-way error of a release of one table; None if it cannot be told; public."""
+    """The expected two-way error of a release of one table; None if unknown; public."""
     task = resolved.public_context_of(request).task
     if not isinstance(task, Task):
         return None
-    made = plan_of(request) if task.acceptance else None
-    budget = made.fit_budget if isinstance(made, TriedPlan) else request.budget
+    plan = plan_of(request) if task.acceptance else None
+    budget = plan.fit_budget if isinstance(plan, TriedPlan) else request.budget
     return quality.forecast_error(task, request.method, budget)
 
 
@@ -153,15 +153,15 @@ def raise_budget(request: resolved.ResolvedRequest, wanted: str) -> resolved.Res
     Raises:
         PlanError: it does not at the greatest epsilon that may be charged.
     """
-    found = bisect.bisect_left(
+    index = bisect.bisect_left(
         quality.EPSILONS, True, key=lambda epsilon: _holds(_with_epsilon(request, epsilon), wanted)
     )
-    if found == len(quality.EPSILONS):
+    if index == len(quality.EPSILONS):
         raise PlanError(
             f"no epsilon up to {float(quality.EPSILONS[-1]):g} is enough for '{wanted}'; declare "
             "fewer values or bins, release more rows, or make constraints soft"
         )
-    return _with_epsilon(request, quality.EPSILONS[found])
+    return _with_epsilon(request, quality.EPSILONS[index])
 
 
 def _with_epsilon(request: resolved.ResolvedRequest, epsilon: Fraction) -> resolved.ResolvedRequest:
@@ -170,10 +170,10 @@ def _with_epsilon(request: resolved.ResolvedRequest, epsilon: Fraction) -> resol
 
 def _holds(request: resolved.ResolvedRequest, wanted: str) -> bool:
     try:
-        made = plan_of(request)
+        plan = plan_of(request)
     except PlanError:
         return False
-    return UNTIL[wanted](made, resolved.public_context_of(request).task)
+    return UNTIL[wanted](plan, resolved.public_context_of(request).task)
 
 
 def plan_json(plan: AnyPlan) -> dict[str, Any]:
@@ -233,7 +233,7 @@ def _across(context: resolved.PublicContext) -> tuple[AcrossConstraint, ...]:
 def require_satisfiable(context: resolved.PublicContext) -> None:
     """Check that so many rows can satisfy the hard constraints and have keys; public.
 
-    Keys of persons have a number for each person, columns that refer to others those of the others.
+    Keys of persons have a number for each person; columns that refer to others share their numbers.
 
     Raises:
         ConstraintError: the hard constraints contradict each other, or cannot hold for so many.

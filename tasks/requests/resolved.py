@@ -37,10 +37,10 @@ _OF_TABLES_REASON = "of several tables, the rows of each by the usual method"
 
 @contextmanager
 def constraints_in(path: Path) -> Iterator[None]:
-    """Name file and line of a constraint that inside cannot be read or bound, where it is known.
+    """Add file and line, where known, to the error of a constraint that cannot be read or bound.
 
     Raises:
-        ConstraintError: that of inside.
+        ConstraintError: the error of the block.
     """
     try:
         yield
@@ -140,8 +140,8 @@ def method_of(declared: Spec, request: ReleaseRequest, budget: Budget) -> Choice
         PlanError: no method has a plan, or the spec does not declare the number of rows.
         InputError: there is no such method.
     """
-    if (asked := declared.release.method if request.method is None else request.method) != AUTO:
-        name = present_name(asked)
+    if (method := declared.release.method if request.method is None else request.method) != AUTO:
+        name = present_name(method)
         _require_suited(name, declared)
         _require_guarantee(name, declared)
         _require_views(name, declared)
@@ -170,7 +170,7 @@ def _require_suited(method: str, declared: Spec) -> None:
 
 
 def _require_views(method: str, declared: Spec) -> None:
-    """Check that what a spec says of views is said of a method that counts views."""
+    """Check that a spec that declares views is for a method that counts views."""
     if declared.release.dpview and "dpview" not in method:
         raise PlanError(
             f"release.dpview is of methods dpview*, and not of method '{method}'; leave it out, or "
@@ -225,7 +225,7 @@ class PublicContext:
         """The context of a release whose tensors are on a device."""
         if isinstance(self.task, Task):
             return replace(self, task=replace(self.task, device=device))
-        tables = {name: replace(own, device=device) for name, own in self.task.tables.items()}
+        tables = {name: replace(task, device=device) for name, task in self.task.tables.items()}
         return replace(self, task=replace(self.task, tables=tables))
 
     @property
@@ -261,7 +261,7 @@ class PublicContext:
         return self.spec.account_name
 
     def price(self, budget: Budget) -> Budget:
-        """What the account is charged for a release of this budget: that of a group of rows.
+        """What the account is charged for a release of this budget: the cost for a group of rows.
 
         Raises:
             PlanError: its delta would reach 1.
@@ -282,8 +282,8 @@ def public_context_of(request: ResolvedRequest) -> PublicContext:
         PlanError: the spec does not declare the number of rows.
         ConstraintError: a constraint cannot be used.
     """
-    asked = (request.spec, request.digest, request.block, request.rows, request.row_sampling)
-    context = _public_context(*asked)
+    key = (request.spec, request.digest, request.block, request.rows, request.row_sampling)
+    context = _public_context(*key)
     return context.computed_on(request.computed_on)
 
 

@@ -60,14 +60,14 @@ class Step(Task[..., Any]):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the step."""
-        given = signature(self.fn).bind(*args, **kwargs).arguments
-        edges = {name: _edge(value) for name, value in given.items() if name in self._follows}
-        return super().__call__(**{name: quote(value) for name, value in given.items()} | edges)
+        arguments = signature(self.fn).bind(*args, **kwargs).arguments
+        edges = {name: _edge(value) for name, value in arguments.items() if name in self._follows}
+        return super().__call__(**{name: quote(value) for name, value in arguments.items()} | edges)
 
 
 def _edge(value: object) -> object:
-    """What makes an edge of a result, or of each in a list, and of none of its parts."""
-    return [opaque(each) for each in value] if isinstance(value, list) else opaque(value)
+    """A result, or each in a list, so that Prefect draws an edge from it and not from its parts."""
+    return [opaque(result) for result in value] if isinstance(value, list) else opaque(value)
 
 
 def step(name: str, run_name: str, *follows: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
@@ -210,21 +210,25 @@ def name_run(*words: str) -> None:
 
 def link_resumed(release: str) -> None:
     """Link this run and those that began its release, both ways, on the pages of all."""
-    own = flow_run.id
-    if not own:
+    current = flow_run.id
+    if not current:
         return
     named = FlowRunFilter(name=FlowRunFilterName(like_=release))
     with _shown("link to the run that it resumes"), get_client(sync_client=True) as client:
         for earlier in client.read_flow_runs(flow_run_filter=named):
-            if str(earlier.id) == own:
+            if str(earlier.id) == current:
                 continue
             links = [
                 (
-                    own,
+                    current,
                     "resumes",
                     f"Resumes {_link(str(earlier.id), earlier.name)}: nothing charged.",
                 ),
-                (str(earlier.id), "resumed-by", f"Resumed by {_link(own, str(flow_run.name))}."),
+                (
+                    str(earlier.id),
+                    "resumed-by",
+                    f"Resumed by {_link(current, str(flow_run.name))}.",
+                ),
             ]
             for run, way, text in links:
                 client.create_artifact(
@@ -240,7 +244,7 @@ def _link(run: str, name: str) -> str:
 
 @contextmanager
 def _shown(what: str) -> Iterator[None]:
-    """Go on where the server does not take what it is to show: that fails no release."""
+    """Continue if the server refuses what it should show: that fails no release."""
     try:
         yield
     except (PrefectException, httpx.HTTPError) as error:
@@ -316,12 +320,12 @@ def _spend(certificate: Certificate) -> list[dict[str, Any]]:
 def _violations(certificate: Certificate) -> list[dict[str, Any]]:
     return [
         {
-            "constraint": found.name,
-            "kind": "hard" if found.hard else "soft",
-            "rule": found.rule,
-            "violations": found.violations,
+            "constraint": constraint.name,
+            "kind": "hard" if constraint.hard else "soft",
+            "rule": constraint.rule,
+            "violations": constraint.violations,
         }
-        for found in certificate.constraints
+        for constraint in certificate.constraints
     ]
 
 
