@@ -169,7 +169,8 @@ class ModelRegistry:
             versions = json.dumps([{"name": name, "version": int(found.version)}])
             self.client.set_logged_model_tags(page.model_id, {MLFLOW_MODEL_VERSIONS: versions})
         for key, value in tags.items():
-            self.client.set_model_version_tag(name, found.version, key, value)
+            if found.tags.get(key) != value:  # one that an earlier attempt made may have others
+                self.client.set_model_version_tag(name, found.version, key, value)
         self._point(name)
         return found
 
