@@ -163,7 +163,8 @@ class ModelRegistry:
             versions = json.dumps([{"name": name, "version": int(version.version)}])
             self.client.set_logged_model_tags(page.model_id, {MLFLOW_MODEL_VERSIONS: versions})
         for key, value in tags.items():
-            self.client.set_model_version_tag(name, version.version, key, value)
+            if version.tags.get(key) != value:  # one that an earlier attempt made may have others
+                self.client.set_model_version_tag(name, version.version, key, value)
         self._point(name)
         return version
 

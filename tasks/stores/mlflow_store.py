@@ -236,13 +236,12 @@ class Tracker:
         spent = {f"epsilon.{stage.name}": stage.epsilon for stage in stages if stage.event} | {
             "epsilon": epsilon
         }
-        self._metrics(run, {name: value for name, value in spent.items() if value is not None})
         rows = [
             {"stage": stage.name, "purpose": stage.purpose, "epsilon": stage.epsilon}
             for stage in stages
         ]
-        self._table(run, rows, "spend.json")
-        self._tag(run, {"dp.delta": delta})
+        tags = {"dp.delta": delta} | self._table(run, rows, "spend.json")
+        self._metrics(run, {name: own for name, own in spent.items() if own is not None}, tags)
 
     def log_input(self, run: str, dataset: str, digest: str) -> None:
         """Which data went in: its name and keyed digest; neither rows, nor columns, nor a place."""
@@ -257,17 +256,17 @@ class Tracker:
 
         Numbers of real rows and of their violating rows or pairs stay behind; shares are recorded.
         """
-        self._metrics(run, evaluation.metrics())
+        tags = {"internal": "true"}
         if evaluation.violations:
             rows = [violations.to_dict() for violations in evaluation.violations]
             public = [
                 {name: value for name, value in row.items() if name != "real"} for row in rows
             ]
-            self._table(run, public, "evaluation/violations.json")
+            tags |= self._table(run, public, "evaluation/violations.json")
         for path in sorted(folder.rglob("*.png")):
             path_in_run = "/".join(("evaluation", *path.relative_to(folder).parts[1:-1]))
             self.client.log_artifact(run, str(path), path_in_run)
-        self._tag(run, {"internal": "true"})
+        self._metrics(run, evaluation.metrics(), tags)
 
     def log_certificate(self, run: str, folder: Path) -> None:
         """The certificate and the manifest of a release folder, as far as they are there."""
@@ -315,29 +314,35 @@ class Tracker:
         run = self.client.create_run(experiment, start, dict(tags), name)
         return str(run.info.run_id)
 
-    def _table(self, run: str, rows: Sequence[Mapping[str, Any]], path: str) -> None:
-        """Write rows as a table that MLflow shows.
+    def _table(self, run: str, rows: Sequence[Mapping[str, Any]], path: str) -> dict[str, str]:
+        """Write rows as a table, in place of an earlier one; the tags by which MLflow shows it.
 
-        It replaces an earlier one; ``log_table`` would append to it.
+        ``log_table`` would append to it.
         """
         columns = list(rows[0])
         self.client.log_dict(
             run, {"columns": columns, "data": [list(row.values()) for row in rows]}, path
         )
         shown = json.loads(self.client.get_run(run).data.tags.get(MLFLOW_LOGGED_ARTIFACTS, "[]"))
-        if (entry := {"path": path, "type": "table"}) not in shown:
-            self._tag(run, {MLFLOW_LOGGED_ARTIFACTS: json.dumps([*shown, entry])})
+        entry = {"path": path, "type": "table"}
+        return {} if entry in shown else {MLFLOW_LOGGED_ARTIFACTS: json.dumps([*shown, entry])}
 
-    def _metrics(self, run: str, figures: Mapping[str, float]) -> None:
+    def _metrics(self, run: str, figures: Mapping[str, float], tags: Mapping[str, str]) -> None:
+        """Log figures, and tags with the first of them: each request costs the store's own time."""
         now = int(time.time() * 1000)
         entries = [
             Metric(mlflow_key(name), float(figure), now, 0) for name, figure in figures.items()
         ]
-        for start in range(0, len(entries), _MOST_ENTRIES):
+        self.client.log_batch(run, metrics=entries[:_MOST_ENTRIES], tags=_tags(tags))
+        for start in range(_MOST_ENTRIES, len(entries), _MOST_ENTRIES):
             self.client.log_batch(run, metrics=entries[start : start + _MOST_ENTRIES])
 
     def _tag(self, run: str, tags: Mapping[str, str]) -> None:
-        self.client.log_batch(run, tags=[RunTag(key, value) for key, value in tags.items()])
+        self.client.log_batch(run, tags=_tags(tags))
+
+
+def _tags(tags: Mapping[str, str]) -> list[RunTag]:
+    return [RunTag(key, value) for key, value in tags.items()]
 
 
 def _param(value: object) -> str:
