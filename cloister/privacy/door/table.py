@@ -67,8 +67,8 @@ def bound_contribution(table: Table, people: Integers, unit: PersonUnit, key: by
     Args:
         people: the number of each row's person, (rows,).
     """
-    kept = rows_within_bound(people, table.stored.values(), unit.max_rows, key)
-    return _grouped_by_name(table, people, unit.key).take(kept)
+    chosen = rows_within_bound(people, table.stored.values(), unit.max_rows, key)
+    return _grouped_by_name(table, people, unit.key).take(chosen)
 
 
 def _grouped_by_name(table: Table, people: Integers, key: str) -> Table:

@@ -99,9 +99,11 @@ class Books:
         except (KeyError, TypeError, ValueError, AttributeError, InputError) as error:
             raise VerificationError("holds what no ledger writes at this place") from error
 
-    def account_at(self, place: str) -> Account | None:
+    def account_at(self, location: str) -> Account | None:
         """The account that a place is registered to."""
-        return next((each for each in self.accounts.values() if each.holds(place)), None)
+        return next(
+            (account for account in self.accounts.values() if account.holds(location)), None
+        )
 
     def reserved(self, dataset: str, unit: str, block: str | None = None) -> list[records.Release]:
         """The releases that a budget was asked for, oldest first: all of an account, or a block."""
@@ -119,18 +121,18 @@ class Books:
 
     def charged(self, dataset: str, unit: str) -> list[records.Release]:
         """Those that count against a budget."""
-        return [each for each in self.reserved(dataset, unit) if each.state.charged]
+        return [release for release in self.reserved(dataset, unit) if release.state.charged]
 
     def forfeited(self, dataset: str, unit: str) -> records.Release | None:
         """The last release that was forfeited and after which no officer allowed another run."""
         since = self.allowed.get(dataset, 0)
-        forfeited = [self.releases[each] for each in reversed(self.forfeits.get(dataset, []))]
+        forfeited = [self.releases[release] for release in reversed(self.forfeits.get(dataset, []))]
         return next(
             (
-                each
-                for each in forfeited
-                if each.steps[-1].seq > since
-                and (dataset in self.accounts or each.request.unit == unit)
+                release
+                for release in forfeited
+                if release.steps[-1].seq > since
+                and (dataset in self.accounts or release.request.unit == unit)
             ),
             None,
         )
@@ -190,7 +192,7 @@ class Books:
         self.accounts[account.name] = replace(account, places=(*account.places, *places))
 
     def _require_free(self, name: str, places: Sequence[str]) -> None:
-        owners = {held.name for place in places if (held := self.account_at(place))}
+        owners = {account.name for location in places if (account := self.account_at(location))}
         if owners - {name}:
             raise ValueError("places of another account")
 

@@ -132,7 +132,7 @@ def _simple(kind: Any) -> _Codec:
     if kind is bytes:
         return lambda value, _: value.hex(), lambda value, _: bytes.fromhex(value)
     if isinstance(kind, type) and issubclass(kind, Enum):
-        members = {each.value: each for each in kind}
+        members = {member.value: member for member in kind}
         return _same, lambda value, _: members[value]
     return _same, _same
 
@@ -143,10 +143,10 @@ def _of_several(kind: Any, arguments: tuple[Any, ...]) -> _Codec:
     if kind in (list, set) or arguments[1:] == (...,):
         return _collection(kind, _codec(arguments[0]))
     if kind is tuple:
-        return _tuple([_codec(each) for each in arguments])
+        return _tuple([_codec(argument) for argument in arguments])
     if arguments == (str, str):
         return lambda value, _: dict(value), _same
-    return _mapping(_tuple([_codec(each) for each in arguments]))
+    return _mapping(_tuple([_codec(argument) for argument in arguments]))
 
 
 def _same(value: Any, _: Shared) -> Any:
@@ -155,20 +155,20 @@ def _same(value: Any, _: Shared) -> Any:
 
 def _dataclass(kind: Any) -> _Codec:
     hints = get_type_hints(kind, localns={"Deletion": Deletion})
-    names = [each.name for each in fields(kind)]
+    names = [part.name for part in fields(kind)]
     codecs = [_codec(hints[name]) for name in names]
-    others = [(place, each[1]) for place, each in enumerate(codecs) if each[1] is not _same]
+    others = [(position, part[1]) for position, part in enumerate(codecs) if part[1] is not _same]
 
     def write(value: Any, shared: Shared) -> list[Any]:
         pairs = zip(names, codecs, strict=True)
         return [codec[0](getattr(value, name), shared) for name, codec in pairs]
 
     def read(values: list[Any], shared: Shared) -> Any:
-        for place, convert in others:
-            values[place] = convert(values[place], shared)
-        made = object.__new__(kind)
-        made.__dict__.update(zip(names, values, strict=True))
-        return made
+        for position, convert in others:
+            values[position] = convert(values[position], shared)
+        instance = object.__new__(kind)
+        instance.__dict__.update(zip(names, values, strict=True))
+        return instance
 
     return write, read
 
@@ -183,15 +183,15 @@ def _optional(codec: _Codec) -> _Codec:
 def _collection(kind: Any, codec: _Codec) -> _Codec:
     write, read = codec
     return (
-        lambda value, shared: [write(each, shared) for each in value],
-        lambda value, shared: kind([read(each, shared) for each in value]),
+        lambda value, shared: [write(item, shared) for item in value],
+        lambda value, shared: kind([read(item, shared) for item in value]),
     )
 
 
 def _tuple(codecs: Sequence[_Codec]) -> _Codec:
     def converted(side: int) -> _Convert:
         return lambda value, shared: tuple(
-            codec[side](each, shared) for codec, each in zip(codecs, value, strict=True)
+            codec[side](item, shared) for codec, item in zip(codecs, value, strict=True)
         )
 
     return converted(0), converted(1)
@@ -200,8 +200,8 @@ def _tuple(codecs: Sequence[_Codec]) -> _Codec:
 def _mapping(pair: _Codec) -> _Codec:
     """Keys need not be text: a map is the list of its pairs."""
     return (
-        lambda value, shared: [pair[0](each, shared) for each in value.items()],
-        lambda value, shared: dict(pair[1](each, shared) for each in value),
+        lambda value, shared: [pair[0](item, shared) for item in value.items()],
+        lambda value, shared: dict(pair[1](item, shared) for item in value),
     )
 
 
@@ -243,13 +243,13 @@ class CheckpointFile:
         except OSError as error:
             raise StorageError(f"{self.path} cannot be read: correct its permissions.") from error
         try:
-            said = load(head.decode("ascii"))
-            signature, digest = bytes.fromhex(said.pop("signature")), said["digest"]
-            entry, code = Anchor(said["seq"], said["hash"]), said["code"]
+            header = load(head.decode("ascii"))
+            signature, digest = bytes.fromhex(header.pop("signature")), header["digest"]
+            entry, code = Anchor(header["seq"], header["hash"]), header["code"]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise VerificationError("was altered") from None
         key = self.key()
-        if key is None or not key.verify(signature, _message(said)):
+        if key is None or not key.verify(signature, _message(header)):
             raise VerificationError("is not signed by the key of this home")
         if hashlib.sha256(body).hexdigest() != digest:
             raise VerificationError("was altered")
@@ -262,8 +262,8 @@ class CheckpointFile:
         """
         body = _body(books)
         digest = hashlib.sha256(body).hexdigest()
-        said = {"code": _code(), "digest": digest, "hash": entry.hash, "seq": entry.seq}
-        signed = said | {"signature": signer.sign(_message(said)).hex()}
+        header = {"code": _code(), "digest": digest, "hash": entry.hash, "seq": entry.seq}
+        signed = header | {"signature": signer.sign(_message(header)).hex()}
         with suppress(OSError):
             text = dump(signed).encode() + b"\n" + body
             write_whole(self.path, lambda part: part.write_bytes(text))
@@ -355,8 +355,8 @@ def _books(body: bytes) -> Books:
     return replace(books, releases=releases)
 
 
-def _message(said: object) -> bytes:
-    return pae(_TYPE, dump(said).encode("ascii"))
+def _message(header: object) -> bytes:
+    return pae(_TYPE, dump(header).encode("ascii"))
 
 
 @cache

@@ -46,8 +46,8 @@ def moves_of(ledger: Ledger, release: Release) -> list[Entry]:
     slots = [state_slot(release.id, step.state) for step in release.steps]
     slots += [consent_slot(release.id, number) for number in range(len(release.consents))]
     with ledger.store.reading() as connection:
-        found = [ledger.store.find(connection, "slot", slot) for slot in slots]
-    return [entry for entry in found if entry]
+        entries = [ledger.store.find(connection, "slot", slot) for slot in slots]
+    return [entry for entry in entries if entry]
 
 
 @dataclass

@@ -60,9 +60,9 @@ def events_after(ledger: Ledger, seq: int) -> tuple[list[Event], int]:
         if last <= seq:
             return [], last
         entries = require_sound(ledger.store.rows(connection, seq + 1), seq + 1)
-    told = [entry for entry in entries if entry.kind in EVENTS]
-    books = ledger.books() if told else Books()
-    return [_event(entry, books) for entry in told], entries[-1].seq
+    reported = [entry for entry in entries if entry.kind in EVENTS]
+    books = ledger.books() if reported else Books()
+    return [_event(entry, books) for entry in reported], entries[-1].seq
 
 
 def _event(entry: Entry, books: Books) -> Event:

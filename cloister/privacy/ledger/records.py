@@ -213,8 +213,8 @@ class ReservationRequest:
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Self:
         """The request in ``body``, which may hold more."""
-        given = {"blocks": ()} | dict(body)
-        return cls(**{part.name: given[part.name] for part in fields(cls)})
+        values = {"blocks": ()} | dict(body)
+        return cls(**{part.name: values[part.name] for part in fields(cls)})
 
 
 @dataclass(frozen=True)
