@@ -29,6 +29,22 @@ def identity_of(by: str) -> str:
     return by.partition(BEHALF)[0]
 
 
+def named(person: str, by: str) -> str:
+    """Who acts, by the person's name first: ``Olga (olga)``; by the identity alone of nobody known.
+
+    Tokens hold the name that they were issued to.
+    """
+    own, of, other = by.partition(BEHALF)
+    shown = own if not person or own == person or own.startswith(f"{person} (") else None
+    return (shown or f"{person} ({own})") + of + other
+
+
+def token_end(identity: str) -> str | None:
+    """The last day on which a token is valid; None of an identity that is no token's."""
+    token = _IDENTITY.fullmatch(identity)
+    return token[1] if token else None
+
+
 def new_token(name: str, until: date) -> str:
     """A token of a person, valid up to and with a day (UTC)."""
     return f"{name}:{until.isoformat()}:{secrets.token_urlsafe(_SECRET_BYTES)}"

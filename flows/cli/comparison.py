@@ -56,9 +56,9 @@ def show(
         headings = ("attribute", "verdict", "largest change", "before", "now", "95 % interval")
         rows = [_drift(drift) for drift in review.drifts]
         show_table("Did the data change, or the noise alone?", headings, rows)
-    moves = ("state", "time", "by", "reason")
-    steps = [tuple(step[name] for name in moves) for step in views[0]["steps"]]
-    show_table(f"States of {names[0]}", moves, steps)
+    moves = review.release.entry.moves
+    steps = [(each.words, each.time, each.who, each.reason) for each in moves]
+    show_table(f"States of {names[0]}", ("state", "time", "by", "reason"), steps)
 
 
 def _drift(drift: Drift) -> tuple[str, ...]:

@@ -274,9 +274,14 @@ def say(text: str) -> None:
     print(wrap(text, sys.stdout))
 
 
+def note(text: str) -> None:
+    """Print a line on standard error, where standard output is for a program to read."""
+    print(wrap(text, sys.stderr), file=sys.stderr, flush=True)
+
+
 def warn(text: str) -> None:
     """Print a warning on standard error."""
-    print(wrap(f"warning: {text}", sys.stderr), file=sys.stderr, flush=True)
+    note(f"warning: {text}")
 
 
 def wrap(text: str, stream: TextIO) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -223,16 +224,19 @@ def list_releases(
 
 
 def _show_unfinished(pending: list[Release], as_json: bool) -> None:
-    from cloister.flows.cli.console import show_json, show_table
+    from cloister.flows.cli.console import say, show_json, show_table
+    from cloister.tasks.home.home import Home
     from cloister.tasks.home.process import code_version
+    from cloister.tasks.release.kept_request import endings
 
+    home = Home.current()
     found = [
         {
             key: value
             for key, value in _release_json(release).items()
             if key not in ("by", "refused")
         }
-        | {"begun_by": release.request.code_version}
+        | {"begun_by": release.request.code_version, "ended_by": endings(home, release.id)}
         for release in pending
     ]
     if as_json:
@@ -240,8 +244,10 @@ def _show_unfinished(pending: list[Release], as_json: bool) -> None:
         return
     headings = ("release", "dataset", "unit", "method", "epsilon", "delta", "state", "reserved at")
     note = f"this version: {code_version()}" if found else "no release is unfinished"
-    rows = [tuple(release.values()) for release in found]
+    rows = [tuple(release.values())[:-1] for release in found]
     show_table("Unfinished releases", (*headings, "begun by"), rows, note)
+    for release in found:
+        say(f"{release['release']} is ended by: {release['ended_by']}")
 
 
 def show_release(release: options.ReleaseId, as_json: options.Json = False) -> None:
@@ -250,33 +256,46 @@ def show_release(release: options.ReleaseId, as_json: options.Json = False) -> N
     from cloister.flows.cli.reports import show_guarantees
     from cloister.tasks.home.home import Home
     from cloister.tasks.ledger.access import guarantees_of, release_of
+    from cloister.tasks.release.kept_request import STATE_WORDS, endings
 
-    held = release_of(Home.current(), release)
+    home = Home.current()
+    held = release_of(home, release)
     steps = [
         {
             "entry": s.seq,
             "time": s.time,
             "state": s.state.value,
             "by": s.by,
+            "person": s.person,
             "reason": s.reason,
             "evidence": s.evidence,
         }
         for s in held.steps
     ]
+    consents = [asdict(each) for each in held.consents]
     about = {key: value for key, value in held.request.body.items() if key != "events"}
     about |= {"refused": held.refused, "runs": len(held.runs), "sealed": held.seal is not None}
     about |= {"deleted": ", ".join(kind for each in held.deletions for kind in each.kinds)}
+    if held.pending:
+        about |= {
+            "state": STATE_WORDS.get(held.state.value, held.state.value),
+            "ended by": endings(home, release),
+        }
     records = guarantees_of(held)
     if as_json:
         of_records = {"records": records.model_dump(mode="json")} if records else {}
-        show_json(about | of_records | {"events": held.request.events, "steps": steps})
+        show_json(
+            about
+            | of_records
+            | {"events": held.request.events, "steps": steps, "consents": consents}
+        )
         return
     show_facts(f"Release {release}", {key: value for key, value in about.items() if value != ""})
     show_guarantees(records)
     show_table(
         "Steps",
         ("entry", "time", "state", "by", "reason"),
-        [(s.seq, s.time, s.state.words, s.by, s.reason) for s in held.steps],
+        [(each.seq, each.time, each.words, each.who, each.reason) for each in held.moves],
     )
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cloister.flows.cli.console import say, show_facts, show_json, show_table
+from cloister.figures import count_of
+from cloister.flows.cli.console import note, say, show_facts, show_json, show_table
 from cloister.flows.cli.options import By, Json, Reason, command_group, example
 from cloister.tasks.home.home import Home
 
@@ -124,15 +125,19 @@ def give_token(
     days: Annotated[int, typer.Option(min=1, max=3660, help="How long it is valid.")] = 90,
     as_json: Json = False,
 ) -> None:
-    """Print a token by which a person is known where CLOISTER_TOKEN holds it; it is shown once."""
+    """Print a token by which a person is known where CLOISTER_TOKEN holds it; it is shown once.
+
+    Standard output holds the token alone, so that it can go to a file.
+    """
     from cloister.tasks.ledger.people import issue_token
 
     token, proposal = issue_token(Home.current(), person, days, by, reason)
     if as_json:
         show_json({"token": token, "proposal": proposal.seq if proposal else None})
-    else:
-        say(token)
-        _show_set(proposal, person, as_json)
+        return
+    print(token)  # noqa: T201 - one line, which no width of a terminal breaks
+    counts = f"once another officer says cloister confirm {proposal.seq}" if proposal else "now"
+    note(f"{person} is known by this token {counts}, for {count_of(days, 'day')}")
 
 
 def show_rules(as_json: Json = False) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from cloister.errors import CloisterError, InputError
 from cloister.flows.page.charts import budget_chart
 from cloister.flows.page.visitors import reading_problem
+from cloister.identities import named
 from cloister.privacy.certificate.certificate import PAGE_NAME
 from cloister.privacy.ledger import BudgetStatus, Release, State, basic_composition
 from cloister.privacy.ledger.books import Books
@@ -219,7 +220,13 @@ class Sheets:
                 ledger.store.find(connection, "seq", number)
                 for number in range(end, max(0, end - SHEET), -1)
             ]
-        entries = [(each, entry_words(each)) for each in found if each]
+        with self.books() as (books, _):
+            entries = [
+                (each, entry_words(each, books), named(books.house.known_as(by), by))
+                for each in found
+                if each
+                for by in [str(each.body.get("by", ""))]
+            ]
         return {"entries": entries, "size": size, "older": end - SHEET + 1, "last": last}
 
     def refusals(self) -> dict[str, Any]:

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 from cloister.errors import StorageError, VerificationError
+from cloister.tasks.home.home import Home
+from cloister.tasks.requests.release_request import ReleaseRequest
 
 REQUEST_NAME = "order.json"
+
+_NOT_REPEATED = ("spec", "by", "seed_sampling")
+"""Fields that a command which ends a release need not give again as options."""
+
+STATE_WORDS = {
+    "reserved": "reserved: budget is set aside, no data was read",
+    "spent": "spent: charged, and not finished",
+}
+"""What the states of a release mean that a run left unfinished."""
 
 
 def kept_seed(folder: Path) -> int:
@@ -34,6 +46,36 @@ def kept_prior(folder: Path) -> str | None:
     if not isinstance(prior, str | None):
         raise _altered(folder)
     return prior
+
+
+def beginning_command(home: Home, release: str) -> str:
+    """The command that began a release and, given again, ends it; empty where none is known.
+
+    That of a Python call, whose data is a frame in the home, is not; nor is that of a run which
+    ended before it wrote its request.
+
+    Raises:
+        VerificationError: the request was altered.
+    """
+    folder = home.release(release)
+    if not (folder / REQUEST_NAME).exists():
+        return ""
+    kept = _kept_request(folder)
+    if kept.get("data") and Path(kept["data"]).is_relative_to(home.folder):
+        return ""
+    words = ["cloister", "release", str(kept["spec"])]
+    for name, field in ReleaseRequest.model_fields.items():
+        value = kept.get(name)
+        if name in _NOT_REPEATED or not value or value == field.default:
+            continue
+        words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+    return shlex.join(words)
+
+
+def endings(home: Home, release: str) -> str:
+    """What ends an unfinished release, in words: the command that began it, or withdrawing it."""
+    command = beginning_command(home, release) or "the call that began it"
+    return f"{command}, or given up by: cloister review withdraw {release} --reason TEXT"
 
 
 def _kept_request(folder: Path) -> dict[str, Any]:

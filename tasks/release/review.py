@@ -65,6 +65,7 @@ class ReleaseView:
                 {"state": each.state.value, "time": each.time, "by": each.by, "reason": each.reason}
                 for each in self.entry.steps
             ],
+            "consents": [asdict(each) for each in self.entry.consents],
             **(certified or {}),
             "internal": self.metrics and dict(self.metrics),
         }

@@ -28,6 +28,7 @@ from cloister.privacy.ledger import (
 )
 from cloister.privacy.ledger.books import Books
 from cloister.privacy.ledger.lookups import anchor_at, moves_of
+from cloister.privacy.ledger.records import Consent
 from cloister.tasks.home.files import replace_file
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger, open_ledger
@@ -140,17 +141,24 @@ def decisions_on(release: Release, public: Path) -> list[dict[str, str]]:
     """What people decided on a release, by the ledger: who, when, why; and the signed statement."""
     return [
         {
-            "decision": step.state.words,
-            "time": step.time[:19] + "Z",
-            "by": step.by,
-            "reason": step.reason,
-            "statement": name
-            if (public / (name := manifest.statement_name(step.state))).exists()
-            else "",
+            "decision": move.words,
+            "time": move.time[:19] + "Z",
+            "by": move.who,
+            "reason": move.reason,
+            "statement": _statement_in(public, move),
         }
-        for step in release.steps
-        if step.state in manifest.SIGNED and step.state is not State.CANDIDATE
+        for move in release.moves
+        if isinstance(move, Consent)
+        or (move.state in manifest.SIGNED and move.state is not State.CANDIDATE)
     ]
+
+
+def _statement_in(public: Path, move: ReleaseStep | Consent) -> str:
+    """The file of the house's statement on a decision; empty if there is none."""
+    if isinstance(move, Consent):
+        return ""
+    name = manifest.statement_name(move.state)
+    return name if (public / name).exists() else ""
 
 
 def statements_of(home: Home, release: str) -> list[Path]:

@@ -13,10 +13,11 @@ from fractions import Fraction
 from pathlib import Path
 
 from cloister.errors import InputError
+from cloister.identities import named
 from cloister.privacy import ledger
 from cloister.privacy.certificate.manifest import read_manifest
 from cloister.privacy.exact import decimal, decimal_below
-from cloister.privacy.ledger.books import GRANTED, OPENED, PLACED, Books
+from cloister.privacy.ledger.books import CONSENTED, GRANTED, OPENED, PLACED, Books
 from cloister.privacy.ledger.budgets import tightest
 from cloister.privacy.ledger.composition import basic_composition
 from cloister.privacy.ledger.entries import REVOKED, TRUSTED
@@ -121,8 +122,8 @@ def _steps(
             yield {
                 "entry": str(entry.seq),
                 "time": entry.time[:19] + "Z",
-                "what": entry_words(entry),
-                "by": by,
+                "what": entry_words(entry, then),
+                "by": named(then.house.known_as(by), by),
                 "roles": ", ".join(person.roles) if (person := then.house.person_of(by)) else "",
                 "reason": str(entry.body.get("reason", "")),
             }
@@ -141,14 +142,17 @@ def _tells(entry: ledger.Entry, release: ledger.Release, actors: set[str]) -> bo
     )
 
 
-def entry_words(entry: ledger.Entry) -> str:
-    """What an entry says happened."""
+def entry_words(entry: ledger.Entry, books: Books) -> str:
+    """What an entry says happened, by books that hold it."""
     body = entry.body
     words = {
         OPENED: lambda: f"account opened for {', '.join(body['places']) or 'no place'}",
         PLACED: lambda: f"more places: {', '.join(body['places'])}",
         GRANTED: lambda: f"budget granted: {budget_text(ledger.BudgetGrant.from_body(body))}",
-        PERSON: lambda: f"{body['person']} has {', '.join(body['roles']) or 'no role'}",
+        PERSON: lambda: _person_words(entry, books),
+        CONSENTED: lambda: next(
+            each.words for each in books.releases[body["release"]].consents if each.seq == entry.seq
+        ),
         RULES: lambda: f"rules for {body['account']}",
         PROPOSED: lambda: f"proposed: {body['kind']}",
         TRUSTED: lambda: f"key {body['key'][:16]} trusted",
@@ -157,4 +161,14 @@ def entry_words(entry: ledger.Entry) -> str:
     }
     said = words[entry.kind]() if entry.kind in words else entry.kind.replace("_", " ")
     confirmed = body.get(CONFIRMED)
-    return f"{said}, confirmed by {confirmed['by']}" if confirmed else said
+    if not confirmed:
+        return said
+    return f"{said}, confirmed by {named(books.house.known_as(confirmed['by']), confirmed['by'])}"
+
+
+def _person_words(entry: ledger.Entry, books: Books) -> str:
+    """What became of a person: a token was issued, or roles were set."""
+    name, until = entry.body["person"], books.house.issued.get(entry.seq)
+    if until:
+        return f"{name}: token issued (valid until {until})"
+    return f"{name} has {', '.join(entry.body['roles']) or 'no role'}"

@@ -197,3 +197,28 @@ def test_a_change_of_the_key_that_was_killed_is_finished_by_the_next(
 
 def killed(*_: object) -> None:
     raise KeyboardInterrupt
+
+
+def test_the_first_of_two_approvals_is_told_with_who_and_why(
+    home, public, people, released, tmp_path, capsys
+):
+    token = ("people", "token", "ben", "--days", "30", "--reason", "from home")
+    assert run(*token) == 0
+    approve(home, released.id, people["ben"])
+    assert run("ledger", "export", tmp_path / "ledger.jsonl") == 0
+    told = {
+        "show": ("ledger", "show", released.id),
+        "review": ("review", "show", released.id),
+        "report": ("report", released.id),
+        "trail": (
+            *("trail", public, "--ledger", tmp_path / "ledger.jsonl"),
+            *("--key", tmp_path / "house.pub", "--json"),
+        ),
+    }
+    for name, words in told.items():
+        capsys.readouterr()
+        run(*words)
+        said = " ".join(capsys.readouterr().out.split())
+        assert "approved (1 of 2)" in said and "ben read it" in said, name
+        assert "consented" not in said
+    assert "ben: token issued (valid until 20" in said

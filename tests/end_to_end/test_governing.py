@@ -60,6 +60,26 @@ def test_a_token_acts_with_its_persons_roles_until_they_are_withdrawn(
     assert "Nobody has this token" in capsys.readouterr().err
 
 
+def test_a_token_can_go_to_a_file(home, monkeypatch, capsys):
+    """Standard output holds the token and nothing else; what was done is said beside it."""
+    capsys.readouterr()
+    assert run(["people", "token", "Ben", "--days", "30", *WHY]) == 0
+    said = capsys.readouterr()
+    (token,) = said.out.splitlines()
+    assert "Ben is known by this token now, for 30 days" in said.err
+    monkeypatch.setenv("CLOISTER_TOKEN", token)
+    assert run([*GRANT, *WHY]) == 0
+
+
+def test_a_token_that_waits_for_a_second_officer_says_so(home, cloister, capsys):
+    cloister("rules", "set", "--second-officer", *WHY)
+    capsys.readouterr()
+    assert run(["people", "token", "Eve", *WHY]) == 0
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) == 1
+    assert "once another officer says cloister confirm" in said.err
+
+
 def test_a_grant_waits_for_a_second_officer(home, cloister, as_person, capsys):
     cloister("rules", "set", "visits", "--second-officer", *WHY)
     assert cloister("rules", "show")["visits"]["second_officer"]

@@ -24,7 +24,7 @@ from cloister.privacy.ledger import (
 from cloister.privacy.ledger.books import state_slot
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.governance import change_person, change_rules, confirm
-from cloister.privacy.ledger.house import EVERYWHERE
+from cloister.privacy.ledger.house import EVERYWHERE, RULES, governing_slot
 
 PEOPLE = (
     Person("Anna", ("officer",), ("anna",)),
@@ -119,11 +119,15 @@ def test_whoever_reaches_a_ledger_without_people_may_act(place: str) -> None:
 def test_the_first_person_is_an_officer_who_sets_it(place: str) -> None:
     ledger = Ledger.open(place)
     for person in (PEOPLE[2], Person("Anna", ("officer",)), PEOPLE[1]):
-        with pytest.raises(NotPermitted):
+        with pytest.raises(NotPermitted, match="is you.* --role officer --identity anna; then"):
             set_person(ledger, person, "anna", "why")
+    with pytest.raises(NotPermitted, match="--identity says by what you are known"):
+        set_person(ledger, Person("Anna", ("officer",)), "anna", "why")
     set_person(ledger, PEOPLE[0], "anna", "why")
     with pytest.raises(NotPermitted, match="too few officers"):
         set_person(ledger, Person("Anna"), "anna", "why")
+    with pytest.raises(NotPermitted, match="known by nothing, give --identity"):
+        set_person(ledger, Person("Anna", ("officer",)), "anna", "why")
 
 
 def test_an_identity_is_of_one_person(ledger: Ledger) -> None:
@@ -178,7 +182,12 @@ def test_as_many_approve_as_the_rules_ask_for(ledger: Ledger) -> None:
         ledger.advance(release, State.APPROVED, "ben", "again")
     assert ledger.advance(release, State.APPROVED, "rita", "why").state is State.CANDIDATE
     approved = ledger.advance(release, State.APPROVED, "anna", "why")
-    assert (approved.state, approved.consents) == (State.APPROVED, ("ben", "rita"))
+    assert approved.state is State.APPROVED
+    assert [(each.words, each.who, each.reason) for each in approved.moves[3:]] == [
+        ("approved (1 of 3)", "Ben (ben)", "why"),
+        ("approved (2 of 3)", "Rita (rita)", "why"),
+        ("approved", "Anna (anna)", "why"),
+    ]
     assert ledger.verify() == []
 
 
@@ -218,7 +227,7 @@ def test_of_sixteen_racing_approvals_two_people_approve_once(
     runs = [child(approve(by)) for by in ("anna", "ben", "eve", "rita") * 4]
     ended = [ending(pid) for pid in runs]
     held = ledger.release(release)
-    people = {*held.consents, held.steps[-1].by}
+    people = {*(each.by for each in held.consents), held.steps[-1].by}
     assert held.state is State.APPROVED
     assert {"anna", "ben"} <= people <= {"anna", "ben", "rita"}
     assert ended.count(0) == len(people)
@@ -329,3 +338,72 @@ def test_rules_that_nobody_could_keep_are_refused(place: str, asked: dict) -> No
         rules(ledger, **asked)
     set_person(ledger, PEOPLE[1], "anna", "why")
     rules(ledger, **asked)
+
+
+ALONE = Person("Anna", ("officer", "engineer"), ("anna",))
+
+
+def test_four_eyes_are_refused_where_whoever_runs_is_all_who_may_approve(place: str) -> None:
+    ledger = Ledger.open(place)
+    set_person(ledger, ALONE, "anna", "why")
+    before = ledger.entries()
+    lacking = "need 1 officer or reviewer more, besides Anna, who runs releases: set people first"
+    with pytest.raises(NotPermitted, match=lacking):
+        rules(ledger, four_eyes=True)
+    assert ledger.entries() == before
+    set_person(ledger, PEOPLE[3], "anna", "why")
+    with pytest.raises(NotPermitted, match="need 1 officer more, besides Anna"):
+        rules(ledger, four_eyes=True, approvals={"officer": 1})
+    rules(ledger, four_eyes=True)
+    assert ledger.verify() == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "person", "lacking"),
+    [
+        ({"four_eyes": True}, Person("Rita"), "besides Anna"),
+        ({"four_eyes": True}, Person("Rita", ("auditor",), ("rita",)), "besides Anna"),
+        ({"approvals": {"reviewer": 1}}, Person("Rita"), "1 reviewer more"),
+    ],
+    ids=["withdrawn", "another role", "approvals"],
+)
+def test_nobody_goes_without_whom_the_rules_cannot_be_kept(
+    place: str, asked: dict, person: Person, lacking: str
+) -> None:
+    ledger = Ledger.open(place)
+    for each in (ALONE, PEOPLE[3]):
+        set_person(ledger, each, "anna", "why")
+    rules(ledger, **asked)
+    with pytest.raises(NotPermitted, match=f"{lacking}.*or change the rules"):
+        set_person(ledger, person, "anna", "left")
+    set_person(ledger, replace(PEOPLE[3], name="Zoe", identities=("zoe",)), "anna", "follows")
+    set_person(ledger, person, "anna", "left")
+    assert ledger.verify() == []
+
+
+def test_an_account_that_asks_for_a_second_officer_keeps_two(ledger: Ledger) -> None:
+    set_rules(ledger, "adult", Rules(second_officer=True), "anna", "policy")
+    with pytest.raises(NotPermitted, match="the rules of account adult would need 1 officer more"):
+        set_person(ledger, Person("Ben"), "anna", "left")
+
+
+def test_what_waits_for_a_second_officer_is_refused_when_it_is_proposed(ledger: Ledger) -> None:
+    rules(ledger, second_officer=True)
+    with pytest.raises(NotPermitted, match="need 3 reviewers more"):
+        rules(ledger, approvals={"reviewer": 5})
+
+
+def test_rules_that_an_earlier_version_let_nobody_keep_stay_sound_and_can_be_mended(
+    place: str,
+) -> None:
+    ledger = Ledger.open(place)
+    set_person(ledger, ALONE, "anna", "why")
+    with ledger.writing() as transaction:
+        body = {"account": EVERYWHERE, "by": "anna", "reason": "why"}
+        body |= Rules(four_eyes=True).body
+        slot = governing_slot(RULES, transaction.next_seq)
+        transaction.append(Entry.after(transaction.last, transaction.time, RULES, slot, body))
+    assert ledger.verify() == []
+    set_person(ledger, PEOPLE[2], "anna", "an engineer")
+    set_person(ledger, PEOPLE[3], "anna", "a reviewer")
+    assert ledger.verify() == []

@@ -1,6 +1,8 @@
 """A release that is killed goes on: the same answers from its journal, no second charge."""
 
+import json
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,6 +11,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from cloister.flows.cli.app import run as cli
 from cloister.privacy.ledger import State
 from cloister.tasks.home.process import PACKAGE, code_version
 from cloister.tasks.ledger.access import existing_ledger
@@ -99,6 +102,24 @@ def survive(run, place, moments: list[str]) -> None:
     assert existing_ledger(place.home).budget("clubs", "row").spent == 1
     assert verify_records(place.home, None)[1] == []
     assert verify_records(place.home, str(place.folder / "out"))[1] == []
+
+
+def test_the_ledger_names_the_command_that_ends_a_killed_release(
+    run, place, prefect_server, monkeypatch, capsys
+):
+    assert run("fit 100").returncode == -9
+    (begun,) = existing_ledger(place.home).releases()
+    monkeypatch.chdir(place.folder)
+    assert cli(["ledger", "show", begun.id, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["state"] == "spent: charged, and not finished"
+    assert cli(["ledger", "list", "--unfinished"]) == 0
+    assert f"{begun.id} is ended by: cloister release" in capsys.readouterr().out
+    command, _, other = said["ended by"].partition(", or given up by: ")
+    assert other == f"cloister review withdraw {begun.id} --reason TEXT"
+    assert cli([*shlex.split(command)[1:], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["release"] == begun.id
+    assert existing_ledger(place.home).budget("clubs", "row").spent == 1
 
 
 @pytest.mark.slow

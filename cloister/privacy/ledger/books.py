@@ -215,7 +215,7 @@ class Books:
         if request.release in self.releases or self.pending(request.spend_id):
             raise ValueError("reserved twice")
         rule = self.house.rules_of(request.dataset).admission
-        release = records.Release(request, (_step(entry),), admission=rule)
+        release = records.Release(request, (self._step(entry),), admission=rule)
         self.releases[request.release] = release
         self.sums.move(None, release)
         self.runs.setdefault(request.spend_id, []).append(request.release)
@@ -223,7 +223,7 @@ class Books:
 
     def _move(self, entry: Entry) -> None:
         release = self.releases[entry.body["release"]]
-        step = _step(entry)
+        step = self._step(entry)
         _require_slot(entry, state_slot(release.id, step.state))
         if step.state not in release.state.next:
             raise ValueError("not allowed from this state")
@@ -233,6 +233,22 @@ class Books:
         if step.state is records.State.FORFEITED:
             self.forfeits.setdefault(release.request.dataset, []).append(release.id)
         self.counted_refusals |= REFUSAL in entry.body
+
+    def _step(self, entry: Entry) -> records.ReleaseStep:
+        body = entry.body
+        evidence = {
+            key: records.require_text(key, digest) for key, digest in body["evidence"].items()
+        }
+        by = records.require_text("by", body["by"])
+        return records.ReleaseStep(
+            records.State(entry.kind),
+            entry.seq,
+            entry.time,
+            by,
+            body["reason"],
+            evidence,
+            self.house.known_as(by),
+        )
 
     def _begin_run(self, entry: Entry) -> None:
         release, mark = self.releases[entry.body["release"]], _mark(entry)
@@ -288,7 +304,11 @@ class Books:
         _require_slot(entry, consent_slot(release.id, len(release.consents)))
         if release.state is not records.State.CANDIDATE:
             raise ValueError("no candidate")
-        self.releases[release.id] = replace(release, consents=(*release.consents, by))
+        number, house = len(release.consents) + 1, self.house
+        asked = sum(house.rules_of(release.request.dataset).approvals.values())
+        signed = (entry.seq, entry.time, by, entry.body["reason"], house.known_as(by))
+        consent = records.Consent(number, asked, *signed)
+        self.releases[release.id] = replace(release, consents=(*release.consents, consent))
 
     def _delete(self, entry: Entry) -> None:
         release, deletion = self.releases[entry.body["release"]], Deletion.of(entry)
@@ -382,16 +402,3 @@ def _require_of_account(account: Account | None, unit: str, relation: str | None
 def _require_slot(entry: Entry, slot: str) -> None:
     if entry.slot != slot:
         raise ValueError("another slot")
-
-
-def _step(entry: Entry) -> records.ReleaseStep:
-    body = entry.body
-    evidence = {key: records.require_text(key, digest) for key, digest in body["evidence"].items()}
-    return records.ReleaseStep(
-        records.State(entry.kind),
-        entry.seq,
-        entry.time,
-        records.require_text("by", body["by"]),
-        body["reason"],
-        evidence,
-    )

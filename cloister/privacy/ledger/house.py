@@ -19,7 +19,7 @@ from pathlib import PurePosixPath
 from typing import Any, Self
 
 from cloister.errors import InputError
-from cloister.identities import identity_of
+from cloister.identities import identity_of, token_end
 from cloister.privacy.ledger.entries import REVOKED, TRUSTED, Anchor, Entry
 from cloister.privacy.ledger.records import Release, State, require_text
 from cloister.privacy.signing import ROLES, PublicKey
@@ -230,7 +230,8 @@ class Proposal:
 class House:
     """People by name, rules by account, proposals by the number of their entry; keys of the house.
 
-    Those that are trusted, and by what entry others, in hexadecimal, were revoked.
+    Those that are trusted, and by what entry others, in hexadecimal, were revoked. ``issued`` holds
+    until when a token is valid, by the number of the entry that issued it.
     """
 
     people: dict[str, Person] = field(default_factory=dict)
@@ -238,6 +239,7 @@ class House:
     trusted: set[PublicKey] = field(default_factory=set)
     revoked: dict[str, Anchor] = field(default_factory=dict)
     proposals: dict[int, Proposal] = field(default_factory=dict)
+    issued: dict[int, str] = field(default_factory=dict)
 
     def post(self, entry: Entry) -> None:
         """Post an entry on the house."""
@@ -280,9 +282,18 @@ class House:
         person = self.person_of(by)
         return person.name if person else identity_of(by)
 
+    def known_as(self, by: str) -> str:
+        """The name of the person who acts; empty where the identity is nobody's."""
+        person = self.person_of(by)
+        return person.name if person else ""
+
     def _set_person(self, entry: Entry) -> None:
         person = Person.from_body(entry.body)
         _require_signed_entry(entry, governing_slot(PERSON, entry.seq))
+        known = self.people.get(person.name, Person(person.name)).identities
+        for identity in person.identities:
+            if identity not in known and (end := token_end(identity)):
+                self.issued[entry.seq] = end
         self.people[person.name] = person
 
     def _set_rules(self, entry: Entry) -> None:

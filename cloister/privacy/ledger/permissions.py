@@ -10,7 +10,8 @@ other entries; docs/audit-trail.md says how these are found.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from shlex import quote
 
 from cloister.errors import InputError, NotPermitted
 from cloister.figures import count_of
@@ -98,14 +99,19 @@ def _require_decider(books: Books, release: Release, entry: Entry) -> None:
 def missing_of(books: Books, release: Release) -> str:
     """Who has yet to approve a release, in words."""
     asked = books.house.rules_of(release.request.dataset).approvals
-    return _wanted(_missing(asked, map(books.house.person_of, release.consents)))
+    return _wanted(_missing(asked, map(books.house.person_of, _voices(release))))
 
 
 def missing_approvals(books: Books, release: Release, by: str) -> dict[str, int]:
     """How many people of each role have yet to approve a release, once ``by`` does too."""
     house = books.house
     asked = house.rules_of(release.request.dataset).approvals
-    return _missing(asked, map(house.person_of, (*release.consents, by)))
+    return _missing(asked, map(house.person_of, (*_voices(release), by)))
+
+
+def _voices(release: Release) -> list[str]:
+    """Who approved a release so far."""
+    return [each.by for each in release.consents]
 
 
 def _missing(asked: Mapping[str, int], people: Iterable[Person | None]) -> dict[str, int]:
@@ -124,6 +130,68 @@ def _require_people_for(house: House, rules: Rules) -> None:
         asked["officer"] = max(2, asked.get("officer", 0))
     if missing := _missing(asked, able):
         raise _refusal(f"these rules need {_wanted(missing)} more: set people first")
+
+
+def require_keepable(books: Books, entry: Entry) -> None:
+    """Check that people could keep the rules once an entry, written or proposed now, holds.
+
+    `verify` does not ask this of entries, since earlier versions wrote rules that nobody can keep.
+
+    Raises:
+        NotPermitted: too few people are left besides whoever runs a release.
+    """
+    house = books.house
+    kind, body = entry.kind, entry.body
+    if kind == PROPOSED:
+        kind, body = body["kind"], body["body"]
+    if kind == RULES and (lacking := _lacking(Rules.from_body(body), house.people.values())):
+        raise _refusal(f"these rules need {lacking}: set people first, {_HOW_TO_SET}")
+    if kind == PERSON:
+        _require_rules_kept(house, Person.from_body(body))
+
+
+def _require_rules_kept(house: House, person: Person) -> None:
+    """Check that a person as they will be leaves rules that can be kept so; others stay so."""
+    after = {**house.people, person.name: person}.values()
+    for account, rules in house.rules.items():
+        lacking = _lacking(rules, after)
+        if lacking and not _lacking(rules, house.people.values()):
+            of = "" if account == EVERYWHERE else f" of account {account}"
+            raise _refusal(
+                f"with {person.name} so, the rules{of} would need {lacking}: set another person "
+                f"first, {_HOW_TO_SET}, or change the rules, with cloister rules set"
+            )
+
+
+def _lacking(rules: Rules, people: Iterable[Person]) -> str:
+    """Who is lacking so that somebody's release can be approved, in words; empty if nobody is.
+
+    Where no people are set, whoever reaches the ledger may approve.
+    """
+    able = [each for each in people if each.identities]
+    if not able:
+        return ""
+    asked = dict(rules.approvals)
+    if rules.second_officer and (few := _missing({"officer": 2}, able)):
+        return f"{_wanted(few)} more"
+    runners = [each for each in able if "engineer" in each.roles] if rules.four_eyes else []
+    besides = [[each for each in able if each is not runner] for runner in runners]
+    found = [_missing_to_approve(asked, others) for others in besides or [able]]
+    if not all(found):
+        return ""
+    names = " or ".join(sorted(each.name for each in runners))
+    return f"{found[0]} more" + (f", besides {names}, who runs releases" if names else "")
+
+
+def _missing_to_approve(asked: Mapping[str, int], people: Sequence[Person]) -> str:
+    """Who is missing from some people for an approval, in words; empty if nobody is."""
+    if sum(asked.values()):
+        return _wanted(_missing(asked, people))
+    able = any(role in each.roles for each in people for role in _DECIDERS)
+    return "" if able else "1 officer or reviewer"
+
+
+_HOW_TO_SET = "with cloister people set NAME --role ROLE --identity WHO"
 
 
 def _require_role(books: Books, entry: Entry) -> None:
@@ -182,15 +250,27 @@ def _require_person(house: House, entry: Entry) -> None:
     others = [each for each in house.people.values() if each.name != person.name]
     if taken := {one for each in others for one in each.identities} & set(person.identities):
         raise InputError(f"{min(taken)} is the identity of another person. Nothing was changed.")
+    if not house.people:
+        _require_first(person, entry)
     after = {**house.people, person.name: person}.values()
     left = [each for each in after if "officer" in each.roles and each.identities]
     needed = 2 if house.people and house.rules_of(EVERYWHERE).second_officer else 1
     if len(left) < needed:
-        raise _refusal(f"without {person.name} there are too few officers who can act")
-    if not house.people and identity_of(entry.body["by"]) not in person.identities:
-        raise _refusal(
-            f"the first person is an officer who sets it, by the identity '{entry.body['by']}'"
-        )
+        nameless = "officer" in person.roles and not person.identities
+        remedy = f": {person.name} is known by nothing, give --identity WHO" if nameless else ""
+        raise _refusal(f"without {person.name} there are too few officers who can act{remedy}")
+
+
+def _require_first(person: Person, entry: Entry) -> None:
+    """Check that the first person is an officer, and whoever sets it."""
+    own = identity_of(entry.body["by"])
+    if "officer" in person.roles and own in person.identities:
+        return
+    known = "" if person.identities else ", and --identity says by what you are known"
+    raise _refusal(
+        f"the first person that is set is an officer, and is you{known}: cloister people set NAME "
+        f"--role officer --identity {quote(own)}; then set the others"
+    )
 
 
 def _require_purpose(entry: Entry) -> None:
@@ -222,7 +302,7 @@ def _require_own_key(house: House, release: Release, entry: Entry) -> None:
 
 
 def _require_new_voice(house: House, release: Release, by: str) -> None:
-    if house.name_of(by) in map(house.name_of, release.consents):
+    if house.name_of(by) in map(house.name_of, _voices(release)):
         raise _refusal(f"{house.name_of(by)} approved it before, and others have yet to")
 
 

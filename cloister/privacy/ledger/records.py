@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 from cloister.errors import InputError
+from cloister.identities import named
 from cloister.privacy.exact import positive_epsilon, proper_delta, ratio
 from cloister.privacy.ledger.entries import canonical, exact_json
 
@@ -219,7 +220,10 @@ class ReservationRequest:
 
 @dataclass(frozen=True)
 class ReleaseStep:
-    """One change of a release's state: by whom, when, why, and digests of its documents."""
+    """One change of a release's state: by whom, when, why, and digests of its documents.
+
+    ``person`` is whose identity it then was, by name; empty if nobody's.
+    """
 
     state: State
     seq: int
@@ -227,6 +231,40 @@ class ReleaseStep:
     by: str
     reason: str
     evidence: Mapping[str, str]
+    person: str = ""
+
+    @property
+    def words(self) -> str:
+        """What happened."""
+        return self.state.words
+
+    @property
+    def who(self) -> str:
+        """Who did it, by name and identity."""
+        return named(self.person, self.by)
+
+
+@dataclass(frozen=True)
+class Consent:
+    """An approval after which a release waits for others: the ``number``-th of ``asked`` ones."""
+
+    number: int
+    asked: int
+    seq: int
+    time: str
+    by: str
+    reason: str
+    person: str = ""
+
+    @property
+    def words(self) -> str:
+        """What happened."""
+        return f"approved ({self.number} of {self.asked})"
+
+    @property
+    def who(self) -> str:
+        """Who did it, by name and identity."""
+        return named(self.person, self.by)
 
 
 @dataclass(frozen=True)
@@ -246,7 +284,7 @@ class Release:
     seal: Mark | None = None
     delivered: bool = False
     signatures: tuple[str, ...] = ()
-    consents: tuple[str, ...] = ()
+    consents: tuple[Consent, ...] = ()
     deletions: tuple[Deletion, ...] = ()
     admission: str = "sum"
 
@@ -259,6 +297,11 @@ class Release:
     def state(self) -> State:
         """Its current state."""
         return self.steps[-1].state
+
+    @property
+    def moves(self) -> list[ReleaseStep | Consent]:
+        """What was done with it, in order: its states, and the approvals that did not suffice."""
+        return sorted((*self.steps, *self.consents), key=lambda each: each.seq)
 
     @property
     def undelivered(self) -> bool:

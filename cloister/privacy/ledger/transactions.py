@@ -24,7 +24,11 @@ from cloister.privacy.ledger.books import (
 from cloister.privacy.ledger.checks import require_account, require_counted, require_unit
 from cloister.privacy.ledger.entries import Anchor, Entry, signed_body
 from cloister.privacy.ledger.house import CONFIRMED, PROPOSED, Proposal, governing_slot
-from cloister.privacy.ledger.permissions import missing_approvals, require_permitted
+from cloister.privacy.ledger.permissions import (
+    missing_approvals,
+    require_keepable,
+    require_permitted,
+)
 from cloister.privacy.ledger.records import Mark, Release, State, require_text
 from cloister.privacy.ledger.store import Store
 from cloister.privacy.signing import Signer
@@ -51,6 +55,7 @@ class Transaction:
         """
         entry = Entry.after(self.last, self.time, kind, slot, body)
         require_permitted(self.books, entry)
+        require_keepable(self.books, entry)
         require_counted(self.books, entry)
         if self.signer:
             signed = signed_body(entry, self.signer)
