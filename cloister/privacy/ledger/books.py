@@ -159,7 +159,7 @@ class Books:
     def _post(self, entry: Entry) -> None:
         kinds = {
             OPENED: self._open,
-            PLACED: self._place,
+            PLACED: self._add_places,
             GRANTED: self._grant,
             records.State.RESERVED.value: self._reserve,
             RUN: self._begin_run,
@@ -184,7 +184,7 @@ class Books:
             raise ValueError("opened twice")
         self.accounts[account.name] = account
 
-    def _place(self, entry: Entry) -> None:
+    def _add_places(self, entry: Entry) -> None:
         account, places = self.accounts[entry.body["account"]], tuple(entry.body["places"])
         _require_slot(entry, place_slot(entry.seq))
         records.require_text("by", entry.body["by"])
@@ -305,9 +305,9 @@ class Books:
         if release.state is not records.State.CANDIDATE:
             raise ValueError("no candidate")
         number, house = len(release.consents) + 1, self.house
-        asked = sum(house.rules_of(release.request.dataset).approvals.values())
+        needed = sum(house.rules_of(release.request.dataset).approvals.values())
         signed = (entry.seq, entry.time, by, entry.body["reason"], house.known_as(by))
-        consent = records.Consent(number, asked, *signed)
+        consent = records.Consent(number, needed, *signed)
         self.releases[release.id] = replace(release, consents=(*release.consents, consent))
 
     def _delete(self, entry: Entry) -> None:

@@ -246,10 +246,10 @@ class ReleaseStep:
 
 @dataclass(frozen=True)
 class Consent:
-    """An approval after which a release waits for others: the ``number``-th of ``asked`` ones."""
+    """An approval after which a release waits for others: the ``number``-th of ``needed`` ones."""
 
     number: int
-    asked: int
+    needed: int
     seq: int
     time: str
     by: str
@@ -259,7 +259,7 @@ class Consent:
     @property
     def words(self) -> str:
         """What happened."""
-        return f"approved ({self.number} of {self.asked})"
+        return f"approved ({self.number} of {self.needed})"
 
     @property
     def who(self) -> str:
@@ -301,7 +301,7 @@ class Release:
     @property
     def moves(self) -> list[ReleaseStep | Consent]:
         """What was done with it, in order: its states, and the approvals that did not suffice."""
-        return sorted((*self.steps, *self.consents), key=lambda each: each.seq)
+        return sorted((*self.steps, *self.consents), key=lambda move: move.seq)
 
     @property
     def undelivered(self) -> bool:

@@ -160,7 +160,9 @@ class SeededCandidates(Query[TableRows, CandidateSet, Integers]):
         longest, seeds = self.prefix.most, rows.part_matrix(self.model.partitions)
         sizes = [part.size for part in self.model.partitions[:longest]]
         counts = PrefixCounts.of(seeds[:, :longest], sizes)
-        blocks = _in_threads(lambda drawn: self._made(drawn, counts), self._drawn(seeds, source))
+        blocks = _in_threads(
+            lambda drawn: self._candidates(drawn, counts), self._drawn(seeds, source)
+        )
         return np.concatenate([np.zeros((0, seeds.shape[1] + 1), dtype=np.int32), *blocks])
 
     def outcome(self, rows: TableRows, noisy: Array) -> Integers:  # noqa: ARG002
@@ -177,7 +179,7 @@ class SeededCandidates(Query[TableRows, CandidateSet, Integers]):
             words = source.words(count * seeds.shape[1]).reshape(count, -1) >> np.uint64(_HALF_WORD)
             yield _Drawn(seeds[chosen[used]].astype(np.int64), lengths[used], words[used])
 
-    def _made(self, drawn: _Drawn, counts: PrefixCounts) -> Integers:
+    def _candidates(self, drawn: _Drawn, counts: PrefixCounts) -> Integers:
         """The levels of candidates, and their plausible seeds in the last column."""
         records = drawn.seeds.copy()
         for attribute in range(self.prefix.least, records.shape[1]):
