@@ -45,7 +45,7 @@ class _Block(ABC):
 
 @dataclass(frozen=True)
 class _OneHot(_Block):
-    """One feature for each of the ``frequent`` codes, in ascending order, and one for all others."""
+    """One feature for each of the ``frequent`` codes, ascending, and one for all others."""
 
     frequent: Codes
 
