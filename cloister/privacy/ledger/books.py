@@ -46,7 +46,7 @@ or on the house."""
 
 
 @dataclass
-class Books:
+class LedgerState:
     """Accounts by name, grants by dataset and unit, releases by id, in the order of the entries.
 
     And the house: its people, rules and trusted keys; running sums of what is charged; the releases

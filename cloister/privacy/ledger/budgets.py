@@ -30,12 +30,12 @@ from cloister.figures import count_of
 from cloister.privacy.exact import decimal, decimal_below
 from cloister.privacy.ledger import composition
 from cloister.privacy.ledger.accounts import BudgetGrant, Period
-from cloister.privacy.ledger.books import Books
+from cloister.privacy.ledger.books import LedgerState
 from cloister.privacy.ledger.house import FILTER, SUM
 from cloister.privacy.ledger.records import Release, ReservationRequest, State
 
 
-def binding_budgets(books: Books, dataset: str, unit: str, time: str) -> list[BudgetGrant]:
+def binding_budgets(books: LedgerState, dataset: str, unit: str, time: str) -> list[BudgetGrant]:
     """The budgets that hold at a time, the last granted first; empty if none was granted.
 
     A budget of another period takes effect with the next window of both: until then the earlier one
@@ -130,7 +130,7 @@ class Window:
     @classmethod
     def of(
         cls,
-        books: Books,
+        books: LedgerState,
         owner: tuple[str, str],
         period: Period,
         time: str,
@@ -182,7 +182,7 @@ class Window:
 
 
 def _charges(
-    books: Books,
+    books: LedgerState,
     owner: tuple[str, str],
     window: str,
     standings: Collection[composition.ChargeState],
@@ -209,7 +209,7 @@ def _given_back(release: Release, entry: int) -> bool:
 
 
 def statuses(
-    books: Books,
+    books: LedgerState,
     dataset: str,
     unit: str,
     time: str,
@@ -226,7 +226,7 @@ def statuses(
 
 
 def tightest(
-    books: Books,
+    books: LedgerState,
     dataset: str,
     unit: str,
     time: str,
@@ -242,7 +242,7 @@ def tightest(
 
 
 def status(
-    books: Books,
+    books: LedgerState,
     dataset: str,
     unit: str,
     time: str,
@@ -292,7 +292,7 @@ def status(
 
 
 def admit_request(
-    books: Books, request: ReservationRequest, time: str, compose: composition.Compose
+    books: LedgerState, request: ReservationRequest, time: str, compose: composition.Compose
 ) -> Fraction:
     """The least epsilon of the last budget that would hold its window with ``request`` in it.
 
@@ -306,7 +306,7 @@ def admit_request(
 
 
 def _admit(
-    books: Books,
+    books: LedgerState,
     request: ReservationRequest,
     time: str,
     compose: composition.Compose,
@@ -326,7 +326,7 @@ def _admit(
     return totals[0]
 
 
-def _require_allowed(books: Books, request: ReservationRequest) -> None:
+def _require_allowed(books: LedgerState, request: ReservationRequest) -> None:
     """Check that no forfeited reservation keeps an account from its next.
 
     Raises:

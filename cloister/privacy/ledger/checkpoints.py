@@ -31,7 +31,7 @@ from sqlalchemy import Connection
 
 from cloister.errors import CloisterError, StorageError, VerificationError
 from cloister.files import write_whole
-from cloister.privacy.ledger.books import Books
+from cloister.privacy.ledger.books import LedgerState
 from cloister.privacy.ledger.checks import require_sound
 from cloister.privacy.ledger.entries import Anchor, Entry, Finding
 from cloister.privacy.ledger.house import Deletion
@@ -219,7 +219,7 @@ class Checkpoint:
     """The books after an entry."""
 
     entry: Anchor
-    books: Books
+    books: LedgerState
 
 
 @dataclass(frozen=True)
@@ -255,7 +255,7 @@ class CheckpointFile:
             raise VerificationError("was altered")
         return Checkpoint(entry, _books(body)) if code == _code() else None
 
-    def write(self, entry: Anchor, books: Books, signer: Signer) -> None:
+    def write(self, entry: Anchor, books: LedgerState, signer: Signer) -> None:
         """Write the checkpoint of an entry in place of the one before.
 
         The one before stays if this one cannot be written: it is as true.
@@ -270,20 +270,20 @@ class CheckpointFile:
 
 
 @dataclass(frozen=True)
-class LedgerState:
+class LedgerSnapshot:
     """The books of a ledger, and its last entry, None of an empty one.
 
     ``since`` is the number of the entry whose checkpoint was believed; 0 if none was.
     """
 
-    books: Books
+    books: LedgerState
     last: Entry | None
     since: int
 
     @classmethod
     def read(
         cls, store: Store, connection: Connection, checkpoints: CheckpointFile | None
-    ) -> LedgerState:
+    ) -> LedgerSnapshot:
         """The state that a transaction sees.
 
         Errors: ``VerificationError`` if the chain is broken, or no ledger could have written it.
@@ -296,7 +296,7 @@ class LedgerState:
             entries = require_sound(rows, known.entry.seq)
             return cls(known.books.after(entries[1:]), entries[-1], known.entry.seq)
         entries = require_sound(store.rows(connection))
-        return cls(Books.of(entries), entries[-1] if entries else None, 0)
+        return cls(LedgerState.of(entries), entries[-1] if entries else None, 0)
 
 
 def checkpoint_findings(file: CheckpointFile, entries: Sequence[Entry]) -> list[Finding]:
@@ -319,7 +319,7 @@ def checkpoint_findings(file: CheckpointFile, entries: Sequence[Entry]) -> list[
                 "ledger was cut off or rewritten, or the checkpoint is of another ledger",
             )
         ]
-    if known.books != Books.of(entries[: known.entry.seq]):
+    if known.books != LedgerState.of(entries[: known.entry.seq]):
         return [
             Finding(
                 known.entry.seq,
@@ -330,7 +330,7 @@ def checkpoint_findings(file: CheckpointFile, entries: Sequence[Entry]) -> list[
     return []
 
 
-def _body(books: Books) -> bytes:
+def _body(books: LedgerState) -> bytes:
     """Books as text: a line of all but releases, lines of shared values, and one of each release.
 
     A release that is as it was read is written as it was read.
@@ -341,17 +341,17 @@ def _body(books: Books) -> bytes:
         f"{name} {texts.get(name) or dump(packed(Release, books.releases[name], shared))}"
         for name in books.releases
     ]
-    rest = dump(packed(Books, replace(books, releases={}), shared))
+    rest = dump(packed(LedgerState, replace(books, releases={}), shared))
     head = f"{len(shared.texts)} {rest}"
     return "\n".join([head, *shared.texts, *lines]).encode("ascii")
 
 
-def _books(body: bytes) -> Books:
+def _books(body: bytes) -> LedgerState:
     head, *lines = body.decode("ascii").split("\n")
     number, _, rest = head.partition(" ")
     shared = Shared(lines[: int(number)])
     releases = Lazy(Release, dict(line.split(" ", 1) for line in lines[int(number) :]), shared)
-    books: Books = unpacked(Books, load(rest), shared)
+    books: LedgerState = unpacked(LedgerState, load(rest), shared)
     return replace(books, releases=releases)
 
 

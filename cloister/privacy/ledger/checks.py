@@ -20,7 +20,7 @@ from pathlib import Path
 from cloister import errors
 from cloister.privacy.ledger import records
 from cloister.privacy.ledger.accounts import Account
-from cloister.privacy.ledger.books import REFUSAL, Books
+from cloister.privacy.ledger.books import REFUSAL, LedgerState
 from cloister.privacy.ledger.budgets import admit_request, binding_budgets
 from cloister.privacy.ledger.composition import REFUSALS, Compose, basic_composition
 from cloister.privacy.ledger.entries import Anchor, Entry, Finding, check_chain, read_chain
@@ -68,14 +68,14 @@ def check_copies(rows: list[Row], entries: list[Entry]) -> list[Finding]:
     ]
 
 
-def find_release(books: Books, release: str) -> records.Release:
+def find_release(books: LedgerState, release: str) -> records.Release:
     """The release of this name. Errors: ``InputError`` if there is none."""
     if release not in books.releases:
         raise errors.InputError(f"There is no release '{release}': see cloister ledger list.")
     return books.releases[release]
 
 
-def require_account(books: Books, account: Account) -> None:
+def require_account(books: LedgerState, account: Account) -> None:
     """Check that an account can be opened, or is as it was opened, and may have these places.
 
     A new account of a dataset with releases of an earlier version takes their unit and relation.
@@ -108,14 +108,14 @@ def require_account(books: Books, account: Account) -> None:
             )
 
 
-def _earlier_accounts(books: Books, name: str) -> list[Account]:
+def _earlier_accounts(books: LedgerState, name: str) -> list[Account]:
     """The units and relations of the charged releases of a dataset without an account."""
     charged = [release.request for release in books.releases.values() if release.state.charged]
     pairs = {(request.unit, request.relation) for request in charged if request.dataset == name}
     return [Account(name, unit, relation) for unit, relation in sorted(pairs)]
 
 
-def require_unit(books: Books, dataset: str, unit: str) -> None:
+def require_unit(books: LedgerState, dataset: str, unit: str) -> None:
     """Check that a budget is granted to the privacy unit of its account."""
     account = books.accounts.get(dataset)
     if account and account.unit != unit:
@@ -241,7 +241,7 @@ def export_lines(path: Path | str) -> list[bytes]:
 
 def audit(entries: Iterable[Entry], compose: Compose) -> list[Finding]:
     """What no ledger would have written: illegal moves, charges over budget, decreasing times."""
-    books, findings, before = Books(), [], ""
+    books, findings, before = LedgerState(), [], ""
     for entry in entries:
         for check in (
             partial(_require_time, before=before),
@@ -267,19 +267,19 @@ def _require_time(entry: Entry, before: str) -> None:
         raise errors.VerificationError("is earlier than the entry before it")
 
 
-def _require_room(books: Books, compose: Compose, entry: Entry) -> None:
+def _require_room(books: LedgerState, compose: Compose, entry: Entry) -> None:
     request = _request(entry)
     if request:
         admit_request(books, request, entry.time, compose)
 
 
-def _require_counted(books: Books, entry: Entry) -> None:
+def _require_counted(books: LedgerState, entry: Entry) -> None:
     """Check that refusals are counted, as all are after the first that is."""
     if books.counted_refusals or REFUSAL in entry.body:
         require_counted(books, entry)
 
 
-def _require_permission(books: Books, entry: Entry) -> None:
+def _require_permission(books: LedgerState, entry: Entry) -> None:
     """Check that who wrote an entry might; one that cannot be read fails when posted."""
     with suppress(KeyError, TypeError, ValueError, AttributeError):
         require_permitted(books, entry)
@@ -308,7 +308,9 @@ def _check_anchors(entries: Sequence[Entry], anchors: Iterable[Anchor]) -> list[
     ]
 
 
-def refusal_of(books: Books, release: records.Release, time: str) -> tuple[int, records.State]:
+def refusal_of(
+    books: LedgerState, release: records.Release, time: str
+) -> tuple[int, records.State]:
     """Which refusal of its window that of a reserved release is, and what becomes of its charge.
 
     Of the longest of the windows of the budgets that hold at a time.
@@ -324,7 +326,7 @@ def refusal_of(books: Books, release: records.Release, time: str) -> tuple[int, 
     return number, records.State.FORFEITED if forfeited else records.State.REFUNDED
 
 
-def require_counted(books: Books, entry: Entry) -> None:
+def require_counted(books: LedgerState, entry: Entry) -> None:
     """Check that an entry on refused data counts it, and gives back no more than the rules allow.
 
     Errors: ``InputError`` if it does not.

@@ -19,7 +19,7 @@ from cloister.privacy.ledger.books import (
     RUN,
     SEALED,
     SIGNED,
-    Books,
+    LedgerState,
     delivery_slot,
     run_slot,
     seal_slot,
@@ -29,7 +29,7 @@ from cloister.privacy.ledger.budgets import BudgetStatus, admit_request, statuse
 from cloister.privacy.ledger.checkpoints import (
     INTERVAL,
     CheckpointFile,
-    LedgerState,
+    LedgerSnapshot,
     checkpoint_findings,
 )
 from cloister.privacy.ledger.composition import Compose, basic_composition
@@ -302,7 +302,7 @@ class Ledger:
             for status in statuses(books, *owner, now, self.compose)
         ]
 
-    def books(self) -> Books:
+    def books(self) -> LedgerState:
         """All that the entries say."""
         return self._books()[0]
 
@@ -359,7 +359,7 @@ class Ledger:
     def writing(self) -> Iterator[Transaction]:
         """A transaction that adds entries: all of them, or none where it ends by an error."""
         with self.store.writing() as connection:
-            state = LedgerState.read(self.store, connection, self.checkpoints)
+            state = LedgerSnapshot.read(self.store, connection, self.checkpoints)
             checks.require_guarded(self.store.changed_guards(connection))
             time = self._time(state.last)
             transaction = Transaction(self.store, connection, state.last, state.books, time)
@@ -372,11 +372,11 @@ class Ledger:
             if self.checkpoints and signer and last.seq >= state.since + INTERVAL:
                 self.checkpoints.write(last.anchor, transaction.books, signer)
 
-    def _state(self) -> LedgerState:
+    def _state(self) -> LedgerSnapshot:
         with self.store.reading() as connection:
-            return LedgerState.read(self.store, connection, self.checkpoints)
+            return LedgerSnapshot.read(self.store, connection, self.checkpoints)
 
-    def _books(self) -> tuple[Books, str]:
+    def _books(self) -> tuple[LedgerState, str]:
         state = self._state()
         return state.books, self._time(state.last)
 

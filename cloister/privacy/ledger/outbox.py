@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cloister.privacy.ledger.books import DECLINED, Books
+from cloister.privacy.ledger.books import DECLINED, LedgerState
 from cloister.privacy.ledger.checks import require_sound
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.guards import TABLE
@@ -61,11 +61,11 @@ def events_after(ledger: Ledger, seq: int) -> tuple[list[Event], int]:
             return [], last
         entries = require_sound(ledger.store.rows(connection, seq + 1), seq + 1)
     reported = [entry for entry in entries if entry.kind in EVENTS]
-    books = ledger.books() if reported else Books()
+    books = ledger.books() if reported else LedgerState()
     return [_event(entry, books) for entry in reported], entries[-1].seq
 
 
-def _event(entry: Entry, books: Books) -> Event:
+def _event(entry: Entry, books: LedgerState) -> Event:
     body = entry.body
     release = str(body.get("release", ""))
     dataset = books.releases[release].request.dataset if release else str(body["dataset"])

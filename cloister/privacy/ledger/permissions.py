@@ -23,7 +23,7 @@ from cloister.privacy.ledger.books import (
     GRANTED,
     OPENED,
     PLACED,
-    Books,
+    LedgerState,
 )
 from cloister.privacy.ledger.entries import REVOKED, TRUSTED, Entry
 from cloister.privacy.ledger.house import (
@@ -60,7 +60,7 @@ _ROLES: dict[str, tuple[str, ...]] = {
 """Roles that may write an entry, by its kind; anyone may write those of other kinds."""
 
 
-def require_permitted(books: Books, entry: Entry) -> None:
+def require_permitted(books: LedgerState, entry: Entry) -> None:
     """Check that who writes an entry may, before it is posted.
 
     Raises:
@@ -83,7 +83,7 @@ def require_permitted(books: Books, entry: Entry) -> None:
         _require_due(house, release, entry)
 
 
-def _require_decider(books: Books, release: Release, entry: Entry) -> None:
+def _require_decider(books: LedgerState, release: Release, entry: Entry) -> None:
     """Check who approves or publishes a release, and that enough others do."""
     house, by = books.house, str(entry.body["by"])
     _require_other_eyes(house, release, by)
@@ -96,13 +96,13 @@ def _require_decider(books: Books, release: Release, entry: Entry) -> None:
         raise _refusal(f"release {release.id} still needs {_wanted(missing)} to approve it")
 
 
-def missing_of(books: Books, release: Release) -> str:
+def missing_of(books: LedgerState, release: Release) -> str:
     """Who has yet to approve a release, in words."""
     required = books.house.rules_of(release.request.dataset).approvals
     return _wanted(_missing(required, map(books.house.person_of, _voices(release))))
 
 
-def missing_approvals(books: Books, release: Release, by: str) -> dict[str, int]:
+def missing_approvals(books: LedgerState, release: Release, by: str) -> dict[str, int]:
     """How many people of each role have yet to approve a release, once ``by`` does too."""
     house = books.house
     required = house.rules_of(release.request.dataset).approvals
@@ -132,7 +132,7 @@ def _require_people_for(house: House, rules: Rules) -> None:
         raise _refusal(f"these rules need {_wanted(missing)} more: set people first")
 
 
-def require_keepable(books: Books, entry: Entry) -> None:
+def require_keepable(books: LedgerState, entry: Entry) -> None:
     """Check that people could keep the rules once an entry, written or proposed now, holds.
 
     `verify` does not ask this of entries, since earlier versions wrote rules that nobody can keep.
@@ -194,7 +194,7 @@ def _missing_to_approve(required: Mapping[str, int], people: Sequence[Person]) -
 _HOW_TO_SET = "with cloister people set NAME --role ROLE --identity WHO"
 
 
-def _require_role(books: Books, entry: Entry) -> None:
+def _require_role(books: LedgerState, entry: Entry) -> None:
     roles, house = _ROLES.get(entry.kind), books.house
     if roles is None or _ends_own_run(books, entry):
         return
@@ -211,7 +211,7 @@ def _require_role(books: Books, entry: Entry) -> None:
     )
 
 
-def _ends_own_run(books: Books, entry: Entry) -> bool:
+def _ends_own_run(books: LedgerState, entry: Entry) -> bool:
     """Whether a reservation is ended by whoever made it, whatever their role is now."""
     if entry.kind not in _ENDED:
         return False

@@ -15,7 +15,7 @@ from cloister.privacy.ledger.books import (
     GRANTED,
     OPENED,
     PLACED,
-    Books,
+    LedgerState,
     account_slot,
     consent_slot,
     place_slot,
@@ -44,7 +44,7 @@ class Transaction:
     store: Store
     connection: Connection
     last: Entry | None
-    books: Books
+    books: LedgerState
     time: str
     signer: Signer | None = None
 
