@@ -136,7 +136,7 @@ def compare(left: pd.Series, op: str, right: Any) -> pd.Series:
 
 
 def rank(values: pd.Series, order: Sequence[Any]) -> pd.Series:
-    """The places of values in a list."""
+    """The positions of values in a list."""
     return values.astype("object").map({value: position for position, value in enumerate(order)})
 
 

@@ -27,7 +27,7 @@ from cloister.schema.relations import MISSING, Database, ForeignKey, earlier_key
 
 
 def joined_with_parents(database: Database, key: ForeignKey) -> tuple[Table, int]:
-    """The rows that refer to one that is there, with its attributes; how many are of the parent.
+    """Rows whose reference exists, with the parent's attributes; how many columns are the parent's.
 
     Beside their own, rows have the attributes of the parents that earlier references lead to.
     """

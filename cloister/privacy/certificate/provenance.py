@@ -57,7 +57,7 @@ _UNSOURCED = "declared in the spec, which names no source"
 
 
 def statements(about: About) -> dict[str, str]:
-    """What a curator states of a release, in order; what was left out is told as missing."""
+    """What a curator states about a release, in order; what is not stated is marked as missing."""
     return {name: value or certificate.NOT_STATED for name, value in dict(about).items()}
 
 

@@ -138,7 +138,7 @@ class PlanBudget:
     def remaining(self) -> Mapping[Event, int]:
         """Events planned and not yet used, with their number; DP-SGD steps one by one.
 
-        Those of disjoint parts are told one by one once the rows are divided.
+        Those of disjoint parts are listed one by one once the rows are divided.
         """
         left = sum((Counter(part.remaining) for part in self._of_parts), self._left)
         return {event: times for event, times in left.items() if times}

@@ -99,7 +99,7 @@ class Account:
             raise InputError("a place of an account is empty: name a file or a table")
 
     def holds(self, location: str) -> bool:
-        """Whether a place, or a place that a pattern covers, is registered."""
+        """Whether a location, or one that a pattern covers, is registered."""
         return any(_covers(mine, location) or _covers(location, mine) for mine in self.places)
 
     @property
@@ -122,7 +122,7 @@ class Account:
 
 
 def _covers(pattern: str, location: str) -> bool:
-    """Whether a place is meant by a pattern, in which only ``*`` is more than itself."""
+    """Whether a pattern covers a location; only ``*`` has a meaning of its own in it."""
     if "*" not in pattern:
         return pattern == location
     return bool(re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), location, re.DOTALL))

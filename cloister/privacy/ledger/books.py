@@ -100,13 +100,13 @@ class LedgerState:
             raise VerificationError("holds what no ledger writes at this place") from error
 
     def account_at(self, location: str) -> Account | None:
-        """The account that a place is registered to."""
+        """The account to which a location is registered."""
         return next(
             (account for account in self.accounts.values() if account.holds(location)), None
         )
 
     def reserved(self, dataset: str, unit: str, block: str | None = None) -> list[records.Release]:
-        """The releases that a budget was asked for, oldest first: all of an account, or a block."""
+        """The releases reserved against a budget, oldest first: of an account, or of a block."""
         return [
             release
             for release in map(self.releases.__getitem__, self.reservations.get(dataset, []))

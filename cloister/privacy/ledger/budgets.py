@@ -233,7 +233,7 @@ def tightest(
     compose: composition.Compose,
     blocks: Sequence[str] = (),
 ) -> BudgetStatus:
-    """Of those budgets the one that the least is left of.
+    """The budget of these with the least left.
 
     Errors: ``BudgetExceeded`` if none was granted.
     """

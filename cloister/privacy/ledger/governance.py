@@ -75,7 +75,7 @@ def refuse(ledger: Ledger, release: str, by: str) -> records.Release:
 
 
 def decline(ledger: Ledger, request: records.ReservationRequest, by: str, purpose: str) -> Entry:
-    """Record that a budget does not hold a request, of which nothing was reserved.
+    """Record that a request exceeds its budget; nothing was reserved for it.
 
     Errors: ``NotPermitted`` if ``by`` may not reserve at all.
     """

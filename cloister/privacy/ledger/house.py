@@ -79,7 +79,7 @@ def deletion_slot(release: Release) -> str:
 
 
 def is_deleted(release: Release, path: str) -> bool:
-    """Whether an entry says that a place of a release was deleted."""
+    """Whether an entry records that a path of a release was deleted."""
     return any(path in deletion.places for deletion in release.deletions)
 
 
@@ -101,7 +101,7 @@ def require_days(keep: Mapping[str, Any]) -> None:
 
 
 def _inside(name: str) -> bool:
-    """Whether a place is a path inside of a home."""
+    """Whether a name is a path inside a home."""
     path = PurePosixPath(name)
     return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
 
@@ -164,7 +164,7 @@ class Person:
 
 @dataclass(frozen=True)
 class Rules:
-    """What is asked of releases and budgets of an account, beyond that they fit.
+    """What an account requires of releases and budgets, besides fitting.
 
     ``four_eyes``: nobody decides on what they ran. ``approvals``: how many people of each role must
     approve; one officer or reviewer, if it is empty. ``second_officer``: grants, people and rules

@@ -1,4 +1,4 @@
-"""What others are told of releases: the entries of the ledger are the outbox.
+"""What is reported about releases: the entries of the ledger are the outbox.
 
 An event is its entry, so that both are written by one transaction, on either database, and no copy
 can differ from the ledger or be lost without it. Who sends events keeps the number of the last
@@ -24,7 +24,7 @@ EVENTS = (
     State.WITHDRAWN.value,
     DECLINED,
 )
-"""Kinds of entries that others are told of."""
+"""Kinds of entries that are reported."""
 
 
 @dataclass(frozen=True)

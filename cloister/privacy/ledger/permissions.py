@@ -123,7 +123,7 @@ def _missing(required: Mapping[str, int], people: Iterable[Person | None]) -> di
 
 
 def _require_people_for(house: House, rules: Rules) -> None:
-    """Check that there are people enough for what rules ask."""
+    """Check that there are enough people for what the rules require."""
     able = [person for person in house.people.values() if person.identities]
     required = dict(rules.approvals)
     if rules.second_officer and house.people:

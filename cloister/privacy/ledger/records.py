@@ -95,7 +95,7 @@ class State(StrEnum):
 
     @property
     def resumable(self) -> bool:
-        """Whether a run may resume this release instead of being charged anew."""
+        """Whether a run may resume this release without a new charge."""
         return self in (State.RESERVED, State.SPENT)
 
     @property
@@ -313,7 +313,7 @@ class Release:
 
     @property
     def pending(self) -> bool:
-        """Whether the same command resumes it instead of being charged anew."""
+        """Whether the same command resumes it without a new charge."""
         return self.state.resumable or self.undelivered
 
     @property

@@ -125,7 +125,7 @@ class Transaction:
         return self.govern(GRANTED, budget.body | dict(signature))
 
     def open(self, account: Account, signature: Mapping[str, str]) -> Account:
-        """Open an account, or add the places that it does not have yet.
+        """Open an account, or add the locations that it lacks.
 
         Errors: ``InputError`` if it was opened otherwise, or a place is of another account.
         """

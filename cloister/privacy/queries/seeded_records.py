@@ -95,14 +95,14 @@ class RecordModel(Protocol):
         ...
 
     def draw(self, attribute: int, levels: Integers, words: Words) -> Integers:
-        """A level (n,) of the attribute at a place, given levels (n, m) before it.
+        """A level (n,) of an attribute, given the levels (n, m) before it.
 
         ``words`` (n,) are even numbers below 2^32.
         """
         ...
 
     def logs(self, attribute: int, levels: Integers) -> Floats:
-        """log2 of the probability (n,) of the level at a place, given those before it."""
+        """log2 of the probability (n,) of an attribute's level, given those before it."""
         ...
 
 
