@@ -1,4 +1,4 @@
-"""The books: budgets and releases, computed from the entries alone."""
+"""The state of a ledger: budgets and releases, computed from the entries alone."""
 
 from __future__ import annotations
 
@@ -236,9 +236,8 @@ class LedgerState:
 
     def _step(self, entry: Entry) -> records.ReleaseStep:
         body = entry.body
-        evidence = {
-            key: records.require_text(key, digest) for key, digest in body["evidence"].items()
-        }
+        digests = body["evidence"].items()
+        evidence = {key: records.require_text(key, digest) for key, digest in digests}
         by = records.require_text("by", body["by"])
         return records.ReleaseStep(
             records.State(entry.kind),
@@ -296,18 +295,15 @@ class LedgerState:
             records.require_text(name, entry.body[name])
 
     def _consent(self, entry: Entry) -> None:
-        release, by = (
-            self.releases[entry.body["release"]],
-            records.require_text("by", entry.body["by"]),
-        )
-        records.require_text("reason", entry.body["reason"])
+        release, by = self.releases[entry.body["release"]], entry.body["by"]
+        for name in ("by", "reason"):
+            records.require_text(name, entry.body[name])
         _require_slot(entry, consent_slot(release.id, len(release.consents)))
         if release.state is not records.State.CANDIDATE:
             raise ValueError("no candidate")
-        number, house = len(release.consents) + 1, self.house
-        needed = sum(house.rules_of(release.request.dataset).approvals.values())
-        signed = (entry.seq, entry.time, by, entry.body["reason"], house.known_as(by))
-        consent = records.Consent(number, needed, *signed)
+        needed = sum(self.house.rules_of(release.request.dataset).approvals.values())
+        signed = (entry.seq, entry.time, by, entry.body["reason"], self.house.known_as(by))
+        consent = records.Consent(len(release.consents) + 1, needed, *signed)
         self.releases[release.id] = replace(release, consents=(*release.consents, consent))
 
     def _delete(self, entry: Entry) -> None:
