@@ -90,15 +90,24 @@ def follows(
     Raises:
         ConstraintError: a constraint does not fit the domain.
     """
-    compared = (cell for own in rule.predicates if own.right is not None for cell in own.cells)
+    compared = (
+        cell
+        for predicate in rule.predicates
+        if predicate.right is not None
+        for cell in predicate.cells
+    )
     there = (
         denial.Predicate(cell, denial.Op.EQ, None)
         for cell in dict.fromkeys(compared)
         if domain[cell.attribute].null_code is not None
     )
-    broken = (*(own.negated for own in rule.predicates), *there)
-    denials = [denial.DenialConstraint(f"{rule.name} is broken", (own,)) for own in broken]
-    return _contradicts([denial.bind(own, domain) for own in (*others, *denials)], domain)
+    broken = (*(predicate.negated for predicate in rule.predicates), *there)
+    denials = [
+        denial.DenialConstraint(f"{rule.name} is broken", (predicate,)) for predicate in broken
+    ]
+    return _contradicts(
+        [denial.bind(constraint, domain) for constraint in (*others, *denials)], domain
+    )
 
 
 def holds_for_equal_rows(constraint: denial.DenialConstraint, domain: Domain) -> bool:
@@ -304,11 +313,11 @@ def _ends(column: Column) -> list[float]:
 def _near(column: Column, cuts: Iterable[float], spare: int) -> Floats:
     """The first value at or above each cut, the ``spare`` next ones, and special values."""
     steps = _steps(column)
-    places = (
+    positions = (
         bisect.bisect_left(range(steps), cut, key=lambda code: _number(column, code))
         for cut in cuts
     )
-    near = {place + step for place in places for step in range(spare + 1)}
+    near = {position + step for position in positions for step in range(spare + 1)}
     codes = sorted(code for code in near if code < steps)
     return column.comparable(np.array([*codes, *range(steps, column.values)], dtype=np.int64))
 

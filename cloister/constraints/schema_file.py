@@ -175,9 +175,9 @@ class PublishedSchema:
         ].cells("parent", f"{key.column}: ")
         domains = Schema({name: table.domain for name, table in self.tables.items()}, self.keys)
         condition = _condition(rule.bound(domains).predicates, cells)
-        said = (_reference(key), repr(rule.name), repr(f"never {rule.text}"))
+        described = (_reference(key), repr(rule.name), repr(f"never {rule.text}"))
         return schema_columns.laid_out(
-            "check_across(", ["tables", *said, f"lambda own, parent: {condition}"], ")"
+            "check_across(", ["tables", *described, f"lambda own, parent: {condition}"], ")"
         )
 
 
@@ -223,19 +223,19 @@ def _linked(name: str, published: PublishedSchema) -> list[str]:
                 names.append(attribute.removeprefix(f"{name}."))
             if rule.key.parent == name:
                 names.append(attribute.removeprefix(f"{rule.key.column}: "))
-    return [own for own in published.tables[name].domain.names if own in names]
+    return [attribute for attribute in published.tables[name].domain.names if attribute in names]
 
 
 def _broken(validate: Callable[..., object], rows: Any) -> list[str]:
     """The columns and rules that rows break."""
     try:
         validate(rows)
-    except SchemaErrors as found:
-        return [_place(error) for error in found.schema_errors]
+    except SchemaErrors as errors:
+        return [_broken_part(error) for error in errors.schema_errors]
     return []
 
 
-def _place(error: SchemaError) -> str:
+def _broken_part(error: SchemaError) -> str:
     if isinstance(error.schema, pa.Column):
         return f"column '{error.schema.name}'"
     return f"constraint '{getattr(error.check, 'name', None) or error.check}'"
@@ -267,8 +267,10 @@ class _Cell:
     def constant(self, number: float, op: Op) -> str:
         """The source of a constant that the column is compared with, by its number."""
         if isinstance(self.column, Listed):
-            place = int(number)
-            return repr(place if op.is_order else schema_columns.listed_values(self.column)[place])
+            position = int(number)
+            return repr(
+                position if op.is_order else schema_columns.listed_values(self.column)[position]
+            )
         if isinstance(self.column.attribute, Date | Datetime):
             unit = (
                 schema_columns.DAY
@@ -303,11 +305,11 @@ def _schema(name: str, table: PublishedTable, unchecked: dict[str, str]) -> str:
         + schema_columns.column_source(column, table.dtypes[column.name], (column.name,) in full)
         for column in table.domain
     ]
-    said = {joint, *(names for names in full if len(names) == 1)}
+    declared = {joint, *(names for names in full if len(names) == 1)}
     rules = (
         (rule.name, partial(_rule, rule, table))
         for rule in hard
-        if (key_attributes(rule) or ()) not in said
+        if (key_attributes(rule) or ()) not in declared
     )
     parts = [
         schema_columns.laid_out("{", columns, "}"),

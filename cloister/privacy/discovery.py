@@ -175,15 +175,15 @@ def discover(
     ``advanced`` is called with the number of attributes done, and of all.
     """
     rows = max(1, private.answer(raw_columns.RowCount(), plan.noise, "rows"))
-    found: dict[str, Keys] = {}
+    keys_by_name: dict[str, Keys] = {}
     empty = []
-    for place, (name, attribute) in enumerate(plan.attributes.items()):
-        keys = _found(private, plan, name, attribute, rows)
+    for position, (name, attribute) in enumerate(plan.attributes.items()):
+        keys = _keys_of(private, plan, name, attribute, rows)
         if keys is None:
             empty.append(name)
-        found[name] = keys or {"type": attribute.type, **_stand_in(attribute)}
-        advanced(place + 1, len(plan.attributes))
-    return Findings(rows, found, tuple(empty))
+        keys_by_name[name] = keys or {"type": attribute.type, **_stand_in(attribute)}
+        advanced(position + 1, len(plan.attributes))
+    return Findings(rows, keys_by_name, tuple(empty))
 
 
 def buckets_of(name: str, attribute: AnyAttribute) -> tuple[raw_columns.Buckets, ...]:
@@ -225,7 +225,7 @@ def _parts(
     return {name: event for name, event in parts.items() if event != Composed(())}
 
 
-def _found(
+def _keys_of(
     private: Door[raw_columns.RawColumns],
     plan: DomainPlan,
     name: str,
@@ -279,10 +279,10 @@ def _gaps(attribute: Boolean | TextKey, nullable: bool, noisy: Integers) -> Keys
 def _bounded(
     line: raw_columns.Line, noisy: list[Integers], threshold: int, rows: int, nullable: bool
 ) -> Keys | None:
-    held = np.flatnonzero(noisy[0][: line.missing] >= threshold)
-    if not held.size:
+    significant = np.flatnonzero(noisy[0][: line.missing] >= threshold)
+    if not significant.size:
         return None
-    low, high = line.span(int(held[0]), int(held[-1]))
+    low, high = line.span(int(significant[0]), int(significant[-1]))
     fineness = raw_columns.Fineness(line.name, line.attribute)
     grid = _grid(fineness, noisy[1], threshold) if len(noisy) > 1 else {}
     low, high, grid = representable(line.attribute, low, high, grid)
@@ -292,7 +292,7 @@ def _bounded(
         "min": raw_columns.value_of(line.attribute, low),
         "max": raw_columns.value_of(line.attribute, high),
     }
-    massive = line.zero in held and noisy[0][line.zero] > _POINT_MASS * rows
+    massive = line.zero in significant and noisy[0][line.zero] > _POINT_MASS * rows
     return _keys(line.attribute, bounds | grid | ({"special": [0]} if massive else {}), nullable)
 
 
@@ -301,19 +301,27 @@ def _grid(fineness: raw_columns.Fineness, noisy: Integers, threshold: int) -> Ke
 
     Fractions of seconds are those of the format, which a person has confirmed.
     """
-    held = np.flatnonzero(noisy[: fineness.missing] >= threshold)
+    significant = np.flatnonzero(noisy[: fineness.missing] >= threshold)
     if not fineness.steps:
-        return _decimal_grid(held)
-    found = {"step": math.gcd(*(fineness.steps[part] for part in held))} if held.size else {}
-    own = _step(fineness.attribute)
-    return own if own.get("step", 1) < 1 else max(found, own, key=lambda k: k.get("step", 0))
+        return _decimal_grid(significant)
+    coarsest = (
+        {"step": math.gcd(*(fineness.steps[part] for part in significant))}
+        if significant.size
+        else {}
+    )
+    declared = _step(fineness.attribute)
+    return (
+        declared
+        if declared.get("step", 1) < 1
+        else max(coarsest, declared, key=lambda k: k.get("step", 0))
+    )
 
 
-def _decimal_grid(held: Integers) -> Keys:
+def _decimal_grid(significant: Integers) -> Keys:
     """The grid of floats that lie on some grids; none if some of them have more decimals."""
-    if not held.size or held[-1] >= len(raw_columns.DECIMAL_GRIDS):
+    if not significant.size or significant[-1] >= len(raw_columns.DECIMAL_GRIDS):
         return {}
-    grids = [raw_columns.DECIMAL_GRIDS[part] for part in held]
+    grids = [raw_columns.DECIMAL_GRIDS[part] for part in significant]
     decimals = grids[-1][0]
     step = math.gcd(*(units * 10 ** (decimals - places) for places, units in grids))
     return {"decimals": decimals, "step": round(step / 10**decimals, decimals)}

@@ -20,7 +20,7 @@ from cloister.flows.page.visitors import reading_problem
 from cloister.identities import named
 from cloister.privacy.certificate.certificate import PAGE_NAME
 from cloister.privacy.ledger import BudgetStatus, Release, State, basic_composition
-from cloister.privacy.ledger.books import Books
+from cloister.privacy.ledger.books import LedgerState
 from cloister.privacy.ledger.budgets import statuses
 from cloister.privacy.ledger.checks import find_release
 from cloister.privacy.ledger.lookups import Follower
@@ -93,7 +93,7 @@ class Sheets:
         return Follower(ledger)
 
     @contextmanager
-    def books(self) -> Iterator[tuple[Books, str]]:
+    def books(self) -> Iterator[tuple[LedgerState, str]]:
         """What the ledger says now, and the time of its clock."""
         with self._follower.reading() as (books, last):
             now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -290,7 +290,7 @@ class Sheets:
             return self.home.release(find_release(books, release).id)
 
 
-def _budgets(books: Books, now: str) -> list[BudgetStatus]:
+def _budgets(books: LedgerState, now: str) -> list[BudgetStatus]:
     return [
         status
         for owner in books.grants

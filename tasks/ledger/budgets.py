@@ -27,7 +27,7 @@ from cloister.privacy.ledger import (
     ReservationRequest,
     basic_composition,
 )
-from cloister.privacy.ledger.books import Books
+from cloister.privacy.ledger.books import LedgerState
 from cloister.privacy.ledger.budgets import Window
 from cloister.privacy.ledger.composition import filtered_cap, together
 from cloister.privacy.ledger.house import FILTER, SUM
@@ -308,7 +308,7 @@ def budget_history(home: Home, dataset: str | None) -> list[dict[str, Any]]:
     return grants_in(ledger.books(), dataset) if ledger else []
 
 
-def grants_in(books: Books, dataset: str | None) -> list[dict[str, Any]]:
+def grants_in(books: LedgerState, dataset: str | None) -> list[dict[str, Any]]:
     """The same from books already read."""
     history: list[dict[str, Any]] = []
     last: dict[tuple[str, str], str] = {}

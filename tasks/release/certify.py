@@ -322,9 +322,9 @@ def _cumulative(basis: Basis) -> Cumulative:
         cap=provenance.exact_text(status.budget.epsilon),
         cap_delta=provenance.exact_text(status.budget.delta),
         lifetime=decimal(status.lifetime),
-        composition=FILTERED if status.kept else COMPOSITION,
+        composition=FILTERED if status.kept_by_filter else COMPOSITION,
         before=decimal(before),
-        filtered=decimal(status.filtered) if status.kept else None,
+        filtered=decimal(status.filtered) if status.kept_by_filter else None,
         block=status.block or None,
         lifetime_delta=provenance.exact_text(status.lifetime_delta) if status.block else None,
     )

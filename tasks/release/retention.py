@@ -29,7 +29,7 @@ from typing import Any
 from cloister.errors import StorageError, VerificationError
 from cloister.models.storage import ARRAYS_NAME
 from cloister.privacy.ledger import Ledger, Release, State
-from cloister.privacy.ledger.books import Books
+from cloister.privacy.ledger.books import LedgerState
 from cloister.privacy.ledger.governance import record_deletions
 from cloister.privacy.ledger.house import DAYS, House, goes_at, is_deleted
 from cloister.tasks.home.files import abandoned_frames, exclusive, replace_file
@@ -132,7 +132,7 @@ def end_deletions(home: Home, release: Release) -> None:
 
 
 def _holdings(
-    home: Home, ledger: Ledger, books: Books, releases: Sequence[Release]
+    home: Home, ledger: Ledger, books: LedgerState, releases: Sequence[Release]
 ) -> Iterator[Holding]:
     now = ledger.clock().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     previous = _previous_in_use(home, list(books.releases.values()))

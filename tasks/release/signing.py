@@ -26,7 +26,7 @@ from cloister.privacy.ledger import (
     export_lines,
     read_chain,
 )
-from cloister.privacy.ledger.books import Books
+from cloister.privacy.ledger.books import LedgerState
 from cloister.privacy.ledger.lookups import anchor_at, moves_of
 from cloister.privacy.ledger.records import Consent
 from cloister.tasks.home.files import replace_file
@@ -359,7 +359,7 @@ def folder_worth(
     oldest = timedelta(days=days) if days is not None else None
     if export:
         entries = read_chain(export_lines(export))[0]
-        release = Books.of(entries).releases.get(manifest.read_manifest(folder).release)
+        release = LedgerState.of(entries).releases.get(manifest.read_manifest(folder).release)
     else:
         release = _release_of(home, folder)
         ledger = existing_ledger(home) if release else None

@@ -17,7 +17,7 @@ from cloister.identities import named
 from cloister.privacy import ledger
 from cloister.privacy.certificate.manifest import read_manifest
 from cloister.privacy.exact import decimal, decimal_below
-from cloister.privacy.ledger.books import CONSENTED, GRANTED, OPENED, PLACED, Books
+from cloister.privacy.ledger.books import CONSENTED, GRANTED, OPENED, PLACED, LedgerState
 from cloister.privacy.ledger.budgets import tightest
 from cloister.privacy.ledger.composition import basic_composition
 from cloister.privacy.ledger.entries import REVOKED, TRUSTED
@@ -69,9 +69,9 @@ def trail_of(home: Home, folder: Path, export: Path, key: Path) -> Trail:
 
 def _replayed(
     entries: Iterable[ledger.Entry], release: str
-) -> tuple[Books, ledger.BudgetStatus | None]:
+) -> tuple[LedgerState, ledger.BudgetStatus | None]:
     """The books after all entries, and the budget of a release just after its charge."""
-    books, charged = Books(), None
+    books, charged = LedgerState(), None
     for entry in entries:
         books.post(entry)
         if entry.kind == ledger.State.RESERVED and entry.body["release"] == release:
@@ -81,7 +81,9 @@ def _replayed(
     return books, charged
 
 
-def _facts(books: Books, release: ledger.Release, charged: ledger.BudgetStatus) -> dict[str, str]:
+def _facts(
+    books: LedgerState, release: ledger.Release, charged: ledger.BudgetStatus
+) -> dict[str, str]:
     request = release.request
     account = books.accounts.get(request.dataset)
     return {
@@ -100,13 +102,13 @@ def _facts(books: Books, release: ledger.Release, charged: ledger.BudgetStatus) 
     }
 
 
-def _lifetime(books: Books, release: ledger.Release) -> str:
+def _lifetime(books: LedgerState, release: ledger.Release) -> str:
     charged = books.charged(release.request.dataset, release.request.unit)
-    return decimal(sum((release.request.epsilon for release in charged), Fraction(0)))
+    return decimal(sum((each.request.epsilon for each in charged), Fraction(0)))
 
 
 def _steps(
-    entries: Sequence[ledger.Entry], books: Books, release: ledger.Release
+    entries: Sequence[ledger.Entry], books: LedgerState, release: ledger.Release
 ) -> Iterator[dict[str, str]]:
     """The entries that tell of a release, its account, and of those who acted on it."""
     actors = {
@@ -114,7 +116,7 @@ def _steps(
         for entry in entries
         if entry.body.get("release") == release.id
     }
-    then = Books()
+    then = LedgerState()
     for entry in entries:
         then.post(entry)
         if _tells(entry, release, actors):
@@ -142,7 +144,7 @@ def _tells(entry: ledger.Entry, release: ledger.Release, actors: set[str]) -> bo
     )
 
 
-def entry_words(entry: ledger.Entry, books: Books) -> str:
+def entry_words(entry: ledger.Entry, books: LedgerState) -> str:
     """What an entry says happened, by books that hold it."""
     body = entry.body
     words = {
@@ -168,7 +170,7 @@ def entry_words(entry: ledger.Entry, books: Books) -> str:
     return f"{text}, confirmed by {named(books.house.known_as(confirmed['by']), confirmed['by'])}"
 
 
-def _person_words(entry: ledger.Entry, books: Books) -> str:
+def _person_words(entry: ledger.Entry, books: LedgerState) -> str:
     """What became of a person: a token was issued, or roles were set."""
     name, until = entry.body["person"], books.house.issued.get(entry.seq)
     if until:

@@ -147,9 +147,9 @@ def readings(
     Errors: UnsupportedEvent if delta is too small for what it may reveal.
     """
     relation = events.Relation(relation)
-    found = [_path_answers(path, delta, relation)[0] for path in paths_of(event, relation)]
-    shared = set[str].intersection(*map(set, found))
-    return {name: max(answers[name] for answers in found) for name in shared}
+    by_path = [_path_answers(path, delta, relation)[0] for path in paths_of(event, relation)]
+    shared = set[str].intersection(*map(set, by_path))
+    return {name: max(answers[name] for answers in by_path) for name in shared}
 
 
 def _path_spend(path: Leaves, delta: Fraction, relation: events.Relation) -> Spend:
@@ -305,11 +305,11 @@ def _narrow(excess: Excess, low: float, high: float) -> float:
     above, below = excess(low), excess(high)
     while high > low * (1 + _PRECISION):
         middle = _guess(low, high, above, below)
-        found = excess(middle)
-        if found <= 0:
-            high, below = middle, found
+        value = excess(middle)
+        if value <= 0:
+            high, below = middle, value
         else:
-            low, above = middle, found
+            low, above = middle, value
     return high
 
 
@@ -334,17 +334,17 @@ _LARGEST_POWER = 700.0
 """Power of e that is still a double; the plain sum is far less long before."""
 
 
-def composed_epsilon(each: float, delta: float, mechanisms: int) -> float:
-    """The epsilon of ``mechanisms`` adaptive ones of epsilon ``each``, with delta in all.
+def composed_epsilon(epsilon: float, delta: float, mechanisms: int) -> float:
+    """The epsilon of ``mechanisms`` adaptive ones of epsilon ``epsilon``, with delta in all.
 
     That of advanced composition, or the plain sum where it is less: of few mechanisms.
 
     >>> round(composed_epsilon(0.01, 2**-30, 132), 4)
     0.7542
     """
-    drift = mechanisms * each * math.expm1(min(each, _LARGEST_POWER))
-    advanced = math.sqrt(2 * mechanisms * math.log(1 / delta)) * each + drift
-    return min(advanced, mechanisms * each)
+    drift = mechanisms * epsilon * math.expm1(min(epsilon, _LARGEST_POWER))
+    advanced = math.sqrt(2 * mechanisms * math.log(1 / delta)) * epsilon + drift
+    return min(advanced, mechanisms * epsilon)
 
 
 def epsilon_of_each(
@@ -361,10 +361,10 @@ def epsilon_of_each(
         enough = composed_epsilon(middle, float(delta), mechanisms) <= float(epsilon)
         low, high = (middle, high) if enough else (low, middle)
     exact = max(Fraction(low), epsilon / mechanisms)
-    found = Fraction(math.floor(exact * 10**digits), 10**digits)
-    if not found:
+    rounded = Fraction(math.floor(exact * 10**digits), 10**digits)
+    if not rounded:
         raise PlanError(
             f"advanced composition leaves less than epsilon 1e-{digits} for each of {mechanisms:,} "
             "answers; allow a larger epsilon, or use the method without '-paper'"
         )
-    return found
+    return rounded

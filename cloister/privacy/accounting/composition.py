@@ -268,14 +268,14 @@ def merge_leaves(items: Iterable[tuple[events.Event, int]]) -> Leaves:
 
 
 def _limit(paths: Iterable[Leaves]) -> set[Leaves]:
-    kept: set[Leaves] = set()
+    distinct: set[Leaves] = set()
     for path in paths:
-        kept.add(path)
-        if len(kept) > _MOST_PATHS:
+        distinct.add(path)
+        if len(distinct) > _MOST_PATHS:
             raise UnsupportedEvent(
                 f"The event has over {_MOST_PATHS} paths through disjoint parts; use fewer parts."
             )
-    return kept
+    return distinct
 
 
 class PlannedStage(Protocol):

@@ -151,8 +151,8 @@ def selection(chances: Floats, divergences: Floats) -> Floats:
         least = np.maximum(least, np.maximum(passed, 1 - failed))
     grown, left = _log_slopes(chances, ends[1:]), _log_slopes(chances, least)
     excess = np.array([(order / (order - 1) * grown - left).max() for order in ORDERS])
-    found: Floats = np.minimum.accumulate((divergences + excess)[::-1])[::-1]
-    return found
+    bounds: Floats = np.minimum.accumulate((divergences + excess)[::-1])[::-1]
+    return bounds
 
 
 def pure_selection(epsilon: float, most: int) -> float:
@@ -165,11 +165,11 @@ def pure_selection(epsilon: float, most: int) -> float:
     return min(epsilon + float(excess), most * epsilon) * (1 + OUTWARD)
 
 
-def _log_slopes(chances: Floats, at: Floats) -> Floats:
+def _log_slopes(chances: Floats, points: Floats) -> Floats:
     """Logarithm of the derivative, at points (n,), of the generating function of tries."""
     times = np.arange(1, len(chances) + 1)
     with np.errstate(divide="ignore"):
-        slopes: Floats = np.log(np.polynomial.polynomial.polyval(at, times * chances))
+        slopes: Floats = np.log(np.polynomial.polynomial.polyval(points, times * chances))
     return slopes
 
 
@@ -177,12 +177,12 @@ def _log_slopes(chances: Floats, at: Floats) -> Floats:
 def _whole_orders(rate: float, noise_multiplier: float) -> Floats:
     """Source: Mironov, Talwar, Zhang (arXiv 1908.10530), section 3.3, for whole orders."""
     divergences = np.full_like(ORDERS, np.inf)
-    for place in np.flatnonzero((ORDERS.round() == ORDERS) & (ORDERS <= _LARGEST_SAMPLED_ORDER)):
-        order, taken = ORDERS[place], np.arange(ORDERS[place] + 1)
-        ways = gammaln(order + 1) - gammaln(taken + 1) - gammaln(order - taken + 1)
-        chances = ways + taken * np.log(rate) + (order - taken) * np.log1p(-rate)
-        moments = (taken**2 - taken) / (2 * noise_multiplier**2)
-        divergences[place] = max(np.logaddexp.reduce(chances + moments), 0.0) / (order - 1)
+    for index in np.flatnonzero((ORDERS.round() == ORDERS) & (ORDERS <= _LARGEST_SAMPLED_ORDER)):
+        order, rows = ORDERS[index], np.arange(ORDERS[index] + 1)
+        ways = gammaln(order + 1) - gammaln(rows + 1) - gammaln(order - rows + 1)
+        chances = ways + rows * np.log(rate) + (order - rows) * np.log1p(-rate)
+        moments = (rows**2 - rows) / (2 * noise_multiplier**2)
+        divergences[index] = max(np.logaddexp.reduce(chances + moments), 0.0) / (order - 1)
     return divergences
 
 
@@ -197,8 +197,8 @@ def convert(divergences: Floats, delta: float) -> float:
     if (delta**2 + np.expm1(-divergences) > 0).any():
         return 0.0
     usable = ORDERS > _LEAST_CONVERTED_ORDER
-    orders, at = ORDERS[usable], divergences[usable]
-    epsilons = at + np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1)
+    orders, values = ORDERS[usable], divergences[usable]
+    epsilons = values + np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1)
     return max(float(epsilons.min()), 0.0)
 
 
@@ -215,11 +215,11 @@ def _integrated(event: events.SampledGaussian) -> Floats:
     loss = pair.loss(points)
     densities = -(points**2) / 2 - np.log(2 * np.pi) / 2 + np.log(_SPACING)
     divergences = np.full_like(ORDERS, np.inf)
-    for place in np.flatnonzero(ORDERS <= _LARGEST_MIXTURE_ORDER):
-        order = ORDERS[place]
+    for index in np.flatnonzero(ORDERS <= _LARGEST_MIXTURE_ORDER):
+        order = ORDERS[index]
         removed = np.logaddexp.reduce(densities + order * loss)
         added = np.logaddexp.reduce(densities + (1 - order) * loss)
-        divergences[place] = max(removed, added, 0.0) / (order - 1)
+        divergences[index] = max(removed, added, 0.0) / (order - 1)
     return divergences
 
 

@@ -252,9 +252,9 @@ class NormalMixture:
     @classmethod
     def of(cls, event: events.SampledGaussian) -> NormalMixture:
         """The worst pair of one step."""
-        taken = np.arange(event.rows + 1)
-        chances = _binomial(taken, event.rows, float(event.rate))
-        return cls(taken / float(event.noise_multiplier), chances)
+        rows = np.arange(event.rows + 1)
+        chances = _binomial(rows, event.rows, float(event.rate))
+        return cls(rows / float(event.noise_multiplier), chances)
 
     def loss(self, points: Floats) -> Floats:
         """Log ratio of the mixture to the normal at mean 0, at points (n,); increasing."""
@@ -267,21 +267,23 @@ class NormalMixture:
     def removed_profile(self, epsilons: Floats) -> Floats:
         """The profile of the mixture against the normal."""
         points = self._where(epsilons)
-        taken = ndtr(np.subtract.outer(self.means, points)).T @ self.weights
-        deltas: Floats = taken - np.exp(np.minimum(epsilons, _LARGEST_EXPONENT) + log_ndtr(-points))
+        mixture = ndtr(np.subtract.outer(self.means, points)).T @ self.weights
+        deltas: Floats = mixture - np.exp(
+            np.minimum(epsilons, _LARGEST_EXPONENT) + log_ndtr(-points)
+        )
         return np.maximum(deltas, -np.expm1(np.minimum(epsilons, _LARGEST_EXPONENT)))
 
     def added_profile(self, epsilons: Floats) -> Floats:
         """The profile of the normal against the mixture."""
         points = self._where(-epsilons)
-        taken = ndtr(np.subtract.outer(points, self.means)) @ self.weights
-        deltas: Floats = ndtr(points) - np.exp(np.minimum(epsilons, _LARGEST_EXPONENT)) * taken
+        mixture = ndtr(np.subtract.outer(points, self.means)) @ self.weights
+        deltas: Floats = ndtr(points) - np.exp(np.minimum(epsilons, _LARGEST_EXPONENT)) * mixture
         return np.maximum(deltas, -np.expm1(np.minimum(epsilons, _LARGEST_EXPONENT)))
 
     def _where(self, losses: Floats) -> Floats:
         table = np.arange(-_FARTHEST - self.means[-1], _FARTHEST + 2 * self.means[-1], _TABLE_STEP)
-        place = np.clip(np.searchsorted(self.loss(table), losses), 1, table.size - 1)
-        low, high = table[place - 1], table[place]
+        index = np.clip(np.searchsorted(self.loss(table), losses), 1, table.size - 1)
+        low, high = table[index - 1], table[index]
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
             below = self.loss(middle) < losses
@@ -289,11 +291,11 @@ class NormalMixture:
         return high
 
 
-def _binomial(taken: Integers, trials: int, chance: float) -> Floats:
+def _binomial(successes: Integers, trials: int, chance: float) -> Floats:
     """Chances (n,) that so many of ``trials`` are taken, each with the same chance."""
-    left = trials - taken
-    ways = gammaln(trials + 1) - gammaln(taken + 1) - gammaln(left + 1)
-    chances: Floats = np.exp(ways + xlogy(taken, chance) + xlog1py(left, -chance))
+    failures = trials - successes
+    ways = gammaln(trials + 1) - gammaln(successes + 1) - gammaln(failures + 1)
+    chances: Floats = np.exp(ways + xlogy(successes, chance) + xlog1py(failures, -chance))
     return chances
 
 

@@ -57,7 +57,7 @@ _UNSOURCED = "declared in the spec, which names no source"
 
 
 def statements(about: About) -> dict[str, str]:
-    """What a curator states of a release, in order; what was left out is told as missing."""
+    """What a curator states about a release, in order; what is not stated is marked as missing."""
     return {name: value or certificate.NOT_STATED for name, value in dict(about).items()}
 
 
@@ -103,7 +103,7 @@ def ignored_columns(spec: Spec) -> tuple[str, ...]:
     return tuple(
         f"{table}.{name}" if spec.tables else name
         for table, part in spec.parts.items()
-        for name in (own if own.strip() else "(without a name)" for own in part.ignore)
+        for name in (column if column.strip() else "(without a name)" for column in part.ignore)
     )
 
 
@@ -292,7 +292,7 @@ def software(sources: str) -> certificate.Software:
         lock=_digest(_ROOT / _LOCK),
         python=platform.python_version(),
         platform=f"{platform.system()} {platform.machine()}",
-        libraries={name: found for name in _LIBRARIES if (found := _version(name))},
+        libraries={name: version for name in _LIBRARIES if (version := _version(name))},
     )
 
 

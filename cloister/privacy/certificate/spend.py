@@ -363,8 +363,8 @@ def _describe_rarer(event: events.OnGrid | events.SeededRecords | events.Plausib
 
 def kinds(stages: Sequence[composition.PlannedStage]) -> list[type[events.Event]]:
     """The kinds of simple events in the stages, in the order of the table above."""
-    found = {type(leaf) for stage in stages for leaf in _simple(stage.event)}
-    return [kind for kind in _SOURCES if kind in found]
+    present = {type(leaf) for stage in stages for leaf in _simple(stage.event)}
+    return [kind for kind in _SOURCES if kind in present]
 
 
 def mechanisms(

@@ -222,7 +222,10 @@ def reuse_words(reused: Sequence[ReusedRelease], epsilon: str, delta: str) -> tu
 
     ``epsilon`` and ``delta`` are what this release was charged.
     """
-    named = [f"{own.release} (epsilon {own.epsilon}, delta {own.delta})" for own in reused]
+    named = [
+        f"{release.release} (epsilon {release.epsilon}, delta {release.delta})"
+        for release in reused
+    ]
     if not named:
         return ()
     return (_REUSED.format(releases=", ".join(named), epsilon=epsilon, delta=delta),)
@@ -331,11 +334,11 @@ def limitations(spec: Spec, secure: bool, deniable: int = 0, refusals: int = 0) 
     stain = () if secure else (STAIN,)
     apart = (_DENIABLE_RELEASES.format(releases=deniable),) if deniable else ()
     answers = count_of(refusals, "exact answer")
-    told = (_EXACT_ANSWERS.format(answers=answers),) if refusals else ()
+    answered = (_EXACT_ANSWERS.format(answers=answers),) if refusals else ()
     return (
         *stain,
         *apart,
-        *told,
+        *answered,
         *_unit_limits(spec),
         _SMALL_GROUPS,
         _INTERNAL,

@@ -205,7 +205,7 @@ class Journal:
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
-        at: TracebackType | None,
+        traceback: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -279,9 +279,11 @@ class Journal:
             self._append(
                 journal_format.FIRST, {"id": secrets.token_hex(16), "fingerprint": fingerprint}, b""
             )
-        held = self._frames[0].meta["fingerprint"]
+        recorded = self._frames[0].meta["fingerprint"]
         differing = sorted(
-            key for key in held.keys() | fingerprint if held.get(key) != fingerprint.get(key)
+            key
+            for key in recorded.keys() | fingerprint
+            if recorded.get(key) != fingerprint.get(key)
         )
         if differing:
             raise JournalMismatch(
@@ -295,9 +297,11 @@ class Journal:
         frame = journal_format.encode_frame(kind, meta, payload, self._last_seal)
         self._write(start, lead + frame)
         end = start + len(lead) + len(frame)
-        at = slice(end - journal_format.SEAL_BYTES - len(payload), end - journal_format.SEAL_BYTES)
+        where = slice(
+            end - journal_format.SEAL_BYTES - len(payload), end - journal_format.SEAL_BYTES
+        )
         self._add(
-            journal_format.Frame(kind, meta, start, end, frame[-journal_format.SEAL_BYTES :], at)
+            journal_format.Frame(kind, meta, start, end, frame[-journal_format.SEAL_BYTES :], where)
         )
 
     def _write(self, start: int, content: bytes) -> None:
@@ -313,11 +317,11 @@ class Journal:
 
     def _read(self, start: int, stop: int) -> bytes:
         """The bytes from ``start`` to ``stop``, fewer where the file ends."""
-        chunks, at = [], start
+        chunks, position = [], start
         try:
-            while at < stop and (chunk := os.pread(self._file, stop - at, at)):
+            while position < stop and (chunk := os.pread(self._file, stop - position, position)):
                 chunks.append(chunk)
-                at += len(chunk)
+                position += len(chunk)
         except OSError as error:
             raise _storage_error(self._path, "read", error) from error
         return b"".join(chunks)

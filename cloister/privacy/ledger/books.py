@@ -1,4 +1,4 @@
-"""The books: budgets and releases, computed from the entries alone."""
+"""The state of a ledger: budgets and releases, computed from the entries alone."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ or on the house."""
 
 
 @dataclass
-class Books:
+class LedgerState:
     """Accounts by name, grants by dataset and unit, releases by id, in the order of the entries.
 
     And the house: its people, rules and trusted keys; running sums of what is charged; the releases
@@ -99,12 +99,14 @@ class Books:
         except (KeyError, TypeError, ValueError, AttributeError, InputError) as error:
             raise VerificationError("holds what no ledger writes at this place") from error
 
-    def account_at(self, place: str) -> Account | None:
-        """The account that a place is registered to."""
-        return next((each for each in self.accounts.values() if each.holds(place)), None)
+    def account_at(self, location: str) -> Account | None:
+        """The account to which a location is registered."""
+        return next(
+            (account for account in self.accounts.values() if account.holds(location)), None
+        )
 
     def reserved(self, dataset: str, unit: str, block: str | None = None) -> list[records.Release]:
-        """The releases that a budget was asked for, oldest first: all of an account, or a block."""
+        """The releases reserved against a budget, oldest first: of an account, or of a block."""
         return [
             release
             for release in map(self.releases.__getitem__, self.reservations.get(dataset, []))
@@ -119,18 +121,18 @@ class Books:
 
     def charged(self, dataset: str, unit: str) -> list[records.Release]:
         """Those that count against a budget."""
-        return [each for each in self.reserved(dataset, unit) if each.state.charged]
+        return [release for release in self.reserved(dataset, unit) if release.state.charged]
 
     def forfeited(self, dataset: str, unit: str) -> records.Release | None:
         """The last release that was forfeited and after which no officer allowed another run."""
         since = self.allowed.get(dataset, 0)
-        forfeited = [self.releases[each] for each in reversed(self.forfeits.get(dataset, []))]
+        forfeited = [self.releases[release] for release in reversed(self.forfeits.get(dataset, []))]
         return next(
             (
-                each
-                for each in forfeited
-                if each.steps[-1].seq > since
-                and (dataset in self.accounts or each.request.unit == unit)
+                release
+                for release in forfeited
+                if release.steps[-1].seq > since
+                and (dataset in self.accounts or release.request.unit == unit)
             ),
             None,
         )
@@ -157,7 +159,7 @@ class Books:
     def _post(self, entry: Entry) -> None:
         kinds = {
             OPENED: self._open,
-            PLACED: self._place,
+            PLACED: self._add_places,
             GRANTED: self._grant,
             records.State.RESERVED.value: self._reserve,
             RUN: self._begin_run,
@@ -182,7 +184,7 @@ class Books:
             raise ValueError("opened twice")
         self.accounts[account.name] = account
 
-    def _place(self, entry: Entry) -> None:
+    def _add_places(self, entry: Entry) -> None:
         account, places = self.accounts[entry.body["account"]], tuple(entry.body["places"])
         _require_slot(entry, place_slot(entry.seq))
         records.require_text("by", entry.body["by"])
@@ -190,7 +192,7 @@ class Books:
         self.accounts[account.name] = replace(account, places=(*account.places, *places))
 
     def _require_free(self, name: str, places: Sequence[str]) -> None:
-        owners = {held.name for place in places if (held := self.account_at(place))}
+        owners = {account.name for location in places if (account := self.account_at(location))}
         if owners - {name}:
             raise ValueError("places of another account")
 
@@ -234,9 +236,8 @@ class Books:
 
     def _step(self, entry: Entry) -> records.ReleaseStep:
         body = entry.body
-        evidence = {
-            key: records.require_text(key, digest) for key, digest in body["evidence"].items()
-        }
+        digests = body["evidence"].items()
+        evidence = {key: records.require_text(key, digest) for key, digest in digests}
         by = records.require_text("by", body["by"])
         return records.ReleaseStep(
             records.State(entry.kind),
@@ -294,18 +295,15 @@ class Books:
             records.require_text(name, entry.body[name])
 
     def _consent(self, entry: Entry) -> None:
-        release, by = (
-            self.releases[entry.body["release"]],
-            records.require_text("by", entry.body["by"]),
-        )
-        records.require_text("reason", entry.body["reason"])
+        release, by = self.releases[entry.body["release"]], entry.body["by"]
+        for name in ("by", "reason"):
+            records.require_text(name, entry.body[name])
         _require_slot(entry, consent_slot(release.id, len(release.consents)))
         if release.state is not records.State.CANDIDATE:
             raise ValueError("no candidate")
-        number, house = len(release.consents) + 1, self.house
-        asked = sum(house.rules_of(release.request.dataset).approvals.values())
-        signed = (entry.seq, entry.time, by, entry.body["reason"], house.known_as(by))
-        consent = records.Consent(number, asked, *signed)
+        needed = sum(self.house.rules_of(release.request.dataset).approvals.values())
+        signed = (entry.seq, entry.time, by, entry.body["reason"], self.house.known_as(by))
+        consent = records.Consent(len(release.consents) + 1, needed, *signed)
         self.releases[release.id] = replace(release, consents=(*release.consents, consent))
 
     def _delete(self, entry: Entry) -> None:

@@ -30,12 +30,12 @@ from cloister.figures import count_of
 from cloister.privacy.exact import decimal, decimal_below
 from cloister.privacy.ledger import composition
 from cloister.privacy.ledger.accounts import BudgetGrant, Period
-from cloister.privacy.ledger.books import Books
+from cloister.privacy.ledger.books import LedgerState
 from cloister.privacy.ledger.house import FILTER, SUM
 from cloister.privacy.ledger.records import Release, ReservationRequest, State
 
 
-def binding_budgets(books: Books, dataset: str, unit: str, time: str) -> list[BudgetGrant]:
+def binding_budgets(books: LedgerState, dataset: str, unit: str, time: str) -> list[BudgetGrant]:
     """The budgets that hold at a time, the last granted first; empty if none was granted.
 
     A budget of another period takes effect with the next window of both: until then the earlier one
@@ -46,13 +46,13 @@ def binding_budgets(books: Books, dataset: str, unit: str, time: str) -> list[Bu
     grants = books.grants.get((dataset, unit), [])
     if not grants or dataset not in books.accounts:
         return [granted.budget for granted in grants[-1:]]
-    held = {grants[-1].budget.period: grants[-1].budget}
+    binding = {grants[-1].budget.period: grants[-1].budget}
     for earlier, later in reversed(list(pairwise(grants))):
         period, changed = earlier.budget.period, later.time
         both = {period, later.budget.period} - ({Period.EVER} - {period})
-        if any(each.window(changed) == each.window(time) for each in both):
-            held.setdefault(period, earlier.budget)
-    return list(held.values())
+        if any(spell.window(changed) == spell.window(time) for spell in both):
+            binding.setdefault(period, earlier.budget)
+    return list(binding.values())
 
 
 @dataclass(frozen=True)
@@ -102,12 +102,12 @@ class BudgetStatus:
         Where a filter keeps them within the budget, that; the sum may be less.
         """
         cap = self.budget.epsilon
-        if not self.kept:
+        if not self.kept_by_filter:
             return self.spent
         return cap if self.spent is None else min(self.spent, cap)
 
     @property
-    def kept(self) -> bool:
+    def kept_by_filter(self) -> bool:
         """Whether a filter keeps the window within its budget, which may have been lowered."""
         return self.filtered is not None and self.filtered <= self.budget.epsilon
 
@@ -130,7 +130,7 @@ class Window:
     @classmethod
     def of(
         cls,
-        books: Books,
+        books: LedgerState,
         owner: tuple[str, str],
         period: Period,
         time: str,
@@ -145,12 +145,14 @@ class Window:
             rule = books.house.rules_of(owner[0]).admission
             return cls(name, rule, charged, (), charged, relations)
         releases = [
-            each for each in books.reserved(*owner, block) if composition.falls_in(each, name)
+            release
+            for release in books.reserved(*owner, block)
+            if composition.falls_in(release, name)
         ]
-        begun = next(each.steps[0].seq for each in releases if each.admission == FILTER)
-        before = [each for each in releases if each.steps[0].seq < begun]
-        summed = [each.request for each in before if not _given_back(each, begun)]
-        filtered = tuple(each for each in releases[len(before) :] if each.state.charged)
+        begun = next(release.steps[0].seq for release in releases if release.admission == FILTER)
+        before = [release for release in releases if release.steps[0].seq < begun]
+        summed = [release.request for release in before if not _given_back(release, begun)]
+        filtered = tuple(release for release in releases[len(before) :] if release.state.charged)
         return cls(name, FILTER, composition.Charges.of(summed), filtered, charged, relations)
 
     def total(
@@ -168,7 +170,7 @@ class Window:
         before = composition.checked_composition(self.summed, delta, compose)
         rest = delta - self.summed.sum.delta
         after = composition.filtered_cap(
-            [*(each.request for each in self.filtered), *further], rest
+            [*(release.request for release in self.filtered), *further], rest
         )
         return None if before is None or after is None else before + after
 
@@ -180,7 +182,7 @@ class Window:
 
 
 def _charges(
-    books: Books,
+    books: LedgerState,
     owner: tuple[str, str],
     window: str,
     standings: Collection[composition.ChargeState],
@@ -207,7 +209,7 @@ def _given_back(release: Release, entry: int) -> bool:
 
 
 def statuses(
-    books: Books,
+    books: LedgerState,
     dataset: str,
     unit: str,
     time: str,
@@ -224,23 +226,23 @@ def statuses(
 
 
 def tightest(
-    books: Books,
+    books: LedgerState,
     dataset: str,
     unit: str,
     time: str,
     compose: composition.Compose,
     blocks: Sequence[str] = (),
 ) -> BudgetStatus:
-    """Of those budgets the one that the least is left of.
+    """The budget of these with the least left.
 
     Errors: ``BudgetExceeded`` if none was granted.
     """
-    found = statuses(books, dataset, unit, time, compose, blocks)
-    return min(found, key=lambda status: (status.left, status.left_delta))
+    budgets = statuses(books, dataset, unit, time, compose, blocks)
+    return min(budgets, key=lambda status: (status.left, status.left_delta))
 
 
 def status(
-    books: Books,
+    books: LedgerState,
     dataset: str,
     unit: str,
     time: str,
@@ -262,13 +264,13 @@ def status(
     owner = (dataset, unit)
     ever = _charges(books, owner, Period.EVER, composition.CHARGED)
     lifetime_delta = budget.delta if block is None else max(budget.delta, ever.sum.delta)
-    windows = tuple(Window.of(books, owner, each.period, time, block) for each in binding)
+    windows = tuple(Window.of(books, owner, grant.period, time, block) for grant in binding)
     current = windows[0]
-    held = composition.checked_composition(current.charged, budget.delta, compose)
+    charged = composition.checked_composition(current.charged, budget.delta, compose)
     opened = _charges(books, owner, current.name, composition.FINAL, block)
     spent = composition.checked_composition(opened, budget.delta, compose)
-    reserved = None if held is None or spent is None else held - spent
-    rooms = [window.left(each, compose) for window, each in zip(windows, binding, strict=True)]
+    reserved = None if charged is None or spent is None else charged - spent
+    rooms = [window.left(grant, compose) for window, grant in zip(windows, binding, strict=True)]
     return BudgetStatus(
         budget,
         current.name,
@@ -290,7 +292,7 @@ def status(
 
 
 def admit_request(
-    books: Books, request: ReservationRequest, time: str, compose: composition.Compose
+    books: LedgerState, request: ReservationRequest, time: str, compose: composition.Compose
 ) -> Fraction:
     """The least epsilon of the last budget that would hold its window with ``request`` in it.
 
@@ -304,7 +306,7 @@ def admit_request(
 
 
 def _admit(
-    books: Books,
+    books: LedgerState,
     request: ReservationRequest,
     time: str,
     compose: composition.Compose,
@@ -324,7 +326,7 @@ def _admit(
     return totals[0]
 
 
-def _require_allowed(books: Books, request: ReservationRequest) -> None:
+def _require_allowed(books: LedgerState, request: ReservationRequest) -> None:
     """Check that no forfeited reservation keeps an account from its next.
 
     Raises:
@@ -360,12 +362,14 @@ def _refusal(
     total, number = window.total(cap.delta, compose), len(window.charged)
     left, left_delta = window.left(cap, compose)
     hold = "no finite epsilon" if total is None else decimal(total)
-    asked = f"epsilon {decimal(request.epsilon)} at delta {decimal(request.delta)} was requested"
+    requested = (
+        f"epsilon {decimal(request.epsilon)} at delta {decimal(request.delta)} was requested"
+    )
     by_filter, used_up = "", ""
     if window.admission == FILTER:
         needed = window.total(cap.delta, compose, [request])
         needs = "no epsilon" if needed is None else f"an epsilon of {decimal(needed)}"
-        by_filter, asked = " by the filter", f"{asked}, with which it needs {needs}"
+        by_filter, requested = " by the filter", f"{requested}, with which it needs {needs}"
     elif request.delta > left_delta:
         used_up = (
             f"Of delta, which deltas of releases add up to, {decimal_below(left_delta)} is left. "
@@ -375,6 +379,6 @@ def _refusal(
         f"{f'block {block}, ' if block else ''}window {window.name}) is epsilon "
         f"{decimal_below(cap.epsilon)} at delta {decimal_below(cap.delta)}; "
         f"{count_of(number, 'release')} {'holds' if number == 1 else 'hold'} {hold}{by_filter} and "
-        f"{decimal_below(left)} is left, but {asked}. "
+        f"{decimal_below(left)} is left, but {requested}. "
         f"{used_up}Request less, or have more granted with cloister budget grant."
     )

@@ -66,24 +66,24 @@ def refuse(ledger: Ledger, release: str, by: str) -> records.Release:
     A release in another state stays as it is.
     """
     with ledger.writing() as transaction:
-        held = find_release(transaction.books, release)
-        if held.state is not records.State.RESERVED:
-            return held
-        number, to = refusal_of(transaction.books, held, transaction.time)
+        reserved = find_release(transaction.books, release)
+        if reserved.state is not records.State.RESERVED:
+            return reserved
+        number, to = refusal_of(transaction.books, reserved, transaction.time)
         signature = {"by": by, "reason": records.REFUSED, "evidence": {}, REFUSAL: number}
-        return transaction.move(held, to, signature)
+        return transaction.move(reserved, to, signature)
 
 
 def decline(ledger: Ledger, request: records.ReservationRequest, by: str, purpose: str) -> Entry:
-    """Record that a budget does not hold a request, of which nothing was reserved.
+    """Record that a request exceeds its budget; nothing was reserved for it.
 
     Errors: ``NotPermitted`` if ``by`` may not reserve at all.
     """
-    asked = {name: getattr(request, name) for name in ("dataset", "unit", "method")}
+    subject = {name: getattr(request, name) for name in ("dataset", "unit", "method")}
     price = {"epsilon": ratio(request.epsilon), "delta": ratio(request.delta)}
     with ledger.writing() as transaction:
         slot = decline_slot(transaction.next_seq)
-        body = asked | price | {"by": records.require_text("by", by), "reason": purpose}
+        body = subject | price | {"by": records.require_text("by", by), "reason": purpose}
         return transaction.write(DECLINED, slot, body)
 
 
@@ -94,7 +94,7 @@ def allow_run(ledger: Ledger, account: str, by: str, reason: str) -> Entry:
     """
     with ledger.writing() as transaction:
         books = transaction.books
-        units = {held.request.unit for held in books.releases.values()}
+        units = {release.request.unit for release in books.releases.values()}
         if not any(books.forfeited(account, unit) for unit in units):
             raise InputError(f"Nothing keeps account '{account}' from its next run.")
         slot = house.governing_slot(ALLOWED, transaction.next_seq)
@@ -142,12 +142,12 @@ def _signature(by: str, reason: str) -> dict[str, str]:
     return {"by": records.require_text("by", by), "reason": records.require_text("reason", reason)}
 
 
-def restore(place: str | Path, export: Path) -> Anchor:
+def restore(address: str | Path, export: Path) -> Anchor:
     """Write the entries of a sound export into a new ledger; the anchor of the last.
 
     Errors: ``StorageError`` if there is a ledger with entries, or the export has none.
     """
     entries, _ = read_chain(export_lines(export))
-    with Ledger.open(place).writing() as transaction:
+    with Ledger.open(address).writing() as transaction:
         transaction.restore(entries)
         return entries[-1].anchor

@@ -19,7 +19,7 @@ from cloister.privacy.ledger.books import (
     RUN,
     SEALED,
     SIGNED,
-    Books,
+    LedgerState,
     delivery_slot,
     run_slot,
     seal_slot,
@@ -29,7 +29,7 @@ from cloister.privacy.ledger.budgets import BudgetStatus, admit_request, statuse
 from cloister.privacy.ledger.checkpoints import (
     INTERVAL,
     CheckpointFile,
-    LedgerState,
+    LedgerSnapshot,
     checkpoint_findings,
 )
 from cloister.privacy.ledger.composition import Compose, basic_composition
@@ -65,14 +65,14 @@ class Ledger:
 
     @classmethod
     def open(
-        cls, place: str | Path, compose: Compose = basic_composition, timeout: float = 60.0
+        cls, address: str | Path, compose: Compose = basic_composition, timeout: float = 60.0
     ) -> Self:
         """The ledger at a path, ``sqlite:///FILE`` or ``postgresql://...``; made if there is none.
 
         ``timeout`` is how long an operation waits for another, in seconds.
         Errors: ``StorageError`` if it cannot be reached, read or made.
         """
-        return cls(Store.open(place, timeout), compose)
+        return cls(Store.open(address, timeout), compose)
 
     def grant(
         self,
@@ -136,13 +136,13 @@ class Ledger:
         if purpose:
             records.require_text("purpose", purpose)
         with self.writing() as transaction:
-            held = transaction.books.pending(request.spend_id)
-            if held and checks.is_replanned(held, request):
+            pending = transaction.books.pending(request.spend_id)
+            if pending and checks.is_replanned(pending, request):
                 replanned = {"by": by, "reason": records.REPLANNED, "evidence": {}}
-                transaction.move(held, records.State.REFUNDED, replanned)
-            elif held:
-                checks.require_same_run(held, request)
-                return records.Reservation(held, resumed=True)
+                transaction.move(pending, records.State.REFUNDED, replanned)
+            elif pending:
+                checks.require_same_run(pending, request)
+                return records.Reservation(pending, resumed=True)
             if request.release in transaction.books.releases:
                 raise InputError(
                     f"Release {request.release} exists already: let the ledger choose a name."
@@ -177,12 +177,12 @@ class Ledger:
             {"fingerprint": records.identifier("fingerprint", fingerprint)} if fingerprint else {}
         )
         with self.writing() as transaction:
-            held = checks.find_release(transaction.books, release)
-            if held.state is records.State.SPENT:
-                checks.require_same_evidence(held, evidence)
-                return held
+            current = checks.find_release(transaction.books, release)
+            if current.state is records.State.SPENT:
+                checks.require_same_evidence(current, evidence)
+                return current
             return transaction.move(
-                held, records.State.SPENT, signature | {"evidence": evidence | sealed}
+                current, records.State.SPENT, signature | {"evidence": evidence | sealed}
             )
 
     def begin_run(
@@ -201,14 +201,14 @@ class Ledger:
         """
         began = time.monotonic()
         with self.writing() as transaction:
-            held = checks.find_release(transaction.books, release)
+            current = checks.find_release(transaction.books, release)
             lease = leases.held_lease(self.store, transaction.connection, release)
             if lease.live and lease.left > leases.LEASE_SECONDS:
                 leases.shorten(self.store, transaction.connection, release)
             if not lease.live:
-                checks.require_whole_journal(held, lease, journal)
+                checks.require_whole_journal(current, lease, journal)
                 if not journal.sealed:
-                    transaction.write(RUN, run_slot(held), marked(release, by, journal.mark))
+                    transaction.write(RUN, run_slot(current), marked(release, by, journal.mark))
                 leases.take(self.store, transaction.connection, release, owner)
         if lease.live:
             raise StorageError(
@@ -230,18 +230,18 @@ class Ledger:
             JournalMismatch: it was sealed elsewhere.
         """
         with self.writing() as transaction:
-            held = checks.find_release(transaction.books, release)
-            if held.seal is None:
+            current = checks.find_release(transaction.books, release)
+            if current.seal is None:
                 transaction.write(SEALED, seal_slot(release), marked(release, by, mark))
-            elif held.seal != mark:
+            elif current.seal != mark:
                 raise checks.stale_journal(release)
             return transaction.books.releases[release]
 
     def deliver(self, release: str, by: str) -> records.Release:
         """Record that a finished release was reported: the same request is then a new release."""
         with self.writing() as transaction:
-            held = checks.find_release(transaction.books, release)
-            if not held.delivered:
+            current = checks.find_release(transaction.books, release)
+            if not current.delivered:
                 body = {"release": release, "by": records.require_text("by", by)}
                 transaction.write(DELIVERED, delivery_slot(release), body)
             return transaction.books.releases[release]
@@ -279,8 +279,8 @@ class Ledger:
         if to is records.State.SPENT:
             raise InputError("A release is spent by its run, with a journal: start the run again.")
         with self.writing() as transaction:
-            held = checks.find_release(transaction.books, release)
-            moved = transaction.move(held, to, signature | {"evidence": dict(evidence or {})})
+            current = checks.find_release(transaction.books, release)
+            moved = transaction.move(current, to, signature | {"evidence": dict(evidence or {})})
             if to is records.State.WITHDRAWN:
                 leases.end(transaction.connection, release)
             return moved
@@ -296,9 +296,13 @@ class Ledger:
     def budgets(self) -> list[BudgetStatus]:
         """All budgets, now; of growing data those of the blocks that were read."""
         books, now = self._books()
-        return [held for own in books.grants for held in statuses(books, *own, now, self.compose)]
+        return [
+            status
+            for owner in books.grants
+            for status in statuses(books, *owner, now, self.compose)
+        ]
 
-    def books(self) -> Books:
+    def books(self) -> LedgerState:
         """All that the entries say."""
         return self._books()[0]
 
@@ -311,8 +315,8 @@ class Ledger:
 
     def releases(self, dataset: str | None = None) -> list[records.Release]:
         """All releases, or those of one dataset, oldest first."""
-        held = self._books()[0].releases.values()
-        return [each for each in held if dataset in (None, each.request.dataset)]
+        releases = self._books()[0].releases.values()
+        return [release for release in releases if dataset in (None, release.request.dataset)]
 
     def entries(self) -> list[Entry]:
         """All entries, oldest first.
@@ -347,15 +351,15 @@ class Ledger:
         damages = [Finding(0, damage) for damage in self.store.damages()]
         entries, broken = read_chain(checks.entry_lines(rows))
         copies = [] if broken else checks.check_copies(rows, entries)
-        found = damages + copies + checks.verify_read(entries, broken, anchors, self.compose)
-        checked = self.checkpoints if not found else None
-        return found + (checkpoint_findings(checked, entries) if checked else [])
+        findings = damages + copies + checks.verify_read(entries, broken, anchors, self.compose)
+        checked = self.checkpoints if not findings else None
+        return findings + (checkpoint_findings(checked, entries) if checked else [])
 
     @contextmanager
     def writing(self) -> Iterator[Transaction]:
         """A transaction that adds entries: all of them, or none where it ends by an error."""
         with self.store.writing() as connection:
-            state = LedgerState.read(self.store, connection, self.checkpoints)
+            state = LedgerSnapshot.read(self.store, connection, self.checkpoints)
             checks.require_guarded(self.store.changed_guards(connection))
             time = self._time(state.last)
             transaction = Transaction(self.store, connection, state.last, state.books, time)
@@ -368,11 +372,11 @@ class Ledger:
             if self.checkpoints and signer and last.seq >= state.since + INTERVAL:
                 self.checkpoints.write(last.anchor, transaction.books, signer)
 
-    def _state(self) -> LedgerState:
+    def _state(self) -> LedgerSnapshot:
         with self.store.reading() as connection:
-            return LedgerState.read(self.store, connection, self.checkpoints)
+            return LedgerSnapshot.read(self.store, connection, self.checkpoints)
 
-    def _books(self) -> tuple[Books, str]:
+    def _books(self) -> tuple[LedgerState, str]:
         state = self._state()
         return state.books, self._time(state.last)
 

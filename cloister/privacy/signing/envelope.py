@@ -96,7 +96,7 @@ def add_signature(envelope: Envelope, signer: Signer) -> Envelope:
     if signers(envelope, [signer.key]):
         return envelope
     # those that name this key are not by it: stock readers refuse a key that is named twice
-    others = [each for each in envelope.signatures if each.keyid != signer.key.id]
+    others = [signature for signature in envelope.signatures if signature.keyid != signer.key.id]
     try:
         return _envelope(envelope.payload, [*others, _signature(envelope.payload, signer)])
     except statement.Fault as fault:
@@ -115,13 +115,15 @@ def signature_digests(envelope: Envelope, keys: Iterable[PublicKey]) -> dict[str
     of key, signature and signed bytes: an entry of the ledger that holds it shows that the
     signature is older than the entry.
     """
-    message, found = envelope.message, dict[str, frozenset[str]]()
+    message, digests_by_key = envelope.message, dict[str, frozenset[str]]()
     for key in keys:
-        valid = {each.sig for each in envelope.signatures if key.verify(each.sig, message)}
+        valid = {
+            signature.sig for signature in envelope.signatures if key.verify(signature.sig, message)
+        }
         if valid:
             digests = (hashlib.sha256(key.raw + sig + message).hexdigest() for sig in valid)
-            found[key.id] = frozenset(digests)
-    return found
+            digests_by_key[key.id] = frozenset(digests)
+    return digests_by_key
 
 
 def read_statement(envelope: Envelope, name: str = "The statement") -> statement.Statement:
@@ -186,8 +188,8 @@ def _envelope(payload: bytes, signatures: Sequence[Signature]) -> Envelope:
         "payload": base64.b64encode(payload).decode("ascii"),
         "payloadType": PAYLOAD_TYPE,
         "signatures": [
-            {"keyid": each.keyid, "sig": base64.b64encode(each.sig).decode("ascii")}
-            for each in signatures
+            {"keyid": signature.keyid, "sig": base64.b64encode(signature.sig).decode("ascii")}
+            for signature in signatures
         ],
     }
     text = json.dumps(content, indent=2).encode("ascii") + b"\n"
