@@ -295,15 +295,13 @@ class LedgerState:
             records.require_text(name, entry.body[name])
 
     def _consent(self, entry: Entry) -> None:
-        release, by = self.releases[entry.body["release"]], entry.body["by"]
+        release = self.releases[entry.body["release"]]
         for name in ("by", "reason"):
             records.require_text(name, entry.body[name])
         _require_slot(entry, consent_slot(release.id, len(release.consents)))
         if release.state is not records.State.CANDIDATE:
             raise ValueError("no candidate")
-        needed = sum(self.house.rules_of(release.request.dataset).approvals.values())
-        signed = (entry.seq, entry.time, by, entry.body["reason"], self.house.known_as(by))
-        consent = records.Consent(len(release.consents) + 1, needed, *signed)
+        consent = self.house.consent_to(release, entry)
         self.releases[release.id] = replace(release, consents=(*release.consents, consent))
 
     def _delete(self, entry: Entry) -> None:

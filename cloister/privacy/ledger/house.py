@@ -21,7 +21,7 @@ from typing import Any, Self
 from cloister.errors import InputError
 from cloister.identities import identity_of, token_end
 from cloister.privacy.ledger.entries import REVOKED, TRUSTED, Anchor, Entry
-from cloister.privacy.ledger.records import Release, State, require_text
+from cloister.privacy.ledger.records import Consent, Release, State, require_text
 from cloister.privacy.signing import ROLES, PublicKey
 
 DELETED = "deleted"
@@ -286,6 +286,15 @@ class House:
         """The name of the person who acts; empty where the identity is nobody's."""
         person = self.person_of(by)
         return person.name if person else ""
+
+    def consent_to(self, release: Release, entry: Entry) -> Consent:
+        """An approval after which a release waits for others, counted in the role that needs it."""
+        by, needed = entry.body["by"], self.rules_of(release.request.dataset).approvals
+        person = self.person_of(by)
+        role = next((role for role in needed if person and role in person.roles), "")
+        number = 1 + sum(earlier.role == role for earlier in release.consents)
+        signed = (entry.seq, entry.time, by, entry.body["reason"], person.name if person else "")
+        return Consent(role, number, needed.get(role, 0), *signed)
 
     def _set_person(self, entry: Entry) -> None:
         person = Person.from_body(entry.body)

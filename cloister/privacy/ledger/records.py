@@ -246,8 +246,12 @@ class ReleaseStep:
 
 @dataclass(frozen=True)
 class Consent:
-    """An approval after which a release waits for others: the ``number``-th of ``needed`` ones."""
+    """An approval after which a release waits for others: the ``number``-th of ``needed`` in a role.
 
+    One of a person in no ``role`` whose approvals the rules ask for does not count.
+    """
+
+    role: str
     number: int
     needed: int
     seq: int
@@ -259,7 +263,9 @@ class Consent:
     @property
     def words(self) -> str:
         """What happened."""
-        return f"approved ({self.number} of {self.needed})"
+        if not self.role:
+            return "approved (in no role that the rules count)"
+        return f"approved ({self.role} {self.number} of {self.needed})"
 
     @property
     def who(self) -> str:
