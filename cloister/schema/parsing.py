@@ -47,7 +47,6 @@ from cloister.schema.attributes import (
     ValuesFile,
     ValuesPattern,
 )
-from cloister.schema.series import numbers_of_clocks
 from cloister.schema.sources.storage_types import (
     EXACT_FLOATS,
     all_missing,
@@ -67,7 +66,9 @@ from cloister.schema.written_values import (
     SECONDS_OF_DAY,
     SHORT_YEAR,
     Unit,
+    clock_unit,
     is_clock_format,
+    is_twelve_hour,
     moment_pattern,
     number_pattern,
     partial_pattern,
@@ -86,6 +87,12 @@ _ISO = (
     "(?::(?P<second>[0-9]{2})(?:[.](?P<fraction>[0-9]{1,9}))?)?"
     "(?:[Zz]|(?P<sign>[+-])(?P<east>[0-9]{2}):?(?P<minutes_east>[0-9]{2})?)?)?$"
 )
+_MINUTES = r":(?P<minute>[0-5][0-9])(?::(?P<second>[0-5][0-9])(?:[.,](?P<fraction>[0-9]{1,9}))?)?"
+_CLOCK = rf"^\s*(?P<hour>[0-9]{{1,6}}){_MINUTES}\s*$"
+_CLOCK_OF_TWELVE = rf"^\s*(?P<hour>0?[1-9]|1[0-2]){_MINUTES}\s*(?P<half>(?i:am|pm))\s*$"
+_CLOCK_DIGITS = 9
+"""Decimal places of a second that clocks have at most."""
+
 _GREATEST = {"hour": 23, "minute": 59, "second": 59, "east": 23, "minutes_east": 59}
 """Greatest value of each part of a moment on the clock, and of its distance from UTC; leap
 seconds are refused."""
@@ -222,7 +229,7 @@ def _decimals(raw: pd.Series, unit: Unit = NO_UNIT) -> pd.Series:
 def _clocks(raw: pd.Series, form: str, whole: bool) -> pd.Series:
     """Numbers of minutes or seconds (n,) of texts such as 08:30; numbers are these already."""
     if is_text(raw):
-        read = read_distinct(raw, lambda text: numbers_of_clocks(text, form))
+        read = read_distinct(raw, lambda text: _clocks_of_text(text, form))
         raw = pd.Series(read.to_numpy(zero_copy_only=False), dtype="float64")
     return _wholes(raw) if whole else _decimals(raw)
 
@@ -285,6 +292,23 @@ def _moments_of_text(text: pa.Array, pattern: str) -> pa.Array:
     return pa.array(moments, mask=~exists | np.asarray(parts.is_null()))
 
 
+def _clocks_of_text(text: pa.Array, form: str) -> pa.Array:
+    """Numbers (n,) of texts of times, in the unit of a form; null for others."""
+    parts = pc.extract_regex(text, _CLOCK_OF_TWELVE if is_twelve_hour(form) else _CLOCK)
+    hours, minutes, seconds = (_counted(_field(parts, name)) for name in list(_GREATEST)[:3])
+    hours = _hours_of_day(parts, hours)
+    fraction = _counted(pc.utf8_rpad(_field(parts, "fraction"), _CLOCK_DIGITS, "0"))
+    numbers = (hours * 60 + minutes) * 60 + seconds + fraction / 10**_CLOCK_DIGITS
+    return pa.array(numbers / clock_unit(form), mask=np.asarray(parts.is_null()))
+
+
+def _hours_of_day(parts: pa.StructArray, hours: np.ndarray) -> np.ndarray:
+    """Hours (n,), of a clock of twelve those of a day."""
+    if HALF not in _names(parts):
+        return hours
+    return hours % 12 + np.where(_is_part(parts, HALF, "pm"), 12, 0)
+
+
 def _parts_of_moments(parts: pa.StructArray) -> dict[str, np.ndarray]:
     """Years, months, days and parts of the clock (n,) as numbers; 0 where there is none."""
     fraction = pc.utf8_slice_codeunits(
@@ -302,9 +326,7 @@ def _parts_of_moments(parts: pa.StructArray) -> dict[str, np.ndarray]:
         starts = pc.utf8_slice_codeunits(pc.utf8_lower(_field(parts, MONTH_NAME)), 0, 3)
         places = pc.index_in(starts, pa.array([name[:3] for name in MONTHS], starts.type))
         part["month"] = np.asarray(pc.fill_null(places, -1)) + 1
-    if HALF in _names(parts):
-        afternoon = _is_part(parts, HALF, "pm")
-        part["hour"] = part["hour"] % 12 + np.where(afternoon, 12, 0)
+    part["hour"] = _hours_of_day(parts, part["hour"])
     return part
 
 

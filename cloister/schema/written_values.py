@@ -1,14 +1,16 @@
-"""How a text file writes numbers, dates and moments: declared forms, read and written alike.
+"""How a text file writes numbers, dates, moments and clocks: forms, read and written alike.
 
-Numbers may have marks between their digits, and units beside them.
+Numbers may have marks between their digits, and units beside them. Clocks are times of day or
+lengths of time: ``%H:%M`` writes minutes, ``%H:%M:%S`` seconds, ``%H:%M:%S.%3f`` their fractions
+too. Hours are as many as there are, so ``27:15`` is a length of time; those of twelve, as in
+``%I:%M %p``, are of a day.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -165,27 +167,11 @@ def _shortest(number: float, code: str) -> str:
 
 
 MONTHS = (
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
 )
 _SHORT = 3
 """Letters of the short name of a month."""
-
-_DIRECTIVE = re.compile(r"%(?:[-:]|[1-6](?=f))?[A-Za-z%]|[^%]+|%")
-_OFFSET = re.compile(
-    r"(?<=[MSfpP])(?:\.0+)? ?(?P<sign>[+-])(?P<hours>[01][0-9]):?(?P<minutes>[0-5][0-9])?$"
-)
-"""A fixed distance from UTC at the end of a form, after its clock."""
 
 PIVOT = 69
 """Two-digit years from here on are of the 20th century, as POSIX has it."""
@@ -196,51 +182,113 @@ MICROS = 10**6
 SECONDS_OF_DAY = 86_400
 """Seconds of a day: neither moments nor times of day have leap seconds."""
 
-_FRACTIONS = {"%f": 6, **{f"%{digits}f": digits for digits in range(1, 7)}}
-"""Digits of a second's fraction that are written."""
-
 SHORT_YEAR, MONTH_NAME, HALF = "short_year", "month_name", "half"
 """Groups of patterns beside year, month, day, hour, minute, second and fraction."""
 
-_MONTH_NAMES = "|".join(MONTHS)
-_MONTH_STARTS = "|".join(name[:_SHORT] for name in MONTHS)
-_READ = {
-    "%Y": "(?P<year>[0-9]{4})",
-    "%y": f"(?P<{SHORT_YEAR}>[0-9]{{2}})",
-    "%m": "(?P<month>[0-9]{2})",
-    "%-m": "(?P<month>[0-9]{1,2})",
-    "%d": "(?P<day>[0-9]{2})",
-    "%-d": "(?P<day>[0-9]{1,2})",
-    "%b": f"(?P<{MONTH_NAME}>(?i:{_MONTH_STARTS}))",
-    "%B": f"(?P<{MONTH_NAME}>(?i:{_MONTH_NAMES}))",
-    "%H": "(?P<hour>[0-9]{2})",
-    "%-H": "(?P<hour>[0-9]{1,2})",
-    "%I": "(?P<hour>0[1-9]|1[0-2])",
-    "%-I": "(?P<hour>[1-9]|1[0-2])",
-    "%M": "(?P<minute>[0-9]{2})",
-    "%S": "(?P<second>[0-9]{2})",
-    **{token: f"(?P<fraction>[0-9]{{{digits}}})" for token, digits in _FRACTIONS.items()},
-    "%f": "(?P<fraction>[0-9]{1,9})",
-    "%:z": "(?:Z|(?P<sign>[+-])(?P<east>[0-9]{2}):(?P<minutes_east>[0-9]{2}))",
-    "%z": "(?:Z|(?P<sign>[+-])(?P<east>[0-9]{2})(?P<minutes_east>[0-9]{2}))",
-    "%p": f"(?P<{HALF}>(?i:am|pm))",
-    "%P": f"(?P<{HALF}>(?i:am|pm))",
-    "%%": "%",
+_Parts = Mapping[str, Integers]
+"""Parts of moments or of clocks, each of shape (n,); ``fraction`` is of microseconds."""
+
+
+class _Directive(NamedTuple):
+    """How a directive of a form reads its part, as a regular expression for RE2, and writes it."""
+
+    part: str
+    pattern: str
+    write: Callable[[_Parts], Any]
+
+
+def _padded(values: Integers, width: int) -> Array:
+    return np.array([f"{value:0{width}d}" for value in values.tolist()], dtype=object)
+
+
+def _digits(part: str, read: str, width: int) -> _Directive:
+    """A part as a number: of so many digits where it is read, padded where it is written."""
+    return _Directive(
+        part, f"(?P<{part}>[0-9]{{{read}}})", lambda parts: _padded(parts[part], width)
+    )
+
+
+def _month(letters: int | None) -> _Directive:
+    names = [name[:letters] for name in MONTHS]
+    written = np.array([name.capitalize() for name in names], dtype=object)
+    pattern = f"(?P<{MONTH_NAME}>(?i:{'|'.join(names)}))"
+    return _Directive("month", pattern, lambda parts: written[parts["month"] - 1])
+
+
+def _hour_of_twelve(read: str, width: int) -> _Directive:
+    return _Directive(
+        "hour", f"(?P<hour>{read})", lambda parts: _padded((parts["hour"] + 11) % 12 + 1, width)
+    )
+
+
+def _half(words: Sequence[str]) -> _Directive:
+    pattern = f"(?P<{HALF}>(?i:am|pm))"
+    written = np.array(words, dtype=object)
+    return _Directive("half", pattern, lambda parts: written[(parts["hour"] >= 12).astype(int)])
+
+
+def _fraction(read: str, digits: int) -> _Directive:
+    pattern = f"(?P<fraction>[0-9]{{{read}}})"
+    return _Directive(
+        "fraction",
+        pattern,
+        lambda parts: _padded(parts["fraction"] // 10 ** (6 - digits), digits),
+    )
+
+
+def _zone(colon: str) -> _Directive:
+    pattern = f"(?:Z|(?P<sign>[+-])(?P<east>[0-9]{{2}}){colon}(?P<minutes_east>[0-9]{{2}}))"
+    return _Directive("zone", pattern, lambda _: f"+00{colon}00")
+
+
+_FRACTIONS = {"%f": 6, **{f"%{digits}f": digits for digits in range(1, 7)}}
+"""Digits of a second's fraction that are written."""
+
+_DIRECTIVES = {
+    "%Y": _digits("year", "4", 4),
+    "%y": _Directive(
+        "year", f"(?P<{SHORT_YEAR}>[0-9]{{2}})", lambda parts: _padded(parts["year"] % 100, 2)
+    ),
+    "%m": _digits("month", "2", 2),
+    "%-m": _digits("month", "1,2", 1),
+    "%d": _digits("day", "2", 2),
+    "%-d": _digits("day", "1,2", 1),
+    "%b": _month(_SHORT),
+    "%B": _month(None),
+    "%H": _digits("hour", "2", 2),
+    "%-H": _digits("hour", "1,2", 1),
+    "%I": _hour_of_twelve("0[1-9]|1[0-2]", 2),
+    "%-I": _hour_of_twelve("[1-9]|1[0-2]", 1),
+    "%M": _digits("minute", "2", 2),
+    "%S": _digits("second", "2", 2),
+    **{token: _fraction(str(digits), digits) for token, digits in _FRACTIONS.items()},
+    "%f": _fraction("1,9", 6),
+    "%z": _zone(""),
+    "%:z": _zone(":"),
+    "%p": _half(("AM", "PM")),
+    "%P": _half(("am", "pm")),
+    "%%": _Directive("", "%", lambda _: "%"),
 }
-_PARTS = {
-    "year": ("%Y", "%y"),
-    "month": ("%m", "%-m", "%b", "%B"),
-    "day": ("%d", "%-d"),
-    "hour": ("%H", "%-H", "%I", "%-I"),
-    "minute": ("%M",),
-    "second": ("%S",),
-    "fraction": tuple(_FRACTIONS),
-    "half": ("%p", "%P"),
-    "zone": ("%z", "%:z"),
-}
+_TOKEN = re.compile(r"%(?:[-:]|[1-6](?=f))?[A-Za-z%]|[^%]+|%")
+_OFFSET = re.compile(
+    r"(?<=[MSfpP])(?:\.0+)? ?(?P<sign>[+-])(?P<hours>[01][0-9]):?(?P<minutes>[0-5][0-9])?$"
+)
+"""A fixed distance from UTC at the end of a form, after its clock."""
+
 _DAY_PARTS = ("year", "month", "day")
-_CLOCK = (("second", 60 * MICROS), ("minute", 3600 * MICROS), ("hour", SECONDS_OF_DAY * MICROS))
+_COARSER = {"second": 60 * MICROS, "minute": 3600 * MICROS, "hour": SECONDS_OF_DAY * MICROS}
 """Parts of the clock, and the microseconds that a moment is a multiple of without them."""
+
+_STARTS = {
+    **{"month": ("M", "Y"), "day": ("D", "M")},
+    **{"hour": ("h", "D"), "minute": ("m", "h"), "second": ("s", "m")},
+}
+"""Parts of a moment: their unit in numpy, and that within which they are counted."""
+
+
+def _parts_of(form: str) -> list[str]:
+    """The part that each directive of a form writes."""
+    return [_DIRECTIVES[token].part for token in _TOKEN.findall(form) if token in _DIRECTIVES]
 
 
 def require_moment_format(form: str, clock: bool) -> str:
@@ -249,28 +297,29 @@ def require_moment_format(form: str, clock: bool) -> str:
     Raises:
         ValueError: it cannot.
     """
-    tokens = _DIRECTIVE.findall(form)
-    unknown = [token for token in tokens if token.startswith("%") and token not in _READ]
+    tokens, parts = _TOKEN.findall(form), [part for part in _parts_of(form) if part]
+    unknown = [token for token in tokens if token.startswith("%") and token not in _DIRECTIVES]
     if unknown:
         raise ValueError(f"holds {unknown[0]}, which is not known; write one such as %d/%m/%Y")
-    times = {part: sum(token in of for token in tokens) for part, of in _PARTS.items()}
     needed = _DAY_PARTS if clock else _DAY_PARTS[:2]
-    if any(count > 1 for count in times.values()) or not all(times[part] for part in needed):
+    if len(set(parts)) < len(parts) or not set(needed) <= set(parts):
         raise ValueError("should have year, month and day once each, such as %d/%m/%Y")
-    twelve = any(token in tokens for token in ("%I", "%-I"))
-    if not clock and any(times[part] for part in times if part not in _DAY_PARTS):
+    if not clock and not set(parts) <= set(_DAY_PARTS):
         raise ValueError("has hours or less, and the attribute is a date; use type datetime")
-    if twelve != bool(times["half"]):
+    if any(token in tokens for token in ("%I", "%-I")) != ("half" in parts):
         raise ValueError("has %I without %p, or %p without %I; write both, or %H")
     return form
 
 
 def written_micros(form: str) -> int:
     """The microseconds that all moments are a multiple of that a form can write."""
-    tokens = _DIRECTIVE.findall(form)
-    lacking = [micros for part, micros in _CLOCK if not set(_PARTS[part]) & set(tokens)]
-    digits = max((_FRACTIONS.get(token, 0) for token in tokens), default=0)
-    return max(lacking, default=10 ** (6 - digits))
+    parts = _parts_of(form)
+    lacking = [micros for part, micros in _COARSER.items() if part not in parts]
+    return max(lacking, default=10 ** (6 - _fraction_digits(form)))
+
+
+def _fraction_digits(form: str) -> int:
+    return max((_FRACTIONS.get(token, 0) for token in _TOKEN.findall(form)), default=0)
 
 
 def in_seconds(micros: int) -> int | float:
@@ -289,24 +338,28 @@ def utc_offset(form: str) -> int:
 
 def is_moved_to_utc(form: str) -> bool:
     """Whether each moment is read with its own distance from UTC, and all are written in UTC."""
-    return bool(set(_PARTS["zone"]) & set(_DIRECTIVE.findall(form)))
+    return "zone" in _parts_of(form)
 
 
 def has_short_year(form: str) -> bool:
     """Whether a form writes years with two digits."""
-    return "%y" in _DIRECTIVE.findall(form)
+    return "%y" in _TOKEN.findall(form)
 
 
 def is_of_months(form: str | None) -> bool:
     """Whether a form writes months, without days."""
-    return form is not None and not set(_PARTS["day"]) & set(_DIRECTIVE.findall(form))
+    return form is not None and "day" not in _parts_of(form)
+
+
+def _pattern_of(token: str) -> str:
+    return _DIRECTIVES[token].pattern if token in _DIRECTIVES else re.escape(token)
 
 
 def moment_pattern(form: str) -> str:
     """The regular expression of a form; its groups are named year, month, day, ..."""
     offset = _OFFSET.search(form)
     end = len(form) if offset is None else offset.start("sign")
-    parts = [_READ.get(token) or re.escape(token) for token in _DIRECTIVE.findall(form[:end])]
+    parts = map(_pattern_of, _TOKEN.findall(form[:end]))
     return f"^{''.join(parts)}{_offset_pattern(form[end:])}$"
 
 
@@ -315,21 +368,19 @@ def partial_pattern(form: str) -> str:
 
     What is not known is left out, with the mark beside it, or written as zeros.
     """
-    tokens = _DIRECTIVE.findall(form)
-    day = next(at for at, token in enumerate(tokens) if token in _PARTS["day"])
+    tokens = _TOKEN.findall(form)
+    parts = [_DIRECTIVES[token].part if token in _DIRECTIVES else "" for token in tokens]
+    day = parts.index("day")
     mark = day + 1 if day + 1 < len(tokens) and not tokens[day + 1].startswith("%") else day - 1
-    month = [token for at, token in enumerate(tokens) if at not in (day, mark)]
-    year = [token for token in tokens if token in _PARTS["year"]]
-    zeros = {
-        **dict.fromkeys(_PARTS["day"], "00?"),
-        **{token: f"(?:00?|{_READ[token]})" for token in _PARTS["month"]},
-    }
-    written = (_READ | part for part in ({}, {}, zeros))
-    forms = (
-        "".join(read.get(token) or re.escape(token) for token in of)
-        for read, of in zip(written, (month, year, tokens), strict=True)
-    )
-    return re.sub(r"\?P<\w+>", "?:", f"^(?:{'|'.join(forms)})$")
+    patterns = list(map(_pattern_of, tokens))
+    month = [pattern for n, pattern in enumerate(patterns) if n not in (day, mark)]
+    year = [pattern for pattern, part in zip(patterns, parts, strict=True) if part == "year"]
+    zeros = [
+        {"day": "00?", "month": f"(?:00?|{pattern})"}.get(part, pattern)
+        for pattern, part in zip(patterns, parts, strict=True)
+    ]
+    forms = "|".join("".join(form) for form in (month, year, zeros))
+    return re.sub(r"\?P<\w+>", "?:", f"^(?:{forms})$")
 
 
 def _offset_pattern(text: str) -> str:
@@ -343,56 +394,33 @@ def _offset_pattern(text: str) -> str:
 
 def write_moments(values: Array, form: str) -> Array:
     """Texts (n,) of moments (n,) of dtype ``datetime64`` in UTC, none of them missing."""
-    distinct, places = np.unique(values.astype("datetime64[us]"), return_inverse=True)
+    distinct, positions = np.unique(values.astype("datetime64[us]"), return_inverse=True)
     distinct = distinct + np.timedelta64(utc_offset(form), "m")
-    texts = np.full(len(distinct), "", dtype=object)
-    for token in _DIRECTIVE.findall(form):
-        texts = texts + (_WRITTEN[token](distinct) if token in _WRITTEN else token)
-    return texts[places]
+    start = {unit: distinct.astype(f"datetime64[{unit}]") for unit in "YMDhms"}
+    parts = {
+        part: (start[unit] - start[whole]).astype(np.int64) + (whole in "YM")
+        for part, (unit, whole) in _STARTS.items()
+    }
+    parts["year"] = start["Y"].astype(np.int64) + 1970
+    parts["fraction"] = (distinct - start["s"]).astype(np.int64)
+    return _written(parts, form)[positions]
 
 
-def _padded(values: Integers, width: int) -> Array:
-    return np.array([f"{value:0{width}d}" for value in values.tolist()], dtype=object)
+def write_clocks(numbers: Array, form: str) -> Array:
+    """Texts (n,) of numbers (n,) in the unit of a form of clocks, none of them missing."""
+    tick = 10 ** (6 - _fraction_digits(form))
+    micros = np.rint(numbers.astype(np.float64) * clock_unit(form) * (MICROS // tick)) * tick
+    distinct, positions = np.unique(micros.astype(np.int64), return_inverse=True)
+    seconds, fraction = np.divmod(distinct, MICROS)
+    minutes, second = np.divmod(seconds, 60)
+    hour, minute = np.divmod(minutes, 60)
+    parts = {"hour": hour, "minute": minute, "second": second, "fraction": fraction}
+    return _written(parts, form)[positions]
 
 
-def _part(values: Array, unit: str, of: str) -> Integers:
-    """How many units (``M``, ``D``, ...) each moment lies after the beginning of its larger one."""
-    inside = values.astype(f"datetime64[{unit}]") - values.astype(f"datetime64[{of}]")
-    return inside.astype(np.int64)
-
-
-def _year(values: Array) -> Integers:
-    return values.astype("datetime64[Y]").astype(np.int64) + 1970
-
-
-def _names(values: Array, letters: int | None) -> Array:
-    names = np.array([name[:letters].capitalize() for name in MONTHS], dtype=object)
-    return names[_part(values, "M", "Y")]
-
-
-def _fraction(values: Array, digits: int) -> Array:
-    return _padded(_part(values, "us", "s") // 10 ** (6 - digits), digits)
-
-
-_WRITTEN: dict[str, Callable[[Any], Any]] = {
-    "%Y": lambda at: _padded(_year(at), 4),
-    "%y": lambda at: _padded(_year(at) % 100, 2),
-    "%m": lambda at: _padded(_part(at, "M", "Y") + 1, 2),
-    "%-m": lambda at: _padded(_part(at, "M", "Y") + 1, 1),
-    "%d": lambda at: _padded(_part(at, "D", "M") + 1, 2),
-    "%-d": lambda at: _padded(_part(at, "D", "M") + 1, 1),
-    "%b": lambda at: _names(at, _SHORT),
-    "%B": lambda at: _names(at, None),
-    "%H": lambda at: _padded(_part(at, "h", "D"), 2),
-    "%-H": lambda at: _padded(_part(at, "h", "D"), 1),
-    "%I": lambda at: _padded((_part(at, "h", "D") + 11) % 12 + 1, 2),
-    "%-I": lambda at: _padded((_part(at, "h", "D") + 11) % 12 + 1, 1),
-    "%M": lambda at: _padded(_part(at, "m", "h"), 2),
-    "%S": lambda at: _padded(_part(at, "s", "m"), 2),
-    **{token: partial(_fraction, digits=digits) for token, digits in _FRACTIONS.items()},
-    "%:z": lambda _: "+00:00",
-    "%z": lambda _: "+0000",
-    "%p": lambda at: np.where(_part(at, "h", "D") < 12, "AM", "PM").astype(object),
-    "%P": lambda at: np.where(_part(at, "h", "D") < 12, "am", "pm").astype(object),
-    "%%": lambda _: "%",
-}
+def _written(parts: _Parts, form: str) -> Array:
+    """Texts (n,) of parts, as a form writes them."""
+    texts = np.full(len(parts["hour"]), "", dtype=object)
+    for token in _TOKEN.findall(form):
+        texts = texts + (_DIRECTIVES[token].write(parts) if token in _DIRECTIVES else token)
+    return texts

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from cloister.schema.domain import Domain
 from cloister.schema.drafts.drafting import draft
 from cloister.schema.drafts.written_forms import FEWEST_NUMBERS
-from cloister.schema.series import write_clocks
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.written_values import (
@@ -19,6 +18,7 @@ from cloister.schema.written_values import (
     Unit,
     clock_unit,
     with_unit,
+    write_clocks,
     write_moments,
     write_numbers,
 )

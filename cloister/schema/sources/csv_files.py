@@ -28,7 +28,7 @@ from cloister.errors import DataError
 from cloister.figures import count_of, listed
 from cloister.schema.attributes import AnyAttribute, Date, Datetime, Float, Integer
 from cloister.schema.parsing import declared_unit, has_own_marks, parse, plain_numbers
-from cloister.schema.series import time_type, write_clocks
+from cloister.schema.series import time_type
 from cloister.schema.sources.batches import ROWS_NAMED, SourceBatch, SourceCells, require_columns
 from cloister.schema.sources.files_and_urls import (
     BYTE_ORDER_MARK,
@@ -39,7 +39,13 @@ from cloister.schema.sources.files_and_urls import (
 )
 from cloister.schema.sources.storage_types import text_of_arrow
 from cloister.schema.spec import SourceSpec, Spec
-from cloister.schema.written_values import Unit, is_clock_format, write_moments, write_numbers
+from cloister.schema.written_values import (
+    Unit,
+    is_clock_format,
+    write_clocks,
+    write_moments,
+    write_numbers,
+)
 
 _LONGEST = 4
 """Bytes of a letter in UTF-8 at most."""
