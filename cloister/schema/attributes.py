@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from cloister.schema.written_values import (
+from cloister.schema.written_moments import (
     MICROS,
     SECONDS_OF_DAY,
     clock_unit,
@@ -21,10 +21,10 @@ from cloister.schema.written_values import (
     is_of_months,
     is_twelve_hour,
     require_moment_format,
-    require_number_format,
     utc_offset,
     written_micros,
 )
+from cloister.schema.written_numbers import require_number_format
 
 Scalar = str | bool | int | float
 _T = TypeVar("_T")
@@ -84,7 +84,7 @@ class Attribute(Declared):
     ``dtype`` is the pandas dtype of the column, when it is not the usual one of the type.
     ``missing`` is the text of a missing value in CSV, when it is not the first of the source;
     ``format`` how CSV writes numbers, and reads and writes dates, see
-    `cloister.schema.written_values`.
+    `cloister.schema.written_numbers` and `cloister.schema.written_moments`.
     ``per: person`` says that all rows of a person share one value.
     """
 

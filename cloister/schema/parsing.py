@@ -56,22 +56,24 @@ from cloister.schema.sources.storage_types import (
     texts,
 )
 from cloister.schema.spec import SourceSpec
-from cloister.schema.written_values import (
-    ENCLOSED,
+from cloister.schema.written_moments import (
     HALF,
     MONTH_NAME,
     MONTHS,
-    NO_UNIT,
     PIVOT,
     SECONDS_OF_DAY,
     SHORT_YEAR,
-    Unit,
     clock_unit,
     is_clock_format,
     is_twelve_hour,
     moment_pattern,
-    number_pattern,
     partial_pattern,
+)
+from cloister.schema.written_numbers import (
+    ENCLOSED,
+    NO_UNIT,
+    Unit,
+    number_pattern,
     unit_of,
     unit_pattern,
 )

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from cloister.arrays import Floats, Integers
 from cloister.schema.attributes import Scalar
-from cloister.schema.written_values import clock_unit
+from cloister.schema.written_moments import clock_unit
 
 
 def label_index(labels: Sequence[str]) -> pd.Index:

@@ -27,7 +27,7 @@ from cloister.schema.attributes import (
     as_moment,
     written_years,
 )
-from cloister.schema.written_values import (
+from cloister.schema.written_moments import (
     SECONDS_OF_DAY,
     clock_unit,
     is_of_months,

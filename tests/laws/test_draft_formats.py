@@ -13,15 +13,8 @@ from cloister.schema.drafts.drafting import draft
 from cloister.schema.drafts.written_forms import FEWEST_NUMBERS
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.written_values import (
-    SECONDS_OF_DAY,
-    Unit,
-    clock_unit,
-    with_unit,
-    write_clocks,
-    write_moments,
-    write_numbers,
-)
+from cloister.schema.written_moments import SECONDS_OF_DAY, clock_unit, write_clocks, write_moments
+from cloister.schema.written_numbers import Unit, with_unit, write_numbers
 from cloister.tasks.data.tables import write_csv, write_table
 
 ROWS = 24

@@ -64,7 +64,7 @@ from cloister.schema.sources.reading import (
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import DraftedFact, SourceSpec
 from cloister.schema.spec_files.yaml_text import entries, flow, scalar
-from cloister.schema.written_values import NO_UNIT, Unit
+from cloister.schema.written_numbers import NO_UNIT, Unit
 
 _MISSING = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "NaN", "nan", "?", " ?", "-", ".")
 """Texts that usually stand for a missing value; the empty cell always does."""

@@ -59,13 +59,8 @@ from cloister.schema.drafts.written_forms import (
 )
 from cloister.schema.parsing import parse
 from cloister.schema.ticks import EPOCH, NANOSECOND_DAYS
-from cloister.schema.written_values import (
-    MICROS,
-    decimal_places,
-    in_seconds,
-    is_moved_to_utc,
-    written_micros,
-)
+from cloister.schema.written_moments import MICROS, in_seconds, is_moved_to_utc, written_micros
+from cloister.schema.written_numbers import decimal_places
 
 _BOOLEAN_WORDS = (
     *(("True", "False"), ("true", "false"), ("TRUE", "FALSE"), ("T", "F"), ("t", "f")),

@@ -25,7 +25,8 @@ from cloister.schema.drafts.codes import public_range
 from cloister.schema.drafts.written_forms import ColumnCells, Guess, Keys, half_of_day
 from cloister.schema.parsing import plain_numbers
 from cloister.schema.spec import SourceSpec
-from cloister.schema.written_values import SECONDS_OF_DAY, clock_unit, number_pattern
+from cloister.schema.written_moments import SECONDS_OF_DAY, clock_unit
+from cloister.schema.written_numbers import number_pattern
 
 BINS = 50
 """Bins of a guessed number; whole numbers get them where the range is wider than twice as many."""

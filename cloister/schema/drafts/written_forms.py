@@ -19,15 +19,8 @@ from pandas.api import types as pt
 from cloister.arrays import Booleans
 from cloister.schema.attributes import AnyAttribute, Date, Datetime, Float, Integer
 from cloister.schema.parsing import lacks_parts, parse, without_unit
-from cloister.schema.written_values import (
-    NO_UNIT,
-    SPACES,
-    Unit,
-    moment_pattern,
-    partial_pattern,
-    require_moment_format,
-    with_unit,
-)
+from cloister.schema.written_moments import moment_pattern, partial_pattern, require_moment_format
+from cloister.schema.written_numbers import NO_UNIT, SPACES, Unit, with_unit
 
 ANY_DATE = Date(type="date", min=dt.date.min, max=dt.date.max)
 ANY_MOMENT = Datetime(type="datetime", min=dt.datetime.min, max=dt.datetime.max)  # noqa: DTZ901

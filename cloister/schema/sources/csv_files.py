@@ -39,13 +39,8 @@ from cloister.schema.sources.files_and_urls import (
 )
 from cloister.schema.sources.storage_types import text_of_arrow
 from cloister.schema.spec import SourceSpec, Spec
-from cloister.schema.written_values import (
-    Unit,
-    is_clock_format,
-    write_clocks,
-    write_moments,
-    write_numbers,
-)
+from cloister.schema.written_moments import is_clock_format, write_clocks, write_moments
+from cloister.schema.written_numbers import Unit, write_numbers
 
 _LONGEST = 4
 """Bytes of a letter in UTF-8 at most."""
