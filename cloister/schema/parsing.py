@@ -70,8 +70,10 @@ from cloister.schema.written_moments import (
     partial_pattern,
 )
 from cloister.schema.written_numbers import (
+    DECIMAL,
     ENCLOSED,
     NO_UNIT,
+    WHOLE,
     Unit,
     number_pattern,
     unit_of,
@@ -81,8 +83,6 @@ from cloister.schema.written_numbers import (
 _FIRST_MOMENT = np.datetime64("0001-01-01T00:00:00", "s")
 _LAST_MOMENT = np.datetime64("9999-12-31T23:59:59.999999", "us")
 
-_WHOLE = r"^\s*[+-]?0*[0-9]{1,18}(\.0*)?\s*$"
-_DECIMAL = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?\s*$"
 _ISO = (
     "^(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
     "(?:[T ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})"
@@ -260,14 +260,14 @@ def _matching(text: pa.Array, pattern: str) -> pa.Array:
 
 def _wholes_of_text(text: pa.Array) -> pa.Array:
     return pc.cast(
-        pc.replace_substring_regex(_matching(text, _WHOLE), r"^\s*\+?|(\.0*)?\s*$", ""),
+        pc.replace_substring_regex(_matching(text, WHOLE), r"^\s*\+?|(\.0*)?\s*$", ""),
         pa.int64(),
     )
 
 
 def _decimals_of_text(text: pa.Array) -> pa.Array:
     return pc.cast(
-        pc.replace_substring_regex(_matching(text, _DECIMAL), r"^\s*\+?|\s*$", ""),
+        pc.replace_substring_regex(_matching(text, DECIMAL), r"^\s*\+?|\s*$", ""),
         pa.float64(),
     )
 

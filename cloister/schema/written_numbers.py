@@ -41,8 +41,70 @@ NO_UNIT = Unit("", "")
 ENCLOSED = r"^([^()0-9]*)\(([^()]*)\)([^()0-9]*)$"
 """The regular expression of a number in parentheses, or with its unit, for RE2: three groups."""
 
+WHOLE = r"^\s*[+-]?0*[0-9]{1,18}(\.0*)?\s*$"
+"""A whole number in plain marks, of as many digits as int64 holds whatever they are."""
+
+DECIMAL = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?\s*$"
+"""A number in plain marks, ``1234.5``."""
+
+Marks = tuple[str, str | None]
+"""The decimal and the thousands mark of a file."""
+
+MARKS: tuple[Marks, ...] = (
+    *((".", None), (".", ","), (",", None), (",", "."), (".", "'"), (".", " "), (",", " ")),
+    *((",", "\u00a0"), (",", "\u202f")),
+)
+"""Marks that are usual; the first are plain ones."""
+
+CURRENCIES = ("$", "€", "£", "¥", "US$", "CHF", "EUR", "USD", "GBP")
+"""What stands before a number that is an amount of money; other words name a code."""
+
+_ATTACHED = frozenset(
+    (
+        *CURRENCIES,
+        *("%", "‰", "°", "°C", "°F", "km", "m", "cm", "mm", "kg", "g", "mg", "l", "ml"),
+        *("h", "min", "s", "ms", "kB", "KB", "MB", "GB", "TB", "W", "kW", "kWh", "MWh"),
+    )
+)
+"""Units that follow a number without a space; other letters, as in ``12A``, name a code."""
+
+_LONGEST = 12
+"""Letters of a unit at most; longer texts are no unit."""
+
+STARTS_AS_NUMBER = r"\s*\(?[+-]?(?:[$€£¥]\s?)?[.,]?[0-9]"
+"""How numbers, dates and amounts of money begin."""
+
+BELOW_ZERO = r"^\s*\(\s*([^()+-]*)\s*\)\s*$"
+"""A number below zero, in parentheses, with what stands beside it: one group."""
+
 SPACES = "[ \t\u00a0\u202f]*"
 """Spaces between a number and its unit; narrow and non-breaking ones are usual there."""
+
+_WITH_UNIT = re.compile(
+    rf"\s*[+-]?(?P<before>\D{{0,{_LONGEST}}}?{SPACES})"
+    r"[+-]?\d+(?:[.,' \u00a0\u202f]\d{3})*(?:[.,]\d*)?"
+    rf"(?P<after>{SPACES}(?:[^\s\d+\-.,][^\d+\-]*)?)"
+)
+
+
+def unit_beside(text: str) -> Unit | None:
+    """What stands before and after a number, in whatever marks; None of other texts."""
+    match = _WITH_UNIT.fullmatch(text)
+    return Unit(match["before"], match["after"]) if match else None
+
+
+def is_usual_unit(unit: Unit) -> bool:
+    """Whether a unit is one of a quantity, and no part of a code."""
+    word = unit.after.strip()
+    apart = unit.after != word and len(word) <= _LONGEST
+    follows = unit.after == "" or word in _ATTACHED or apart
+    return follows and (unit.before == "" or unit.before.strip() in CURRENCIES)
+
+
+def places_pattern(thousands: str | None) -> str:
+    """The regular expression of a number with a decimal mark; its group are the places."""
+    marks = "".join(mark for mark in ".," if mark != thousands)
+    return rf"^[+-]?[0-9\W_]*?[{marks}](?P<places>[0-9]+)$"
 
 
 def require_number_format(form: str, whole: bool) -> str:

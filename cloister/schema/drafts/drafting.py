@@ -14,43 +14,34 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from pandas.api import types as pt
 from pydantic import TypeAdapter
 
 from cloister.errors import DataError
 from cloister.schema.attributes import AnyAttribute, Float, Integer
-from cloister.schema.drafts.guessing import guess
-from cloister.schema.drafts.numbers import (
-    distinct_cells,
-    has_foreign_marks,
-    in_native_times,
-    in_plain_marks,
-    likeliest_marks,
-)
+from cloister.schema.drafts.cases import guess
+from cloister.schema.drafts.columns import ColumnCells, Guess, numbers_alone
+from cloister.schema.drafts.numbers import FEWEST_NUMBERS
 from cloister.schema.drafts.proposals import (
     dependency_proposals,
     order_proposals,
     presence_proposals,
     reference_hints,
 )
-from cloister.schema.drafts.written_forms import (
-    FEWEST_NUMBERS,
-    ColumnCells,
-    Guess,
-    guess_unit,
-    numbers_alone,
-)
-from cloister.schema.parsing import parse
+from cloister.schema.drafts.times import in_native_times
+from cloister.schema.parsing import parse, plain_numbers
 from cloister.schema.sources.batches import DELIMITERS, require_columns
 from cloister.schema.sources.csv_files import csv_header, read_text
-from cloister.schema.sources.files_and_urls import MARKS, UTF_8
+from cloister.schema.sources.files_and_urls import MARKS as BYTE_ORDER_MARKS
+from cloister.schema.sources.files_and_urls import UTF_8
 from cloister.schema.sources.reading import (
     guarded_reading,
     is_larger_unpacked,
@@ -64,7 +55,17 @@ from cloister.schema.sources.reading import (
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import DraftedFact, SourceSpec
 from cloister.schema.spec_files.yaml_text import entries, flow, scalar
-from cloister.schema.written_numbers import NO_UNIT, Unit
+from cloister.schema.written_numbers import (
+    BELOW_ZERO,
+    MARKS,
+    NO_UNIT,
+    STARTS_AS_NUMBER,
+    Marks,
+    Unit,
+    is_usual_unit,
+    number_pattern,
+    unit_beside,
+)
 
 _MISSING = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "NaN", "nan", "?", " ?", "-", ".")
 """Texts that usually stand for a missing value; the empty cell always does."""
@@ -123,18 +124,19 @@ def drafted_csv(path: Path) -> DraftedFile:
     counts = {name: _missing_counts(cells[name]) for name in names}
     missing = _by_frequency(counts.values())
     written = cells.mask(cells.isin(missing))
-    units = {name: guess_unit(distinct_cells(written[name])) for name in names}
+    units = {name: _unit_of(_distinct(written[name])) for name in names}
     alone = {name: numbers_alone(written[name], unit) for name, unit in units.items()}
-    decimal, thousands = likeliest_marks(list(alone.values()), delimiter)
+    decimal, thousands = _likeliest_marks(alone.values(), delimiter)
     dialect |= {"decimal": decimal} | ({"thousands": thousands} if thousands else {})
     source = SourceSpec(**dialect, missing=tuple(missing))
+    read = {name: _in_marks_of(cells, source) for name, cells in alone.items()}
     return DraftedFile(
         dialect | {"missing": missing},
         written,
-        pd.DataFrame({name: in_plain_marks(cells, source) for name, cells in alone.items()}),
-        {name: max(found, key=found.__getitem__) for name, found in counts.items() if found},
-        {name: unit for name, unit in units.items() if unit != NO_UNIT},
-        foreign=tuple(name for name in names if has_foreign_marks(alone[name], source)),
+        pd.DataFrame({name: cells for name, (cells, _) in read.items()}),
+        {name: max(tokens, key=tokens.__getitem__) for name, tokens in counts.items() if tokens},
+        units,
+        foreign=tuple(name for name, (_, foreign) in read.items() if foreign),
     )
 
 
@@ -166,7 +168,7 @@ def _encoding(path: Path) -> str:
 
 def _wide_encoding(first: bytes) -> str | None:
     """UTF-16 of a file's first bytes, by its mark or the empty half of an ASCII letter."""
-    marked = (name for name, mark in MARKS.items() if first.startswith(mark))
+    marked = (name for name, mark in BYTE_ORDER_MARKS.items() if first.startswith(mark))
     halves = {"utf-16-be": first[:1], "utf-16-le": first[1:2]}
     empty = (name for name, half in halves.items() if half == b"\0")
     return next(chain(marked, empty), None)
@@ -183,8 +185,8 @@ def _blocks(path: Path) -> Iterator[bytes]:
 
 
 def _missing_counts(cells: pd.Series) -> dict[str, int]:
-    found = cells[cells.isin(["", *_MISSING, *_words_among_numbers(cells)])].value_counts()
-    return {str(token): int(count) for token, count in found.items()}
+    missing = cells[cells.isin(["", *_MISSING, *_words_among_numbers(cells)])]
+    return {str(token): int(count) for token, count in missing.value_counts().items()}
 
 
 def _words_among_numbers(cells: pd.Series) -> list[str]:
@@ -195,7 +197,7 @@ def _words_among_numbers(cells: pd.Series) -> list[str]:
     counts = cells[~cells.isin(["", *_MISSING])].value_counts()
     texts = counts.index.to_series()
     words = counts[~texts.str.contains("[0-9]", regex=True)]
-    numbers = texts.str.match(r"\s*\(?[+-]?(?:[$€£¥]\s?)?[.,]?[0-9]").sum()
+    numbers = texts.str.match(STARTS_AS_NUMBER).sum()
     few = len(words) <= _MOST_WORDS and len(words) + numbers == len(counts)
     if not few or numbers < FEWEST_NUMBERS or (words < _FEWEST_ROWS).any():
         return []
@@ -205,10 +207,65 @@ def _words_among_numbers(cells: pd.Series) -> list[str]:
 def _by_frequency(counts: Iterable[dict[str, int]]) -> list[str]:
     """The missing texts that occur, the most frequent first, and the empty cell at last."""
     total = Counter({"": 0})
-    for found in counts:
-        total.update(found)
+    for tokens in counts:
+        total.update(tokens)
     ordered = sorted(total, key=lambda token: -total[token])
     return [token for token in ordered if total[token] or token == ""]
+
+
+_MARKS_BESIDE_SEMICOLONS = (MARKS[0], *sorted(MARKS[1:], key=lambda marks: marks[0] != ","))
+"""The usual marks where decimal commas are likelier, since cells are not divided by commas."""
+
+
+def _distinct(cells: pd.Series) -> pd.Series:
+    """The different known cells of a column."""
+    return pd.Series(cells.dropna().unique(), dtype="str")
+
+
+def _unit_of(texts: pd.Series) -> Unit:
+    """What stands beside all numbers of distinct texts (n,); no unit if they are none, or few."""
+    if len(texts) < FEWEST_NUMBERS:
+        return NO_UNIT
+    inside = texts.str.extract(BELOW_ZERO)[0]
+    unit, *others = {unit_beside(text) for text in inside.fillna(texts)}
+    enclosed = inside.notna()
+    if others or unit is None or not is_usual_unit(unit) or enclosed.all():
+        return NO_UNIT
+    return unit._replace(enclosed=bool(enclosed.any()))
+
+
+def _likeliest_marks(columns: Iterable[pd.Series], delimiter: str) -> Marks:
+    """The marks by which columns of the most different numbers are numbers throughout.
+
+    One column of many amounts tells more than several of ``1.0`` and ``0.0``. Of two that read as
+    many different numbers, the first is taken.
+    """
+    distinct = [_distinct(cells) for cells in columns]
+
+    def numeric(marks: Marks) -> int:
+        return sum(len(texts) for texts in distinct if _are_numbers(texts, marks))
+
+    return max(_MARKS_BESIDE_SEMICOLONS if delimiter == ";" else MARKS, key=numeric)
+
+
+def _are_numbers(distinct: pd.Series, marks: Marks) -> bool:
+    """Whether all texts are numbers in these marks; no group of thousands follows a zero alone."""
+    texts = pa.array(distinct, pa.large_string())
+    if not pc.all(pc.match_substring_regex(texts, number_pattern(*marks)), min_count=1).as_py():
+        return False
+    below_one = pc.match_substring_regex(texts, rf"^\s*[+-]?0+{re.escape(marks[1] or '')}")
+    return marks[1] is None or not pc.any(below_one).as_py()
+
+
+def _in_marks_of(cells: pd.Series, source: SourceSpec) -> tuple[pd.Series, bool]:
+    """A column with its numbers as ``1234.5``, if all are numbers; else as it is.
+
+    And whether all are numbers as ``1234.5``, and not in the marks of the file.
+    """
+    marks, distinct = (source.decimal, source.thousands), _distinct(cells)
+    if not _are_numbers(distinct, marks):
+        return cells, _are_numbers(distinct, MARKS[0])
+    return cells if marks == MARKS[0] else plain_numbers(cells, source), False
 
 
 _NATIVE_FACTS: tuple[DraftedFact, ...] = ("names", "ignore", "types")
@@ -290,7 +347,7 @@ def draft(path: Path) -> str:
         raise DataError(f"{path} has no rows; give a table with rows")
     names = list(map(str, file.plain))
     left_out = [name for name in names if not name.strip() or file.plain[name].isna().all()]
-    guesses = {name: _keyed(file, name) for name in names if name not in left_out}
+    guesses = {name: _guessed(file, name) for name in names if name not in left_out}
     if not guesses:
         raise DataError(f"{path} has no column with a name and a value; give a table with some")
     name = re.sub(r"[^A-Za-z0-9._-]", "-", path.name.partition(".")[0]).lstrip("._-") or "dataset"
@@ -302,7 +359,7 @@ def draft(path: Path) -> str:
         unconfirmed=flow(facts),
         ignore=flow([*left_out, *file.nested]),
     )
-    lines = "".join(_line(name, own) for name, own in guesses.items())
+    lines = "".join(_line(name, guessed) for name, guessed in guesses.items())
     hints = "".join(reference_hints(file.plain, guesses, name, file.source))
     return head + lines + _FOOT.format(proposals=_proposed(file, guesses) + hints)
 
@@ -311,19 +368,19 @@ def _proposed(file: DraftedFile, guesses: Mapping[str, Guess]) -> str:
     """Rules that the rows obey, commented out, and what to do with them."""
     typed = dict(_typed(file, guesses))
     values = pd.DataFrame({name: typed.get(name, file.plain[name]) for name in guesses})
-    found = [
+    rules = [
         *presence_proposals(values, guesses),
         *dependency_proposals(values, guesses),
         *order_proposals(typed, guesses),
     ]
-    return _PROPOSALS + "".join(f"#  - {rule}\n" for rule in found) if found else ""
+    return _PROPOSALS + "".join(f"#  - {rule}\n" for rule in rules) if rules else ""
 
 
 def _typed(file: DraftedFile, guesses: Mapping[str, Guess]) -> Iterator[tuple[str, pd.Series]]:
     """The values of the columns that are guessed to be numbers, dates or moments."""
-    for name, own in guesses.items():
-        if own.keys["type"] in ("integer", "float", "date", "datetime"):
-            attribute = _ATTRIBUTE.validate_python(own.keys)
+    for name, guessed in guesses.items():
+        if guessed.keys["type"] in ("integer", "float", "date", "datetime"):
+            attribute = _ATTRIBUTE.validate_python(guessed.keys)
             cells = file.plain if isinstance(attribute, Integer | Float) else file.written
             typed, invalid = parse(cells[name], attribute)
             if not invalid.any():
@@ -339,8 +396,8 @@ def _drafted_parquet(path: Path) -> DraftedFile:
     frame = read_native(path, plain)
     decimals = frame.columns[[pt.is_object_dtype(kind) for kind in frame.dtypes]]
     frame = frame.assign(**{name: texts(frame[name]) for name in decimals})
-    found = DraftedFile({"path": str(path)}, frame, frame, {}, nested=tuple(nested))
-    return replace(found, times=time_dtypes(path))
+    source = {"path": str(path)}
+    return DraftedFile(source, frame, frame, {}, nested=tuple(nested), times=time_dtypes(path))
 
 
 def _require_modest_parquet(path: Path, names: list[str]) -> None:
@@ -352,15 +409,20 @@ def _require_modest_parquet(path: Path, names: list[str]) -> None:
         )
 
 
-def _keyed(file: DraftedFile, name: str) -> Guess:
+def _guessed(file: DraftedFile, name: str) -> Guess:
     """The guess of one column, with its own missing text if it is not the first of the file."""
-    known, plain = file.written[name].dropna(), file.plain[name].dropna()
-    thousands = file.source.get("thousands")
     token = file.tokens.get(name)
-    own = None if token in (None, *file.source.get("missing", ())[:1]) else token
-    unit = file.units.get(name, NO_UNIT)
-    foreign = name in file.foreign
-    cells = ColumnCells(name, known, plain, len(file.plain), thousands, own, unit, foreign)
+    usual = token in (None, *file.source.get("missing", ())[:1])
+    cells = ColumnCells(
+        name,
+        file.written[name].dropna(),
+        file.plain[name].dropna(),
+        len(file.plain),
+        file.source.get("thousands"),
+        None if usual else token,
+        file.units.get(name, NO_UNIT),
+        name in file.foreign,
+    )
     return in_native_times(guess(cells), file.times[name]) if name in file.times else guess(cells)
 
 

@@ -18,8 +18,13 @@ from pandas.api import types as pt
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.schema.attributes import DATA_DERIVED
 from cloister.schema.declarations import quote
-from cloister.schema.drafts.codes import names_a_key, names_a_person, names_another_row
-from cloister.schema.drafts.written_forms import FEWEST_KEYS, Guess
+from cloister.schema.drafts.columns import (
+    FEWEST_KEYS,
+    Guess,
+    names_a_key,
+    names_a_person,
+    names_another_row,
+)
 from cloister.schema.spec_files.yaml_text import flow, scalar
 
 _ROWS_EACH = 20

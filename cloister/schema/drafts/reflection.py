@@ -11,9 +11,9 @@ import sqlalchemy as sa
 
 from cloister.errors import DataError, InputError, StorageError
 from cloister.schema.attributes import DATA_DERIVED
+from cloister.schema.drafts.columns import Guess, Keys
 from cloister.schema.drafts.drafting import ABOUT, draft
 from cloister.schema.drafts.reflected_tables import ReflectedTable, reflected_tables
-from cloister.schema.drafts.written_forms import Guess, Keys
 from cloister.schema.sinks import NOTES
 from cloister.schema.sources.databases import connect
 from cloister.schema.sources.files_and_urls import HIDE_IT, holds_password, is_url
