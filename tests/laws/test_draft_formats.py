@@ -9,8 +9,8 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from cloister.schema.domain import Domain
+from cloister.schema.drafts.columns import FEWEST_NUMBERS
 from cloister.schema.drafts.drafting import draft
-from cloister.schema.drafts.numbers import FEWEST_NUMBERS
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.written_moments import SECONDS_OF_DAY, clock_unit, write_clocks, write_moments

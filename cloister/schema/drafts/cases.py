@@ -241,8 +241,8 @@ def _remark_on_list(values: list[str]) -> str:
     if len(beside) >= _MOSTLY * len(values) and len(before) == 1:
         word = before.pop()
         if units or word in CURRENCIES:
-            unit = " and ".join(f"'{unit}'" for unit in units[:3]) or f"'{word}'"
-            return f", nearly all of them numbers with {unit}: write the numbers alone"
+            named = " and ".join(f"'{unit}'" for unit in units[:3]) or f"'{word}'"
+            return f", nearly all of them numbers with {named}: write the numbers alone"
         return (
             ", all of them one word and a number: type text with a pattern if they name "
             "persons or rows, else the public list as {pattern: ...} or {file: NAME}"
@@ -298,7 +298,7 @@ CASES = (
     Case(CLOCK, guess_clock, "08:15|27:15"),
     Case("", guess_date, "03.04.2020|25.06.2021"),
     Case("", guess_partial_date, "2021-03-15|2021-03|2021-04-01"),
-    Case("", guess_moment, "2024-05-06T07:{n}:00Z"),
+    Case("", guess_moment, "2024-05-06T07:15:00Z|2024-05-07T12:30:00Z"),
     Case(_PREFIXED, _prefixed_key, "P-{n}", "Pat.-Nr."),
     Case("", _free_text, "remark of {n} words"),
     Case("", _listed, "Rome|Oslo"),

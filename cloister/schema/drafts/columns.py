@@ -9,20 +9,34 @@ Privacy: a guess holds values of the data, and one row may decide any of it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from pandas.api import types as pt
 
 from cloister.schema.attributes import AnyAttribute, Float, Integer
-from cloister.schema.parsing import parse, without_unit
-from cloister.schema.written_numbers import NO_UNIT, Unit
+from cloister.schema.parsing import parse, plain_numbers, without_unit
+from cloister.schema.spec import SourceSpec
+from cloister.schema.written_numbers import (
+    BELOW_ZERO,
+    MARKS,
+    NO_UNIT,
+    Marks,
+    Unit,
+    is_usual_unit,
+    number_pattern,
+    unit_beside,
+)
 
 Keys = dict[str, Any]
+
+FEWEST_NUMBERS = 20
+"""Different numbers at least with a unit, or beside words: fewer may be categories."""
 
 FEWEST_KEYS = 20
 """Known values of a column at least, for it to be guessed a text key."""
@@ -136,7 +150,62 @@ def numbers_alone(texts: pd.Series, unit: Unit) -> pd.Series:
     return pd.Series(alone.to_pandas()).set_axis(texts.index).astype("str")
 
 
-_Ranges = Mapping[str, tuple[tuple[int, int], ...]]
+_MARKS_BESIDE_SEMICOLONS = (MARKS[0], *sorted(MARKS[1:], key=lambda marks: marks[0] != ","))
+"""The usual marks where decimal commas are likelier, since cells are not divided by commas."""
+
+
+def distinct_cells(cells: pd.Series) -> pd.Series:
+    """The different known cells of a column."""
+    return pd.Series(cells.dropna().unique(), dtype="str")
+
+
+def guess_unit(texts: pd.Series) -> Unit:
+    """What stands beside all numbers of distinct texts (n,); no unit if they are none, or few."""
+    if len(texts) < FEWEST_NUMBERS:
+        return NO_UNIT
+    inside = texts.str.extract(BELOW_ZERO)[0]
+    unit, *others = {unit_beside(text) for text in inside.fillna(texts)}
+    enclosed = inside.notna()
+    if others or unit is None or not is_usual_unit(unit) or enclosed.all():
+        return NO_UNIT
+    return unit._replace(enclosed=bool(enclosed.any()))
+
+
+def likeliest_marks(columns: Iterable[pd.Series], delimiter: str) -> Marks:
+    """The marks by which columns of the most different numbers are numbers throughout.
+
+    One column of many amounts tells more than several of ``1.0`` and ``0.0``. Of two that read as
+    many different numbers, the first is taken.
+    """
+    distinct = [distinct_cells(cells) for cells in columns]
+
+    def numeric(marks: Marks) -> int:
+        return sum(len(texts) for texts in distinct if _are_numbers(texts, marks))
+
+    return max(_MARKS_BESIDE_SEMICOLONS if delimiter == ";" else MARKS, key=numeric)
+
+
+def _are_numbers(distinct: pd.Series, marks: Marks) -> bool:
+    """Whether all texts are numbers in these marks; no group of thousands follows a zero alone."""
+    texts = pa.array(distinct, pa.large_string())
+    if not pc.all(pc.match_substring_regex(texts, number_pattern(*marks)), min_count=1).as_py():
+        return False
+    below_one = pc.match_substring_regex(texts, rf"^\s*[+-]?0+{re.escape(marks[1] or '')}")
+    return marks[1] is None or not pc.any(below_one).as_py()
+
+
+def in_plain_marks(cells: pd.Series, source: SourceSpec) -> tuple[pd.Series, bool]:
+    """A column with its numbers as ``1234.5``, if all are numbers; else as it is.
+
+    And whether all are numbers as ``1234.5``, and not in the marks of the file.
+    """
+    marks, distinct = (source.decimal, source.thousands), distinct_cells(cells)
+    if not _are_numbers(distinct, marks):
+        return cells, _are_numbers(distinct, MARKS[0])
+    return cells if marks == MARKS[0] else plain_numbers(cells, source), False
+
+
+_Ranges = dict[str, tuple[tuple[int, int], ...]]
 
 _CALENDAR: _Ranges = {
     "day of week, dayofweek, weekday": ((0, 6), (1, 7)),

@@ -21,15 +21,22 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 from pandas.api import types as pt
 from pydantic import TypeAdapter
 
 from cloister.errors import DataError
 from cloister.schema.attributes import AnyAttribute, Float, Integer
 from cloister.schema.drafts.cases import guess
-from cloister.schema.drafts.columns import ColumnCells, Guess, numbers_alone
-from cloister.schema.drafts.numbers import FEWEST_NUMBERS
+from cloister.schema.drafts.columns import (
+    FEWEST_NUMBERS,
+    ColumnCells,
+    Guess,
+    distinct_cells,
+    guess_unit,
+    in_plain_marks,
+    likeliest_marks,
+    numbers_alone,
+)
 from cloister.schema.drafts.proposals import (
     dependency_proposals,
     order_proposals,
@@ -37,11 +44,10 @@ from cloister.schema.drafts.proposals import (
     reference_hints,
 )
 from cloister.schema.drafts.times import in_native_times
-from cloister.schema.parsing import parse, plain_numbers
+from cloister.schema.parsing import parse
 from cloister.schema.sources.batches import DELIMITERS, require_columns
 from cloister.schema.sources.csv_files import csv_header, read_text
-from cloister.schema.sources.files_and_urls import MARKS as BYTE_ORDER_MARKS
-from cloister.schema.sources.files_and_urls import UTF_8
+from cloister.schema.sources.files_and_urls import MARKS, UTF_8
 from cloister.schema.sources.reading import (
     guarded_reading,
     is_larger_unpacked,
@@ -55,17 +61,7 @@ from cloister.schema.sources.reading import (
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import DraftedFact, SourceSpec
 from cloister.schema.spec_files.yaml_text import entries, flow, scalar
-from cloister.schema.written_numbers import (
-    BELOW_ZERO,
-    MARKS,
-    NO_UNIT,
-    STARTS_AS_NUMBER,
-    Marks,
-    Unit,
-    is_usual_unit,
-    number_pattern,
-    unit_beside,
-)
+from cloister.schema.written_numbers import NO_UNIT, STARTS_AS_NUMBER, Unit
 
 _MISSING = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "NaN", "nan", "?", " ?", "-", ".")
 """Texts that usually stand for a missing value; the empty cell always does."""
@@ -124,12 +120,12 @@ def drafted_csv(path: Path) -> DraftedFile:
     counts = {name: _missing_counts(cells[name]) for name in names}
     missing = _by_frequency(counts.values())
     written = cells.mask(cells.isin(missing))
-    units = {name: _unit_of(_distinct(written[name])) for name in names}
+    units = {name: guess_unit(distinct_cells(written[name])) for name in names}
     alone = {name: numbers_alone(written[name], unit) for name, unit in units.items()}
-    decimal, thousands = _likeliest_marks(alone.values(), delimiter)
+    decimal, thousands = likeliest_marks(alone.values(), delimiter)
     dialect |= {"decimal": decimal} | ({"thousands": thousands} if thousands else {})
     source = SourceSpec(**dialect, missing=tuple(missing))
-    read = {name: _in_marks_of(cells, source) for name, cells in alone.items()}
+    read = {name: in_plain_marks(cells, source) for name, cells in alone.items()}
     return DraftedFile(
         dialect | {"missing": missing},
         written,
@@ -168,7 +164,7 @@ def _encoding(path: Path) -> str:
 
 def _wide_encoding(first: bytes) -> str | None:
     """UTF-16 of a file's first bytes, by its mark or the empty half of an ASCII letter."""
-    marked = (name for name, mark in BYTE_ORDER_MARKS.items() if first.startswith(mark))
+    marked = (name for name, mark in MARKS.items() if first.startswith(mark))
     halves = {"utf-16-be": first[:1], "utf-16-le": first[1:2]}
     empty = (name for name, half in halves.items() if half == b"\0")
     return next(chain(marked, empty), None)
@@ -211,61 +207,6 @@ def _by_frequency(counts: Iterable[dict[str, int]]) -> list[str]:
         total.update(tokens)
     ordered = sorted(total, key=lambda token: -total[token])
     return [token for token in ordered if total[token] or token == ""]
-
-
-_MARKS_BESIDE_SEMICOLONS = (MARKS[0], *sorted(MARKS[1:], key=lambda marks: marks[0] != ","))
-"""The usual marks where decimal commas are likelier, since cells are not divided by commas."""
-
-
-def _distinct(cells: pd.Series) -> pd.Series:
-    """The different known cells of a column."""
-    return pd.Series(cells.dropna().unique(), dtype="str")
-
-
-def _unit_of(texts: pd.Series) -> Unit:
-    """What stands beside all numbers of distinct texts (n,); no unit if they are none, or few."""
-    if len(texts) < FEWEST_NUMBERS:
-        return NO_UNIT
-    inside = texts.str.extract(BELOW_ZERO)[0]
-    unit, *others = {unit_beside(text) for text in inside.fillna(texts)}
-    enclosed = inside.notna()
-    if others or unit is None or not is_usual_unit(unit) or enclosed.all():
-        return NO_UNIT
-    return unit._replace(enclosed=bool(enclosed.any()))
-
-
-def _likeliest_marks(columns: Iterable[pd.Series], delimiter: str) -> Marks:
-    """The marks by which columns of the most different numbers are numbers throughout.
-
-    One column of many amounts tells more than several of ``1.0`` and ``0.0``. Of two that read as
-    many different numbers, the first is taken.
-    """
-    distinct = [_distinct(cells) for cells in columns]
-
-    def numeric(marks: Marks) -> int:
-        return sum(len(texts) for texts in distinct if _are_numbers(texts, marks))
-
-    return max(_MARKS_BESIDE_SEMICOLONS if delimiter == ";" else MARKS, key=numeric)
-
-
-def _are_numbers(distinct: pd.Series, marks: Marks) -> bool:
-    """Whether all texts are numbers in these marks; no group of thousands follows a zero alone."""
-    texts = pa.array(distinct, pa.large_string())
-    if not pc.all(pc.match_substring_regex(texts, number_pattern(*marks)), min_count=1).as_py():
-        return False
-    below_one = pc.match_substring_regex(texts, rf"^\s*[+-]?0+{re.escape(marks[1] or '')}")
-    return marks[1] is None or not pc.any(below_one).as_py()
-
-
-def _in_marks_of(cells: pd.Series, source: SourceSpec) -> tuple[pd.Series, bool]:
-    """A column with its numbers as ``1234.5``, if all are numbers; else as it is.
-
-    And whether all are numbers as ``1234.5``, and not in the marks of the file.
-    """
-    marks, distinct = (source.decimal, source.thousands), _distinct(cells)
-    if not _are_numbers(distinct, marks):
-        return cells, _are_numbers(distinct, MARKS[0])
-    return cells if marks == MARKS[0] else plain_numbers(cells, source), False
 
 
 _NATIVE_FACTS: tuple[DraftedFact, ...] = ("names", "ignore", "types")

@@ -19,9 +19,6 @@ from cloister.schema.domain import GROWTH
 from cloister.schema.drafts.columns import ColumnCells, Guess, Keys, public_range
 from cloister.schema.written_numbers import NO_UNIT, Unit, decimal_places, places_pattern, with_unit
 
-FEWEST_NUMBERS = 20
-"""Different numbers at least with a unit, or beside words: fewer may be categories."""
-
 ANY_WHOLE = Integer(type="integer", min=0, max=0)
 ANY_NUMBER = Float(type="float", min=0, max=0)
 

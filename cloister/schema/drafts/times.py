@@ -16,8 +16,8 @@ import pandas as pd
 
 from cloister.arrays import Booleans
 from cloister.schema.attributes import EXACT_STEP, EXACT_YEARS, Date, Datetime, Float, Integer
-from cloister.schema.drafts.columns import ColumnCells, Guess, Keys
-from cloister.schema.drafts.numbers import FEWEST_NUMBERS, bounds_of
+from cloister.schema.drafts.columns import FEWEST_NUMBERS, ColumnCells, Guess, Keys
+from cloister.schema.drafts.numbers import bounds_of
 from cloister.schema.parsing import lacks_parts, parse
 from cloister.schema.ticks import EPOCH, NANOSECOND_DAYS
 from cloister.schema.written_moments import (
