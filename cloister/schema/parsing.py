@@ -128,8 +128,8 @@ def parse(values: pd.Series, attribute: AnyAttribute) -> tuple[pd.Series, np.nda
 def lacks_parts(values: pd.Series, attribute: Date) -> np.ndarray:
     """Which values (n,) are dates whose day, or day and month, are not known."""
     pattern = partial_pattern(attribute.format or "%Y-%m-%d")
-    found = read_distinct(texts(values), lambda text: pc.match_substring_regex(text, pattern))
-    return np.asarray(pc.fill_null(found, fill_value=False))
+    lacking = read_distinct(texts(values), lambda text: pc.match_substring_regex(text, pattern))
+    return np.asarray(pc.fill_null(lacking, fill_value=False))
 
 
 def holds_numbers(attribute: Categorical | Ordinal) -> bool:
@@ -326,8 +326,8 @@ def _parts_of_moments(parts: pa.StructArray) -> dict[str, np.ndarray]:
         part["year"] = np.where(year < PIVOT, 2000, 1900) + year
     if MONTH_NAME in _names(parts):
         starts = pc.utf8_slice_codeunits(pc.utf8_lower(_field(parts, MONTH_NAME)), 0, 3)
-        places = pc.index_in(starts, pa.array([name[:3] for name in MONTHS], starts.type))
-        part["month"] = np.asarray(pc.fill_null(places, -1)) + 1
+        months = pc.index_in(starts, pa.array([name[:3] for name in MONTHS], starts.type))
+        part["month"] = np.asarray(pc.fill_null(months, -1)) + 1
     part["hour"] = _hours_of_day(parts, part["hour"])
     return part
 

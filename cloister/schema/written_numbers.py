@@ -166,12 +166,12 @@ def write_numbers(values: Array, form: str | None, decimal: str, thousands: str 
 
     Without a form as Python writes them. A sign, or parentheses, stand before the unit.
     """
-    distinct, places = np.unique(values, return_inverse=True)
+    distinct, positions = np.unique(values, return_inverse=True)
     write = str if form is None else _number_writer(form)
     unit = unit_of(form)
     marks = str.maketrans({".": decimal, ",": thousands or ","})
     texts = [_beside(write(number).translate(marks), unit) for number in distinct]
-    return np.array(texts, dtype=object)[places]
+    return np.array(texts, dtype=object)[positions]
 
 
 def _beside(number: str, unit: Unit) -> str:

@@ -67,7 +67,7 @@ _POINT_MASS = 0.1
 """The share of zeros above which zero is guessed a special value."""
 
 MOST_DECIMALS = 6
-"""Decimal places that a guessed grid has at most, if that tells the values apart."""
+"""Decimal places that a guessed grid has at most, if that distinguishes the values."""
 
 _FINEST = 12
 """Decimal places that a grid can have."""
@@ -231,12 +231,12 @@ def decimals_of(typed: pd.Series) -> int:
     numbers = typed.to_numpy(dtype=np.float64)
     places = range(MOST_DECIMALS)
     fitting = (p for p in places if np.array_equal(np.round(numbers, p), numbers))
-    found = next(fitting, None)
-    return max(MOST_DECIMALS, _telling_decimals(numbers)) if found is None else found
+    fewest = next(fitting, None)
+    return max(MOST_DECIMALS, _telling_decimals(numbers)) if fewest is None else fewest
 
 
 def _telling_decimals(numbers: np.ndarray) -> int:
-    """Decimal places by which nearly all of the values are told from zero and from each other.
+    """Decimal places that distinguish nearly all values from zero and from each other.
 
     Not all ``numbers`` are zero. A grid has no more places than the finest.
     """
@@ -270,9 +270,9 @@ def _far_above(numbers: np.ndarray, answers: list[int]) -> list[int]:
 
 def few_numbers(typed: pd.Series) -> list[int]:
     """The numbers of a column that holds few, each in many rows; none if it holds more."""
-    found = typed.unique()
-    few = 1 < len(found) <= min(_FEW, len(typed) // _ROWS_EACH)
-    return sorted(map(int, found)) if few else []
+    numbers = typed.unique()
+    few = 1 < len(numbers) <= min(_FEW, len(typed) // _ROWS_EACH)
+    return sorted(map(int, numbers)) if few else []
 
 
 def step_of(typed: pd.Series) -> int:
@@ -293,8 +293,8 @@ def fine_step_of(typed: pd.Series, places: int) -> float | None:
     if np.abs(units).max(initial=0) >= _EXACT:
         return None
     step = int(np.gcd.reduce(units.astype(np.int64))) if len(units) else 1
-    told = len(units) * math.log(step) >= _SURE
-    return round(step / 10**places, places) if step > 1 and told else None
+    sure = len(units) * math.log(step) >= _SURE
+    return round(step / 10**places, places) if step > 1 and sure else None
 
 
 def bins_of(typed: pd.Series, low: float, high: float) -> dict[str, Any]:

@@ -98,9 +98,9 @@ class _Recoded(RawIOBase):
 
 def _skip_mark(file: BufferedReader, path: Path, encoding: str) -> None:
     first = file.peek(2)[:2]
-    found = next((name for name, mark in MARKS.items() if mark == first), encoding)
-    if found != encoding:
-        raise DataError(f"{path} is {found.upper()} text; declare source.encoding: {found}")
+    marked = next((name for name, mark in MARKS.items() if mark == first), encoding)
+    if marked != encoding:
+        raise DataError(f"{path} is {marked.upper()} text; declare source.encoding: {marked}")
     if first == MARKS.get(encoding):
         file.read(len(first))
 
@@ -153,8 +153,8 @@ def require_csv_columns(path: Path, spec: Spec) -> None:
     """
     source = spec.source
     header = csv_header(path, source.delimiter, source.encoding)
-    found = [name for name in header if name not in spec.ignore]
-    require_columns(found, list(spec.attributes), str(path), source.delimiter)
+    names = [name for name in header if name not in spec.ignore]
+    require_columns(names, list(spec.attributes), str(path), source.delimiter)
 
 
 def read_text(path: Path, source: SourceSpec, names: Sequence[str]) -> pd.DataFrame:
@@ -286,8 +286,8 @@ def _read_cells(cells: pa.Array, source: SourceSpec, unit: Unit | None = None) -
     else:
         letters = cells.cast(pa.large_string()).to_pylist()
         read = [
-            None if own is None else decode_text(own.encode(_LATIN), source.encoding)
-            for own in letters
+            None if cell is None else decode_text(cell.encode(_LATIN), source.encoding)
+            for cell in letters
         ]
         texts = pd.Series(read, dtype="str")
     return texts if unit is None else plain_numbers(texts, source, unit)
@@ -337,17 +337,18 @@ def _quoted(texts: Array, delimiter: str) -> Array:
     if special.search("".join(texts)) is None:
         return texts
     quoted = texts.copy()
-    for at, text in enumerate(texts):
+    for row, text in enumerate(texts):
         if special.search(text):
-            quoted[at] = '"' + text.replace('"', '""') + '"'
+            quoted[row] = '"' + text.replace('"', '""') + '"'
     return quoted
 
 
 def _texts(values: pd.Series, attribute: AnyAttribute, source: SourceSpec) -> Array:
     """A column as text (n,)."""
     known = values.notna().to_numpy(dtype=bool)
-    own, usual = attribute.missing, (*source.missing, "")[0]
-    texts = np.full(len(values), usual if own is None else own, dtype=object)
+    usual = (*source.missing, "")[0]
+    missing = usual if attribute.missing is None else attribute.missing
+    texts = np.full(len(values), missing, dtype=object)
     if known.any():
         texts[known] = _written(values[known], attribute, source)
     return texts
@@ -363,10 +364,10 @@ def _written(values: pd.Series, attribute: AnyAttribute, source: SourceSpec) -> 
         return values.astype("str").to_numpy(dtype=object)
     whole = pt.is_integer_dtype(values.dtype)
     numbers = values.to_numpy(dtype="int64" if whole else _width(values))
-    own = form if isinstance(attribute, Integer | Float) else None
-    if own is not None and is_clock_format(own):
-        return write_clocks(numbers, own)
-    return write_numbers(numbers, own, source.decimal, source.thousands)
+    number_form = form if isinstance(attribute, Integer | Float) else None
+    if number_form is not None and is_clock_format(number_form):
+        return write_clocks(numbers, number_form)
+    return write_numbers(numbers, number_form, source.decimal, source.thousands)
 
 
 def _usual_form(attribute: AnyAttribute) -> str:
