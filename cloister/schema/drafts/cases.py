@@ -222,6 +222,15 @@ def _free_text(cells: ColumnCells) -> Guess | None:
     return Guess({"type": "text", "pattern": pattern}, _PERSON if cells.are_persons else free)
 
 
+def _pairs_of_years(cells: ColumnCells) -> Guess | None:
+    """Years and those after them, as of schools and of accounts, which are no months."""
+    if not cells.is_text or cells.texts is None:
+        return None
+    years = cells.texts.str.extract("([0-9]{2}).([0-9]{2})$").astype("int64")
+    pairs = ((years[0] + 1) % 100 == years[1]).all()
+    return _free_text(cells) or _listed(cells) if pairs else None
+
+
 def _listed(cells: ColumnCells) -> Guess:
     """All texts that occur, unordered."""
     values = sorted(cells.known.astype("str").unique())
@@ -296,6 +305,7 @@ CASES = (
     Case("", guess_decimal, "{n}.5|-1.25"),
     Case(CLOCK_OF_TWELVE, guess_clock, "8:{n} AM|11:05 PM"),
     Case(CLOCK, guess_clock, "08:15|27:15"),
+    Case("[0-9]{4}[-/][0-9]{2}", _pairs_of_years, "2009-10|2010-11"),
     Case("", guess_date, "03.04.2020|25.06.2021"),
     Case("", guess_partial_date, "2021-03-15|2021-03|2021-04-01"),
     Case("", guess_moment, "2024-05-06T07:15:00Z|2024-05-07T12:30:00Z"),

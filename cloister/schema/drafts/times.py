@@ -38,7 +38,7 @@ ANY_MOMENT = Datetime(type="datetime", min=dt.datetime.min, max=dt.datetime.max)
 _COMPACT = "%Y%m%d"
 """A form without marks: what is left of it without a part is any number."""
 
-_DAYS = (
+DAYS = (
     *("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y"),
     *("%m-%d-%Y", "%-d/%-m/%Y", "%-m/%-d/%Y", "%-d.%-m.%Y", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y"),
     *("%-d/%-m/%y", "%-m/%-d/%y", "%d-%b-%Y", "%d %b %Y", "%-d %b %Y", "%d-%b-%y", "%b %d, %Y"),
@@ -47,13 +47,13 @@ _DAYS = (
 )
 """Forms of days; of two that all texts have, the first is taken."""
 
-_MONTHS = (
+MONTHS = (
     *("%Y-%m", "%Y/%m", "%m/%Y", "%m-%Y", "%-m/%Y", "%b %Y", "%B %Y", "%b-%Y", "%B-%Y", "%b. %Y"),
     *("%b, %Y", "%B, %Y", "%Y %b", "%Y-%b", "%Y %B"),
 )
 """Forms of months; years have four digits, since others may be days."""
 
-_CLOCKS = (
+CLOCKS = (
     *("T%H:%M:%S", " %H:%M:%S", "T%H:%M", " %H:%M", " %-H:%M", " %-H:%M:%S", "T%H%M%S"),
     *(" %I:%M %p", " %-I:%M %p", " %I:%M:%S %p", " %-I:%M:%S %p", "T%H:%M:%S.000"),
     *(" %I:%M%p", " %-I:%M%p", " %I:%M:%S%p", " %-I:%M:%S%p"),
@@ -64,7 +64,7 @@ _CLOCKS = (
 """Forms of clocks after a day."""
 
 _MIDNIGHTS = ("T00:00:00", " 00:00:00", "T00:00", " 00:00", " 0:00", "T00:00:00.000")
-_ZONES = ("", "Z", "+00:00", "+0000", "+00", " +0000")
+ZONES = ("", "Z", "+00:00", "+0000", "+00", " +0000")
 _OFFSET = re.compile("[+-][01][0-9]:?[0-5][0-9]$")
 """A distance from UTC at the end of a moment."""
 
@@ -195,22 +195,15 @@ def _is_ambiguous(texts: pd.Series, attribute: Date | Datetime, form: str) -> bo
 
 def _date_format(texts: pd.Series) -> str | None:
     """The format that all texts of a column of dates have; None if there is none."""
-    midnights = [clock + zone for clock in _MIDNIGHTS for zone in _ZONES]
-    day = _first_fit(texts, ANY_DATE, _DAYS, ["", *midnights])
-    months = () if _are_pairs_of_years(texts) else _MONTHS
-    return day or _first_fit(texts, ANY_DATE, months, [""])
-
-
-def _are_pairs_of_years(texts: pd.Series) -> bool:
-    """Whether texts such as 2010-11 all name a year and the one after it, as fiscal years do."""
-    years = texts.str.extract("^[0-9]{2}([0-9]{2})[-/]([0-9]{2})$").astype("float64")
-    return bool(((years[0] + 1) % 100 == years[1]).all())
+    midnights = [clock + zone for clock in _MIDNIGHTS for zone in ZONES]
+    day = _first_fit(texts, ANY_DATE, DAYS, ["", *midnights])
+    return day or _first_fit(texts, ANY_DATE, MONTHS, [""])
 
 
 def _partial_format(texts: pd.Series) -> str | None:
     """The format of dates of which some lack the day, or the month; None if there is none."""
     first = str(texts.iloc[0])
-    for form in (form for form in _DAYS if form != _COMPACT):
+    for form in (form for form in DAYS if form != _COMPACT):
         if re.search(moment_pattern(form), first) or re.search(partial_pattern(form), first):
             odd = texts[_misfits(texts, ANY_DATE, form)]
             declared = ANY_DATE.model_copy(update={"format": form})
@@ -222,8 +215,8 @@ def _partial_format(texts: pd.Series) -> str | None:
 def _moment_format(texts: pd.Series) -> str | None:
     """The format that all texts of a column of moments have; None if there is none."""
     offset = _OFFSET.findall(str(texts.iloc[0]))
-    zones = (*_ZONES, *offset, "%:z", "%z", " %z")
-    form = _first_fit(texts, ANY_MOMENT, _DAYS, [clock + z for clock in _CLOCKS for z in zones])
+    zones = (*ZONES, *offset, "%:z", "%z", " %z")
+    form = _first_fit(texts, ANY_MOMENT, DAYS, [clock + z for clock in CLOCKS for z in zones])
     return form and form.replace("%p", _half_of_day(texts))
 
 
