@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
@@ -38,6 +38,7 @@ from cloister.schema.drafts.times import (
     guess_date,
     guess_moment,
     guess_partial_date,
+    in_native_times,
     is_compact_date,
 )
 from cloister.schema.parsing import parse
@@ -327,12 +328,14 @@ def guess(cells: ColumnCells) -> Guess:
     keys |= {} if "dtype" in guess.keys else _unusual_dtype(cells)
     remark = _remark(cells)
     why = f"{guess.why}; {remark}" if remark else guess.why
-    return replace(guess, keys={**keys, "provenance": DATA_DERIVED}, why=why)
+    if cells.stored is not None:
+        keys, why = in_native_times(keys, why, cells.stored)
+    return Guess({**keys, "provenance": DATA_DERIVED}, why)
 
 
 def _missing_share(cells: ColumnCells) -> float:
     """How many of the rows lack a key: of it alone no model is told that it may be missing."""
-    share = round(1 - len(cells.known) / cells.rows, _SHARE_PLACES)
+    share = round(1 - len(cells.known) / len(cells.written), _SHARE_PLACES)
     return max(share, 10**-_SHARE_PLACES)
 
 
@@ -372,4 +375,4 @@ def _misfits(cells: ColumnCells) -> Iterator[tuple[str, int]]:
         words = " or ".join(word for word in pair if word in different)
         yield words, int((~known.isin(pair)).sum())
     for words, attribute in _NARROW:
-        yield words, int(parse(cells.plain, attribute)[1].sum())
+        yield words, int(parse(cells.known_plain, attribute)[1].sum())

@@ -55,22 +55,33 @@ class Guess:
 
 @dataclass(frozen=True)
 class ColumnCells:
-    """The known cells of a column, and how many of all are known.
+    """The cells of a column, shape (n,), with missing ones as such.
 
-    They are native values, or the texts of the file; ``plain`` are the same with numbers as
+    ``written`` are native values, or the texts of the file; ``plain`` are the same with numbers as
     ``1234.5``, without the ``unit`` that stands beside them in the file. The file groups
     ``thousands`` if there is a mark. ``missing`` is the text of missing cells, if it is not that of
-    the file. ``foreign`` cells are numbers in other marks than the file's, so texts.
+    the file. ``foreign`` cells are numbers in other marks than the file's, so texts. ``stored`` is
+    the dtype of times of day, of lengths of time and of moments in a zone.
     """
 
     name: str
-    known: pd.Series
+    written: pd.Series
     plain: pd.Series
-    rows: int
     thousands: str | None = None
     missing: str | None = None
     unit: Unit = NO_UNIT
     foreign: bool = False
+    stored: str | None = None
+
+    @cached_property
+    def known(self) -> pd.Series:
+        """The cells that are not missing."""
+        return self.written.dropna()
+
+    @cached_property
+    def known_plain(self) -> pd.Series:
+        """The same with numbers as ``1234.5``."""
+        return self.plain.dropna()
 
     @property
     def is_text(self) -> bool:
@@ -114,7 +125,7 @@ class ColumnCells:
         numeric = isinstance(attribute, Integer | Float)
         if numeric and self.foreign:
             return None
-        typed, invalid = parse(self.plain if numeric else self.known, attribute)
+        typed, invalid = parse(self.known_plain if numeric else self.known, attribute)
         return None if invalid.any() else typed
 
     @cached_property
@@ -139,7 +150,7 @@ class ColumnCells:
     @property
     def nullable(self) -> Keys:
         """The key of cells that may be missing, if some are."""
-        return {"nullable": True} if len(self.known) < self.rows else {}
+        return {"nullable": True} if len(self.known) < len(self.written) else {}
 
 
 def numbers_alone(texts: pd.Series, unit: Unit) -> pd.Series:

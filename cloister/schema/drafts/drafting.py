@@ -14,8 +14,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import chain
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,6 @@ from cloister.schema.drafts.proposals import (
     presence_proposals,
     reference_hints,
 )
-from cloister.schema.drafts.times import in_native_times
 from cloister.schema.parsing import parse
 from cloister.schema.sources.batches import DELIMITERS, require_columns
 from cloister.schema.sources.csv_files import csv_header, read_text
@@ -61,7 +59,7 @@ from cloister.schema.sources.reading import (
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import DraftedFact, SourceSpec
 from cloister.schema.spec_files.yaml_text import entries, flow, scalar
-from cloister.schema.written_numbers import NO_UNIT, STARTS_AS_NUMBER, Unit
+from cloister.schema.written_numbers import STARTS_AS_NUMBER
 
 _MISSING = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "NaN", "nan", "?", " ?", "-", ".")
 """Texts that usually stand for a missing value; the empty cell always does."""
@@ -84,23 +82,14 @@ _CONTROLS = bytes(range(0x80, 0xA0))
 
 @dataclass(frozen=True)
 class DraftedFile:
-    """The cells of a file, and the keys of the source that read them so.
+    """The columns of a file, and the keys of the source that read them so.
 
-    ``plain`` holds the cells with numbers as ``1234.5``, ``written`` as they are in the file; in
-    both the ``missing`` texts are missing, and only the latter has units: those of ``units``.
-    ``tokens`` is the usual missing text of each column. ``nested`` are columns without single
-    values, which are in none of them; ``times`` are the dtypes of columns of times of day, of
-    lengths of time and of moments in a zone.
+    ``nested`` are columns without single values, which are in none of them.
     """
 
     source: dict[str, Any]
-    written: pd.DataFrame
-    plain: pd.DataFrame
-    tokens: dict[str, str]
-    units: dict[str, Unit] = field(default_factory=dict)
+    columns: dict[str, ColumnCells]
     nested: tuple[str, ...] = ()
-    times: Mapping[str, str] = field(default_factory=dict)
-    foreign: tuple[str, ...] = ()
 
 
 def drafted_csv(path: Path) -> DraftedFile:
@@ -125,15 +114,17 @@ def drafted_csv(path: Path) -> DraftedFile:
     decimal, thousands = likeliest_marks(alone.values(), delimiter)
     dialect |= {"decimal": decimal} | ({"thousands": thousands} if thousands else {})
     source = SourceSpec(**dialect, missing=tuple(missing))
-    read = {name: in_plain_marks(cells, source) for name, cells in alone.items()}
-    return DraftedFile(
-        dialect | {"missing": missing},
-        written,
-        pd.DataFrame({name: cells for name, (cells, _) in read.items()}),
-        {name: max(tokens, key=tokens.__getitem__) for name, tokens in counts.items() if tokens},
-        units,
-        foreign=tuple(name for name, (_, foreign) in read.items() if foreign),
-    )
+    columns = {}
+    for name, tokens in counts.items():
+        plain, foreign = in_plain_marks(alone[name], source)
+        token = max(tokens, key=tokens.__getitem__, default=missing[0])
+        columns[name] = ColumnCells(
+            *(name, written[name], plain, thousands),
+            missing=None if token == missing[0] else token,
+            unit=units[name],
+            foreign=foreign,
+        )
+    return DraftedFile(dialect | {"missing": missing}, columns)
 
 
 def _require_modest_text(path: Path) -> None:
@@ -150,7 +141,10 @@ def _require_modest_text(path: Path) -> None:
 
 
 def _encoding(path: Path) -> str:
-    wide = _wide_encoding(next(_blocks(path)))
+    """UTF-16 by its mark or the empty half of an ASCII letter, else UTF-8, else of one byte."""
+    first = next(_blocks(path))
+    starts = [*MARKS.items(), ("utf-16-be", b"\0"), ("utf-16-le", first[:1] + b"\0")]
+    wide = next((name for name, start in starts if first.startswith(start)), None)
     if wide:
         return wide
     try:
@@ -160,14 +154,6 @@ def _encoding(path: Path) -> str:
         letters = any(block.translate(None, _CONTROLS) != block for block in _blocks(path))
         return "cp1252" if letters else "latin-1"
     return UTF_8
-
-
-def _wide_encoding(first: bytes) -> str | None:
-    """UTF-16 of a file's first bytes, by its mark or the empty half of an ASCII letter."""
-    marked = (name for name, mark in MARKS.items() if first.startswith(mark))
-    halves = {"utf-16-be": first[:1], "utf-16-le": first[1:2]}
-    empty = (name for name, half in halves.items() if half == b"\0")
-    return next(chain(marked, empty), None)
 
 
 def _blocks(path: Path) -> Iterator[bytes]:
@@ -284,13 +270,15 @@ def draft(path: Path) -> str:
     )
     with guarded_reading(path):
         file = read(path)
-    if file.plain.empty:
+    if not any(len(cells.written) for cells in file.columns.values()):
         raise DataError(f"{path} has no rows; give a table with rows")
-    names = list(map(str, file.plain))
-    left_out = [name for name in names if not name.strip() or file.plain[name].isna().all()]
-    guesses = {name: _guessed(file, name) for name in names if name not in left_out}
-    if not guesses:
+    columns = {
+        name: cells for name, cells in file.columns.items() if name.strip() and len(cells.known)
+    }
+    if not columns:
         raise DataError(f"{path} has no column with a name and a value; give a table with some")
+    guesses = {name: guess(cells) for name, cells in columns.items()}
+    left_out = [name for name in file.columns if name not in columns]
     name = re.sub(r"[^A-Za-z0-9._-]", "-", path.name.partition(".")[0]).lstrip("._-") or "dataset"
     head = _HEAD.format(
         source=json.dumps(path.name),
@@ -301,31 +289,35 @@ def draft(path: Path) -> str:
         ignore=flow([*left_out, *file.nested]),
     )
     lines = "".join(_line(name, guessed) for name, guessed in guesses.items())
-    hints = "".join(reference_hints(file.plain, guesses, name, file.source))
-    return head + lines + _FOOT.format(proposals=_proposed(file, guesses) + hints)
+    values = {name: _values(cells, guesses[name]) for name, cells in columns.items()}
+    typed = {name: series for name, series in values.items() if series is not None}
+    plain = pd.DataFrame({name: cells.plain for name, cells in file.columns.items()})
+    frame = pd.DataFrame({name: typed.get(name, plain[name]) for name in columns})
+    rules = _proposed(frame, typed, guesses)
+    hints = "".join(reference_hints(plain, guesses, name, file.source))
+    return head + lines + _FOOT.format(proposals=rules + hints)
 
 
-def _proposed(file: DraftedFile, guesses: Mapping[str, Guess]) -> str:
+def _proposed(
+    frame: pd.DataFrame, typed: Mapping[str, pd.Series], guesses: Mapping[str, Guess]
+) -> str:
     """Rules that the rows obey, commented out, and what to do with them."""
-    typed = dict(_typed(file, guesses))
-    values = pd.DataFrame({name: typed.get(name, file.plain[name]) for name in guesses})
     rules = [
-        *presence_proposals(values, guesses),
-        *dependency_proposals(values, guesses),
+        *presence_proposals(frame, guesses),
+        *dependency_proposals(frame, guesses),
         *order_proposals(typed, guesses),
     ]
     return _PROPOSALS + "".join(f"#  - {rule}\n" for rule in rules) if rules else ""
 
 
-def _typed(file: DraftedFile, guesses: Mapping[str, Guess]) -> Iterator[tuple[str, pd.Series]]:
-    """The values of the columns that are guessed to be numbers, dates or moments."""
-    for name, guessed in guesses.items():
-        if guessed.keys["type"] in ("integer", "float", "date", "datetime"):
-            attribute = _ATTRIBUTE.validate_python(guessed.keys)
-            cells = file.plain if isinstance(attribute, Integer | Float) else file.written
-            typed, invalid = parse(cells[name], attribute)
-            if not invalid.any():
-                yield name, typed
+def _values(cells: ColumnCells, guessed: Guess) -> pd.Series | None:
+    """The values (n,) of a column that is guessed to be of numbers, dates or moments."""
+    if guessed.keys["type"] not in ("integer", "float", "date", "datetime"):
+        return None
+    attribute = _ATTRIBUTE.validate_python(guessed.keys)
+    numeric = isinstance(attribute, Integer | Float)
+    typed, invalid = parse(cells.plain if numeric else cells.written, attribute)
+    return None if invalid.any() else typed
 
 
 def _drafted_parquet(path: Path) -> DraftedFile:
@@ -337,8 +329,11 @@ def _drafted_parquet(path: Path) -> DraftedFile:
     frame = read_native(path, plain)
     decimals = frame.columns[[pt.is_object_dtype(kind) for kind in frame.dtypes]]
     frame = frame.assign(**{name: texts(frame[name]) for name in decimals})
-    source = {"path": str(path)}
-    return DraftedFile(source, frame, frame, {}, nested=tuple(nested), times=time_dtypes(path))
+    times = time_dtypes(path)
+    columns = {
+        name: ColumnCells(name, frame[name], frame[name], stored=times.get(name)) for name in plain
+    }
+    return DraftedFile({"path": str(path)}, columns, tuple(nested))
 
 
 def _require_modest_parquet(path: Path, names: list[str]) -> None:
@@ -348,23 +343,6 @@ def _require_modest_parquet(path: Path, names: list[str]) -> None:
             f"{path} has more than {_MOST_CELLS:,} cells, or {MOST_BYTES >> 20:,} MiB unpacked; "
             "a draft reads all of them, so give a file of fewer rows, or of shorter cells"
         )
-
-
-def _guessed(file: DraftedFile, name: str) -> Guess:
-    """The guess of one column, with its own missing text if it is not the first of the file."""
-    token = file.tokens.get(name)
-    usual = token in (None, *file.source.get("missing", ())[:1])
-    cells = ColumnCells(
-        name,
-        file.written[name].dropna(),
-        file.plain[name].dropna(),
-        len(file.plain),
-        file.source.get("thousands"),
-        None if usual else token,
-        file.units.get(name, NO_UNIT),
-        name in file.foreign,
-    )
-    return in_native_times(guess(cells), file.times[name]) if name in file.times else guess(cells)
 
 
 def _line(name: str, guess: Guess) -> str:

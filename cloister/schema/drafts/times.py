@@ -9,7 +9,6 @@ import calendar
 import datetime as dt
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -299,15 +298,13 @@ def _clock_format(texts: pd.Series) -> str:
     return f"%{short}H:%M{seconds}"
 
 
-def in_native_times(guess: Guess, dtype: str) -> Guess:
+def in_native_times(keys: Keys, why: str, dtype: str) -> tuple[Keys, str]:
     """The guess of a column that a file stores as times, lengths of time or moments in a zone."""
-    kind, why = guess.keys["type"], guess.why
-    if kind == "datetime":
-        why = f"{why}; in UTC here, released in the file's zone"
-    elif kind not in ("integer", "float"):
-        return guess
-    elif "format" not in guess.keys:
+    if keys["type"] == "datetime":
+        why += "; in UTC here, released in the file's zone"
+    elif keys["type"] not in ("integer", "float"):
+        return keys, why
+    elif "format" not in keys:
         why = f"a length of time in seconds; {why}"
-    keys = {name: key for name, key in guess.keys.items() if name != "dtype"}
-    provenance = {"provenance": keys.pop("provenance")}
-    return replace(guess, keys={**keys, "dtype": dtype, **provenance}, why=why)
+    keys.pop("dtype", None)
+    return {**keys, "dtype": dtype}, why

@@ -18,7 +18,7 @@ def example_of(case) -> ColumnCells:
     cells = case.example.split("|")
     texts = [cells[n % len(cells)].format(n=20 + n // len(cells)) for n in range(ROWS)]
     known = pd.Series(texts, dtype="str")
-    return ColumnCells(case.name, known, known, ROWS)
+    return ColumnCells(case.name, known, known)
 
 
 @pytest.mark.parametrize("case", WRITTEN, ids=lambda case: case.example)
@@ -43,7 +43,7 @@ ENDS = [clock + ZONES[n % len(ZONES)] for n, clock in enumerate(CLOCKS)]
 @pytest.mark.parametrize("form", [*DAYS, *MONTHS, *(f"%d.%m.%Y{end}" for end in ENDS)])
 def test_a_column_in_a_form_of_the_tables_is_drafted_in_it(form):
     texts = pd.Series(write_moments(MOMENTS, form), dtype="str")
-    keys = guess(ColumnCells("when", texts, texts, ROWS)).keys
+    keys = guess(ColumnCells("when", texts, texts)).keys
     assert keys["type"] == ("datetime" if "M" in form else "date")
     # six digits are written where any number of them is read
     assert keys.get("format", "%Y-%m-%d") == form.replace(".%f", ".%6f")
