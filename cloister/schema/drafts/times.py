@@ -9,6 +9,7 @@ import calendar
 import datetime as dt
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -52,12 +53,12 @@ MONTHS = (
 )
 """Forms of months; years have four digits, since others may be days."""
 
+_TWELVE = [f"{h}:%M{seconds}" for seconds in ("", ":%S") for h in ("%I", "%-I")]
+_FRACTIONS = (".000", ".000000", ".%3f", ".%6f", ".%f")
 CLOCKS = (
     *("T%H:%M:%S", " %H:%M:%S", "T%H:%M", " %H:%M", " %-H:%M", " %-H:%M:%S", "T%H%M%S"),
-    *(" %I:%M %p", " %-I:%M %p", " %I:%M:%S %p", " %-I:%M:%S %p", "T%H:%M:%S.000"),
-    *(" %I:%M%p", " %-I:%M%p", " %I:%M:%S%p", " %-I:%M:%S%p"),
-    *(" %H:%M:%S.000", "T%H:%M:%S.000000", " %H:%M:%S.000000", "T%H:%M:%S.%3f", " %H:%M:%S.%3f"),
-    *("T%H:%M:%S.%6f", " %H:%M:%S.%6f", "T%H:%M:%S.%f", " %H:%M:%S.%f"),
+    *(f" {clock}{space}%p" for space in (" ", "") for clock in _TWELVE),
+    *(f"{start}%H:%M:%S{digits}" for digits in _FRACTIONS for start in "T "),
     ":%H:%M:%S",
 )
 """Forms of clocks after a day."""
@@ -96,9 +97,13 @@ def guess_date(cells: ColumnCells) -> Guess | None:
     typed = cells.typed(ANY_DATE.model_copy(update={"format": form}))
     if typed is None:
         return None
+    return _dates(typed, cells, form)
+
+
+def _dates(typed: pd.Series, cells: ColumnCells, form: str | None, **keys: object) -> Guess:
     first, last, period = _period(typed, cells)
-    keys: Keys = {"type": "date", "min": first, "max": last}
-    return Guess(keys | _written_as(form), _why(f"dates; whole {period}", cells, ANY_DATE, form))
+    written = {"type": "date", "min": first, "max": last} | keys | _written_as(form)
+    return Guess(written, _why(f"dates; whole {period}", cells, ANY_DATE, form))
 
 
 def is_compact_date(cells: ColumnCells) -> bool:
@@ -117,12 +122,9 @@ def guess_partial_date(cells: ColumnCells) -> Guess | None:
     if partial.mean() > _MOST_PARTIAL:
         why = f"{lacking}: as texts each is a category of its own, and little is learnt; {apart}"
         return Guess({"type": "categorical", "values": sorted(cells.known.unique())}, why)
-    first, last, period = _period(typed, cells)
-    keys: Keys = {"type": "date", "min": first, "max": last}
-    keys |= {"partial": "missing", "nullable": True}
-    words = _why(f"dates; whole {period}", cells, ANY_DATE, form)
-    why = f"{words}; {lacking}, and are read as missing: to keep them, {apart}"
-    return Guess(keys | _written_as(form), why)
+    guess = _dates(typed, cells, form, partial="missing", nullable=True)
+    why = f"{guess.why}; {lacking}, and are read as missing: to keep them, {apart}"
+    return replace(guess, why=why)
 
 
 def guess_moment(cells: ColumnCells) -> Guess | None:
