@@ -118,7 +118,9 @@ class ColumnCells:
 
     def match(self, pattern: str) -> bool:
         """Whether all values are texts, or whole numbers, of a pattern."""
-        return self.texts is not None and bool(self.texts.str.fullmatch(pattern).all())
+        if self.texts is None or re.fullmatch(pattern, str(self.texts.iloc[0])) is None:
+            return False  # the first value rules out most patterns
+        return bool(self.texts.str.fullmatch(f"(?:{pattern})").all())
 
     def typed(self, attribute: AnyAttribute) -> pd.Series | None:
         """The typed values if all are of the attribute's type."""
