@@ -15,7 +15,7 @@ from cloister.schema.codelists import NUMBERED_PATTERN
 from cloister.schema.columns import Column, Grid, Listed
 from cloister.schema.series import time_type
 from cloister.schema.ticks import float_decimals, is_month, ticks_per_unit
-from cloister.schema.written_values import clock_unit
+from cloister.schema.written_moments import clock_unit
 
 WIDTH = 100
 """Letters of a line at most."""

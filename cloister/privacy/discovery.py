@@ -43,7 +43,7 @@ from cloister.schema.attributes import (
 )
 from cloister.schema.parsing import holds_numbers
 from cloister.schema.ticks import representable
-from cloister.schema.written_values import in_seconds, written_micros
+from cloister.schema.written_moments import in_seconds, written_micros
 
 _MISTAKES = Fraction(1, 1000)
 """Greatest probability that the noisy count of any part of an empty partition reaches the

@@ -246,9 +246,10 @@ class ReleaseStep:
 
 @dataclass(frozen=True)
 class Consent:
-    """An approval after which a release waits for others: the ``number``-th of ``needed`` in a role.
+    """An approval after which a release waits for others.
 
-    One of a person in no ``role`` whose approvals the rules ask for does not count.
+    It is the ``number``-th of ``needed`` by a ``role``; in no role that the rules ask for it does
+    not count.
     """
 
     role: str

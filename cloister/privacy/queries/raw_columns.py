@@ -30,7 +30,7 @@ from cloister.schema.attributes import LARGEST_WHOLE, AnyAttribute, Date, Dateti
 from cloister.schema.parsing import parse
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.ticks import EPOCH
-from cloister.schema.written_values import SECONDS_OF_DAY, clock_unit, is_clock_format
+from cloister.schema.written_moments import SECONDS_OF_DAY, clock_unit, is_clock_format
 
 _WHOLE_POWERS = range(60)
 """Powers of two between whose quarters whole numbers are counted."""

@@ -20,7 +20,7 @@ from cloister.schema.spec_files.foreign_keys import broken_relations
 from cloister.schema.spec_files.problems import BrokenRules, closest
 from cloister.schema.spec_files.yaml_text import Key
 from cloister.schema.ticks import float_decimals
-from cloister.schema.written_values import groups_thousands
+from cloister.schema.written_numbers import groups_thousands
 
 _NUMERIC = ("integer", "float", "date", "datetime")
 
