@@ -71,23 +71,23 @@ CPU = Device()
 """The processor."""
 
 
-def resolve_device(asked: str) -> Device:
+def resolve_device(name: str) -> Device:
     """The device of this machine that ``auto``, ``cpu``, ``cuda`` or ``cuda:NUMBER`` names.
 
     Raises:
         InputError: it is none of these, or there is no such device.
     """
-    if not re.fullmatch(PATTERN, asked):
+    if not re.fullmatch(PATTERN, name):
         raise InputError("a device is auto, cpu, cuda or cuda:NUMBER; give one of these")
-    if asked == str(CPU):
+    if name == str(CPU):
         return CPU
-    found, (_, _, number) = count_cuda_devices(), asked.partition(":")
-    if asked == AUTO:
-        return Device(0) if found else CPU
+    count, (_, _, number) = count_cuda_devices(), name.partition(":")
+    if name == AUTO:
+        return Device(0) if count else CPU
     wanted = Device(int(number or 0))
-    if int(number or 0) >= found:
+    if int(number or 0) >= count:
         raise InputError(
-            f"device {wanted}: torch finds {found or 'no'} CUDA device{'s'[found == 1 :]} on this "
+            f"device {wanted}: torch finds {count or 'no'} CUDA device{'s'[count == 1 :]} on this "
             "machine; install NVIDIA's driver and a build of torch with CUDA, or use --device cpu"
         )
     return wanted
@@ -129,12 +129,12 @@ def require_memory(device: Device, needed: int) -> None:
     free = free_memory(device)
     if needed <= free:
         return
-    place, what, remedy = f"device {device}", "training", "use --device cpu"
+    owner, what, remedy = f"device {device}", "training", "use --device cpu"
     if device == CPU:
-        place, what = "this machine, or this job's share of it,", "the release"
+        owner, what = "this machine, or this job's share of it,", "the release"
         remedy = "raise the job's limit, or request fewer rows"
     raise PlanError(
-        f"{place} has {free // _MIB:,} MiB free, and {what} needs about {needed // _MIB:,}; end "
+        f"{owner} has {free // _MIB:,} MiB free, and {what} needs about {needed // _MIB:,}; end "
         f"what uses it, or {remedy}; nothing was charged now"
     )
 
@@ -160,5 +160,5 @@ def _left_by_control_groups() -> Iterator[int]:
 
 def _droppable(statistics: Path) -> int:
     """Bytes of inactive pages of files in a control group and those below it."""
-    found = dict(line.split(" ", 1) for line in statistics.read_text().splitlines())
-    return int(found.get("total_inactive_file", found.get("inactive_file", 0)))
+    figures = dict(line.split(" ", 1) for line in statistics.read_text().splitlines())
+    return int(figures.get("total_inactive_file", figures.get("inactive_file", 0)))

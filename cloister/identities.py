@@ -34,9 +34,11 @@ def named(person: str, by: str) -> str:
 
     Tokens hold the name that they were issued to.
     """
-    own, of, other = by.partition(BEHALF)
-    shown = own if not person or own == person or own.startswith(f"{person} (") else None
-    return (shown or f"{person} ({own})") + of + other
+    identity, of, other = by.partition(BEHALF)
+    shown = (
+        identity if not person or identity == person or identity.startswith(f"{person} (") else None
+    )
+    return (shown or f"{person} ({identity})") + of + other
 
 
 def token_end(identity: str) -> str | None:

@@ -61,11 +61,11 @@ def write_database(saved: SavedModel, tables: Mapping[str, Table], out: Path, cs
 
 
 def require_new_folder(out: Path) -> None:
-    """Check that nothing lies where a folder of tables is to be, and that it can be made.
+    """Check that the folder for the tables does not exist, and that it can be made.
 
     Raises:
         InputError: it looks like one file.
-        StorageError: something lies there, or there is no folder to make it in.
+        StorageError: it exists, or its parent folder does not.
     """
     if out.suffix in (".parquet", ".csv"):
         raise InputError(f"{out} is one file, and there are several tables; give a new folder")
@@ -97,8 +97,8 @@ def load_drawn(
     Raises:
         StorageError: they cannot be written; none is.
     """
-    with temporary_files(home), tempfile.TemporaryDirectory() as held:
-        files = {name: Path(held) / f"{at}.parquet" for at, name in enumerate(tables)}
+    with temporary_files(home), tempfile.TemporaryDirectory() as work:
+        files = {name: Path(work) / f"{number}.parquet" for number, name in enumerate(tables)}
         for name, file in files.items():
             write_table(tables[name], file)
         require_published_schema(PublicContext(saved.spec, saved.task), files)

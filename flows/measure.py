@@ -7,8 +7,8 @@
     measure              queries the data, through the door and its journal
     write, finish        the new spec; then the release is a candidate
 
-Killed at any point, the same request resumes: the ledger finds its charge, the journal its answers.
-Killed after its end but before it was reported, the same request finds what was written.
+If a run is killed at any point, the same request resumes it: the ledger finds its charge, the
+journal its answers. If it ended but was not reported, the same request finds what was written.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class DomainMeasurement:
     request: ResolvedRequest
     stages: tuple[StageCost, ...]
     spent: float
-    found: Findings
+    findings: Findings
     written: Written
     budget: BudgetStatus
 
@@ -68,9 +68,9 @@ class DomainMeasurement:
             "stages": [stage.to_json() for stage in self.stages],
             "budget_left": decimal_below(self.budget.left),
             "budget_window": self.budget.window,
-            "rows": self.found.rows,
-            "attributes": dict(self.found.attributes),
-            "not_found": list(self.found.empty),
+            "rows": self.findings.rows,
+            "attributes": dict(self.findings.attributes),
+            "not_found": list(self.findings.empty),
             "spec": str(self.written.path),
             "problem": self.written.problem,
         }
@@ -92,8 +92,10 @@ def measure(
     ``epsilon`` and ``delta`` are text, so that they are exact. Paths are those of the machine that
     runs the flow.
     """
-    asked = ReleaseRequest(spec=Path(spec), epsilon=epsilon, delta=delta, data=data, out=out, by=by)
-    request, home = domain_request(asked), Home.current()
+    wanted = ReleaseRequest(
+        spec=Path(spec), epsilon=epsilon, delta=delta, data=data, out=out, by=by
+    )
+    request, home = domain_request(wanted), Home.current()
     require_ready(request, home)
     plan = release_plan(request)
     source = ColumnsSource()
@@ -123,15 +125,15 @@ def _measured(
     home: Home,
 ) -> DomainMeasurement:
     spent = open_data(request, plan, charge, session, home)
-    found = measure_domains(request, spent, home)
-    written = write_spec(request, spent, found, home)
+    findings = measure_domains(request, spent, home)
+    written = write_spec(request, spent, findings, home)
     context = domain_context(request)
     done = DomainMeasurement(
         charge.release,
         request,
         stage_costs(plan, request.budget, context.task),
         total_cost(plan, request.budget, context.task),
-        found,
+        findings,
         written,
         open_ledger(home).budget(context.dataset, context.unit),
     )

@@ -1,7 +1,7 @@
 """The flow that publishes an approved release: a run of its own, after a person's decision.
 
-A run that were paused until the approval would be entered again from its start. So the run of a
-release ends when it awaits review, and what follows the approval is another flow.
+A run that paused for the approval would restart from its beginning. So the run of a release ends
+when it awaits review, and what follows the approval is another flow.
 """
 
 from __future__ import annotations

@@ -19,18 +19,8 @@ from pydantic import ValidationError
 from cloister.devices import AUTO, resolve_device
 from cloister.errors import CloisterError, InputError
 from cloister.evaluation import Level
+from cloister.flows import results
 from cloister.flows.cli.options import DELIVERY, keywords_of
-from cloister.flows.results import (
-    CheckResult,
-    DraftResult,
-    EvaluationResult,
-    LoadedModel,
-    MeasureResult,
-    PlanSummary,
-    ReleaseResult,
-    ReviewResult,
-    SpendSummary,
-)
 from cloister.privacy.certificate.certificate import read_certificate
 from cloister.schema.sources.batches import require_columns
 from cloister.schema.spec_files.loading import load_spec
@@ -58,7 +48,7 @@ _TABLES = ("data", "synthetic")
 
 def draft(
     file: str | Path, *, out: str | Path | None = None, table: Sequence[str] = ()
-) -> DraftResult:
+) -> results.DraftResult:
     """Draft a spec for a file, or from the schema of a database by its URL, of a ``table`` or more.
 
     Every guess is marked; a release refuses it until a person declares it.
@@ -69,11 +59,11 @@ def draft(
     from cloister.schema.drafts.reflection import write_draft
 
     with _in_python():
-        place = None if out is None else Path(out)
-        return DraftResult(write_draft(os.fspath(_path("file", file)), place, table), place)
+        path = None if out is None else Path(out)
+        return results.DraftResult(write_draft(os.fspath(_path("file", file)), path, table), path)
 
 
-def check(spec: _Spec) -> CheckResult:
+def check(spec: _Spec) -> results.CheckResult:
     """Check a spec: form, bounds, constraints, and whether a release would take it; reads no data.
 
     Raises:
@@ -82,7 +72,7 @@ def check(spec: _Spec) -> CheckResult:
     from cloister.tasks.requests.plan import checked_spec
 
     with _in_python():
-        return CheckResult(checked_spec(Path(_path("spec", spec))))
+        return results.CheckResult(checked_spec(Path(_path("spec", spec))))
 
 
 def measure(
@@ -92,7 +82,7 @@ def measure(
     epsilon: _Amount,
     out: str | Path,
     delta: _Amount | None = None,
-) -> MeasureResult:
+) -> results.MeasureResult:
     """Measure what a spec marks data-derived, with noise and at a charge; write a public spec.
 
     Called again after a crash, the same call resumes at no further cost.
@@ -112,7 +102,7 @@ def measure(
 
 
 @keywords_of(*DELIVERY)
-def plan(spec: _Spec, **options: Any) -> PlanSummary:
+def plan(spec: _Spec, **options: Any) -> results.PlanSummary:
     """What a release would query and spend; touches no data and costs nothing.
 
     What is left out is as the spec says.
@@ -121,23 +111,23 @@ def plan(spec: _Spec, **options: Any) -> PlanSummary:
         InputError: the spec or an option cannot be used.
     """
     with _in_python():
-        asked = ReleaseRequest(spec=Path(_path("spec", spec)), by=identity(), **options)
-        request = resolve(asked)
-        made = plan_of(request)
-        needed = forecast_of(request, public_context_of(request), made)
-        return PlanSummary(
+        wanted = ReleaseRequest(spec=Path(_path("spec", spec)), by=identity(), **options)
+        request = resolve(wanted)
+        release_plan = plan_of(request)
+        needed = forecast_of(request, public_context_of(request), release_plan)
+        return results.PlanSummary(
             method=request.method,
             reason=request.reason,
             rows=request.rows,
             spend=_spend(request),
             seconds=needed.seconds,
             memory=needed.memory,
-            device=device_words(request, made),
+            device=device_words(request, release_plan),
         )
 
 
 @keywords_of("data")
-def release(spec: _Spec, data: _Data | None = None, **options: Any) -> ReleaseResult:
+def release(spec: _Spec, data: _Data | None = None, **options: Any) -> results.ReleaseResult:
     """Release a synthetic table; charges the dataset's budget in the ledger of ``CLOISTER_HOME``.
 
     ``data`` takes the place of the spec's source; a frame is kept in the private home while the
@@ -163,7 +153,7 @@ def evaluate(
     *,
     level: Level = "quick",
     device: str = AUTO,
-) -> EvaluationResult:
+) -> results.EvaluationResult:
     """Measure a synthetic table against the real one. Internal: the figures are not private.
 
     Without ``data`` the real rows are those of the spec's source. Boosted trees are trained on the
@@ -181,12 +171,14 @@ def evaluate(
         if drawn is None:
             raise InputError("synthetic is None; give a frame or the path of a file")
         _require_one("level", level, get_args(Level))
-        asked = EvaluationOptions(level, device=resolve_device(device))
-        place = None if real is None else str(real)
-        return EvaluationResult(compare_files(path, place, str(drawn), asked, home))
+        settings = EvaluationOptions(level, device=resolve_device(device))
+        location = None if real is None else str(real)
+        return results.EvaluationResult(compare_files(path, location, str(drawn), settings, home))
 
 
-def approve(release: str, reason: str, *, by: str | None = None, sign: str = "") -> ReviewResult:
+def approve(
+    release: str, reason: str, *, by: str | None = None, sign: str = ""
+) -> results.ReviewResult:
     """Approve a candidate, once its folder is verified.
 
     ``by`` says on whose behalf; ``sign`` is your own key, where the rules ask that people sign.
@@ -202,10 +194,10 @@ def approve(release: str, reason: str, *, by: str | None = None, sign: str = "")
             raise InputError("an approval needs a reason; give it in a few words")
         who = acting(by or "")
         state = move_release(Home.current(), release, "approved", who, reason, sign)
-        return ReviewResult(release, state)
+        return results.ReviewResult(release, state)
 
 
-def load(release: str) -> LoadedModel:
+def load(release: str) -> results.LoadedModel:
     """The model of an approved release, to draw more rows from.
 
     Raises:
@@ -215,12 +207,12 @@ def load(release: str) -> LoadedModel:
     from cloister.flows.sampling import approved_model
 
     with _in_python():
-        return LoadedModel(release, approved_model(Home.current(), release))
+        return results.LoadedModel(release, approved_model(Home.current(), release))
 
 
 @contextmanager
 def _in_python() -> Iterator[None]:
-    """Errors of inside in the words of Python: ``--seed-sampling`` is the argument seed_sampling.
+    """Rewrite errors for Python: the option ``--seed-sampling`` is the argument seed_sampling.
 
     Raises:
         InputError: an argument is of a wrong type.
@@ -232,8 +224,8 @@ def _in_python() -> Iterator[None]:
         name = ".".join(map(str, first["loc"]))
         raise InputError(f"{name}: {first['msg'].lower()}; give another") from None
     except CloisterError as error:
-        said = re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda m: m[1].replace("-", "_"), str(error))
-        error.args = (said, *error.args[1:])
+        message = re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda m: m[1].replace("-", "_"), str(error))
+        error.args = (message, *error.args[1:])
         raise
 
 
@@ -263,10 +255,10 @@ def _file_of(name: str, data: _Data | None, home: Home, spec: Path) -> Iterator[
 
 
 def _path(name: str, value: str | Path) -> str | Path:
-    """A path that was given.
+    """A path argument.
 
     Raises:
-        InputError: it is none.
+        InputError: it is not a path.
     """
     if isinstance(value, str | Path):
         return value
@@ -277,46 +269,46 @@ def _path(name: str, value: str | Path) -> str | Path:
 
 
 def _require_one(name: str, value: object, choices: Sequence[object]) -> None:
-    """Check that an argument is one of its words."""
+    """Check that an argument is one of its choices."""
     if value not in choices:
         words = ", ".join(repr(choice) for choice in choices if choice is not None)
         raise InputError(f"{name} should be one of {words}")
 
 
-def _released(outcome: Outcome | Finished) -> ReleaseResult:
-    said = outcome.to_json()
-    folder = Path(said["files"]["public"])
-    stages = tuple(StageCost(**stage) for stage in said["stages"])
-    return ReleaseResult(
+def _released(outcome: Outcome | Finished) -> results.ReleaseResult:
+    content = outcome.to_json()
+    folder = Path(content["files"]["public"])
+    stages = tuple(StageCost(**stage) for stage in content["stages"])
+    return results.ReleaseResult(
         outcome.release,
         {
-            said["dataset"] if file.stem == ONLY_TABLE else file.stem: pd.read_parquet(file)
+            content["dataset"] if file.stem == ONLY_TABLE else file.stem: pd.read_parquet(file)
             for file in sorted(folder.glob("*.parquet"))
         },
         read_certificate(folder),
-        SpendSummary(stages, said["accounted_epsilon"], Fraction(said["delta"])),
-        said["budget_left"],
-        said["internal"]["metrics"],
+        results.SpendSummary(stages, content["accounted_epsilon"], Fraction(content["delta"])),
+        content["budget_left"],
+        content["internal"]["metrics"],
         folder,
     )
 
 
-def _spend(request: ResolvedRequest) -> SpendSummary:
-    made, task = plan_of(request), public_context_of(request).task
-    return SpendSummary(
-        stage_costs(made, request.budget, task),
-        total_cost(made, request.budget, task),
+def _spend(request: ResolvedRequest) -> results.SpendSummary:
+    release_plan, task = plan_of(request), public_context_of(request).task
+    return results.SpendSummary(
+        stage_costs(release_plan, request.budget, task),
+        total_cost(release_plan, request.budget, task),
         request.budget.delta,
     )
 
 
-def _measured(said: dict[str, Any]) -> MeasureResult:
-    stages = tuple(StageCost(**stage) for stage in said["stages"])
-    return MeasureResult(
-        said["release"],
-        Path(said["spec"]),
-        said["attributes"],
-        SpendSummary(stages, said["accounted_epsilon"], Fraction(said["delta"])),
-        said["budget_left"],
-        said["problem"],
+def _measured(content: dict[str, Any]) -> results.MeasureResult:
+    stages = tuple(StageCost(**stage) for stage in content["stages"])
+    return results.MeasureResult(
+        content["release"],
+        Path(content["spec"]),
+        content["attributes"],
+        results.SpendSummary(stages, content["accounted_epsilon"], Fraction(content["delta"])),
+        content["budget_left"],
+        content["problem"],
     )

@@ -31,28 +31,21 @@ from cloister.tasks.release.charge import (
     reserve_budget,
 )
 from cloister.tasks.release.comparison import EvaluationRecord
-from cloister.tasks.release.kept_request import kept_prior
+from cloister.tasks.release.kept_request import kept_previous
 from cloister.tasks.release.preflight import require_usable
 from cloister.tasks.release.publish import deliver, keep_outcome, publish_finished, record_release
 from cloister.tasks.release.synthesis import evaluate_release, fit_model, sample_rows
 from cloister.tasks.requests.plan import StageCost, stage_costs, total_cost
 from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import ResolvedRequest, public_context_of, resolve
-from cloister.tasks.stores.prefect_runs import (
-    attach_certificate,
-    await_review,
-    decline_run,
-    link_resumed,
-    name_run,
-    note,
-)
+from cloister.tasks.stores import prefect_runs
 
 
 @dataclass(frozen=True)
 class Outcome:
     """A release that is ready for review.
 
-    ``spent`` is the epsilon of all stages together as accounted, at most what was asked.
+    ``spent`` is the epsilon of all stages together as accounted, at most what was requested.
     ``rows`` are those of each synthetic table; ``evaluation`` is internal.
     """
 
@@ -136,10 +129,10 @@ def release(request: ReleaseRequest) -> Outcome | Finished:
     plan, source = plan_release(resolved), source_of(resolved)
     charge = reserve_budget(resolved, plan, source, home, prepare_stores(home))
     if isinstance(charge, Declined):
-        return decline_run(charge.reason)
+        return prefect_runs.decline_run(charge.reason)
     _tell(resolved, charge)
-    if prior := kept_prior(home.release(charge.release)):
-        note("the noisy numbers of release %s are used again", prior)
+    if previous := kept_previous(home.release(charge.release)):
+        prefect_runs.note("the noisy numbers of release %s are used again", previous)
     with temporary_files(home), Session(source) as session:
         finished = charge.finished
         done = (
@@ -147,22 +140,24 @@ def release(request: ReleaseRequest) -> Outcome | Finished:
             if finished
             else _released(resolved, plan, charge, session, home)
         )
-    attach_certificate(home.release(charge.release) / "public")
-    note("release %s is ready for review", charge.release)
+    prefect_runs.attach_certificate(home.release(charge.release) / "public")
+    prefect_runs.note("release %s is ready for review", charge.release)
     deliver(charge.release, request.by, home)
-    return await_review(charge.release, done)
+    return prefect_runs.await_review(charge.release, done)
 
 
 def _tell(resolved: ResolvedRequest, charge: ReservedRelease) -> None:
-    """Name the run by account, release and period; say in its log what it charged, or resumes."""
+    """Name the run by account, release and period; log what it charges, or that it resumes."""
     period = resolved.block or str(flow_run.scheduled_start_time.date())
-    name_run(public_context_of(resolved).dataset, charge.release, period)
+    prefect_runs.name_run(public_context_of(resolved).dataset, charge.release, period)
     if charge.resumed:
-        note("resumes release %s, nothing charged", charge.release)
-        link_resumed(charge.release)
+        prefect_runs.note("resumes release %s, nothing charged", charge.release)
+        prefect_runs.link_resumed(charge.release)
         return
     budget = resolved.budget
-    note("release %s: epsilon %s, delta %s", charge.release, budget.epsilon, budget.delta)
+    prefect_runs.note(
+        "release %s: epsilon %s, delta %s", charge.release, budget.epsilon, budget.delta
+    )
 
 
 def _finished(resolved: ResolvedRequest, charge: ReservedRelease, home: Home) -> Finished:

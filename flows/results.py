@@ -272,7 +272,7 @@ class CheckResult:
 
     @property
     def without_a_source(self) -> tuple[str, ...]:
-        """The declarations that do not say where they are publicly known from."""
+        """The declarations that do not name their public source."""
         return tuple(self.facts["without a source"])
 
     def _repr_html_(self) -> str:
@@ -314,8 +314,8 @@ class ReviewResult:
 
 def _line(result: object, **facts: object) -> str:
     """A result on one line."""
-    said = ", ".join(
+    listed = ", ".join(
         f"{name}={text(fact) if isinstance(fact, float) else repr(fact)}"
         for name, fact in facts.items()
     )
-    return f"{type(result).__name__}({said})"
+    return f"{type(result).__name__}({listed})"

@@ -23,37 +23,37 @@ from cloister.tasks.stores.mlflow_registry import ModelRegistry
 def move_release(home: Home, release: str, state: str, by: str, reason: str, key: str = "") -> str:
     """Move a release in the ledger, then mirror it if it has a model; the state it has now.
 
-    While others have yet to approve it too, that is the state it had. ``key`` is the place of the
-    key by which a person signs that they approve it.
+    While more approvals are needed, that is the state it had. ``key`` is the location of the key
+    with which a person signs the approval.
 
-    What is to be approved or published is verified first, with what MLflow and DVC hold of it, and
-    its public files are sent to the DVC remote. Where a kill cut such a move short, the same move
-    ends it. A reservation that is withdrawn before its data was opened is given back; one whose
-    data was refused counts as that. What nothing needs any more is deleted.
+    A release to be approved or published is verified first, including its records in MLflow and
+    DVC, and its public files are sent to the DVC remote. Repeating a move that was killed completes
+    it. A reservation that is withdrawn before its data was opened is given back; one whose data was
+    refused counts as a refusal. What is no longer needed is deleted.
 
     Raises:
         InputError: there is no such release, or its state does not allow the move.
         VerificationError: the folder or the stores are not what was recorded; nothing is changed.
     """
-    held = release_of(home, release)
-    end_deletions(home, held)
-    to = State.REFUNDED if state == "withdrawn" and held.state is State.RESERVED else State(state)
+    entry = release_of(home, release)
+    end_deletions(home, entry)
+    to = State.REFUNDED if state == "withdrawn" and entry.state is State.RESERVED else State(state)
     if to is State.REFUNDED and was_refused(release, home):
         return refuse(open_ledger(home), release, by).state.value
     if to.shareable:
-        if held.state.shareable and not held.of_domain:
+        if entry.state.shareable and not entry.of_domain:
             send_release(home, release)  # which checks what is signed
             sign_moves(home, release, by)
-        _require_sound(home, held)
-    if not (to.shareable and to is held.state):
-        signed = _approved(home, held, key) if to is State.APPROVED and key else {}
+        _require_sound(home, entry)
+    if not (to.shareable and to is entry.state):
+        signed = _approved(home, entry, key) if to is State.APPROVED and key else {}
         now = open_ledger(home).advance(release, to, by, reason, signed)
         if now.state is not to:
             return now.state.value
     if to is not State.REFUNDED:
         sign_moves(home, release, by)
-    if to is not State.REFUNDED and held.state is not State.SPENT and not held.of_domain:
-        _mirror(home, held)
+    if to is not State.REFUNDED and entry.state is not State.SPENT and not entry.of_domain:
+        _mirror(home, entry)
         _send(home, release, to)
     _delete_due(home, release, to, by)
     return to.value
@@ -73,9 +73,9 @@ def _delete_due(home: Home, release: str, to: State, by: str) -> None:
         ) from None
 
 
-def _approved(home: Home, held: Release, key: str) -> dict[str, str]:
+def _approved(home: Home, entry: Release, key: str) -> dict[str, str]:
     """What the ledger holds of a person's signature on a release."""
-    return sign_approval(home.release(held.id) / "public", held, open_person(key))
+    return sign_approval(home.release(entry.id) / "public", entry, open_person(key))
 
 
 def countersign_release(home: Home, release: str, by: str) -> list[State]:
@@ -85,45 +85,46 @@ def countersign_release(home: Home, release: str, by: str) -> list[State]:
         InputError: there is no such release.
         VerificationError: the folder is not what was recorded.
     """
-    held, ledger = release_of(home, release), open_ledger(home)
-    for finding in folder_findings(home.release(release) / "public", ledger, held):
+    entry, ledger = release_of(home, release), open_ledger(home)
+    for finding in folder_findings(home.release(release) / "public", ledger, entry):
         raise VerificationError(f"{finding}; nothing was signed: see cloister verify {release}")
     signed = sign_moves(home, release, by)
-    if held.state in SIGNED and "tracking_run" in held.evidence:
-        _mirror(home, held)
+    if entry.state in SIGNED and "tracking_run" in entry.evidence:
+        _mirror(home, entry)
     return signed
 
 
-def _require_sound(home: Home, held: Release) -> None:
-    findings = release_problems(home, held.id)
+def _require_sound(home: Home, entry: Release) -> None:
+    findings = release_problems(home, entry.id)
     if findings:
         raise VerificationError(
-            f"{findings[0]}; release {held.id} must not be approved: see cloister verify {held.id}"
+            f"{findings[0]}; release {entry.id} must not be approved: see cloister verify "
+            f"{entry.id}"
         )
-    if not held.of_domain:
-        ModelRegistry.of(home).find(held.id)
+    if not entry.of_domain:
+        ModelRegistry.of(home).find(entry.id)
 
 
-def _mirror(home: Home, held: Release) -> None:
-    """Have the registry say the states of the ledger, with statements beside the model.
+def _mirror(home: Home, entry: Release) -> None:
+    """Copy the states of the ledger to the registry, with statements beside the model.
 
     Raises:
         CloisterError: the ledger has the move, the registry has not.
     """
-    known = open_ledger(home).releases(held.request.dataset)
-    states = {each.id: each.state for each in known if each.state in SIGNED}
+    known = open_ledger(home).releases(entry.request.dataset)
+    states = {other.id: other.state for other in known if other.state in SIGNED}
     try:
         with clear_errors():
-            ModelRegistry.of(home).mirror(held.id, states, statements_of(home, held.id))
+            ModelRegistry.of(home).mirror(entry.id, states, statements_of(home, entry.id))
     except CloisterError as error:
         raise CloisterError(
-            f"{held.id} is {states[held.id].words} in the ledger, but not in the registry "
-            f"(cloister review countersign {held.id}): {error}"
+            f"{entry.id} is {states[entry.id].words} in the ledger, but not in the registry "
+            f"(cloister review countersign {entry.id}): {error}"
         ) from None
 
 
 def _send(home: Home, release: str, to: State) -> None:
-    """Send the files of a release that was approved just now.
+    """Send the files of a release that was just approved.
 
     Raises:
         CloisterError: the ledger has the approval, the remote has not.

@@ -15,14 +15,8 @@ import pandas as pd
 
 from cloister.constraints.counting import violation_reports
 from cloister.errors import InputError, StorageError
+from cloister.flows import database_sampling
 from cloister.flows.cli.console import show_facts, show_json, warn
-from cloister.flows.database_sampling import (
-    draw_database,
-    load_drawn,
-    require_new_folder,
-    target_of,
-    write_database,
-)
 from cloister.models.protocol import HasBinaryColumns, Where
 from cloister.models.sampling.resumable import SampleRequest, sample_to
 from cloister.models.storage import SavedModel, load_saved
@@ -32,13 +26,7 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.columns import OUTSIDE, Column
 from cloister.schema.domain import Domain
 from cloister.schema.parsing import parse
-from cloister.tasks.data.tables import (
-    require_capacity,
-    require_hard_constraints,
-    require_published_schema,
-    violations_in,
-    write_csv,
-)
+from cloister.tasks.data import tables
 from cloister.tasks.home.files import exclusive
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import release_of
@@ -59,7 +47,7 @@ _WRITTEN: Mapping[str, str] = MappingProxyType(
 def conditions(texts: Iterable[str]) -> Where:
     """The condition of some COLUMN=VALUE texts.
 
-    Nothing after the last sign of a text is a missing value.
+    Nothing after the equals sign means a missing value.
 
     Raises:
         InputError: a text has no sign, or a column has two conditions.
@@ -94,10 +82,10 @@ def require_declared(where: Where, domain: Domain) -> None:
 
 
 def require_unconditional(where: Where, task: Task) -> None:
-    """Check that no condition is asked of rows that belong to persons.
+    """Check that rows that belong to persons are drawn without a condition.
 
     Raises:
-        InputError: one is.
+        InputError: there is one.
     """
     if where and task.persons:
         raise InputError(
@@ -155,13 +143,13 @@ def sample_release(home: Home, draw: Draw, as_json: bool) -> None:
     """
     where = conditions(draw.where)
     saved = approved_model(home, draw.release)
-    require_capacity(saved.model, draw.rows)
-    place = draw.database or str(draw.out)
+    tables.require_capacity(saved.model, draw.rows)
+    destination = draw.database or str(draw.out)
     if isinstance(saved.task, Task):
         _sample_table(home, saved, draw, where)
     else:
         _sample_database(home, saved, draw, where)
-    content = {"release": draw.release, "rows": draw.rows, "file": place, "epsilon": 0}
+    content = {"release": draw.release, "rows": draw.rows, "file": destination, "epsilon": 0}
     if as_json:
         show_json(content)
     else:
@@ -175,10 +163,10 @@ def _sample_table(home: Home, saved: SavedModel, draw: Draw, where: Where) -> No
     require_declared(where, task.domain)
     require_unconditional(where, task)
     if draw.database and not draw.binary:
-        target = target_of(saved, draw.database, draw.release, _drawn(draw))
+        target = database_sampling.target_of(saved, draw.database, draw.release, _drawn(draw))
         rows = model.sample(draw.rows, SamplingSource(draw.seed), where)
-        require_hard_constraints(violation_reports(task.hard, rows))
-        load_drawn(saved, {saved.dataset: rows}, target, home)
+        tables.require_hard_constraints(violation_reports(task.hard, rows))
+        database_sampling.load_drawn(saved, {saved.dataset: rows}, target, home)
         return
     with _alone(draw.out, _require_new):
         if draw.binary:
@@ -200,16 +188,20 @@ def _sample_database(home: Home, saved: SavedModel, draw: Draw, where: Where) ->
             "those; draw without, and select rows of the output"
         )
     if draw.database:
-        target = target_of(saved, draw.database, draw.release, _drawn(draw))
-        load_drawn(saved, draw_database(saved, draw.rows, draw.seed), target, home)
+        target = database_sampling.target_of(saved, draw.database, draw.release, _drawn(draw))
+        database_sampling.load_drawn(
+            saved, database_sampling.draw_database(saved, draw.rows, draw.seed), target, home
+        )
         return
-    with _alone(draw.out, require_new_folder):
-        write_database(saved, draw_database(saved, draw.rows, draw.seed), draw.out, draw.csv)
+    with _alone(draw.out, database_sampling.require_new_folder):
+        database_sampling.write_database(
+            saved, database_sampling.draw_database(saved, draw.rows, draw.seed), draw.out, draw.csv
+        )
 
 
 @contextmanager
 def _alone(out: Path, require_free: Callable[[Path], None]) -> Iterator[None]:
-    """Have ``out`` written by no other command meanwhile; checked before, and once that is sure.
+    """Keep other commands from writing ``out``; it is checked before and after taking the lock.
 
     Raises:
         InputError: another command writes it.
@@ -246,9 +238,9 @@ def approved_model(home: Home, release: str) -> SavedModel:
         InputError: there is no such release, or it is not approved.
         StorageError, VerificationError: its model cannot be read, or is not what was saved.
     """
-    held = release_of(home, release)
-    _require_open(held)
-    return load_saved(home.release(release) / "model", _bound_model(home, held))
+    entry = release_of(home, release)
+    _require_open(entry)
+    return load_saved(home.release(release) / "model", _bound_model(home, entry))
 
 
 def _write(saved: SavedModel, draw: Draw, where: Where) -> None:
@@ -256,10 +248,10 @@ def _write(saved: SavedModel, draw: Draw, where: Where) -> None:
     drawn = draw.out.with_name(f".{draw.out.name}.parquet")
     task, model = saved.one
     sample_to(model.sampler, SampleRequest(saved.digest, draw.rows, draw.seed, where), drawn)
-    require_hard_constraints(violations_in(drawn, task))
-    require_published_schema(PublicContext(saved.spec, task), {saved.dataset: drawn})
+    tables.require_hard_constraints(tables.violations_in(drawn, task))
+    tables.require_published_schema(PublicContext(saved.spec, task), {saved.dataset: drawn})
     if draw.out.suffix == ".csv":
-        write_csv(drawn, draw.out, saved.spec)
+        tables.write_csv(drawn, draw.out, saved.spec)
         drawn.unlink()
     else:
         drawn.replace(draw.out)

@@ -27,13 +27,7 @@ from cloister.tasks.home.identity import identity
 from cloister.tasks.home.process import reporting_to
 from cloister.tasks.ledger.notifications import send_due
 from cloister.tasks.release.retention import delete_due
-from cloister.tasks.stores.prefect_deployment import (
-    add_run,
-    due_runs,
-    has_run,
-    mark_crashed,
-    refuse_run,
-)
+from cloister.tasks.stores import prefect_deployment
 from cloister.tasks.stores.prefect_registration import Registration, registrations, settings_digest
 from cloister.tasks.stores.prefect_server import answering, quiet_logs
 
@@ -67,23 +61,23 @@ def serve(flow: Flow[..., Any], home: Home) -> None:
 
 
 def serve_due(flow: Flow[..., Any], home: Home) -> list[str]:
-    """Run all that is due now, and what is made up for; how each run ended, or why it did not.
+    """Run what is due now, missed runs included; how each run ended, or why it did not start.
 
-    Runs that the server takes for running are of processes that died: this one runs none yet. Then
-    delete what nothing needs any more.
+    Runs that the server believes to be running belong to processes that died, since this one has
+    started none yet. Then delete what is no longer needed.
 
     Raises:
         CloisterError: the server does not answer, or a registration was altered; or what is due
             cannot be deleted.
     """
     known, now = _registered(home), datetime.now(UTC)
-    for name in mark_crashed(list(known)) if known else ():
+    for name in prefect_deployment.mark_crashed(list(known)) if known else ():
         warn(f"the process of run {name} ended: it is marked as crashed, and the next resumes it")
     for registration in known.values():
         for due in registration.missed(now - _LATE):
-            if not has_run(registration.deployment, due):
-                add_run(registration, due)
-    runs = due_runs(list(known), now) if known else []
+            if not prefect_deployment.has_run(registration.deployment, due):
+                prefect_deployment.add_run(registration, due)
+    runs = prefect_deployment.due_runs(list(known), now) if known else []
     ended = [_served(flow, run, known | _registered(home), home) for run in runs]
     if ended:
         delete_due(home, identity())
@@ -101,7 +95,7 @@ def warn_of_missing(home: Home, checked: datetime) -> datetime:
     until = datetime.now(UTC) - _LATE
     for registration in registrations(home):
         due = registration.last_due(checked, until)
-        if due and not has_run(registration.deployment, due):
+        if due and not prefect_deployment.has_run(registration.deployment, due):
             remedy = (
                 "it is made up for now"
                 if registration.catch_up
@@ -128,11 +122,13 @@ def _served(
     try:
         due = _required_time(run, registration, home)
     except InputError as error:
-        refuse_run(run, str(error))
+        prefect_deployment.refuse_run(run, str(error))
         warn(f"a run of {registration.name} was refused: {error}")
         return f"refused: {error}"
     if registration.skips(due, datetime.now(UTC) - _LATE):
-        refuse_run(run, f"missed; the last {registration.catch_up} are made up for", "Skipped")
+        prefect_deployment.refuse_run(
+            run, f"missed; the last {registration.catch_up} are made up for", "Skipped"
+        )
         return "skipped"
     registration.mark_started(due, home)
     try:

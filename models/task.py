@@ -23,27 +23,19 @@ from cloister.devices import CPU, Device
 from cloister.privacy.accounting.composition import event_of_stages
 from cloister.privacy.events import Event, Relation
 from cloister.privacy.mechanisms.noise import Neighbours
-from cloister.schema.declarations import (
-    AcceptanceSpec,
-    DeniabilitySpec,
-    DPViewSpec,
-    Guarantee,
-    RelationalSpec,
-    ReleaseSpec,
-    Sampling,
-)
+from cloister.schema import declarations
 from cloister.schema.domain import Domain
 from cloister.schema.relations import Schema, rows_changed
 from cloister.schema.spec import PersonUnit, Spec
 from cloister.schema.spec_files.foreign_keys import schema_of
 
-BY_PUBLIC_FACTS = DeniabilitySpec()
+BY_PUBLIC_FACTS = declarations.DeniabilitySpec()
 """Everything about records made from seeds is chosen by public facts."""
 
-VIEWS_BY_PUBLIC_FACTS = DPViewSpec()
+VIEWS_BY_PUBLIC_FACTS = declarations.DPViewSpec()
 """Everything about views is chosen by public facts."""
 
-RELATED_BY_PUBLIC_FACTS = RelationalSpec()
+RELATED_BY_PUBLIC_FACTS = declarations.RelationalSpec()
 """Everything about relationships is chosen by public facts."""
 
 
@@ -69,7 +61,7 @@ class RowSampling:
     ``tries`` of accept-reject, None for direct draws.
     """
 
-    way: Sampling | None = None
+    way: declarations.Sampling | None = None
     resampled: float = 0.0
     tries: int | None = None
 
@@ -98,13 +90,13 @@ class Task:
     neighbours: Neighbours
     wanted_rows: int | None = None
     persons: Persons | None = None
-    guarantee: Guarantee = "differential-privacy"
-    deniability: DeniabilitySpec = BY_PUBLIC_FACTS
+    guarantee: declarations.Guarantee = "differential-privacy"
+    deniability: declarations.DeniabilitySpec = BY_PUBLIC_FACTS
     sampling: RowSampling = AS_USUAL
-    dpview: DPViewSpec = VIEWS_BY_PUBLIC_FACTS
+    dpview: declarations.DPViewSpec = VIEWS_BY_PUBLIC_FACTS
     device: Device = CPU
     given: tuple[str, ...] = ()
-    acceptance: AcceptanceSpec | None = None
+    acceptance: declarations.AcceptanceSpec | None = None
 
     @property
     def output_rows(self) -> int:
@@ -153,7 +145,7 @@ class DatabaseTask:
     tables: Mapping[str, Task]
     neighbours: Neighbours
     across: tuple[AcrossConstraint, ...] = ()
-    relational: RelationalSpec = RELATED_BY_PUBLIC_FACTS
+    relational: declarations.RelationalSpec = RELATED_BY_PUBLIC_FACTS
 
     @property
     def constraints(self) -> tuple[DenialConstraint, ...]:
@@ -278,7 +270,7 @@ def task_of(spec: Spec, rows: Mapping[str, int], wanted: int | None = None) -> A
             one,
             persons=_persons_of(spec, one),
             guarantee=spec.release.guarantee,
-            deniability=spec.release.deniability or DeniabilitySpec(),
+            deniability=spec.release.deniability or declarations.DeniabilitySpec(),
             sampling=sampling_of(spec.release),
             dpview=spec.release.dpview or VIEWS_BY_PUBLIC_FACTS,
             acceptance=spec.release.acceptance,
@@ -292,11 +284,11 @@ def task_of(spec: Spec, rows: Mapping[str, int], wanted: int | None = None) -> A
             tables[name] = _named(name, _of_one(spec.table(name), rows[name], neighbours, None))
     lead = {schema.lead: replace(tables[schema.lead], wanted_rows=wanted)}
     across = across_constraints(spec.constraints, schema)
-    related = spec.release.relational or RelationalSpec()
+    related = spec.release.relational or declarations.RelationalSpec()
     return DatabaseTask(schema, tables | lead, Neighbours(relation), across, related)
 
 
-def sampling_of(declared: ReleaseSpec) -> RowSampling:
+def sampling_of(declared: declarations.ReleaseSpec) -> RowSampling:
     """How a spec wants rows under soft constraints."""
     tries = declared.accept_reject.tries if declared.accept_reject else None
     return RowSampling(declared.sampling, declared.resample or 0.0, tries)

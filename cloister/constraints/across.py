@@ -16,28 +16,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cloister.constraints import denial
 from cloister.constraints.declared import declared_at
-from cloister.constraints.denial import (
-    BoundConstraint,
-    Cell,
-    DenialConstraint,
-    Predicate,
-    ViolationReport,
-    bind,
-)
 from cloister.constraints.text import parse_denial, unquote
 from cloister.errors import ConstraintError
+from cloister.schema import relations
 from cloister.schema.columns import Column
 from cloister.schema.declarations import ConstraintDeclaration, quote
 from cloister.schema.domain import Domain, Table
-from cloister.schema.relations import (
-    Database,
-    ForeignKey,
-    Schema,
-    own_column,
-    parent_column,
-    parent_rows,
-)
 
 _PART = r"(?:`(?:[^`]|``)+`|[^\W\d]\w*(?:-(?!>)\w+)*)"
 _PIECES = re.compile(rf"'(?:[^']|'')*'|{_PART}(?:\.{_PART})+")
@@ -52,8 +38,8 @@ class AcrossConstraint:
     what was declared.
     """
 
-    key: ForeignKey
-    rule: DenialConstraint
+    key: relations.ForeignKey
+    rule: denial.DenialConstraint
     text: str
 
     @property
@@ -61,72 +47,78 @@ class AcrossConstraint:
         """Its name."""
         return self.rule.name
 
-    def bound(self, schema: Schema) -> BoundConstraint:
+    def bound(self, schema: relations.Schema) -> denial.BoundConstraint:
         """The rule on the numbers of both tables.
 
         Raises:
             ConstraintError: values are compared that cannot be.
         """
-        own, above = schema.tables[self.key.table], schema.tables[self.key.parent]
-        columns = (*self._renamed(own).values(), *self._renamed_above(above).values())
-        return bind(self.rule, Domain(columns))
+        child, parent = schema.tables[self.key.table], schema.tables[self.key.parent]
+        columns = (*self._renamed(child).values(), *self._renamed_above(parent).values())
+        return denial.bind(self.rule, Domain(columns))
 
     def sides(self, rows: Table, parents: Table) -> tuple[Table, Table]:
         """The columns that take part, of rows and of parents, under their names in the rule."""
-        own = self._part(rows, self._renamed(rows.domain))
-        return own, self._part(parents, self._renamed_above(parents.domain))
+        child = self._part(rows, self._renamed(rows.domain))
+        return child, self._part(parents, self._renamed_above(parents.domain))
 
-    def _renamed(self, own: Domain) -> Mapping[str, Column]:
+    def _renamed(self, domain: Domain) -> Mapping[str, Column]:
         """The columns of a row in the joined table, by their names in its own."""
-        return {name: own_column(self.key.table, own[name]) for name in own.modelled}
+        return {
+            name: relations.own_column(self.key.table, domain[name]) for name in domain.modelled
+        }
 
     def _renamed_above(self, above: Domain) -> Mapping[str, Column]:
         """The columns of a parent in the joined table, by their names in its own."""
-        return {name: parent_column(self.key, above[name]) for name in above.modelled}
+        return {name: relations.parent_column(self.key, above[name]) for name in above.modelled}
 
     def _part(self, table: Table, columns: Mapping[str, Column]) -> Table:
         """The columns of a table that take part in the rule, renamed."""
         used = set(self.rule.attributes)
-        kept = {name: column for name, column in columns.items() if column.name in used}
-        codes = {column.name: table.codes[name] for name, column in kept.items()}
-        return Table(Domain(tuple(kept.values())), codes)
+        compared = {name: column for name, column in columns.items() if column.name in used}
+        codes = {column.name: table.codes[name] for name, column in compared.items()}
+        return Table(Domain(tuple(compared.values())), codes)
 
-    def report(self, database: Database) -> ViolationReport:
+    def report(self, database: relations.Database) -> denial.ViolationReport:
         """The rows that violate it, and their share of all that refer to a row."""
         tables = database.tables
-        own, above = self.sides(tables[self.key.table], tables[self.key.parent])
-        parents = parent_rows(database, self.key)
+        rows, parents_table = self.sides(tables[self.key.table], tables[self.key.parent])
+        parents = relations.parent_rows(database, self.key)
         linked = np.flatnonzero(parents >= 0)
         broken = self.bound(database.schema).violation_mask(
-            own.take(linked), above.take(parents[linked])
+            rows.take(linked), parents_table.take(parents[linked])
         )
         number = int(broken.sum())
         percent = 100 * number / len(linked) if len(linked) else 0.0
-        return ViolationReport(self.name, hard=True, violations=number, percent=percent)
+        return denial.ViolationReport(self.name, hard=True, violations=number, percent=percent)
 
 
 def across_constraints(
-    declarations: Sequence[ConstraintDeclaration], schema: Schema
+    declarations: Sequence[ConstraintDeclaration], schema: relations.Schema
 ) -> tuple[AcrossConstraint, ...]:
     """The constraints that a spec of several tables declares beside those of each table.
 
     Raises:
         ConstraintError: one cannot be read, is soft or no deny, or is not across one foreign key.
     """
-    found = []
-    for place, declared in enumerate(declarations):
-        with declared_at("constraints", place):
-            found.append(_across(declared, declared.name or f"constraint_{place + 1}", schema))
-    names = [constraint.name for constraint in found]
+    constraints = []
+    for position, declared in enumerate(declarations):
+        with declared_at("constraints", position):
+            constraints.append(
+                _across(declared, declared.name or f"constraint_{position + 1}", schema)
+            )
+    names = [constraint.name for constraint in constraints]
     for name in names:
         if names.count(name) > 1:
             raise ConstraintError(
                 f"constraint '{name}': two constraints have this name; rename one"
             )
-    return tuple(found)
+    return tuple(constraints)
 
 
-def _across(declared: ConstraintDeclaration, name: str, schema: Schema) -> AcrossConstraint:
+def _across(
+    declared: ConstraintDeclaration, name: str, schema: relations.Schema
+) -> AcrossConstraint:
     if declared.deny is None or declared.soft:
         raise ConstraintError(
             f"constraint '{name}': across tables a rule is a deny, and hard; write fd and key "
@@ -140,47 +132,54 @@ def _across(declared: ConstraintDeclaration, name: str, schema: Schema) -> Acros
 class _Reading:
     """The text of a rule, whose cells are looked up among tables and references."""
 
-    schema: Schema
+    schema: relations.Schema
     name: str
     text: str
 
     def constraint(self) -> AcrossConstraint:
         """The constraint; see :func:`across_constraints`."""
-        cells = [self._found(piece) for piece in self._cells()]
+        cells = [self._parsed(piece) for piece in self._cells()]
         key = self._key(cells)
         rule = parse_denial(
             _PIECES.sub(lambda match: self._joined(match[0], key), self.text), self.name
         )
-        above = {parent_column(key, column).name for column in self.schema.tables[key.parent]}
+        above = {
+            relations.parent_column(key, column).name for column in self.schema.tables[key.parent]
+        }
         predicates = tuple(_on_two_rows(predicate, above) for predicate in rule.predicates)
-        made = AcrossConstraint(key, DenialConstraint(self.name, predicates), self.text)
-        if {cell.row for each in predicates for cell in each.cells} != {1, 2}:
+        constraint = AcrossConstraint(
+            key, denial.DenialConstraint(self.name, predicates), self.text
+        )
+        if {cell.row for predicate in predicates for cell in predicate.cells} != {1, 2}:
             raise self._error("is on one of the tables alone; write it in that table's constraints")
-        made.bound(self.schema)
-        return made
+        constraint.bound(self.schema)
+        return constraint
 
     def _cells(self) -> Iterator[str]:
         return (piece for piece in _PIECES.findall(self.text) if not piece.startswith("'"))
 
-    def _found(self, cell: str) -> tuple[str, str | None, str]:
+    def _parsed(self, cell: str) -> tuple[str, str | None, str]:
         """Table, reference that is followed or None, and column of a cell."""
         parts = [unquote(part) for part in re.findall(_PART, cell)]
-        for at in range(1, len(parts)):
-            table = ".".join(parts[:at])
+        for end in range(1, len(parts)):
+            table = ".".join(parts[:end])
             if table not in self.schema.tables:
                 continue
-            if ".".join(parts[at:]) in self.schema.tables[table].modelled:
-                return table, None, ".".join(parts[at:])
+            if ".".join(parts[end:]) in self.schema.tables[table].modelled:
+                return table, None, ".".join(parts[end:])
             for key in self.schema.parents_of(table):
-                rest = ".".join(parts[at:]).removeprefix(f"{key.column}.")
-                if rest != ".".join(parts[at:]) and rest in self.schema.tables[key.parent].modelled:
+                rest = ".".join(parts[end:]).removeprefix(f"{key.column}.")
+                if (
+                    rest != ".".join(parts[end:])
+                    and rest in self.schema.tables[key.parent].modelled
+                ):
                     return table, key.column, rest
         raise self._error(
             f"there is no column {cell}; write TABLE.COLUMN, or TABLE.REFERENCE.COLUMN of the row "
             "that it refers to; keys are not compared"
         )
 
-    def _key(self, cells: Sequence[tuple[str, str | None, str]]) -> ForeignKey:
+    def _key(self, cells: Sequence[tuple[str, str | None, str]]) -> relations.ForeignKey:
         """The only foreign key that leads from one of the tables to the other."""
         named = {(table, column) for table, column, _ in cells if column}
         tables = {table for table, _, _ in cells}
@@ -199,27 +198,31 @@ class _Reading:
             )
         return keys[0]
 
-    def _joined(self, piece: str, key: ForeignKey) -> str:
+    def _joined(self, piece: str, key: relations.ForeignKey) -> str:
         """A cell as one of the joined table, a text as it is."""
         if piece.startswith("'"):
             return piece
-        table, column, name = self._found(piece)
+        table, column, name = self._parsed(piece)
         above = column is not None or (table == key.parent and not key.to_itself)
         domain = self.schema.tables[key.parent if above else table]
-        found = parent_column(key, domain[name]) if above else own_column(table, domain[name])
-        return f"t.{quote(found.name)}"
+        joined_column = (
+            relations.parent_column(key, domain[name])
+            if above
+            else relations.own_column(table, domain[name])
+        )
+        return f"t.{quote(joined_column.name)}"
 
     def _error(self, text: str) -> ConstraintError:
         return ConstraintError(f"constraint '{self.name}': {text}")
 
 
-def _on_two_rows(predicate: Predicate, above: set[str]) -> Predicate:
+def _on_two_rows(predicate: denial.Predicate, above: set[str]) -> denial.Predicate:
     """A predicate on the joined table as one of t1 and t2; ``above`` are the columns of t2."""
     left, right = (
-        Cell(2 if side.attribute in above else 1, side.attribute)
-        if isinstance(side, Cell)
+        denial.Cell(2 if side.attribute in above else 1, side.attribute)
+        if isinstance(side, denial.Cell)
         else side
         for side in (predicate.left, predicate.right)
     )
-    assert isinstance(left, Cell)
-    return Predicate(left, predicate.op, right)
+    assert isinstance(left, denial.Cell)
+    return denial.Predicate(left, predicate.op, right)

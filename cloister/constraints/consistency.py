@@ -17,16 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from cloister.arrays import Booleans, Floats
-from cloister.constraints.denial import (
-    BoundConstraint,
-    BoundPredicate,
-    DenialConstraint,
-    Op,
-    Operand,
-    Predicate,
-    bind,
-    holds,
-)
+from cloister.constraints import denial
 from cloister.constraints.text import key_attributes
 from cloister.errors import ConstraintError
 from cloister.figures import count_of
@@ -46,7 +37,9 @@ _Values = Mapping[str, Floats]
 """The numbers of each attribute that represent its domain."""
 
 
-def require_consistent(constraints: Iterable[DenialConstraint], domain: Domain, rows: int) -> None:
+def require_consistent(
+    constraints: Iterable[denial.DenialConstraint], domain: Domain, rows: int
+) -> None:
     """Check that constraints fit the domain, and that ``rows`` rows can satisfy the hard ones.
 
     The inputs are public.
@@ -57,7 +50,7 @@ def require_consistent(constraints: Iterable[DenialConstraint], domain: Domain, 
     """
     every = tuple(constraints)
     for constraint in every:
-        bind(constraint, domain)
+        denial.bind(constraint, domain)
     hard = [constraint for constraint in every if constraint.hard]
     conflict = smallest_conflict(hard, domain, rows)
     if conflict:
@@ -67,7 +60,7 @@ def require_consistent(constraints: Iterable[DenialConstraint], domain: Domain, 
 
 
 def smallest_conflict(
-    constraints: Iterable[DenialConstraint], domain: Domain, rows: int = 2
+    constraints: Iterable[denial.DenialConstraint], domain: Domain, rows: int = 2
 ) -> tuple[str, ...]:
     """Names of a smallest set of constraints that no row, or no ``rows`` rows, can satisfy.
 
@@ -76,7 +69,7 @@ def smallest_conflict(
     Raises:
         ConstraintError: a constraint does not fit the domain.
     """
-    bound = [bind(constraint, domain) for constraint in constraints]
+    bound = [denial.bind(constraint, domain) for constraint in constraints]
     if rows < 2 or not any(_can_deny_equal_rows(constraint) for constraint in bound):
         bound = [constraint for constraint in bound if constraint.arity == 1]
     for subset in itertools.chain.from_iterable(
@@ -87,7 +80,9 @@ def smallest_conflict(
     return ()
 
 
-def follows(rule: DenialConstraint, others: Iterable[DenialConstraint], domain: Domain) -> bool:
+def follows(
+    rule: denial.DenialConstraint, others: Iterable[denial.DenialConstraint], domain: Domain
+) -> bool:
     """Whether every row of a domain that satisfies the ``others`` satisfies a rule too.
 
     All are on single rows. False if the joint domain is too large to be searched.
@@ -95,20 +90,29 @@ def follows(rule: DenialConstraint, others: Iterable[DenialConstraint], domain: 
     Raises:
         ConstraintError: a constraint does not fit the domain.
     """
-    compared = (cell for own in rule.predicates if own.right is not None for cell in own.cells)
+    compared = (
+        cell
+        for predicate in rule.predicates
+        if predicate.right is not None
+        for cell in predicate.cells
+    )
     there = (
-        Predicate(cell, Op.EQ, None)
+        denial.Predicate(cell, denial.Op.EQ, None)
         for cell in dict.fromkeys(compared)
         if domain[cell.attribute].null_code is not None
     )
-    broken = (*(own.negated for own in rule.predicates), *there)
-    denials = [DenialConstraint(f"{rule.name} is broken", (own,)) for own in broken]
-    return _contradicts([bind(own, domain) for own in (*others, *denials)], domain)
+    broken = (*(predicate.negated for predicate in rule.predicates), *there)
+    denials = [
+        denial.DenialConstraint(f"{rule.name} is broken", (predicate,)) for predicate in broken
+    ]
+    return _contradicts(
+        [denial.bind(constraint, domain) for constraint in (*others, *denials)], domain
+    )
 
 
-def holds_for_equal_rows(constraint: DenialConstraint, domain: Domain) -> bool:
+def holds_for_equal_rows(constraint: denial.DenialConstraint, domain: Domain) -> bool:
     """Whether two rows that agree on everything can never violate a constraint as a pair."""
-    return constraint.arity == 1 or not _can_deny_equal_rows(bind(constraint, domain))
+    return constraint.arity == 1 or not _can_deny_equal_rows(denial.bind(constraint, domain))
 
 
 def key_capacity(attributes: Iterable[str], domain: Domain) -> int | None:
@@ -122,7 +126,7 @@ def key_capacity(attributes: Iterable[str], domain: Domain) -> int | None:
     return math.prod(column.values for column in columns)
 
 
-def _require_capacity(constraint: DenialConstraint, domain: Domain, rows: int) -> None:
+def _require_capacity(constraint: denial.DenialConstraint, domain: Domain, rows: int) -> None:
     attributes = key_attributes(constraint)
     capacity = key_capacity(attributes, domain) if attributes else None
     if capacity is not None and capacity < rows:
@@ -144,36 +148,37 @@ def _describe(names: Sequence[str], rows: int) -> str:
     )
 
 
-def _can_deny_equal_rows(constraint: BoundConstraint) -> bool:
+def _can_deny_equal_rows(constraint: denial.BoundConstraint) -> bool:
     """Whether two rows may violate a two-row rule though they agree on everything."""
     differing = (
-        p.op in (Op.NE, Op.LT, Op.GT) and _same_attribute(p) for p in constraint.predicates
+        p.op in (denial.Op.NE, denial.Op.LT, denial.Op.GT) and _same_attribute(p)
+        for p in constraint.predicates
     )
     return constraint.arity == 2 and not any(differing)
 
 
-def _same_attribute(predicate: BoundPredicate) -> bool:
+def _same_attribute(predicate: denial.BoundPredicate) -> bool:
     return (
-        isinstance(predicate.right, Operand)
+        isinstance(predicate.right, denial.Operand)
         and predicate.left.attribute == predicate.right.attribute
     )
 
 
-def _attributes(constraint: BoundConstraint) -> set[str]:
+def _attributes(constraint: denial.BoundConstraint) -> set[str]:
     return {operand.attribute for p in constraint.predicates for operand in _operands(p)}
 
 
-def _operands(predicate: BoundPredicate) -> tuple[Operand, ...]:
+def _operands(predicate: denial.BoundPredicate) -> tuple[denial.Operand, ...]:
     return (
         (predicate.left, predicate.right)
-        if isinstance(predicate.right, Operand)
+        if isinstance(predicate.right, denial.Operand)
         else (predicate.left,)
     )
 
 
-def _connected(constraints: Sequence[BoundConstraint]) -> list[list[BoundConstraint]]:
+def _connected(constraints: Sequence[denial.BoundConstraint]) -> list[list[denial.BoundConstraint]]:
     """The constraints in groups that share no attribute."""
-    groups: list[tuple[set[str], list[BoundConstraint]]] = []
+    groups: list[tuple[set[str], list[denial.BoundConstraint]]] = []
     for constraint in constraints:
         touched = [group for group in groups if group[0] & _attributes(constraint)]
         merged = set.union(_attributes(constraint), *(names for names, _ in touched))
@@ -185,8 +190,8 @@ def _connected(constraints: Sequence[BoundConstraint]) -> list[list[BoundConstra
 
 
 def _suspects(
-    group: list[BoundConstraint], domain: Domain
-) -> Iterator[tuple[BoundConstraint, ...]]:
+    group: list[denial.BoundConstraint], domain: Domain
+) -> Iterator[tuple[denial.BoundConstraint, ...]]:
     """The subsets of a group by size; none if the whole group is known to be consistent."""
     if _is_modest(group, domain) and not _contradicts(group, domain):
         return iter(())
@@ -197,14 +202,14 @@ def _suspects(
     )
 
 
-def _is_modest(constraints: Sequence[BoundConstraint], domain: Domain) -> bool:
+def _is_modest(constraints: Sequence[denial.BoundConstraint], domain: Domain) -> bool:
     values = _stand_ins(constraints, domain)
     rows = max(constraint.arity for constraint in constraints)
     cells = math.prod(len(numbers) for numbers in values.values()) ** rows
     return cells <= _MOST_CELLS and len(values) * rows <= _MOST_AXES
 
 
-def _contradicts(constraints: Sequence[BoundConstraint], domain: Domain) -> bool:
+def _contradicts(constraints: Sequence[denial.BoundConstraint], domain: Domain) -> bool:
     """Whether every cell of the joint domain violates one of the constraints.
 
     False if the joint domain is too large to be searched.
@@ -225,22 +230,28 @@ def _contradicts(constraints: Sequence[BoundConstraint], domain: Domain) -> bool
 
 
 def _violated(
-    predicates: Sequence[BoundPredicate], values: _Values, axes: Mapping[tuple[int, str], int]
+    predicates: Sequence[denial.BoundPredicate],
+    values: _Values,
+    axes: Mapping[tuple[int, str], int],
 ) -> Booleans:
     violated: Booleans = np.ones([1] * len(axes), dtype=bool)
     for p in predicates:
-        right = _along_axis(p.right, values, axes) if isinstance(p.right, Operand) else p.right
-        violated = violated & holds(p.op, _along_axis(p.left, values, axes), right)
+        right = (
+            _along_axis(p.right, values, axes) if isinstance(p.right, denial.Operand) else p.right
+        )
+        violated = violated & denial.holds(p.op, _along_axis(p.left, values, axes), right)
     return violated
 
 
-def _along_axis(operand: Operand, values: _Values, axes: Mapping[tuple[int, str], int]) -> Floats:
+def _along_axis(
+    operand: denial.Operand, values: _Values, axes: Mapping[tuple[int, str], int]
+) -> Floats:
     shape = [1] * len(axes)
     shape[axes[operand.row, operand.attribute]] = -1
     return operand.renumber(values[operand.attribute]).reshape(shape)
 
 
-def _stand_ins(constraints: Sequence[BoundConstraint], domain: Domain) -> _Values:
+def _stand_ins(constraints: Sequence[denial.BoundConstraint], domain: Domain) -> _Values:
     """Numbers of each attribute that represent its domain in these constraints.
 
     NaN among them if it may be missing.
@@ -263,7 +274,7 @@ def _stand_ins(constraints: Sequence[BoundConstraint], domain: Domain) -> _Value
 
 
 def _cuts(
-    constraints: Sequence[BoundConstraint], columns: Sequence[Column], spare: int
+    constraints: Sequence[denial.BoundConstraint], columns: Sequence[Column], spare: int
 ) -> set[float]:
     """Constants and ends of columns that are compared with each other.
 
@@ -278,7 +289,7 @@ def _cuts(
     )
 
 
-def _linked(constraints: Sequence[BoundConstraint]) -> list[set[str]]:
+def _linked(constraints: Sequence[denial.BoundConstraint]) -> list[set[str]]:
     """The attributes in classes that are compared with each other."""
     classes: list[set[str]] = []
     for p in (p for constraint in constraints for p in constraint.predicates):
@@ -288,7 +299,7 @@ def _linked(constraints: Sequence[BoundConstraint]) -> list[set[str]]:
     return classes
 
 
-def _constants(constraints: Sequence[BoundConstraint], names: set[str]) -> set[float]:
+def _constants(constraints: Sequence[denial.BoundConstraint], names: set[str]) -> set[float]:
     predicates = (
         p for constraint in constraints for p in constraint.predicates if p.left.attribute in names
     )
@@ -302,11 +313,11 @@ def _ends(column: Column) -> list[float]:
 def _near(column: Column, cuts: Iterable[float], spare: int) -> Floats:
     """The first value at or above each cut, the ``spare`` next ones, and special values."""
     steps = _steps(column)
-    places = (
+    positions = (
         bisect.bisect_left(range(steps), cut, key=lambda code: _number(column, code))
         for cut in cuts
     )
-    near = {place + step for place in places for step in range(spare + 1)}
+    near = {position + step for position in positions for step in range(spare + 1)}
     codes = sorted(code for code in near if code < steps)
     return column.comparable(np.array([*codes, *range(steps, column.values)], dtype=np.int64))
 

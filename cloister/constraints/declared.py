@@ -84,13 +84,15 @@ def read_holoclean(path: Path, name: str, hard: bool = True) -> tuple[DenialCons
         if line.strip() and line.strip()[0] != "#"
     ]
     return tuple(
-        DenialConstraint(f"{name}_{place}", parse_holoclean(line, f"{path}, line {number}"), hard)
-        for place, (number, line) in enumerate(numbered, 1)
+        DenialConstraint(
+            f"{name}_{position}", parse_holoclean(line, f"{path}, line {number}"), hard
+        )
+        for position, (number, line) in enumerate(numbered, 1)
     )
 
 
-def parse_holoclean(line: str, place: str) -> tuple[Predicate, ...]:
-    """The predicates of one line; ``place`` names file and line in errors.
+def parse_holoclean(line: str, location: str) -> tuple[Predicate, ...]:
+    """The predicates of one line; ``location`` names file and line in errors.
 
     Raises:
         ConstraintError: the line is not in the HoloClean form.
@@ -98,15 +100,15 @@ def parse_holoclean(line: str, place: str) -> tuple[Predicate, ...]:
     line = line.strip()
     rows = _ROWS.match(line)
     if rows is None:
-        raise _unreadable(place, line)
+        raise _unreadable(location, line)
     predicates, start = [], rows.end()
     while start < len(line):
         match = _PREDICATE.match(line, start)
         if match is None:
-            raise _unreadable(place, line[start:])
-        predicates.append(_predicate(match, place))
+            raise _unreadable(location, line[start:])
+        predicates.append(_predicate(match, location))
         start = match.end()
-    _require_declared(predicates, rows[1], place)
+    _require_declared(predicates, rows[1], location)
     return on_first_row(tuple(predicates))
 
 
@@ -135,12 +137,12 @@ def format_holoclean(constraint: DenialConstraint) -> str:
     return line
 
 
-def _predicate(match: re.Match[str], place: str) -> Predicate:
+def _predicate(match: re.Match[str], location: str) -> Predicate:
     op, left, right = match.groups()
     predicate = compare(_read(left), _OPS[op], _read(right))
     if predicate is None:
         raise ConstraintError(
-            f"{place}: {op} compares two constants; one side must be t1.name or t2.name"
+            f"{location}: {op} compares two constants; one side must be t1.name or t2.name"
         )
     return predicate
 
@@ -162,19 +164,21 @@ def _operand(operand: Cell | Constant) -> str:
     )
 
 
-def _require_declared(predicates: list[Predicate], rows: str, place: str) -> None:
+def _require_declared(predicates: list[Predicate], rows: str, location: str) -> None:
     unknown = {f"t{cell.row}" for p in predicates for cell in p.cells} - {
         row.strip() for row in rows.split("&")
     }
     if unknown:
         raise ConstraintError(
-            f"{place}: {min(unknown)} is compared but the line starts with {rows}; start with t1&t2"
+            f"{location}: {min(unknown)} is compared but the line starts with {rows}; "
+            "start with t1&t2"
         )
 
 
-def _unreadable(place: str, text: str) -> ConstraintError:
+def _unreadable(location: str, text: str) -> ConstraintError:
     return ConstraintError(
-        f"{place}: cannot read '{text}'; write t1&t2&EQ(t1.a,t2.a)&IQ(t1.b,t2.b), constants quoted"
+        f"{location}: cannot read '{text}'; write t1&t2&EQ(t1.a,t2.a)&IQ(t1.b,t2.b), constants "
+        "quoted"
     )
 
 
@@ -197,9 +201,9 @@ def constraints_of(
         StorageError: a constraint file cannot be read.
     """
     constraints: list[DenialConstraint] = []
-    for place, declaration in enumerate(declarations):
-        with declared_at("constraints", place):
-            for constraint in _constraints(declaration, place + 1, folder, nullable):
+    for position, declaration in enumerate(declarations):
+        with declared_at("constraints", position):
+            for constraint in _constraints(declaration, position + 1, folder, nullable):
                 _require_known(constraint, attribute_names, ignored)
                 if require:
                     require(constraint)
@@ -257,9 +261,9 @@ def _as_declared(
 
 
 def _constraints(
-    declaration: ConstraintDeclaration, place: int, folder: Path, nullable: Collection[str] | None
+    declaration: ConstraintDeclaration, number: int, folder: Path, nullable: Collection[str] | None
 ) -> tuple[DenialConstraint, ...]:
-    name, hard = declaration.name or f"constraint_{place}", not declaration.soft
+    name, hard = declaration.name or f"constraint_{number}", not declaration.soft
     if declaration.fd is not None:
         return _dependencies(declaration.fd, name, hard)
     if declaration.deny is not None:
@@ -279,8 +283,8 @@ def _dependencies(text: str, name: str, hard: bool) -> tuple[DenialConstraint, .
     if len(right) == 1:
         return (dependency(name, left, right[0], hard),)
     return tuple(
-        dependency(f"{name}_{place}", left, attribute, hard)
-        for place, attribute in enumerate(right, 1)
+        dependency(f"{name}_{position}", left, attribute, hard)
+        for position, attribute in enumerate(right, 1)
     )
 
 

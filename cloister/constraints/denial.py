@@ -364,9 +364,9 @@ def _family(column: Column) -> str:
 def _label_numbers(left: Column, right: Column) -> Floats | None:
     if left.labels is None or right.labels is None or left.labels == right.labels:
         return None
-    positions = {label: float(place) for place, label in enumerate(left.labels)}
+    positions = {label: float(position) for position, label in enumerate(left.labels)}
     return np.array(
-        [positions.get(label, float(-1 - place)) for place, label in enumerate(right.labels)]
+        [positions.get(label, float(-1 - position)) for position, label in enumerate(right.labels)]
     )
 
 

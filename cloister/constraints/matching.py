@@ -274,8 +274,8 @@ class _Join:
 
     def _count_in_shared_groups(self) -> Integers:
         """As ``count``, restricted to groups with both a query and a point."""
-        held = _sizes(self.groups)
-        shared = (held[0] > 0) & (held[1] > 0)
+        sizes = _sizes(self.groups)
+        shared = (sizes[0] > 0) & (sizes[1] > 0)
         queries, points = shared[self.groups[0]], shared[self.groups[1]]
         counts = np.zeros(len(queries), dtype=np.int64)
         counts[queries] = self.take(queries, points).count()
@@ -374,16 +374,16 @@ def _sweep(queries: Integers, points: Integers, weights: Integers, size: int) ->
         ):
             _add(tree, points[2, stop], weights[stop])
             stop += 1
-        place = queries[2, q]
-        while place > 0:
-            counts[q] += tree[place]
-            place &= place - 1
+        node = queries[2, q]
+        while node > 0:
+            counts[q] += tree[node]
+            node &= node - 1
     return counts
 
 
 @numba.njit(cache=True)
 def _add(tree: Integers, rank: int, weight: int) -> None:
-    place = rank + 1
-    while place < len(tree):
-        tree[place] += weight
-        place += place & -place
+    node = rank + 1
+    while node < len(tree):
+        tree[node] += weight
+        node += node & -node

@@ -136,8 +136,8 @@ def compare(left: pd.Series, op: str, right: Any) -> pd.Series:
 
 
 def rank(values: pd.Series, order: Sequence[Any]) -> pd.Series:
-    """The places of values in a list."""
-    return values.astype("object").map({value: place for place, value in enumerate(order)})
+    """The positions of values in a list."""
+    return values.astype("object").map({value: position for position, value in enumerate(order)})
 
 
 def comparable(values: pd.Series) -> pd.Series:
@@ -152,9 +152,9 @@ def comparable(values: pd.Series) -> pd.Series:
 
 def read_tables(path: str | Path, names: Sequence[str]) -> dict[str, pd.DataFrame]:
     """The tables in a folder of Parquet files, or in the file of the only one, by name."""
-    place = Path(path)
+    location = Path(path)
     return {
-        name: pd.read_parquet(place / f"{name}.parquet" if place.is_dir() else place)
+        name: pd.read_parquet(location / f"{name}.parquet" if location.is_dir() else location)
         for name in names
     }
 
@@ -180,7 +180,7 @@ def check_across(
     child, column, parent, key = reference
     rows = tables[child][tables[child][column].notna()]
     parents = tables[parent].set_index(key, drop=False).reindex(rows[column]).set_index(rows.index)
-    check = forbid(name, text, lambda own: condition(own, parents))
+    check = forbid(name, text, lambda frame: condition(frame, parents))
     pa.DataFrameSchema(checks=check, name=child).validate(rows, lazy=True, inplace=True)
 
 

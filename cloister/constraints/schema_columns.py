@@ -10,21 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cloister.schema.attributes import (
-    Categorical,
-    Date,
-    Datetime,
-    Float,
-    Integer,
-    Ordinal,
-    TextKey,
-    ValuesPattern,
-)
+from cloister.schema import attributes
 from cloister.schema.codelists import NUMBERED_PATTERN
 from cloister.schema.columns import Column, Grid, Listed
 from cloister.schema.series import time_type
 from cloister.schema.ticks import float_decimals, is_month, ticks_per_unit
-from cloister.schema.written_values import clock_unit
+from cloister.schema.written_moments import clock_unit
 
 WIDTH = 100
 """Letters of a line at most."""
@@ -55,7 +46,9 @@ def column_source(column: Column, dtype: Any, unique: bool) -> str:
 
 def is_native(column: Grid, dtype: Any) -> bool:
     """Whether numbers are stored as numbers, and dates and moments as times."""
-    return dtype.kind in ("M" if isinstance(column.attribute, Date | Datetime) else "iuf")
+    return dtype.kind in (
+        "M" if isinstance(column.attribute, attributes.Date | attributes.Datetime) else "iuf"
+    )
 
 
 def listed_values(column: Listed) -> list[Any]:
@@ -106,10 +99,12 @@ def _checks(column: Column, dtype: Any) -> list[str]:
     attribute = column.attribute
     if isinstance(column, Grid):
         return _grid_checks(column, dtype)
-    if isinstance(attribute, TextKey):
+    if isinstance(attribute, attributes.TextKey):
         return _numbered(attribute.pattern, dtype)
     assert isinstance(column, Listed)
-    if isinstance(attribute, Categorical | Ordinal) and isinstance(attribute.values, ValuesPattern):
+    if isinstance(attribute, attributes.Categorical | attributes.Ordinal) and isinstance(
+        attribute.values, attributes.ValuesPattern
+    ):
         return _numbered(attribute.values.pattern, dtype)
     if dtype.kind == "b":
         return []
@@ -145,13 +140,13 @@ def _grid_checks(column: Grid, dtype: Any) -> list[str]:
     if is_month(attribute):
         beyond = f", {list(column.beyond)}" if column.beyond else ""
         return [*bounds, f"months({column.origin}, {column.steps}{beyond})"]
-    if isinstance(attribute, Date):
+    if isinstance(attribute, attributes.Date):
         return [*bounds, *_grid(column, Fraction(DAY))]
-    if isinstance(attribute, Datetime):
+    if isinstance(attribute, attributes.Datetime):
         return [*bounds, *_grid(column, Fraction(attribute.tick_micros))]
-    if isinstance(attribute, Integer) and column.stride == 1 and not column.beyond:
+    if isinstance(attribute, attributes.Integer) and column.stride == 1 and not column.beyond:
         return bounds if dtype.kind in "iu" else [*bounds, *_grid(column, Fraction(1))]
-    decimals = float_decimals(attribute) if isinstance(attribute, Float) else 0
+    decimals = float_decimals(attribute) if isinstance(attribute, attributes.Float) else 0
     return [*bounds, *_grid(column, Fraction(1), decimals)]
 
 

@@ -21,17 +21,9 @@ import pandera.pandas as pa
 import pyarrow.parquet as pq
 from pandera.errors import SchemaError, SchemaErrors
 
+from cloister.constraints import schema_columns
 from cloister.constraints.across import AcrossConstraint
 from cloister.constraints.denial import BoundPredicate, DenialConstraint, Op, Operand, bind
-from cloister.constraints.schema_columns import (
-    DAY,
-    SECOND,
-    column_source,
-    indented,
-    is_native,
-    laid_out,
-    listed_values,
-)
 from cloister.constraints.text import (
     format_denial,
     format_dependency,
@@ -141,10 +133,12 @@ class PublishedSchema:
         return "\n".join(
             [
                 _HEAD.format(dataset=self.dataset) + copied.split('"""', 2)[2],
-                f"\nSCHEMAS = {laid_out('{', schemas, '}')}",
+                f"\nSCHEMAS = {schema_columns.laid_out('{', schemas, '}')}",
                 "schema = next(iter(SCHEMAS.values()))",
-                f"UNCHECKED: dict[str, str] = {laid_out('{', reasons, '}')}",
-                _LINKS + "".join(f"    {indented(check)}\n" for check in between) + _VALIDATE,
+                f"UNCHECKED: dict[str, str] = {schema_columns.laid_out('{', reasons, '}')}",
+                _LINKS
+                + "".join(f"    {schema_columns.indented(check)}\n" for check in between)
+                + _VALIDATE,
             ]
         )
 
@@ -181,8 +175,10 @@ class PublishedSchema:
         ].cells("parent", f"{key.column}: ")
         domains = Schema({name: table.domain for name, table in self.tables.items()}, self.keys)
         condition = _condition(rule.bound(domains).predicates, cells)
-        said = (_reference(key), repr(rule.name), repr(f"never {rule.text}"))
-        return laid_out("check_across(", ["tables", *said, f"lambda own, parent: {condition}"], ")")
+        described = (_reference(key), repr(rule.name), repr(f"never {rule.text}"))
+        return schema_columns.laid_out(
+            "check_across(", ["tables", *described, f"lambda own, parent: {condition}"], ")"
+        )
 
 
 def broken_rules(published: PublishedSchema, files: Mapping[str, Path]) -> tuple[str, ...]:
@@ -227,19 +223,19 @@ def _linked(name: str, published: PublishedSchema) -> list[str]:
                 names.append(attribute.removeprefix(f"{name}."))
             if rule.key.parent == name:
                 names.append(attribute.removeprefix(f"{rule.key.column}: "))
-    return [own for own in published.tables[name].domain.names if own in names]
+    return [attribute for attribute in published.tables[name].domain.names if attribute in names]
 
 
 def _broken(validate: Callable[..., object], rows: Any) -> list[str]:
     """The columns and rules that rows break."""
     try:
         validate(rows)
-    except SchemaErrors as found:
-        return [_place(error) for error in found.schema_errors]
+    except SchemaErrors as errors:
+        return [_broken_part(error) for error in errors.schema_errors]
     return []
 
 
-def _place(error: SchemaError) -> str:
+def _broken_part(error: SchemaError) -> str:
     if isinstance(error.schema, pa.Column):
         return f"column '{error.schema.name}'"
     return f"constraint '{getattr(error.check, 'name', None) or error.check}'"
@@ -261,25 +257,35 @@ class _Cell:
             _NotCheckedError: they are stored as another type.
         """
         if isinstance(self.column, Listed):
-            return f"rank({self.source}, {listed_values(self.column)!r})"
-        if not isinstance(self.column, Grid) or not is_native(self.column, self.dtype):
+            return f"rank({self.source}, {schema_columns.listed_values(self.column)!r})"
+        if not isinstance(self.column, Grid) or not schema_columns.is_native(
+            self.column, self.dtype
+        ):
             raise _NotCheckedError("it compares a column that is stored as another type")
         return self.source
 
     def constant(self, number: float, op: Op) -> str:
         """The source of a constant that the column is compared with, by its number."""
         if isinstance(self.column, Listed):
-            place = int(number)
-            return repr(place if op.is_order else listed_values(self.column)[place])
+            position = int(number)
+            return repr(
+                position if op.is_order else schema_columns.listed_values(self.column)[position]
+            )
         if isinstance(self.column.attribute, Date | Datetime):
-            unit = DAY if isinstance(self.column.attribute, Date) else SECOND
+            unit = (
+                schema_columns.DAY
+                if isinstance(self.column.attribute, Date)
+                else schema_columns.SECOND
+            )
             return f"pd.Timestamp({str(np.datetime64(round(number * unit), 'us'))!r})"
         return repr(int(number) if number.is_integer() else number)
 
     @property
     def is_text(self) -> bool:
         """Whether it lists texts."""
-        return isinstance(self.column, Listed) and isinstance(listed_values(self.column)[0], str)
+        return isinstance(self.column, Listed) and isinstance(
+            schema_columns.listed_values(self.column)[0], str
+        )
 
     def comparable(self, op: Op) -> str:
         """Its source for a comparison."""
@@ -296,21 +302,23 @@ def _schema(name: str, table: PublishedTable, unchecked: dict[str, str]) -> str:
     joint = next((names for names in full if len(names) > 1), None)
     columns = [
         f"{column.name!r}: "
-        + column_source(column, table.dtypes[column.name], (column.name,) in full)
+        + schema_columns.column_source(column, table.dtypes[column.name], (column.name,) in full)
         for column in table.domain
     ]
-    said = {joint, *(names for names in full if len(names) == 1)}
+    declared = {joint, *(names for names in full if len(names) == 1)}
     rules = (
         (rule.name, partial(_rule, rule, table))
         for rule in hard
-        if (key_attributes(rule) or ()) not in said
+        if (key_attributes(rule) or ()) not in declared
     )
     parts = [
-        laid_out("{", columns, "}"),
-        f"checks={laid_out('[', _checked(rules, unchecked), ']')}",
+        schema_columns.laid_out("{", columns, "}"),
+        f"checks={schema_columns.laid_out('[', _checked(rules, unchecked), ']')}",
     ]
     parts += [f"unique={list(joint)!r}"] if joint else []
-    return laid_out("pa.DataFrameSchema(", [*parts, "strict=True", f"name={name!r}"], ")")
+    return schema_columns.laid_out(
+        "pa.DataFrameSchema(", [*parts, "strict=True", f"name={name!r}"], ")"
+    )
 
 
 def _checked(
@@ -336,21 +344,25 @@ def _rule(rule: DenialConstraint, table: PublishedTable) -> str:
     if rule.arity == 1:
         text = repr(f"never {format_denial(rule)}")
         condition = _condition(bind(rule, table.domain).predicates, cells)
-        return laid_out("forbid(", [name, text, f"lambda table: {condition}"], ")")
+        return schema_columns.laid_out("forbid(", [name, text, f"lambda table: {condition}"], ")")
     if determined := functional_dependency(rule):
         left, right = determined
         text = repr(format_dependency(left, [right]))
-        return laid_out("dependency(", [name, text, repr(list(left)), repr(right)], ")")
+        return schema_columns.laid_out(
+            "dependency(", [name, text, repr(list(left)), repr(right)], ")"
+        )
     if names := key_attributes(rule):
         text = repr(f"unique {', '.join(map(quote, names))}")
-        return laid_out("unique(", [name, text, repr(list(names))], ")")
+        return schema_columns.laid_out("unique(", [name, text, repr(list(names))], ")")
     if order := order_rule(rule):
         low, high = (
             f"(lambda table: {cells[attribute].ordered}, {str(op)!r})"
             for attribute, op in ((order.first, order.first_op), (order.second, order.second_op))
         )
         text = repr(f"never {format_denial(rule)}")
-        return laid_out("in_order(", [name, text, repr(list(order.equal)), low, high], ")")
+        return schema_columns.laid_out(
+            "in_order(", [name, text, repr(list(order.equal)), low, high], ")"
+        )
     raise _NotCheckedError("it compares pairs of rows, for which pandas has no quick check")
 
 

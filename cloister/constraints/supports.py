@@ -81,9 +81,9 @@ class Support:
 
     def reorder(self, sequence: Sequence[str]) -> Support:
         """The same support, its attributes in the order of a schema sequence, its rows sorted."""
-        place = {name: position for position, name in enumerate(sequence)}
+        positions = {name: position for position, name in enumerate(sequence)}
         columns = sorted(
-            range(len(self.attributes)), key=lambda column: place[self.attributes[column]]
+            range(len(self.attributes)), key=lambda column: positions[self.attributes[column]]
         )
         levels = self.levels[:, columns]
         rows = np.lexsort(levels.T[::-1])
@@ -124,8 +124,8 @@ class Trie:
         """
         first, last = self._edges(depth, nodes)
         counts = last - first
-        found = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        return np.repeat(np.arange(len(nodes)), counts), self._keys[depth][found] % self.sizes[
+        entries = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        return np.repeat(np.arange(len(nodes)), counts), self._keys[depth][entries] % self.sizes[
             depth
         ]
 
@@ -140,8 +140,8 @@ class Trie:
 
     def step(self, depth: int, nodes: Integers, levels: Integers) -> Integers:
         """The nodes (n,) after nodes (n,) when attribute ``depth`` takes allowed levels (n,)."""
-        found = np.searchsorted(self._keys[depth], nodes * self.sizes[depth] + levels)
-        return np.minimum(found, len(self._keys[depth]) - 1)
+        successors = np.searchsorted(self._keys[depth], nodes * self.sizes[depth] + levels)
+        return np.minimum(successors, len(self._keys[depth]) - 1)
 
 
 def grid(sizes: Sequence[int]) -> Integers:
@@ -152,7 +152,9 @@ def grid(sizes: Sequence[int]) -> Integers:
 def with_missing(levels: Sequence[Levels], support: Support) -> Support:
     """A support with all joint levels that have a missing value: no predicate holds on those."""
     parts = [
-        _fixed(levels, at, level.null) for at, level in enumerate(levels) if level.null is not None
+        _fixed(levels, position, level.null)
+        for position, level in enumerate(levels)
+        if level.null is not None
     ]
     if not parts:
         return support
@@ -166,12 +168,20 @@ def with_missing(levels: Sequence[Levels], support: Support) -> Support:
     )
 
 
-def _fixed(levels: Sequence[Levels], at: int, level: int) -> Integers:
-    joint = grid([1 if place == at else other.size for place, other in enumerate(levels)])
-    joint[:, at] = level
+def _fixed(levels: Sequence[Levels], position: int, level: int) -> Integers:
+    joint = grid(
+        [
+            1 if other_position == position else other.size
+            for other_position, other in enumerate(levels)
+        ]
+    )
+    joint[:, position] = level
     return joint
 
 
 def _whole(levels: Sequence[Levels], name: str, support: Support, rows: Integers) -> Integers:
-    at = support.attributes.index(name)
-    return np.stack([levels[at].start[rows[:, at]], levels[at].stop[rows[:, at]]], axis=1)
+    position = support.attributes.index(name)
+    return np.stack(
+        [levels[position].start[rows[:, position]], levels[position].stop[rows[:, position]]],
+        axis=1,
+    )

@@ -99,14 +99,14 @@ def parse_check(
     Raises:
         ConstraintError: the text does not follow the grammar at the top of this module.
     """
-    found = _CHECK.fullmatch(text.strip())
-    head = _predicates(found["left"], name) if found else ()
-    if found is None or len(head) != 1 or head[0].right is not None:
+    match = _CHECK.fullmatch(text.strip())
+    head = _predicates(match["left"], name) if match else ()
+    if match is None or len(head) != 1 or head[0].right is not None:
         raise ConstraintError(f"constraint '{name}': cannot read '{text}'; {_SENTENCE}")
-    right, either = _condition(found["right"], name)
-    each, all_of = [(predicate,) for predicate in right], [right]
-    met, unmet = (each, all_of) if either else (all_of, each)
-    word, denied = found["word"].lower(), list[tuple[Predicate, ...]]()
+    right, either = _condition(match["right"], name)
+    singly, together = [(predicate,) for predicate in right], [right]
+    met, unmet = (singly, together) if either else (together, singly)
+    word, denied = match["word"].lower(), list[tuple[Predicate, ...]]()
     if not word.startswith("only"):
         denied += [(*part, head[0].negated) for part in met]
     if word != "if":
@@ -116,7 +116,7 @@ def parse_check(
         raise ConstraintError(f"constraint '{name}': is on two rows; write t. for the one row")
     if len(rules) == 1:
         return (rules[0],)
-    return tuple(replace(rule, name=f"{name}_{place}") for place, rule in enumerate(rules, 1))
+    return tuple(replace(rule, name=f"{name}_{number}") for number, rule in enumerate(rules, 1))
 
 
 def _condition(text: str, name: str) -> tuple[tuple[Predicate, ...], bool]:
@@ -247,15 +247,15 @@ def _require_distinct(attributes: Sequence[str], name: str) -> None:
 
 
 def _tokens(text: str, name: str) -> list[_Token]:
-    tokens, place = [], 0
-    while place < len(text.rstrip()):
-        match = _TOKEN.match(text, place)
+    tokens, start = [], 0
+    while start < len(text.rstrip()):
+        match = _TOKEN.match(text, start)
         if match is None:
             raise ConstraintError(
-                f"constraint '{name}': cannot read '{text[place:].strip()}'; {_REMEDY}"
+                f"constraint '{name}': cannot read '{text[start:].strip()}'; {_REMEDY}"
             )
         tokens.append(_token(match, name))
-        place = match.end()
+        start = match.end()
     return tokens
 
 
@@ -272,7 +272,7 @@ def _token(match: re.Match[str], name: str) -> _Token:
 
 
 def _word(word: str, name: str) -> bool | _Word:
-    words = {"true": True, "false": False} | {each.value: each for each in _Word}
+    words = {"true": True, "false": False} | {member.value: member for member in _Word}
     if word.lower() not in words:
         raise ConstraintError(f"constraint '{name}': cannot read '{word}'; {_REMEDY}")
     return words[word.lower()]

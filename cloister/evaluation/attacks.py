@@ -153,11 +153,11 @@ def nearest(queries: Table, records: Table) -> Distances:
     by their distance as a share of the declared range, unordered values by 0 or 1, a missing value
     from any other by 1 (Gower 1971).
     """
-    found = [
+    distances = [
         _nearest(queries.take(np.arange(start, min(start + _CHUNK, queries.rows))), records)
         for start in range(0, queries.rows, _CHUNK)
     ]
-    return np.concatenate(found)
+    return np.concatenate(distances)
 
 
 def _nearest(queries: Table, records: Table) -> Distances:

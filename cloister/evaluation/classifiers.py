@@ -45,15 +45,17 @@ class _Block(ABC):
 
 @dataclass(frozen=True)
 class _OneHot(_Block):
-    """One feature for each of the ``kept`` codes, in ascending order, and one for all others."""
+    """One feature for each of the ``frequent`` codes, ascending, and one for all others."""
 
-    kept: Codes
+    frequent: Codes
 
     def of(self, table: Table) -> Matrix:
         codes = table.codes[self.name]
-        places = np.searchsorted(self.kept, codes)
-        known = self.kept[np.minimum(places, len(self.kept) - 1)] == codes
-        return np.eye(len(self.kept) + 1, dtype=np.float32)[np.where(known, places, len(self.kept))]
+        positions = np.searchsorted(self.frequent, codes)
+        known = self.frequent[np.minimum(positions, len(self.frequent) - 1)] == codes
+        return np.eye(len(self.frequent) + 1, dtype=np.float32)[
+            np.where(known, positions, len(self.frequent))
+        ]
 
 
 @dataclass(frozen=True)
@@ -133,8 +135,8 @@ class BoostedTrees:
 
     def scores(self, features: Matrix) -> NDArray[np.floating]:
         """Probabilities (m,) of the second label for rows (m, f)."""
-        found: NDArray[np.floating] = self._trees.predict_proba(features)[:, 1]
-        return found
+        probabilities: NDArray[np.floating] = self._trees.predict_proba(features)[:, 1]
+        return probabilities
 
     @property
     def gains(self) -> NDArray[np.float32]:
@@ -245,6 +247,6 @@ def _numbers(table: Table) -> Matrix:
 
 def _greatest(names: tuple[str, ...], gains: NDArray[np.floating]) -> Iterator[tuple[str, float]]:
     total = float(gains.sum())
-    for place in np.argsort(-gains, kind="stable")[:_TELLING]:
-        if gains[place] > 0:
-            yield names[place], float(gains[place]) / total
+    for feature in np.argsort(-gains, kind="stable")[:_TELLING]:
+        if gains[feature] > 0:
+            yield names[feature], float(gains[feature]) / total

@@ -136,7 +136,9 @@ def attribute_sets(names: Sequence[str], ways: int) -> list[tuple[str, ...]]:
     """The sets of ``ways`` attributes that are measured: all, or a fixed random choice of many."""
     if comb(len(names), ways) <= _MOST_SETS[ways]:
         return list(combinations(names, ways))
-    return [tuple(names[place] for place in chosen) for chosen in _fixed_choice(len(names), ways)]
+    return [
+        tuple(names[position] for position in chosen) for chosen in _fixed_choice(len(names), ways)
+    ]
 
 
 def _fixed_choice(attributes: int, ways: int) -> list[tuple[int, ...]]:
@@ -286,7 +288,9 @@ def random_queries(domain: Domain, queries: int = _QUERIES) -> list[RangeQuery]:
     columns = [column for column in domain if column.kind != "key"]
     width = min(_ATTRIBUTES, len(columns))
     chosen = [rng.choice(len(columns), width, replace=False) for _ in range(queries)]
-    return queries_over([[columns[at] for at in places] for places in chosen], rng)
+    return queries_over(
+        [[columns[position] for position in positions] for positions in chosen], rng
+    )
 
 
 def queries_over(chosen: Sequence[Sequence[Column]], rng: np.random.Generator) -> list[RangeQuery]:
@@ -300,13 +304,13 @@ def answers(table: Table, queries: Sequence[RangeQuery]) -> Floats:
         name: table.comparable(name)
         for name in {part.attribute for query in queries for part in query}
     }
-    found = np.empty(len(queries))
-    for at, query in enumerate(queries):
+    shares = np.empty(len(queries))
+    for index, query in enumerate(queries):
         inside = np.ones(table.rows, dtype=bool)
         for part in query:
             inside &= (numbers[part.attribute] >= part.low) & (numbers[part.attribute] <= part.high)
-        found[at] = inside.mean()
-    return found
+        shares[index] = inside.mean()
+    return shares
 
 
 def _range(column: Column, rng: np.random.Generator) -> Range:

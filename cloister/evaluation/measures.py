@@ -11,21 +11,8 @@ from dataclasses import replace
 
 from cloister.constraints.denial import DenialConstraint
 from cloister.devices import CPU, Device
-from cloister.evaluation import Level, Panel
-from cloister.evaluation.attacks import (
-    FEWEST_ATTACK_ROWS,
-    closest_records,
-    comparable_records,
-    infer_membership,
-)
+from cloister.evaluation import Level, Panel, attacks, learning
 from cloister.evaluation.classifiers import detect, detectable
-from cloister.evaluation.learning import (
-    Teacher,
-    TrainTestSplit,
-    learnable,
-    synthetic_training_rows,
-    train_and_test,
-)
 from cloister.evaluation.marginals import compare_marginals, compare_queries
 from cloister.evaluation.persons import PersonColumns, compare_persons
 from cloister.evaluation.report import Evaluation, compare_violations, unmeasured_evaluation
@@ -41,7 +28,7 @@ def evaluate_tables(
     level: Level,
     held_out: Table | None = None,
     panel: Panel = "nine",
-    teach: Teacher = train_and_test,
+    teach: learning.Teacher = learning.train_and_test,
     persons: PersonColumns | None = None,
     device: Device = CPU,
 ) -> Evaluation:
@@ -68,18 +55,22 @@ def evaluate_tables(
         queries=compare_queries(real, synthetic) if real.domain.modelled else None,
         violations=compare_violations(constraints, real, synthetic),
         detection=detect(real, synthetic, device) if detectable(real, synthetic) else None,
-        closest=closest_records(real, synthetic) if comparable_records(real, synthetic) else None,
+        closest=attacks.closest_records(real, synthetic)
+        if attacks.comparable_records(real, synthetic)
+        else None,
         persons=compare_persons(real, synthetic, persons) if persons else None,
     )
     if level == "quick":
         return evaluation
     attackable = (
         held_out is not None
-        and comparable_records(held_out, synthetic)
-        and real.rows >= FEWEST_ATTACK_ROWS
+        and attacks.comparable_records(held_out, synthetic)
+        and real.rows >= attacks.FEWEST_ATTACK_ROWS
     )
     membership = (
-        infer_membership(real, held_out, synthetic) if attackable and held_out is not None else None
+        attacks.infer_membership(real, held_out, synthetic)
+        if attackable and held_out is not None
+        else None
     )
     return replace(
         _with_learning(evaluation, real, synthetic, targets, panel, teach, device),
@@ -93,15 +84,15 @@ def _with_learning(
     synthetic: Table,
     targets: Sequence[PredictionTarget],
     panel: Panel,
-    teach: Teacher,
+    teach: learning.Teacher,
     device: Device,
 ) -> Evaluation:
-    if not learnable(real, synthetic, targets):
+    if not learning.learnable(real, synthetic, targets):
         return evaluation
-    split = TrainTestSplit.of(real)
-    learnt = synthetic_training_rows(synthetic)
+    split = learning.TrainTestSplit.of(real)
+    learnt = learning.synthetic_training_rows(synthetic)
     return replace(
         evaluation,
-        learning=train_and_test(learnt, split.test, targets, panel, device),
+        learning=learning.train_and_test(learnt, split.test, targets, panel, device),
         truth=teach(split.train, split.test, targets, panel, device),
     )

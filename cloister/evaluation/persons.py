@@ -97,7 +97,7 @@ class PersonMeasures:
 def compare_persons(real: Table, synthetic: Table, columns: PersonColumns) -> PersonMeasures:
     """The measures of the persons of two tables."""
     one, other = _Grouped(real, columns), _Grouped(synthetic, columns)
-    shares = [_shares_of_counts(each, columns.most_rows) for each in (one, other)]
+    shares = [_shares_of_counts(grouped, columns.most_rows) for grouped in (one, other)]
     others = [name for name in real.domain.modelled if name not in columns.attributes]
     return PersonMeasures(
         one.persons,

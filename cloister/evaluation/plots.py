@@ -282,7 +282,9 @@ def _label(relation: ForeignKeyMeasures) -> str:
 
 
 def _degrees_figure(evaluation: DatabaseEvaluation) -> Figure:
-    shown = sorted(evaluation.relations, key=lambda own: -own.degrees_half_l1)[:_MOST_FIGURES]
+    shown = sorted(evaluation.relations, key=lambda relation: -relation.degrees_half_l1)[
+        :_MOST_FIGURES
+    ]
     figure = Figure(figsize=(_WIDTH, _HEIGHT * len(shown)), layout="constrained")
     all_axes = figure.subplots(len(shown), 1, squeeze=False)[:, 0]
     for axes, relation in zip(all_axes, shown, strict=True):

@@ -27,18 +27,18 @@ from cloister.schema.relations import MISSING, Database, ForeignKey, earlier_key
 
 
 def joined_with_parents(database: Database, key: ForeignKey) -> tuple[Table, int]:
-    """The rows that refer to one that is there, with its attributes; how many are of the parent.
+    """Rows whose reference exists, with the parent's attributes; how many columns are the parent's.
 
     Beside their own, rows have the attributes of the parents that earlier references lead to.
     """
     parents = parent_rows(database, key)
     rows = np.flatnonzero(parents >= 0)
     above = _columns(database.tables[key.parent], f"{key.column}: ", parents[rows])
-    own = _columns(database.tables[key.table], "", rows)
+    columns = _columns(database.tables[key.table], "", rows)
     for earlier in earlier_keys(database.schema, key):
         others = np.maximum(parent_rows(database, earlier)[rows], 0)
-        own += _columns(database.tables[earlier.parent], f"{earlier.column}: ", others)
-    return _table([*above, *own]), len(above)
+        columns += _columns(database.tables[earlier.parent], f"{earlier.column}: ", others)
+    return _table([*above, *columns]), len(above)
 
 
 def joined_with_all_above(
@@ -53,23 +53,24 @@ def joined_with_all_above(
     if len(rows) > most:
         rows = rng.choice(rows, most, replace=False)
     columns = _columns(database.tables[key.table], "", rows)
-    kept = np.ones(len(rows), dtype=bool)
+    complete = np.ones(len(rows), dtype=bool)
     waiting = [
-        (own, rows, f"{own.column}: ")
-        for own in database.schema.parents_of(key.table)
-        if own == key or database.schema.tables[own.table][own.column].null_code is None
+        (reference, rows, f"{reference.column}: ")
+        for reference in database.schema.parents_of(key.table)
+        if reference == key
+        or database.schema.tables[reference.table][reference.column].null_code is None
     ]
     while waiting:
-        own, at, prefix = waiting.pop()
-        parents = parent_rows(database, own)[at]
-        kept &= parents >= 0
-        columns += _columns(database.tables[own.parent], prefix, np.maximum(parents, 0))
+        reference, rows_above, prefix = waiting.pop()
+        parents = parent_rows(database, reference)[rows_above]
+        complete &= parents >= 0
+        columns += _columns(database.tables[reference.parent], prefix, np.maximum(parents, 0))
         waiting += [
             (above, np.maximum(parents, 0), f"{prefix[:-2]}.{above.column}: ")
-            for above in database.schema.parents_of(own.parent)
+            for above in database.schema.parents_of(reference.parent)
             if database.schema.tables[above.table][above.column].null_code is None
         ]
-    return _table(columns).take(kept) if columns else Table(Domain(()), {})
+    return _table(columns).take(complete) if columns else Table(Domain(()), {})
 
 
 def _columns(table: Table, prefix: str, rows: Integers) -> list[tuple[Column, Integers]]:
@@ -127,13 +128,13 @@ def _mixed(above: Sequence[str], below: Sequence[str], ways: int) -> list[tuple[
     if _possible(len(above), len(below), ways) <= _MOST_SETS[ways]:
         return list(_all_mixed(above, below, ways))
     rng = np.random.default_rng([_SEED, ways])
-    found: dict[tuple[str, ...], None] = {}
-    while len(found) < _MOST_SETS[ways]:
+    sets: dict[tuple[str, ...], None] = {}
+    while len(sets) < _MOST_SETS[ways]:
         one, other = rng.choice(len(above)), rng.choice(len(below))
         rest = [name for name in (*above, *below) if name not in (above[one], below[other])]
         third = [rest[rng.choice(len(rest))]] if ways == 3 else []
-        found[tuple(sorted([above[one], below[other], *third]))] = None
-    return sorted(found)
+        sets[tuple(sorted([above[one], below[other], *third]))] = None
+    return sorted(sets)
 
 
 def _all_mixed(above: Sequence[str], below: Sequence[str], ways: int) -> Iterator[tuple[str, ...]]:
@@ -155,13 +156,15 @@ def compare_joins(real: Database, synthetic: Database, key: ForeignKey) -> Range
         return None
     names = one.domain.names
     above = [name for name in names if name.startswith(f"{key.column}: ")]
-    own = [name for name in real.tables[key.table].domain.modelled if name in names]
-    if not (above and own):
+    child = [name for name in real.tables[key.table].domain.modelled if name in names]
+    if not (above and child):
         return None
     rng = np.random.default_rng(_SEED)
-    pools = (above, own, names)
+    pools = (above, child, names)
     chosen = [dict.fromkeys(pool[rng.choice(len(pool))] for pool in pools) for _ in range(_QUERIES)]
-    queries = queries_over([[one.domain[name] for name in each] for each in chosen], rng)
+    queries = queries_over(
+        [[one.domain[name] for name in names_of_query] for names_of_query in chosen], rng
+    )
     return compare_answers(one, other, queries)
 
 

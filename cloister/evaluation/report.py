@@ -195,7 +195,9 @@ class DatabaseEvaluation:
     @property
     def violations(self) -> tuple[Violations, ...]:
         """The violations of all constraints."""
-        of_tables = (own for table in self.tables.values() for own in table.violations)
+        of_tables = (
+            violations for table in self.tables.values() for violations in table.violations
+        )
         return (*of_tables, *self.across)
 
     def metrics(self) -> dict[str, float]:
@@ -209,28 +211,28 @@ class DatabaseEvaluation:
         for name, (_, synthetic) in self.duplicates.items():
             figures[f"{_plain(name)}.duplicate_links"] = synthetic
         for name, table in self.tables.items():
-            figures |= {f"{_plain(name)}.{key}": own for key, own in table.metrics().items()}
+            figures |= {f"{_plain(name)}.{key}": figure for key, figure in table.metrics().items()}
         return figures
 
     def _means(self) -> dict[str, float]:
         """The means over all foreign keys, and what no database should have, in all."""
         if not self.relations:
             return {}
-        found: dict[str, list[float]] = {}
+        figures: dict[str, list[float]] = {}
         for relation in self.relations:
             for name, figure in relation.metrics().items():
-                found.setdefault(name, []).append(figure)
+                figures.setdefault(name, []).append(figure)
         sums = ("orphans", "beyond_bound")
         return {
-            f"relations.{name}": float(sum(own) if name in sums else np.mean(own))
-            for name, own in found.items()
+            f"relations.{name}": float(sum(values) if name in sums else np.mean(values))
+            for name, values in figures.items()
         }
 
     def headline(self) -> dict[str, float]:
         """The metrics that a terminal shows: of relationships in the mean, a few of each table."""
         figures, ends = self.metrics(), ("marginals.2_way.half_l1", "hard.largest_percent")
         means = self._means()
-        return means | {name: own for name, own in figures.items() if name.endswith(ends)}
+        return means | {name: figure for name, figure in figures.items() if name.endswith(ends)}
 
     def to_dict(self) -> dict[str, Any]:
         """Everything by name, fit for JSON: names and figures, no values of the data."""
@@ -243,8 +245,8 @@ class DatabaseEvaluation:
             "violations": [violations.to_dict() for violations in self.violations],
             "relations": [relation.to_dict() for relation in self.relations],
             "duplicate_links": {
-                name: dict(zip(("real", "synthetic"), own, strict=True))
-                for name, own in self.duplicates.items()
+                name: dict(zip(("real", "synthetic"), shares, strict=True))
+                for name, shares in self.duplicates.items()
             },
             "tables": {name: table.to_dict() for name, table in self.tables.items()},
         }
@@ -269,10 +271,10 @@ def evaluate_databases(
     Privacy: reads real rows without noise. The result is internal.
     """
     tables = {
-        name: of_table(name, own, synthetic.tables[name])
-        if own.rows and synthetic.tables[name].rows
-        else Evaluation("none", own.rows, synthetic.tables[name].rows)
-        for name, own in real.tables.items()
+        name: of_table(name, table, synthetic.tables[name])
+        if table.rows and synthetic.tables[name].rows
+        else Evaluation("none", table.rows, synthetic.tables[name].rows)
+        for name, table in real.tables.items()
     }
     if level == "none":
         return DatabaseEvaluation(level, tables)

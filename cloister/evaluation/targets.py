@@ -85,7 +85,8 @@ def default_targets(domain: Domain) -> tuple[PredictionTarget, ...]:
     columns = [column for column in domain if column.kind != "key" and column.values > 1]
     if len(columns) > _MOST_TARGETS:
         columns = [
-            columns[place] for place in np.linspace(0, len(columns) - 1, _MOST_TARGETS).astype(int)
+            columns[position]
+            for position in np.linspace(0, len(columns) - 1, _MOST_TARGETS).astype(int)
         ]
     return tuple(PredictionTarget(column.name, _upper_half(column)) for column in columns)
 

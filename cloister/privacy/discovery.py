@@ -27,20 +27,8 @@ from cloister.privacy.mechanisms.noise import (
     Neighbours,
     SparseHistogram,
 )
+from cloister.privacy.queries import raw_columns
 from cloister.privacy.queries.query import Door
-from cloister.privacy.queries.raw_columns import (
-    DECIMAL_GRIDS,
-    LARGEST_PARTITION,
-    BucketCounts,
-    Buckets,
-    Fineness,
-    Line,
-    Presence,
-    RawColumns,
-    RowCount,
-    TextCounts,
-    value_of,
-)
 from cloister.schema.attributes import (
     DATA_DERIVED,
     AnyAttribute,
@@ -55,7 +43,7 @@ from cloister.schema.attributes import (
 )
 from cloister.schema.parsing import holds_numbers
 from cloister.schema.ticks import representable
-from cloister.schema.written_values import in_seconds, written_micros
+from cloister.schema.written_moments import in_seconds, written_micros
 
 _MISTAKES = Fraction(1, 1000)
 """Greatest probability that the noisy count of any part of an empty partition reaches the
@@ -96,7 +84,9 @@ class DomainPlan:
     @property
     def threshold(self) -> int:
         """The least noisy count, in rows, of a part that is taken to hold values."""
-        return self.noise.reach(self.neighbours.partition, _MISTAKES / LARGEST_PARTITION)
+        return self.noise.reach(
+            self.neighbours.partition, _MISTAKES / raw_columns.LARGEST_PARTITION
+        )
 
     @property
     def histogram(self) -> SparseHistogram:
@@ -178,32 +168,32 @@ def require_enough(plan: DomainPlan, rows: int) -> None:
 
 
 def discover(
-    private: Door[RawColumns], plan: DomainPlan, advanced: Callable[[int, int], None]
+    private: Door[raw_columns.RawColumns], plan: DomainPlan, advanced: Callable[[int, int], None]
 ) -> Findings:
     """Run all planned queries.
 
     ``advanced`` is called with the number of attributes done, and of all.
     """
-    rows = max(1, private.answer(RowCount(), plan.noise, "rows"))
-    found: dict[str, Keys] = {}
+    rows = max(1, private.answer(raw_columns.RowCount(), plan.noise, "rows"))
+    keys_by_name: dict[str, Keys] = {}
     empty = []
-    for place, (name, attribute) in enumerate(plan.attributes.items()):
-        keys = _found(private, plan, name, attribute, rows)
+    for position, (name, attribute) in enumerate(plan.attributes.items()):
+        keys = _keys_of(private, plan, name, attribute, rows)
         if keys is None:
             empty.append(name)
-        found[name] = keys or {"type": attribute.type, **_stand_in(attribute)}
-        advanced(place + 1, len(plan.attributes))
-    return Findings(rows, found, tuple(empty))
+        keys_by_name[name] = keys or {"type": attribute.type, **_stand_in(attribute)}
+        advanced(position + 1, len(plan.attributes))
+    return Findings(rows, keys_by_name, tuple(empty))
 
 
-def buckets_of(name: str, attribute: AnyAttribute) -> tuple[Buckets, ...]:
+def buckets_of(name: str, attribute: AnyAttribute) -> tuple[raw_columns.Buckets, ...]:
     """The public partitions by which an attribute is measured; none for categories."""
     if isinstance(attribute, Boolean | TextKey):
-        return (Presence(name, attribute),)
+        return (raw_columns.Presence(name, attribute),)
     if isinstance(attribute, Date):
-        return (Line(name, attribute),)
+        return (raw_columns.Line(name, attribute),)
     if isinstance(attribute, Integer | Float | Datetime):
-        return Line(name, attribute), Fineness(name, attribute)
+        return raw_columns.Line(name, attribute), raw_columns.Fineness(name, attribute)
     return ()
 
 
@@ -235,25 +225,29 @@ def _parts(
     return {name: event for name, event in parts.items() if event != Composed(())}
 
 
-def _found(
-    private: Door[RawColumns], plan: DomainPlan, name: str, attribute: AnyAttribute, rows: int
+def _keys_of(
+    private: Door[raw_columns.RawColumns],
+    plan: DomainPlan,
+    name: str,
+    attribute: AnyAttribute,
+    rows: int,
 ) -> Keys | None:
     """The keys of one attribute; None if nothing reached its threshold."""
     if isinstance(attribute, Categorical):
-        values = private.answer(TextCounts(name, attribute), plan.histogram, name)
+        values = private.answer(raw_columns.TextCounts(name, attribute), plan.histogram, name)
         return (
             _listed(attribute, values, nullable=rows - sum(values.values()) >= plan.threshold)
             if values
             else None
         )
     noisy = [
-        private.answer(BucketCounts(buckets), plan.noise, name)
+        private.answer(raw_columns.BucketCounts(buckets), plan.noise, name)
         for buckets in buckets_of(name, attribute)
     ]
     nullable = bool(noisy[0][buckets_of(name, attribute)[0].missing] >= plan.threshold)
     if isinstance(attribute, Boolean | TextKey):
         return _worded(attribute, nullable) | _gaps(attribute, nullable, noisy[0])
-    return _bounded(Line(name, attribute), noisy, plan.threshold, rows, nullable)
+    return _bounded(raw_columns.Line(name, attribute), noisy, plan.threshold, rows, nullable)
 
 
 def _listed(attribute: Categorical, values: Mapping[str, int], nullable: bool) -> Keys:
@@ -283,40 +277,51 @@ def _gaps(attribute: Boolean | TextKey, nullable: bool, noisy: Integers) -> Keys
 
 
 def _bounded(
-    line: Line, noisy: list[Integers], threshold: int, rows: int, nullable: bool
+    line: raw_columns.Line, noisy: list[Integers], threshold: int, rows: int, nullable: bool
 ) -> Keys | None:
-    held = np.flatnonzero(noisy[0][: line.missing] >= threshold)
-    if not held.size:
+    significant = np.flatnonzero(noisy[0][: line.missing] >= threshold)
+    if not significant.size:
         return None
-    low, high = line.span(int(held[0]), int(held[-1]))
-    fineness = Fineness(line.name, line.attribute)
+    low, high = line.span(int(significant[0]), int(significant[-1]))
+    fineness = raw_columns.Fineness(line.name, line.attribute)
     grid = _grid(fineness, noisy[1], threshold) if len(noisy) > 1 else {}
     low, high, grid = representable(line.attribute, low, high, grid)
     if isinstance(line.attribute, Integer | Float):
         low, high, grid = _multiples(low, high, grid)
-    bounds = {"min": value_of(line.attribute, low), "max": value_of(line.attribute, high)}
-    massive = line.zero in held and noisy[0][line.zero] > _POINT_MASS * rows
+    bounds = {
+        "min": raw_columns.value_of(line.attribute, low),
+        "max": raw_columns.value_of(line.attribute, high),
+    }
+    massive = line.zero in significant and noisy[0][line.zero] > _POINT_MASS * rows
     return _keys(line.attribute, bounds | grid | ({"special": [0]} if massive else {}), nullable)
 
 
-def _grid(fineness: Fineness, noisy: Integers, threshold: int) -> Keys:
+def _grid(fineness: raw_columns.Fineness, noisy: Integers, threshold: int) -> Keys:
     """The finest grid that enough values need; without any, the finest there is.
 
     Fractions of seconds are those of the format, which a person has confirmed.
     """
-    held = np.flatnonzero(noisy[: fineness.missing] >= threshold)
+    significant = np.flatnonzero(noisy[: fineness.missing] >= threshold)
     if not fineness.steps:
-        return _decimal_grid(held)
-    found = {"step": math.gcd(*(fineness.steps[part] for part in held))} if held.size else {}
-    own = _step(fineness.attribute)
-    return own if own.get("step", 1) < 1 else max(found, own, key=lambda k: k.get("step", 0))
+        return _decimal_grid(significant)
+    coarsest = (
+        {"step": math.gcd(*(fineness.steps[part] for part in significant))}
+        if significant.size
+        else {}
+    )
+    declared = _step(fineness.attribute)
+    return (
+        declared
+        if declared.get("step", 1) < 1
+        else max(coarsest, declared, key=lambda k: k.get("step", 0))
+    )
 
 
-def _decimal_grid(held: Integers) -> Keys:
+def _decimal_grid(significant: Integers) -> Keys:
     """The grid of floats that lie on some grids; none if some of them have more decimals."""
-    if not held.size or held[-1] >= len(DECIMAL_GRIDS):
+    if not significant.size or significant[-1] >= len(raw_columns.DECIMAL_GRIDS):
         return {}
-    grids = [DECIMAL_GRIDS[part] for part in held]
+    grids = [raw_columns.DECIMAL_GRIDS[part] for part in significant]
     decimals = grids[-1][0]
     step = math.gcd(*(units * 10 ** (decimals - places) for places, units in grids))
     return {"decimals": decimals, "step": round(step / 10**decimals, decimals)}
@@ -376,5 +381,5 @@ def _stand_in(attribute: AnyAttribute) -> Keys:
         return {"true": attribute.true, "false": attribute.false}
     if isinstance(attribute, TextKey):
         return {"pattern": _neutral_keys(attribute)}
-    nothing = value_of(attribute, 0)
+    nothing = raw_columns.value_of(attribute, 0)
     return {"min": nothing, "max": nothing, **_step(attribute)}

@@ -12,27 +12,20 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from cloister.schema.written_values import (
-    MICROS,
-    SECONDS_OF_DAY,
-    clock_unit,
-    has_short_year,
-    in_seconds,
-    is_of_months,
-    is_twelve_hour,
-    require_moment_format,
-    require_number_format,
-    utc_offset,
-    written_micros,
-)
+from cloister.schema import written_moments
+from cloister.schema.written_numbers import require_number_format
 
 Scalar = str | bool | int | float
 _T = TypeVar("_T")
 
 _WholeForm = Annotated[str, AfterValidator(lambda form: require_number_format(form, whole=True))]
 _DecimalForm = Annotated[str, AfterValidator(lambda form: require_number_format(form, whole=False))]
-_DayForm = Annotated[str, AfterValidator(lambda form: require_moment_format(form, clock=False))]
-_MomentForm = Annotated[str, AfterValidator(lambda form: require_moment_format(form, clock=True))]
+_DayForm = Annotated[
+    str, AfterValidator(lambda form: written_moments.require_moment_format(form, clock=False))
+]
+_MomentForm = Annotated[
+    str, AfterValidator(lambda form: written_moments.require_moment_format(form, clock=True))
+]
 
 _YEARS, _SHORT_YEARS = range(1, 10_000), range(1969, 2069)
 """Years that four digits, and two digits, can write."""
@@ -40,7 +33,7 @@ _YEARS, _SHORT_YEARS = range(1, 10_000), range(1969, 2069)
 _MOST_BINS = 100_000
 """Bins of a column at most: a histogram of more has fewer rows in a bin than its noise."""
 
-_DAY_MICROS = SECONDS_OF_DAY * MICROS
+_DAY_MICROS = written_moments.SECONDS_OF_DAY * written_moments.MICROS
 """Microseconds of a day: the step of dates."""
 
 EXACT_STEP, EXACT_YEARS = 0.0001, range(1700, 2241)
@@ -84,7 +77,7 @@ class Attribute(Declared):
     ``dtype`` is the pandas dtype of the column, when it is not the usual one of the type.
     ``missing`` is the text of a missing value in CSV, when it is not the first of the source;
     ``format`` how CSV writes numbers, and reads and writes dates, see
-    `cloister.schema.written_values`.
+    `cloister.schema.written_numbers` and `cloister.schema.written_moments`.
     ``per: person`` says that all rows of a person share one value.
     """
 
@@ -205,7 +198,7 @@ class Date(Attribute):
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        if self.partial and is_of_months(self.format):
+        if self.partial and written_moments.is_of_months(self.format):
             raise ValueError("the format has no day that could be missing; leave out partial")
         _require_written(self.format, [self.min, *self.special, self.max], _DAY_MICROS)
         return _require_order(self, self.min, self.max)
@@ -217,10 +210,10 @@ def _require_micros(step: float) -> int | float:
     Raises:
         ValueError: they have more.
     """
-    micros = round(step * MICROS)
-    if micros < 1 or micros / MICROS != step:
+    micros = round(step * written_moments.MICROS)
+    if micros < 1 or micros / written_moments.MICROS != step:
         raise ValueError("should be seconds of at most six decimal places; write 1, 60 or 0.001")
-    return in_seconds(micros)
+    return written_moments.in_seconds(micros)
 
 
 class Datetime(Attribute):
@@ -237,7 +230,7 @@ class Datetime(Attribute):
     @property
     def step_micros(self) -> int:
         """Microseconds from one moment of the grid to the next."""
-        return round(self.step * MICROS)
+        return round(self.step * written_moments.MICROS)
 
     @property
     def places(self) -> int:
@@ -314,7 +307,7 @@ def as_moment(value: object) -> dt.datetime:
 
 def written_years(form: str) -> range:
     """The years that a form writes, on its own clock."""
-    return _SHORT_YEARS if has_short_year(form) else _YEARS
+    return _SHORT_YEARS if written_moments.has_short_year(form) else _YEARS
 
 
 def _require_order(attribute: _T, low: object, high: object) -> _T:
@@ -329,8 +322,8 @@ def _require_day(form: str | None, bounds: Sequence[float]) -> None:
     Raises:
         ValueError: a bound or special value lies outside.
     """
-    last = SECONDS_OF_DAY // clock_unit(form)
-    if is_twelve_hour(form) and not all(0 <= number < last for number in bounds):
+    last = written_moments.SECONDS_OF_DAY // written_moments.clock_unit(form)
+    if written_moments.is_twelve_hour(form) and not all(0 <= number < last for number in bounds):
         raise ValueError(f"the format writes hours of a day; keep to 0 to {last - 1}")
 
 
@@ -344,14 +337,14 @@ def _require_written(form: str | None, bounds: Sequence[dt.date], step: int) -> 
     """
     if form is None:
         return
-    unit = written_micros(form)
+    unit = written_moments.written_micros(form)
     if any(micros % unit for micros in [step, *map(_micros, bounds[:-1])]):
-        seconds = in_seconds(unit)
+        seconds = written_moments.in_seconds(unit)
         raise ValueError(
             f"the format writes no parts below {seconds} seconds; declare step: {seconds}"
         )
     years = [_written_year(at, form) for at in bounds]
-    if has_short_year(form) and any(year not in _SHORT_YEARS for year in years):
+    if written_moments.has_short_year(form) and any(year not in _SHORT_YEARS for year in years):
         raise ValueError("the format has years of two digits, 1969 to 2068; narrow the bounds")
 
 
@@ -364,7 +357,7 @@ def _micros(moment: dt.date) -> int:
     if not isinstance(moment, dt.datetime):
         return 0
     at = _in_utc(moment)
-    return (at.hour * 3600 + at.minute * 60 + at.second) * MICROS + at.microsecond
+    return (at.hour * 3600 + at.minute * 60 + at.second) * written_moments.MICROS + at.microsecond
 
 
 def _written_year(moment: dt.date, form: str) -> int:
@@ -376,7 +369,7 @@ def _written_year(moment: dt.date, form: str) -> int:
     if not isinstance(moment, dt.datetime):
         return moment.year
     try:
-        return (_in_utc(moment) + dt.timedelta(minutes=utc_offset(form))).year
+        return (_in_utc(moment) + dt.timedelta(minutes=written_moments.utc_offset(form))).year
     except OverflowError:
         raise ValueError(
             "a bound in UTC has no year of four digits at the format's distance; narrow the bounds"

@@ -34,58 +34,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pandas.api import types as pt
 
-from cloister.schema.attributes import (
-    LARGEST_WHOLE,
-    AnyAttribute,
-    Boolean,
-    Categorical,
-    Date,
-    Datetime,
-    Float,
-    Integer,
-    Ordinal,
-    ValuesFile,
-    ValuesPattern,
-)
-from cloister.schema.series import numbers_of_clocks
-from cloister.schema.sources.storage_types import (
-    EXACT_FLOATS,
-    all_missing,
-    is_text,
-    missing_mask,
-    read_by_storage,
-    texts,
-)
+from cloister.schema import attributes, written_moments, written_numbers
+from cloister.schema.sources import storage_types
+from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import SourceSpec
-from cloister.schema.written_values import (
-    ENCLOSED,
-    HALF,
-    MONTH_NAME,
-    MONTHS,
-    NO_UNIT,
-    PIVOT,
-    SECONDS_OF_DAY,
-    SHORT_YEAR,
-    Unit,
-    is_clock_format,
-    moment_pattern,
-    number_pattern,
-    partial_pattern,
-    unit_of,
-    unit_pattern,
-)
 
 _FIRST_MOMENT = np.datetime64("0001-01-01T00:00:00", "s")
 _LAST_MOMENT = np.datetime64("9999-12-31T23:59:59.999999", "us")
 
-_WHOLE = r"^\s*[+-]?0*[0-9]{1,18}(\.0*)?\s*$"
-_DECIMAL = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?\s*$"
 _ISO = (
     "^(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
     "(?:[T ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})"
     "(?::(?P<second>[0-9]{2})(?:[.](?P<fraction>[0-9]{1,9}))?)?"
     "(?:[Zz]|(?P<sign>[+-])(?P<east>[0-9]{2}):?(?P<minutes_east>[0-9]{2})?)?)?$"
 )
+_MINUTES = r":(?P<minute>[0-5][0-9])(?::(?P<second>[0-5][0-9])(?:[.,](?P<fraction>[0-9]{1,9}))?)?"
+_CLOCK = rf"^\s*(?P<hour>[0-9]{{1,6}}){_MINUTES}\s*$"
+_CLOCK_OF_TWELVE = rf"^\s*(?P<hour>0?[1-9]|1[0-2]){_MINUTES}\s*(?P<half>(?i:am|pm))\s*$"
+_CLOCK_DIGITS = 9
+"""Decimal places of a second that clocks have at most."""
+
 _GREATEST = {"hour": 23, "minute": 59, "second": 59, "east": 23, "minutes_east": 59}
 """Greatest value of each part of a moment on the clock, and of its distance from UTC; leap
 seconds are refused."""
@@ -97,7 +65,7 @@ Finer ones are cut off.
 """
 
 
-def parse(values: pd.Series, attribute: AnyAttribute) -> tuple[pd.Series, np.ndarray]:
+def parse(values: pd.Series, attribute: attributes.AnyAttribute) -> tuple[pd.Series, np.ndarray]:
     """Typed values of a raw column, and the mask of values that are not of the attribute's type.
 
     ``values`` is of any dtype, shape (n,), missing values already missing. Whether a value lies
@@ -108,24 +76,24 @@ def parse(values: pd.Series, attribute: AnyAttribute) -> tuple[pd.Series, np.nda
     Privacy: row by row. What a value becomes depends on that value, its storage type and the
         attribute.
     """
-    typed = read_by_storage(values, _parser(attribute)).set_axis(values.index)
+    typed = storage_types.read_by_storage(values, _parser(attribute)).set_axis(values.index)
     typed.name = values.name
-    invalid = typed.isna().to_numpy(dtype=bool) & ~missing_mask(values)
-    if isinstance(attribute, Date) and attribute.partial and invalid.any():
+    invalid = typed.isna().to_numpy(dtype=bool) & ~storage_types.missing_mask(values)
+    if isinstance(attribute, attributes.Date) and attribute.partial and invalid.any():
         invalid[invalid] = ~lacks_parts(values[invalid], attribute)
     return typed, invalid
 
 
-def lacks_parts(values: pd.Series, attribute: Date) -> np.ndarray:
+def lacks_parts(values: pd.Series, attribute: attributes.Date) -> np.ndarray:
     """Which values (n,) are dates whose day, or day and month, are not known."""
-    pattern = partial_pattern(attribute.format or "%Y-%m-%d")
-    found = read_distinct(texts(values), lambda text: pc.match_substring_regex(text, pattern))
-    return np.asarray(pc.fill_null(found, fill_value=False))
+    pattern = written_moments.partial_pattern(attribute.format or "%Y-%m-%d")
+    lacking = read_distinct(texts(values), lambda text: pc.match_substring_regex(text, pattern))
+    return np.asarray(pc.fill_null(lacking, fill_value=False))
 
 
-def holds_numbers(attribute: Categorical | Ordinal) -> bool:
+def holds_numbers(attribute: attributes.Categorical | attributes.Ordinal) -> bool:
     """Whether the declared list is of numbers, so that text is parsed before the comparison."""
-    if isinstance(attribute.values, ValuesFile | ValuesPattern):
+    if isinstance(attribute.values, attributes.ValuesFile | attributes.ValuesPattern):
         return False
     return all(isinstance(value, int | float) for value in attribute.values)
 
@@ -138,29 +106,36 @@ def read_distinct(text: pd.Series, read: Callable[[pa.Array], pa.Array]) -> pa.A
     return read(coded.dictionary).take(coded.indices)
 
 
-def without_unit(distinct: pa.Array, unit: Unit) -> pa.Array:
+def without_unit(distinct: pa.Array, unit: written_numbers.Unit) -> pa.Array:
     """Texts (n,) without their unit; those without it, or with another, as they are.
 
     Where numbers below zero are in parentheses, those get a sign.
     """
     if unit.enclosed:
-        distinct = pc.replace_substring_regex(distinct, ENCLOSED, r"-\1\2\3")
-    pattern = unit_pattern(unit)
+        distinct = pc.replace_substring_regex(distinct, written_numbers.ENCLOSED, r"-\1\2\3")
+    pattern = written_numbers.unit_pattern(unit)
     return distinct if not pattern else pc.replace_substring_regex(distinct, pattern, r"\1\2")
 
 
-def _parser(attribute: AnyAttribute) -> Callable[[pd.Series], pd.Series]:
-    if isinstance(attribute, Boolean):
+def _parser(attribute: attributes.AnyAttribute) -> Callable[[pd.Series], pd.Series]:
+    if isinstance(attribute, attributes.Boolean):
         return lambda raw: _booleans(raw, attribute)
-    if isinstance(attribute, Categorical | Ordinal) and holds_numbers(attribute):
+    if isinstance(attribute, attributes.Categorical | attributes.Ordinal) and holds_numbers(
+        attribute
+    ):
         return _wholes if all(isinstance(value, int) for value in attribute.values) else _decimals
-    if isinstance(attribute, Date | Datetime):
-        pattern = _ISO if attribute.format is None else moment_pattern(attribute.format)
-        read = _days if isinstance(attribute, Date) else _moments
+    if isinstance(attribute, attributes.Date | attributes.Datetime):
+        pattern = (
+            _ISO if attribute.format is None else written_moments.moment_pattern(attribute.format)
+        )
+        read = _days if isinstance(attribute, attributes.Date) else _moments
         return lambda raw: read(raw, pattern)
-    if isinstance(attribute, Integer | Float):
-        unit, whole = unit_of(attribute.format), isinstance(attribute, Integer)
-        if is_clock_format(attribute.format):
+    if isinstance(attribute, attributes.Integer | attributes.Float):
+        unit, whole = (
+            written_numbers.unit_of(attribute.format),
+            isinstance(attribute, attributes.Integer),
+        )
+        if written_moments.is_clock_format(attribute.format):
             form = str(attribute.format)
             return lambda raw: _clocks(raw, form, whole)
         read_number = _wholes if whole else _decimals
@@ -172,8 +147,8 @@ def _is_number(raw: pd.Series) -> bool:
     return bool(pt.is_numeric_dtype(raw.dtype) and not pt.is_bool_dtype(raw.dtype))
 
 
-def _booleans(raw: pd.Series, attribute: Boolean) -> pd.Series:
-    true, false = (attribute.true, attribute.false) if is_text(raw) else (1, 0)
+def _booleans(raw: pd.Series, attribute: attributes.Boolean) -> pd.Series:
+    true, false = (attribute.true, attribute.false) if storage_types.is_text(raw) else (1, 0)
     truth, falsehood = (_equal(raw, word) for word in (true, false))
     unknown = ~(truth | falsehood)
     typed = pd.Series(pd.arrays.BooleanArray(truth, unknown))
@@ -189,50 +164,50 @@ def _equal(raw: pd.Series, value: str | int) -> np.ndarray:
     return raw.eq(value).fillna(value=False).to_numpy(dtype=bool)
 
 
-def _wholes(raw: pd.Series, unit: Unit = NO_UNIT) -> pd.Series:
-    if is_text(raw):
+def _wholes(raw: pd.Series, unit: written_numbers.Unit = written_numbers.NO_UNIT) -> pd.Series:
+    if storage_types.is_text(raw):
         parsed = read_distinct(raw, lambda text: _wholes_of_text(without_unit(text, unit)))
         return pd.Series(parsed.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get))
     if not _is_number(raw):
-        return all_missing(len(raw), "Int64")
+        return storage_types.all_missing(len(raw), "Int64")
     if pt.is_float_dtype(raw.dtype):
         numbers = raw.to_numpy(dtype=np.float64, na_value=np.nan)
-        whole = (np.abs(numbers) < EXACT_FLOATS) & (np.floor(numbers) == numbers)
+        whole = (np.abs(numbers) < storage_types.EXACT_FLOATS) & (np.floor(numbers) == numbers)
     else:
         numbers = raw.to_numpy(dtype=np.dtype(str(raw.dtype).lower()), na_value=0)
         whole = (
-            (numbers >= -LARGEST_WHOLE)
-            & (numbers <= LARGEST_WHOLE)
+            (numbers >= -attributes.LARGEST_WHOLE)
+            & (numbers <= attributes.LARGEST_WHOLE)
             & raw.notna().to_numpy(dtype=bool)
         )
     return pd.Series(pd.arrays.IntegerArray(np.where(whole, numbers, 0).astype(np.int64), ~whole))
 
 
-def _decimals(raw: pd.Series, unit: Unit = NO_UNIT) -> pd.Series:
-    if is_text(raw):
+def _decimals(raw: pd.Series, unit: written_numbers.Unit = written_numbers.NO_UNIT) -> pd.Series:
+    if storage_types.is_text(raw):
         read = read_distinct(raw, lambda text: _decimals_of_text(without_unit(text, unit)))
         numbers = read.to_numpy(zero_copy_only=False)
     elif _is_number(raw):
         numbers = raw.to_numpy(dtype=np.float64, na_value=np.nan)
     else:
-        return all_missing(len(raw), "float64")
+        return storage_types.all_missing(len(raw), "float64")
     return pd.Series(np.where(np.isfinite(numbers), numbers, np.nan), dtype="float64")
 
 
 def _clocks(raw: pd.Series, form: str, whole: bool) -> pd.Series:
     """Numbers of minutes or seconds (n,) of texts such as 08:30; numbers are these already."""
-    if is_text(raw):
-        read = read_distinct(raw, lambda text: numbers_of_clocks(text, form))
+    if storage_types.is_text(raw):
+        read = read_distinct(raw, lambda text: _clocks_of_text(text, form))
         raw = pd.Series(read.to_numpy(zero_copy_only=False), dtype="float64")
     return _wholes(raw) if whole else _decimals(raw)
 
 
 def _moments(raw: pd.Series, pattern: str) -> pd.Series:
-    if is_text(raw):
+    if storage_types.is_text(raw):
         read = read_distinct(raw, lambda text: _moments_of_text(text, pattern))
         return pd.Series(read.to_pandas()).astype("datetime64[us]")
     if not pt.is_datetime64_dtype(raw.dtype):
-        return all_missing(len(raw), "datetime64[us]")
+        return storage_types.all_missing(len(raw), "datetime64[us]")
     stored = raw.to_numpy()
     if stored.dtype != np.dtype("datetime64[ns]"):  # in their own unit: microseconds overflow
         first, last = (end.astype(stored.dtype) for end in (_FIRST_MOMENT, _LAST_MOMENT))
@@ -251,14 +226,16 @@ def _matching(text: pa.Array, pattern: str) -> pa.Array:
 
 def _wholes_of_text(text: pa.Array) -> pa.Array:
     return pc.cast(
-        pc.replace_substring_regex(_matching(text, _WHOLE), r"^\s*\+?|(\.0*)?\s*$", ""),
+        pc.replace_substring_regex(
+            _matching(text, written_numbers.WHOLE), r"^\s*\+?|(\.0*)?\s*$", ""
+        ),
         pa.int64(),
     )
 
 
 def _decimals_of_text(text: pa.Array) -> pa.Array:
     return pc.cast(
-        pc.replace_substring_regex(_matching(text, _DECIMAL), r"^\s*\+?|\s*$", ""),
+        pc.replace_substring_regex(_matching(text, written_numbers.DECIMAL), r"^\s*\+?|\s*$", ""),
         pa.float64(),
     )
 
@@ -274,7 +251,9 @@ def _moments_of_text(text: pa.Array, pattern: str) -> pa.Array:
     first, following = (_days_before(month) for month in (months, months + 1))
     west = np.where(_is_part(parts, "sign", "-"), 1, -1)
     minutes = part["hour"] * 60 + part["minute"] + west * (part["east"] * 60 + part["minutes_east"])
-    seconds = (first + part["day"] - 1) * SECONDS_OF_DAY + minutes * 60 + part["second"]
+    seconds = (
+        (first + part["day"] - 1) * written_moments.SECONDS_OF_DAY + minutes * 60 + part["second"]
+    )
     moments = (seconds * 10**_KEPT_DIGITS + part["fraction"]).astype("datetime64[us]")
     exists = (part["year"] >= 1) & (part["month"] >= 1) & (part["month"] <= 12)
     exists &= (part["day"] >= 1) & (part["day"] <= following - first)
@@ -283,6 +262,25 @@ def _moments_of_text(text: pa.Array, pattern: str) -> pa.Array:
     )
     exists &= (moments >= _FIRST_MOMENT) & (moments <= _LAST_MOMENT)
     return pa.array(moments, mask=~exists | np.asarray(parts.is_null()))
+
+
+def _clocks_of_text(text: pa.Array, form: str) -> pa.Array:
+    """Numbers (n,) of texts of times, in the unit of a form; null for others."""
+    parts = pc.extract_regex(
+        text, _CLOCK_OF_TWELVE if written_moments.is_twelve_hour(form) else _CLOCK
+    )
+    hours, minutes, seconds = (_counted(_field(parts, name)) for name in list(_GREATEST)[:3])
+    hours = _hours_of_day(parts, hours)
+    fraction = _counted(pc.utf8_rpad(_field(parts, "fraction"), _CLOCK_DIGITS, "0"))
+    numbers = (hours * 60 + minutes) * 60 + seconds + fraction / 10**_CLOCK_DIGITS
+    return pa.array(numbers / written_moments.clock_unit(form), mask=np.asarray(parts.is_null()))
+
+
+def _hours_of_day(parts: pa.StructArray, hours: np.ndarray) -> np.ndarray:
+    """Hours (n,), of a clock of twelve those of a day."""
+    if written_moments.HALF not in _names(parts):
+        return hours
+    return hours % 12 + np.where(_is_part(parts, written_moments.HALF, "pm"), 12, 0)
 
 
 def _parts_of_moments(parts: pa.StructArray) -> dict[str, np.ndarray]:
@@ -295,16 +293,18 @@ def _parts_of_moments(parts: pa.StructArray) -> dict[str, np.ndarray]:
     part["fraction"] = _counted(fraction)
     if "day" not in _names(parts):
         part["day"] = np.ones_like(part["month"])
-    if SHORT_YEAR in _names(parts):
-        year = _counted(_field(parts, SHORT_YEAR))
-        part["year"] = np.where(year < PIVOT, 2000, 1900) + year
-    if MONTH_NAME in _names(parts):
-        starts = pc.utf8_slice_codeunits(pc.utf8_lower(_field(parts, MONTH_NAME)), 0, 3)
-        places = pc.index_in(starts, pa.array([name[:3] for name in MONTHS], starts.type))
-        part["month"] = np.asarray(pc.fill_null(places, -1)) + 1
-    if HALF in _names(parts):
-        afternoon = _is_part(parts, HALF, "pm")
-        part["hour"] = part["hour"] % 12 + np.where(afternoon, 12, 0)
+    if written_moments.SHORT_YEAR in _names(parts):
+        year = _counted(_field(parts, written_moments.SHORT_YEAR))
+        part["year"] = np.where(year < written_moments.PIVOT, 2000, 1900) + year
+    if written_moments.MONTH_NAME in _names(parts):
+        starts = pc.utf8_slice_codeunits(
+            pc.utf8_lower(_field(parts, written_moments.MONTH_NAME)), 0, 3
+        )
+        months = pc.index_in(
+            starts, pa.array([name[:3] for name in written_moments.MONTHS], starts.type)
+        )
+        part["month"] = np.asarray(pc.fill_null(months, -1)) + 1
+    part["hour"] = _hours_of_day(parts, part["hour"])
     return part
 
 
@@ -339,21 +339,29 @@ _UNREADABLE = "?"
 """Stands for a cell that is no number of its file; no number is read from it."""
 
 
-def has_own_marks(attribute: AnyAttribute, source: SourceSpec) -> bool:
+def has_own_marks(attribute: attributes.AnyAttribute, source: SourceSpec) -> bool:
     """Whether an attribute is of numbers that its source writes in another way than ``1234.5``."""
     if source.decimal == "." and source.thousands is None:
         return False
-    if isinstance(attribute, Categorical | Ordinal):
+    if isinstance(attribute, attributes.Categorical | attributes.Ordinal):
         return holds_numbers(attribute)
-    return isinstance(attribute, Integer | Float) and not is_clock_format(attribute.format)
+    return isinstance(
+        attribute, attributes.Integer | attributes.Float
+    ) and not written_moments.is_clock_format(attribute.format)
 
 
-def declared_unit(attribute: AnyAttribute) -> Unit:
+def declared_unit(attribute: attributes.AnyAttribute) -> written_numbers.Unit:
     """What a file writes before and after the numbers of an attribute."""
-    return unit_of(attribute.format) if isinstance(attribute, Integer | Float) else NO_UNIT
+    return (
+        written_numbers.unit_of(attribute.format)
+        if isinstance(attribute, attributes.Integer | attributes.Float)
+        else written_numbers.NO_UNIT
+    )
 
 
-def plain_numbers(texts: pd.Series, source: SourceSpec, unit: Unit = NO_UNIT) -> pd.Series:
+def plain_numbers(
+    texts: pd.Series, source: SourceSpec, unit: written_numbers.Unit = written_numbers.NO_UNIT
+) -> pd.Series:
     """Texts (n,) of numbers in a source's marks as ``1234.5``; others as unreadable."""
     read = read_distinct(texts, lambda distinct: _plain(without_unit(distinct, unit), source))
     return pd.Series(read.to_pandas()).set_axis(texts.index).astype("str")
@@ -364,5 +372,7 @@ def _plain(distinct: pa.Array, source: SourceSpec) -> pa.Array:
     if source.thousands:
         plain = pc.replace_substring(plain, source.thousands, "")
     plain = pc.replace_substring(plain, source.decimal, ".")
-    known = pc.match_substring_regex(distinct, number_pattern(source.decimal, source.thousands))
+    known = pc.match_substring_regex(
+        distinct, written_numbers.number_pattern(source.decimal, source.thousands)
+    )
     return pc.if_else(known, plain, _UNREADABLE)

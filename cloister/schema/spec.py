@@ -11,13 +11,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
+from cloister.schema import declarations
 from cloister.schema.attributes import AnyAttribute, Declared, Scalar
-from cloister.schema.declarations import (
-    ConstraintDeclaration,
-    DeclaredDelta,
-    DeclaredEpsilon,
-    ReleaseSpec,
-)
 from cloister.schema.sources.files_and_urls import UTF_8, require_encoding
 
 _LONGEST_NAME = 100
@@ -163,8 +158,8 @@ class RowsSpec(Declared):
 class BudgetSpec(Declared):
     """What may be spent on one privacy unit, over all releases of a period."""
 
-    epsilon: DeclaredEpsilon
-    delta: DeclaredDelta
+    epsilon: declarations.DeclaredEpsilon
+    delta: declarations.DeclaredDelta
     per: Literal["year", "month", "ever"]
 
 
@@ -251,7 +246,7 @@ class TableSpec(Declared):
     references: dict[str, ForeignKeySpec] = Field(default_factory=dict)
     ignore: tuple[str, ...] = ()
     attributes: dict[str, AnyAttribute] = Field(min_length=1)
-    constraints: tuple[ConstraintDeclaration, ...] = ()
+    constraints: tuple[declarations.ConstraintDeclaration, ...] = ()
     validation: ValidationSpec = ValidationSpec()
 
 
@@ -280,8 +275,8 @@ class Spec(Declared):
     tables: dict[TableName, TableSpec] = Field(default_factory=dict)
     ignore: tuple[str, ...] = ()
     attributes: dict[str, AnyAttribute] = Field(default_factory=dict)
-    constraints: tuple[ConstraintDeclaration, ...] = ()
-    release: ReleaseSpec
+    constraints: tuple[declarations.ConstraintDeclaration, ...] = ()
+    release: declarations.ReleaseSpec
     evaluation: EvaluationSpec = EvaluationSpec()
     validation: ValidationSpec = ValidationSpec()
 

@@ -15,25 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
-from cloister.schema.attributes import (
-    EXACT_STEP,
-    EXACT_YEARS,
-    AnyAttribute,
-    Date,
-    Datetime,
-    Float,
-    Integer,
-    as_date,
-    as_moment,
-    written_years,
-)
-from cloister.schema.written_values import (
-    SECONDS_OF_DAY,
-    clock_unit,
-    is_of_months,
-    is_twelve_hour,
-    utc_offset,
-)
+from cloister.schema import attributes, written_moments
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,27 +30,27 @@ EPOCH = dt.date(1970, 1, 1)
 _EPOCH_MOMENT = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
-def tick_of(attribute: AnyAttribute, value: object) -> int:
+def tick_of(attribute: attributes.AnyAttribute, value: object) -> int:
     """The whole number of grid units of one declared value."""
-    if isinstance(attribute, Datetime):
-        micros = (as_moment(value) - _EPOCH_MOMENT) // dt.timedelta(microseconds=1)
+    if isinstance(attribute, attributes.Datetime):
+        micros = (attributes.as_moment(value) - _EPOCH_MOMENT) // dt.timedelta(microseconds=1)
         return round(Fraction(micros, attribute.tick_micros))
     if is_month(attribute):
-        day = as_date(value)
+        day = attributes.as_date(value)
         return (day.year - EPOCH.year) * 12 + day.month - 1
     return round(number_of(attribute, value) * ticks_per_unit(attribute))
 
 
-def stride_of(attribute: AnyAttribute) -> int:
+def stride_of(attribute: attributes.AnyAttribute) -> int:
     """The number of ticks from one value of a grid to the next."""
-    if isinstance(attribute, Datetime):
+    if isinstance(attribute, attributes.Datetime):
         return attribute.step_micros // attribute.tick_micros
-    if isinstance(attribute, Float) and attribute.step is not None:
+    if isinstance(attribute, attributes.Float) and attribute.step is not None:
         return round(attribute.step * ticks_per_unit(attribute))
-    return attribute.step if isinstance(attribute, Integer) else 1
+    return attribute.step if isinstance(attribute, attributes.Integer) else 1
 
 
-def float_decimals(attribute: AnyAttribute) -> int:
+def float_decimals(attribute: attributes.AnyAttribute) -> int:
     """Decimal places of a float attribute's grid.
 
     As declared, else as many as give at least a million steps.
@@ -80,38 +62,38 @@ def float_decimals(attribute: AnyAttribute) -> int:
     return int(np.clip(np.ceil(6 - np.log10(span)), 0, 12)) if span > 0 else 6
 
 
-def is_month(attribute: AnyAttribute) -> bool:
+def is_month(attribute: attributes.AnyAttribute) -> bool:
     """Whether values are months."""
-    return isinstance(attribute, Date) and is_of_months(attribute.format)
+    return isinstance(attribute, attributes.Date) and written_moments.is_of_months(attribute.format)
 
 
-def moment_dtype(attribute: AnyAttribute) -> str:
+def moment_dtype(attribute: attributes.AnyAttribute) -> str:
     """The pandas dtype of dates and moments of an attribute."""
-    fine = isinstance(attribute, Datetime) and attribute.places > 0
+    fine = isinstance(attribute, attributes.Datetime) and attribute.places > 0
     return "datetime64[us]" if fine else "datetime64[s]"
 
 
-def ticks_per_unit(attribute: AnyAttribute) -> float:
+def ticks_per_unit(attribute: attributes.AnyAttribute) -> float:
     """How many grid units a unit of a number, or a second, has."""
-    if isinstance(attribute, Datetime):
+    if isinstance(attribute, attributes.Datetime):
         return float(10**attribute.places)
     return float(10 ** float_decimals(attribute)) if attribute.type == "float" else 1.0
 
 
-def number_of(attribute: AnyAttribute, value: object) -> float:
+def number_of(attribute: attributes.AnyAttribute, value: object) -> float:
     """One declared value as a number; TypeError if it is none."""
     if attribute.type == "date":
-        return float((as_date(value) - EPOCH).days)
+        return float((attributes.as_date(value) - EPOCH).days)
     if attribute.type == "datetime":
-        return as_moment(value).timestamp()
+        return attributes.as_moment(value).timestamp()
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError("not a number")
     return float(value)
 
 
-def ticks_of_series(attribute: AnyAttribute, typed: pd.Series) -> Integers:
+def ticks_of_series(attribute: attributes.AnyAttribute, typed: pd.Series) -> Integers:
     """Grid units (n,) of typed values (n,), none missing."""
-    if isinstance(attribute, Datetime):
+    if isinstance(attribute, attributes.Datetime):
         micros = typed.to_numpy().astype("datetime64[us]").astype(np.int64)
         return micros // attribute.tick_micros
     if attribute.type == "date":
@@ -123,20 +105,22 @@ def ticks_of_series(attribute: AnyAttribute, typed: pd.Series) -> Integers:
     return np.clip(ticks, -_FARTHEST_TICK, _FARTHEST_TICK).astype(np.int64)
 
 
-def values_of_ticks(attribute: AnyAttribute, ticks: Integers) -> tuple[NDArray[Any], str]:
+def values_of_ticks(
+    attribute: attributes.AnyAttribute, ticks: Integers
+) -> tuple[NDArray[Any], str]:
     """Values (n,) of ticks, and their pandas dtype."""
     if attribute.type == "float":
         values = np.round(ticks / ticks_per_unit(attribute), float_decimals(attribute))
         return values, "float64"
     if attribute.type == "integer":
         return ticks, "Int64" if attribute.nullable else "int64"
-    if isinstance(attribute, Datetime):
+    if isinstance(attribute, attributes.Datetime):
         dtype = moment_dtype(attribute)
         return (ticks * attribute.tick_micros).astype("datetime64[us]").astype(dtype), dtype
     return ticks.astype(_unit_of_dates(attribute)).astype("datetime64[s]"), "datetime64[s]"
 
 
-def numbers_of_ticks(attribute: AnyAttribute, ticks: Integers) -> Floats:
+def numbers_of_ticks(attribute: attributes.AnyAttribute, ticks: Integers) -> Floats:
     """Numbers (n,) of ticks: days or seconds since 1970 of dates and moments."""
     if is_month(attribute):
         days = ticks.astype(_unit_of_dates(attribute)).astype("datetime64[D]")
@@ -144,7 +128,7 @@ def numbers_of_ticks(attribute: AnyAttribute, ticks: Integers) -> Floats:
     return ticks / ticks_per_unit(attribute)
 
 
-def _unit_of_dates(attribute: AnyAttribute) -> str:
+def _unit_of_dates(attribute: attributes.AnyAttribute) -> str:
     return "datetime64[M]" if is_month(attribute) else "datetime64[D]"
 
 
@@ -159,39 +143,45 @@ Keys = dict[str, Any]
 
 def _in_written_years(form: str, low: int, high: int) -> tuple[int, int]:
     """Seconds in years that a form writes, a whole day inside where its clock is not in UTC."""
-    years, margin = written_years(form), int(utc_offset(form) != 0)
+    years, margin = attributes.written_years(form), int(written_moments.utc_offset(form) != 0)
     first = (dt.date(years[0], 1, 1) - EPOCH).days + margin
     last = (dt.date(years[-1], 12, 31) - EPOCH).days + 1 - margin
-    inside = np.clip([low, high], first * SECONDS_OF_DAY, last * SECONDS_OF_DAY - 1)
+    inside = np.clip(
+        [low, high],
+        first * written_moments.SECONDS_OF_DAY,
+        last * written_moments.SECONDS_OF_DAY - 1,
+    )
     return int(inside[0]), int(inside[1])
 
 
 def _needs_coarser_step(step: float, *ends: int) -> bool:
     """Whether moments in years of these seconds are not told apart at such a step."""
     years = {(EPOCH + dt.timedelta(seconds=end)).year for end in ends}
-    return step < EXACT_STEP and not years <= set(EXACT_YEARS)
+    return step < attributes.EXACT_STEP and not years <= set(attributes.EXACT_YEARS)
 
 
 def representable(
-    attribute: AnyAttribute, low: Any, high: Any, grid: Keys
+    attribute: attributes.AnyAttribute, low: Any, high: Any, grid: Keys
 ) -> tuple[Any, Any, Keys]:
     """Bounds that dtype and format can hold, on a grid whose steps are told apart."""
-    if isinstance(attribute, Datetime) and attribute.format:
+    if isinstance(attribute, attributes.Datetime) and attribute.format:
         low, high = _in_written_years(attribute.format, low, high)
         if _needs_coarser_step(grid["step"], low, high):
-            grid = {"step": EXACT_STEP}
+            grid = {"step": attributes.EXACT_STEP}
     dtype = (attribute.dtype or "").lower()
     form = getattr(attribute, "format", None)
-    if dtype.startswith("time") or is_twelve_hour(form):
-        last = SECONDS_OF_DAY // clock_unit(form) - 1
+    if dtype.startswith("time") or written_moments.is_twelve_hour(form):
+        last = written_moments.SECONDS_OF_DAY // written_moments.clock_unit(form) - 1
         return max(low, 0), min(high, last), grid
-    if isinstance(attribute, Integer) and "int" in dtype:
+    if isinstance(attribute, attributes.Integer) and "int" in dtype:
         held = np.iinfo(dtype)
         return max(low, held.min), min(high, held.max), grid
     if dtype.startswith("datetime64[ns"):
-        reach = NANOSECOND_DAYS * (SECONDS_OF_DAY if isinstance(attribute, Datetime) else 1)
+        reach = NANOSECOND_DAYS * (
+            written_moments.SECONDS_OF_DAY if isinstance(attribute, attributes.Datetime) else 1
+        )
         return max(low, -reach), min(high, reach), grid
-    if isinstance(attribute, Float) and "decimals" in grid:
+    if isinstance(attribute, attributes.Float) and "decimals" in grid:
         decimals: int = grid["decimals"]
         while decimals and max(abs(low), abs(high)) * 10**decimals > _LARGEST_TICK:
             decimals -= 1

@@ -45,9 +45,9 @@ app = typer.Typer(
 )
 
 
-def show_version(asked: bool) -> None:
+def show_version(wanted: bool) -> None:
     """Print the version of the package and the digest of its sources, as the ledger records it."""
-    if asked:
+    if wanted:
         from cloister.tasks.home.process import code_version
 
         typer.echo(code_version())
@@ -68,7 +68,7 @@ def choose_log(
     if log is LogOption.json:
         from cloister.flows.cli.console import log_as_json
 
-        log_as_json(asked=True)
+        log_as_json(enabled=True)
 
 
 for add_commands in (
@@ -116,7 +116,7 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001 - any message may quote the data
         if is_interruption(error):
             return _failed(INTERRUPTED, 1)
-        return _failed(f"{_place(error)}; {_WITHHELD}", 1)
+        return _failed(f"{_raised_at(error)}; {_WITHHELD}", 1)
     return 0
 
 
@@ -148,7 +148,7 @@ def _of_path(error: OSError) -> tuple[str, int]:
     """The message of an error that no command foresaw, and its exit code: 2 for a bad path."""
     if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
         return f"a path that was given cannot be used ({os.strerror(error.errno)}); give another", 2
-    return f"{_place(error)}; {_WITHHELD}", 1
+    return f"{_raised_at(error)}; {_WITHHELD}", 1
 
 
 def _shown(message: str) -> str:
@@ -159,6 +159,6 @@ def _shown(message: str) -> str:
     )
 
 
-def _place(error: BaseException) -> str:
+def _raised_at(error: BaseException) -> str:
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"unforeseen {type(error).__name__} at {Path(frame.filename).name}:{frame.lineno}"

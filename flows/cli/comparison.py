@@ -27,10 +27,10 @@ def show(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what a decision takes: spend, utility, violations, states, beside the release before.
+    """Show what a decision needs: spend, utility, violations, states, beside the release before.
 
-    Says what the spec declares otherwise than it did then, and by the noisy counts of both whether
-    the data changed beyond their noise. Utility is internal.
+    Says what the spec declares differently than it did then, and, by the noisy counts of both,
+    whether the data changed beyond their noise. Utility is internal.
     """
     from cloister.flows.cli.reports import INTERNAL_NOTE
     from cloister.tasks.release.review import compare
@@ -57,7 +57,7 @@ def show(
         rows = [_drift(drift) for drift in review.drifts]
         show_table("Did the data change, or the noise alone?", headings, rows)
     moves = review.release.entry.moves
-    steps = [(each.words, each.time, each.who, each.reason) for each in moves]
+    steps = [(move.words, move.time, move.who, move.reason) for move in moves]
     show_table(f"States of {names[0]}", ("state", "time", "by", "reason"), steps)
 
 
@@ -71,7 +71,7 @@ def _drift(drift: Drift) -> tuple[str, ...]:
 
 def _spend(view: Mapping[str, Any]) -> dict[str, object]:
     """What a release was charged, and what for."""
-    stages = {f"stage {each['name']}": each["epsilon"] for each in view.get("stages", ())}
+    stages = {f"stage {stage['name']}": stage["epsilon"] for stage in view.get("stages", ())}
     return {
         "state": view["state"],
         "method": view["method"],
@@ -86,8 +86,8 @@ def _spend(view: Mapping[str, Any]) -> dict[str, object]:
 
 def _violations(view: Mapping[str, Any]) -> dict[str, object]:
     return {
-        f"{each['name']} ({'hard' if each['hard'] else 'soft'})": each["violations"]
-        for each in view.get("violations", ())
+        f"{rule['name']} ({'hard' if rule['hard'] else 'soft'})": rule["violations"]
+        for rule in view.get("violations", ())
     }
 
 

@@ -24,7 +24,7 @@ from rich.text import Text
 from cloister.figures import figure
 
 Event = Mapping[str, int | str]
-"""What is said of a step: its name and state, and in numbers how far it is."""
+"""A report on a step: its name and state, and its progress in numbers."""
 
 _MOST_DRAWN = 500
 """Rows of a table that are drawn with lines around them: rich takes some 0.3 ms for each."""
@@ -34,7 +34,7 @@ _TENTHS = 10
 
 
 PULSE = 2.5
-"""Seconds of silence after which a line says that a step still runs; bars move by themselves."""
+"""Seconds without output after which a line says that a step still runs; bars move anyway."""
 
 _LOOK = 0.25
 """Seconds between two looks whether a line is due."""
@@ -56,7 +56,7 @@ class Bars:
         self.shown[step] = self.progress.add_task(step, total=None)
 
     def advance(self, step: str, done: int, total: int) -> None:
-        """Move the bar; once all parts are done it goes to and fro, until the step ends."""
+        """Move the bar; once all parts are done it pulses until the step ends."""
         if step in self.shown:
             rest = total if done < total else None
             self.progress.update(self.shown[step], completed=done, total=rest)
@@ -99,7 +99,7 @@ class Lines:
     tenth: dict[str, int] = field(default_factory=dict)
     step: str = _WORKING
     since: float = field(default_factory=time.monotonic)
-    said: float = field(default_factory=time.monotonic)
+    printed: float = field(default_factory=time.monotonic)
 
     def start(self, step: str) -> None:
         """Print a line."""
@@ -126,26 +126,26 @@ class Lines:
 
     def pulse(self) -> None:
         """Print for how many seconds the same has been going on, if nothing was printed lately."""
-        if (now := time.monotonic()) - self.said >= PULSE:
+        if (now := time.monotonic()) - self.printed >= PULSE:
             self._say(self.step, {"state": "running", "seconds": round(now - self.since)})
 
     def _say(self, step: str, event: Event, *, runs: bool | None = None) -> None:
         """Print an event; ``runs`` says that the step begins or ends with it."""
-        self.said = time.monotonic()
+        self.printed = time.monotonic()
         if runs is not None:
-            self.step, self.since = step if runs else _WORKING, self.said
+            self.step, self.since = step if runs else _WORKING, self.printed
         self.write({"step": step, **event})
 
 
 def _write_text(event: Event) -> None:
     """A compact line: the time in UTC, the step, and what becomes of it."""
-    said = str(event["state"])
-    if said == "running":
+    words = str(event["state"])
+    if words == "running":
         whole = "seconds" not in event
-        said = f"{event['done']} of {event['total']}" if whole else f"{event['seconds']} s"
-    if said == "resumed":
-        said = f"resumes release {event['release']}: nothing is charged again"
-    _log(f"{datetime.now(UTC):%H:%M:%S} {event['step']} {said}")
+        words = f"{event['done']} of {event['total']}" if whole else f"{event['seconds']} s"
+    if words == "resumed":
+        words = f"resumes release {event['release']}: nothing is charged again"
+    _log(f"{datetime.now(UTC):%H:%M:%S} {event['step']} {words}")
 
 
 def _write_json(event: Event) -> None:
@@ -162,14 +162,14 @@ _as_json: ContextVar[bool] = ContextVar("progress as JSON", default=False)
 """Whether this command writes its progress as JSON."""
 
 
-def log_as_json(asked: bool) -> None:
-    """Have the progress of this command written as JSON lines, on terminals too, if ``asked``."""
-    _as_json.set(asked)
+def log_as_json(enabled: bool) -> None:
+    """Write the progress of this command as JSON lines, on terminals too, if ``enabled``."""
+    _as_json.set(enabled)
 
 
 @contextmanager
 def progress(*, pulses: bool = True) -> Iterator[Bars | Lines]:
-    """A watcher that suits standard error; off a terminal with lines that it still works."""
+    """A watcher that suits standard error; off a terminal, lines say that work goes on."""
     console = Console(stderr=True)
     if _as_json.get() or not console.is_terminal:
         lines = Lines(_write_json if _as_json.get() else _write_text)
@@ -228,8 +228,8 @@ def show_table(
         caption=note or None,
         caption_justify="left",
     )
-    for place, heading in enumerate(headings):
-        right = bool(rows) and _are_numbers([row[place] for row in rows])
+    for position, heading in enumerate(headings):
+        right = bool(rows) and _are_numbers([row[position] for row in rows])
         shown.add_column(heading, justify="right" if right else "left", overflow="fold")
     for row in rows:
         shown.add_row(*(Text(_text(cell)) for cell in row))

@@ -9,14 +9,7 @@ import typer
 
 from cloister.evaluation import Level
 from cloister.figures import count_of
-from cloister.flows.cli.options import (
-    DataOption,
-    Json,
-    PanelOption,
-    SpecFile,
-    command_group,
-    example,
-)
+from cloister.flows.cli import options
 from cloister.tasks.home.identity import identity
 
 if TYPE_CHECKING:
@@ -28,14 +21,14 @@ if TYPE_CHECKING:
 
 def add_measure_command(group: typer.Typer) -> None:
     """Add this command to the group of commands on specs."""
-    text = example(
+    text = options.example(
         "cloister spec measure draft.yaml --data people.csv --epsilon 0.5 --out people.yaml"
     )
     group.command("measure", epilog=text)(measure_spec)
 
 
 def measure_spec(
-    spec: SpecFile,
+    spec: options.SpecFile,
     epsilon: Annotated[str, typer.Option(help="What the measurement spends, exact: 0.5 or 1/3.")],
     out: Annotated[Path, typer.Option(help="The new spec, a new file.")],
     delta: Annotated[
@@ -45,8 +38,8 @@ def measure_spec(
             "declared release."
         ),
     ] = None,
-    data: DataOption = None,
-    as_json: Json = False,
+    data: options.DataOption = None,
+    as_json: options.Json = False,
 ) -> None:
     """Measure what a spec marks data-derived, with noise and at a charge; write a public spec.
 
@@ -66,19 +59,19 @@ def measure_spec(
         _show(run_measurement(request, home).to_json(), as_json)
 
 
-def run_measurement(asked: ReleaseRequest, home: Home) -> DomainMeasurement | Finished:
+def run_measurement(request: ReleaseRequest, home: Home) -> DomainMeasurement | Finished:
     """Check what can be checked before an orchestrator is started, then run the flow."""
     from cloister.tasks.release.measure import require_ready
     from cloister.tasks.requests.measurement import domain_request, release_plan
 
-    request = domain_request(asked)
-    require_ready(request, home)
-    release_plan(request)
+    resolved = domain_request(request)
+    require_ready(resolved, home)
+    release_plan(resolved)
     home.prepare()
-    return _run(asked.model_copy(update={"delta": request.delta}))
+    return _run(request.model_copy(update={"delta": resolved.delta}))
 
 
-def _run(asked: ReleaseRequest) -> DomainMeasurement | Finished:
+def _run(request: ReleaseRequest) -> DomainMeasurement | Finished:
     from cloister.flows.cli.console import progress
     from cloister.tasks.home.home import Home
     from cloister.tasks.home.process import reporting_to
@@ -87,9 +80,9 @@ def _run(asked: ReleaseRequest) -> DomainMeasurement | Finished:
     with progress() as watcher, reporting_to(watcher), serving(Home.current()):
         from cloister.flows.measure import measure
 
-        data = str(asked.data) if asked.data else None
-        amounts = (str(asked.epsilon), str(asked.delta))
-        return measure(str(asked.spec), *amounts, str(asked.out), data, asked.by)
+        data = str(request.data) if request.data else None
+        amounts = (str(request.epsilon), str(request.delta))
+        return measure(str(request.spec), *amounts, str(request.out), data, request.by)
 
 
 def _show(done: dict[str, Any], as_json: bool) -> None:
@@ -144,30 +137,36 @@ def add_data_commands(app: typer.Typer) -> None:
     """Add these commands to the command line."""
     app.command(
         "evaluate",
-        epilog=example(
+        epilog=options.example(
             "cloister evaluate data/specs/demo.yaml --data data/raw/demo.csv --synthetic "
             "out/synthetic.parquet"
         ),
     )(evaluate_table)
-    constraints = command_group(app, "constraints", "Exact violations of constraints.")
+    constraints = options.command_group(app, "constraints", "Exact violations of constraints.")
     constraints.command(
         "check",
-        epilog=example("cloister constraints check data/specs/demo.yaml --data data/raw/demo.csv"),
+        epilog=options.example(
+            "cloister constraints check data/specs/demo.yaml --data data/raw/demo.csv"
+        ),
     )(check_constraints)
-    spec = command_group(app, "spec", "Specs: draft one from data, check it, measure its bounds.")
+    spec = options.command_group(
+        app, "spec", "Specs: draft one from data, check it, measure its bounds."
+    )
     spec.command(
         "draft",
-        epilog=example(
+        epilog=options.example(
             "cloister spec draft data/raw/demo.csv --out data/specs/mine.yaml",
             "cloister spec draft postgresql://reader@localhost/shop --out shop.yaml",
         ),
     )(draft_spec)
-    spec.command("check", epilog=example("cloister spec check data/specs/demo.yaml"))(check_spec)
+    spec.command("check", epilog=options.example("cloister spec check data/specs/demo.yaml"))(
+        check_spec
+    )
     add_measure_command(spec)
 
 
 def evaluate_table(
-    spec: SpecFile,
+    spec: options.SpecFile,
     synthetic: Annotated[
         str,
         typer.Option(
@@ -181,8 +180,8 @@ def evaluate_table(
     ] = None,
     level: Annotated[Level, typer.Option(help="full trains models too.")] = "quick",
     panel: Annotated[
-        PanelOption, typer.Option(help="The models of level full.")
-    ] = PanelOption.nine,
+        options.PanelOption, typer.Option(help="The models of level full.")
+    ] = options.PanelOption.nine,
     target: Annotated[
         list[str] | None, typer.Option(help="Predict this attribute; else all targets.")
     ] = None,
@@ -198,7 +197,7 @@ def evaluate_table(
     device: Annotated[
         str | None, typer.Option(help="Where to train: auto, cpu, cuda or cuda:NUMBER.")
     ] = None,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Measure a synthetic table against the real one. Internal: the figures are not private.
 
@@ -212,8 +211,8 @@ def evaluate_table(
     from cloister.tasks.release.comparison import EvaluationOptions, compare_files, write_evaluation
 
     on = resolve_device(device or AUTO)
-    asked = EvaluationOptions(level, panel.value, tuple(target or ()), held_out, on)
-    evaluation = compare_files(spec, data, synthetic, asked, Home.current())
+    settings = EvaluationOptions(level, panel.value, tuple(target or ()), held_out, on)
+    evaluation = compare_files(spec, data, synthetic, settings, Home.current())
     if out:
         write_evaluation(evaluation, out)
     if as_json:
@@ -228,7 +227,9 @@ def evaluate_table(
     )
 
 
-def check_constraints(spec: SpecFile, data: DataFile = None, as_json: Json = False) -> None:
+def check_constraints(
+    spec: options.SpecFile, data: DataFile = None, as_json: options.Json = False
+) -> None:
     """Count exact violations of each constraint: rows, or unordered pairs of rows. Internal.
 
     Leaves with exit code 1 if a hard constraint is violated.
@@ -264,7 +265,7 @@ def draft_spec(
     table: Annotated[
         list[str] | None, typer.Option(help="This table of a database; repeat for more.")
     ] = None,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Draft a spec for a table, or from the schema of a database.
 
@@ -289,7 +290,7 @@ def draft_spec(
         )
 
 
-def check_spec(spec: SpecFile, as_json: Json = False) -> None:
+def check_spec(spec: options.SpecFile, as_json: options.Json = False) -> None:
     """Check a spec: form, bounds, constraints, and whether a release would take it.
 
     Lists where all declarations come from, and warns of those without a source. Touches no data.
@@ -299,24 +300,24 @@ def check_spec(spec: SpecFile, as_json: Json = False) -> None:
     from cloister.flows.cli.reports import budget_notes
     from cloister.tasks.requests.plan import checked_spec, request_of_spec
 
-    found, notes = checked_spec(spec), budget_notes(request_of_spec(spec))
+    declared, notes = checked_spec(spec), budget_notes(request_of_spec(spec))
     if as_json:
-        show_json(found | {"budget": notes})
+        show_json(declared | {"budget": notes})
     else:
         lists = ("provenance", "without a source", "not stated", "warnings")
-        facts = {name: value for name, value in found.items() if name not in lists}
-        show_facts(f"{spec} can be {'planned' if found['warnings'] else 'released'}", facts)
-        rows = [(source, ", ".join(names)) for source, names in found["provenance"].items()]
+        facts = {name: value for name, value in declared.items() if name not in lists}
+        show_facts(f"{spec} can be {'planned' if declared['warnings'] else 'released'}", facts)
+        rows = [(source, ", ".join(names)) for source, names in declared["provenance"].items()]
         show_table("Where declarations come from", ("provenance", "of"), rows)
-    for sentence in (*found["warnings"], *notes):
+    for sentence in (*declared["warnings"], *notes):
         warn(sentence)
-    if names := found["without a source"]:
+    if names := declared["without a source"]:
         warn(
             f"{count_of(len(names), 'declaration')} without a source: {', '.join(names)}; write in "
             "provenance where bounds and values are publicly known from, such as a law, or a form "
             "and its page"
         )
-    if names := found["not stated"]:
+    if names := declared["not stated"]:
         warn(
             f"about: does not state {', '.join(names)}; the certificate says so to whoever reads it"
         )

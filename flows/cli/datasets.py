@@ -75,19 +75,19 @@ def list_datasets(as_json: Json = False) -> None:
     home = Home.current()
     ledger, equal = existing_ledger(home), equal_data(home)
     accounts = ledger.books().accounts.values() if ledger else []
-    found = [account_json(each) | {"equal": equal.get(each.name, [])} for each in accounts]
-    _show_accounts(found, as_json)
+    shown = [account_json(account) | {"equal": equal.get(account.name, [])} for account in accounts]
+    _show_accounts(shown, as_json)
 
 
-def _show_accounts(found: list[dict[str, Any]], as_json: bool) -> None:
+def _show_accounts(accounts: list[dict[str, Any]], as_json: bool) -> None:
     from cloister.flows.cli.console import show_json, show_table, warn
 
     if as_json:
-        show_json(found)
+        show_json(accounts)
     else:
-        rows = [each | {"places": "\n".join(each["places"])} for each in found]
+        rows = [account | {"places": "\n".join(account["places"])} for account in accounts]
         names = ("dataset", "unit", "relation", "places", "blocks")
-        show_table("Accounts", names, [tuple(each[name] for name in names) for each in rows])
-        for each in found:
-            for sentence in each.get("equal", []):
-                warn(f"{each['dataset']}: {sentence}")
+        show_table("Accounts", names, [tuple(row[name] for name in names) for row in rows])
+        for account in accounts:
+            for sentence in account.get("equal", []):
+                warn(f"{account['dataset']}: {sentence}")

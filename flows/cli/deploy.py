@@ -77,8 +77,8 @@ def deploy(
     from cloister.tasks.home.home import Home
 
     _require_repeatable(request)
-    kept = {"catch_up": catch_up, "publish": publish_on_approval}
-    done = _deployed(request, (cron, timezone), Home.current(), not allow_unauthenticated, kept)
+    terms = {"catch_up": catch_up, "publish": publish_on_approval}
+    done = _deployed(request, (cron, timezone), Home.current(), not allow_unauthenticated, terms)
     _show(done, as_json)
 
 
@@ -99,15 +99,23 @@ def serve_releases(allow_unauthenticated: Unauthenticated = False, as_json: Json
     server, home = require_server(authenticated=not allow_unauthenticated), Home.current()
     now = datetime.now(UTC)
     schedules = [
-        {"release": each.name, "schedule": str(each.schedule), "next": each.next_run(now)}
-        for each in registrations(home)
+        {
+            "release": registration.name,
+            "schedule": str(registration.schedule),
+            "next": registration.next_run(now),
+        }
+        for registration in registrations(home)
     ]
     if as_json:
         show_json({"server": server, "recurring": schedules})
     else:
         say(f"Serving the recurring releases of this home; {server} says when they are due.")
         headings = ("release", "schedule", "next run")
-        show_table("Recurring releases", headings, [tuple(each.values()) for each in schedules])
+        show_table(
+            "Recurring releases",
+            headings,
+            [tuple(registration.values()) for registration in schedules],
+        )
     serve(flow, home)
 
 
@@ -137,11 +145,11 @@ class Deployed:
 
 
 def _deployed(
-    asked: ReleaseRequest,
+    wanted: ReleaseRequest,
     when: tuple[str, str],
     home: Home,
     authenticated: bool,
-    kept: dict[str, Any],
+    terms: dict[str, Any],
 ) -> Deployed:
     """Check what needs no data, then register the release on the server and in the home."""
     from cloister.schema.blocks import PREVIOUS
@@ -149,36 +157,29 @@ def _deployed(
     from cloister.tasks.release.preflight import require_usable
     from cloister.tasks.requests.plan import plan_of
     from cloister.tasks.requests.resolved import public_context_of, resolve
-    from cloister.tasks.stores.prefect_deployment import (
-        Recurring,
-        register_deployment,
-        require_server,
-    )
-    from cloister.tasks.stores.prefect_registration import (
-        Registration,
-        ReleaseSchedule,
-        settings_digest,
-    )
+    from cloister.tasks.stores import prefect_deployment, prefect_registration
 
     now = datetime.now(UTC)
-    schedule = ReleaseSchedule.of(*when, now)
-    request = asked.recurring()
+    schedule = prefect_registration.ReleaseSchedule.of(*when, now)
+    request = wanted.recurring()
     resolved = resolve(request, now)
     context = public_context_of(resolved)
     require_usable(resolved, context, home)
     moving = request.block == PREVIOUS
     allowance = allowance_of(resolved, context, plan_of(resolved), home, now, moving=moving)
     allowance.require_one()
-    server = require_server(authenticated=authenticated)
+    server = prefect_deployment.require_server(authenticated=authenticated)
     home.prepare()
     from cloister.flows.release import release as flow
 
-    recurring = Recurring(context.spec.name, request.parameters(), schedule)
-    deployment = str(register_deployment(flow, recurring))
-    place = (str(Path.cwd()), settings_digest(home), now.isoformat())
-    kept |= {"spec_digest": resolved.digest, "account": context.dataset}
-    made = Registration(recurring.name, deployment, recurring.parameters, schedule, *place, **kept)
-    made.write(home)
+    recurring = prefect_deployment.Recurring(context.spec.name, request.parameters(), schedule)
+    deployment = str(prefect_deployment.register_deployment(flow, recurring))
+    settings = (str(Path.cwd()), prefect_registration.settings_digest(home), now.isoformat())
+    terms |= {"spec_digest": resolved.digest, "account": context.dataset}
+    registration = prefect_registration.Registration(
+        recurring.name, deployment, recurring.parameters, schedule, *settings, **terms
+    )
+    registration.write(home)
     return Deployed(recurring, allowance, server, deployment, now, resolved.digest)
 
 

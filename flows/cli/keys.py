@@ -1,4 +1,4 @@
-"""Commands on keys: the house's, by which others know its word, and those of people."""
+"""Commands on keys: the house's, which proves its statements to others, and those of people."""
 
 from __future__ import annotations
 

@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cloister.figures import figure_above
-from cloister.flows.cli.options import (
-    By,
-    Dataset,
-    Json,
-    Reason,
-    ReleaseId,
-    Unit,
-    command_group,
-    example,
-)
+from cloister.flows.cli import options
 
 if TYPE_CHECKING:
     from cloister.privacy.accounting.accountants import Spend
@@ -31,30 +22,36 @@ AnyDataset = Annotated[
 
 def add_ledger_commands(app: typer.Typer) -> None:
     """Add these commands to the command line."""
-    budget = command_group(app, "budget", "Budgets: what is granted, spent and left.")
-    budget.command("show", epilog=example("cloister budget show demo"))(show_budgets)
+    budget = options.command_group(app, "budget", "Budgets: what is granted, spent and left.")
+    budget.command("show", epilog=options.example("cloister budget show demo"))(show_budgets)
     budget.command(
         "grant",
-        epilog=example(
+        epilog=options.example(
             'cloister budget grant demo --epsilon 10 --delta 1e-5 --per year --reason "policy 7"'
         ),
     )(grant)
     budget.command(
-        "allow", epilog=example('cloister budget allow demo --reason "the export was repaired"')
+        "allow",
+        epilog=options.example('cloister budget allow demo --reason "the export was repaired"'),
     )(allow)
-    budget.command("history", epilog=example("cloister budget history demo"))(show_history)
-    ledger = command_group(app, "ledger", "The ledger: releases and entries.")
+    budget.command("history", epilog=options.example("cloister budget history demo"))(show_history)
+    ledger = options.command_group(app, "ledger", "The ledger: releases and entries.")
     ledger.command(
-        "list", epilog=example("cloister ledger list demo", "cloister ledger list --unfinished")
+        "list",
+        epilog=options.example("cloister ledger list demo", "cloister ledger list --unfinished"),
     )(list_releases)
-    ledger.command("show", epilog=example("cloister ledger show r-0123456789"))(show_release)
-    ledger.command("export", epilog=example("cloister ledger export ledger-2026-11.jsonl"))(export)
-    ledger.command("restore", epilog=example("cloister ledger restore ledger-2026-11.jsonl"))(
-        restore
+    ledger.command("show", epilog=options.example("cloister ledger show r-0123456789"))(
+        show_release
     )
+    ledger.command("export", epilog=options.example("cloister ledger export ledger-2026-11.jsonl"))(
+        export
+    )
+    ledger.command(
+        "restore", epilog=options.example("cloister ledger restore ledger-2026-11.jsonl")
+    )(restore)
 
 
-def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:
+def show_budgets(dataset: AnyDataset = None, as_json: options.Json = False) -> None:
     """Show what was granted to a dataset, what its releases hold, and what is left.
 
     "spent" adds up the epsilons of releases, and "filter" is the least budget under which a privacy
@@ -69,12 +66,12 @@ def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:
     from cloister.tasks.ledger.access import deniable_releases
     from cloister.tasks.ledger.budgets import budgets
 
-    found = [
+    shown = [
         _budget_json(status, deniable_releases(status))
         for status in budgets(Home.current(), dataset)
     ]
     if as_json:
-        show_json([_with_earlier_name(budget) for budget in found])
+        show_json([_with_earlier_name(budget) for budget in shown])
     else:
         headings = (
             "dataset",
@@ -94,21 +91,21 @@ def show_budgets(dataset: AnyDataset = None, as_json: Json = False) -> None:
             "filter",
             "block",
         )
-        show_table("Budgets (epsilon)", headings, [tuple(budget.values()) for budget in found])
+        show_table("Budgets (epsilon)", headings, [tuple(budget.values()) for budget in shown])
 
 
 def grant(
-    dataset: Dataset,
+    dataset: options.Dataset,
     epsilon: Annotated[str, typer.Option(help="Cap on the composed epsilon, exact.")],
     delta: Annotated[str, typer.Option(help="Delta at which releases are composed, exact.")],
     per: Annotated[str, typer.Option(help="year, month or ever.")],
-    reason: Reason,
-    by: By,
-    unit: Unit = "row",
+    reason: options.Reason,
+    by: options.By,
+    unit: options.Unit = "row",
     yes: Annotated[
         bool, typer.Option("--yes", help="Grant what is below the spent, or far above the last.")
     ] = False,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Grant a budget; it replaces the one before from now on, and frees nothing that was spent.
 
@@ -133,7 +130,9 @@ def grant(
         show_facts("Granted", status)
 
 
-def allow(dataset: Dataset, reason: Reason, by: By, as_json: Json = False) -> None:
+def allow(
+    dataset: options.Dataset, reason: options.Reason, by: options.By, as_json: options.Json = False
+) -> None:
     """Allow the next runs of a dataset whose data was refused too often; an officer does.
 
     The charge of the last refused run stays.
@@ -150,15 +149,15 @@ def allow(dataset: Dataset, reason: Reason, by: By, as_json: Json = False) -> No
         say(f"allowed: {dataset} may reserve again")
 
 
-def show_history(dataset: AnyDataset = None, as_json: Json = False) -> None:
+def show_history(dataset: AnyDataset = None, as_json: options.Json = False) -> None:
     """Show each grant of a budget: who, when, from what to what, and why."""
     from cloister.flows.cli.console import show_json, show_table
     from cloister.tasks.home.home import Home
     from cloister.tasks.ledger.budgets import budget_history
 
-    found = budget_history(Home.current(), dataset)
+    grants = budget_history(Home.current(), dataset)
     if as_json:
-        show_json(found)
+        show_json(grants)
     else:
         headings = (
             "entry",
@@ -171,7 +170,7 @@ def show_history(dataset: AnyDataset = None, as_json: Json = False) -> None:
             "confirmed by",
             "reason",
         )
-        show_table("Grants", headings, [tuple(granted.values()) for granted in found])
+        show_table("Grants", headings, [tuple(granted.values()) for granted in grants])
 
 
 def list_releases(
@@ -184,7 +183,7 @@ def list_releases(
             "finish them before an upgrade.",
         ),
     ] = False,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """List releases, oldest first, with their costs and states.
 
@@ -202,9 +201,9 @@ def list_releases(
     if unfinished:
         _show_unfinished([release for release in listed if release.pending], as_json)
         return
-    found = [_release_json(release) for release in listed]
+    shown = [_release_json(release) for release in listed]
     if as_json:
-        show_json(found)
+        show_json(shown)
     else:
         headings = (
             "release",
@@ -218,9 +217,9 @@ def list_releases(
             "last by",
             "refused",
         )
-        refused = sum(release["refused"] for release in found)
+        refused = sum(release["refused"] for release in shown)
         note = f"refusals of data, each of which answered an exact question about it: {refused}"
-        rows = [(release | {"state": State(release["state"]).words}).values() for release in found]
+        rows = [(release | {"state": State(release["state"]).words}).values() for release in shown]
         show_table("Releases", headings, [tuple(row) for row in rows], note)
 
 
@@ -231,7 +230,7 @@ def _show_unfinished(pending: list[Release], as_json: bool) -> None:
     from cloister.tasks.release.kept_request import endings
 
     home = Home.current()
-    found = [
+    shown = [
         {
             key: value
             for key, value in _release_json(release).items()
@@ -241,17 +240,17 @@ def _show_unfinished(pending: list[Release], as_json: bool) -> None:
         for release in pending
     ]
     if as_json:
-        show_json(found)
+        show_json(shown)
         return
     headings = ("release", "dataset", "unit", "method", "epsilon", "delta", "state", "reserved at")
-    note = f"this version: {code_version()}" if found else "no release is unfinished"
-    rows = [tuple(release.values())[:-1] for release in found]
+    note = f"this version: {code_version()}" if shown else "no release is unfinished"
+    rows = [tuple(release.values())[:-1] for release in shown]
     show_table("Unfinished releases", (*headings, "begun by"), rows, note)
-    for release in found:
+    for release in shown:
         say(f"{release['release']} is ended by: {release['ended_by']}")
 
 
-def show_release(release: ReleaseId, as_json: Json = False) -> None:
+def show_release(release: options.ReleaseId, as_json: options.Json = False) -> None:
     """Show one release: its charge, its events, and who moved it, when and why."""
     from cloister.flows.cli.console import show_facts, show_json, show_table
     from cloister.flows.cli.reports import show_guarantees
@@ -260,7 +259,7 @@ def show_release(release: ReleaseId, as_json: Json = False) -> None:
     from cloister.tasks.release.kept_request import STATE_WORDS, endings
 
     home = Home.current()
-    held = release_of(home, release)
+    entry = release_of(home, release)
     steps = [
         {
             "entry": s.seq,
@@ -271,24 +270,24 @@ def show_release(release: ReleaseId, as_json: Json = False) -> None:
             "reason": s.reason,
             "evidence": s.evidence,
         }
-        for s in held.steps
+        for s in entry.steps
     ]
-    consents = [asdict(each) for each in held.consents]
-    about = {key: value for key, value in held.request.body.items() if key != "events"}
-    about |= {"refused": held.refused, "runs": len(held.runs), "sealed": held.seal is not None}
-    about |= {"deleted": ", ".join(kind for each in held.deletions for kind in each.kinds)}
-    if held.pending:
+    consents = [asdict(consent) for consent in entry.consents]
+    about = {key: value for key, value in entry.request.body.items() if key != "events"}
+    about |= {"refused": entry.refused, "runs": len(entry.runs), "sealed": entry.seal is not None}
+    about |= {"deleted": ", ".join(kind for deletion in entry.deletions for kind in deletion.kinds)}
+    if entry.pending:
         about |= {
-            "state": STATE_WORDS.get(held.state.value, held.state.value),
+            "state": STATE_WORDS.get(entry.state.value, entry.state.value),
             "ended by": endings(home, release),
         }
-    records = guarantees_of(held)
+    records = guarantees_of(entry)
     if as_json:
         of_records = {"records": records.model_dump(mode="json")} if records else {}
         show_json(
             about
             | of_records
-            | {"events": held.request.events, "steps": steps, "consents": consents}
+            | {"events": entry.request.events, "steps": steps, "consents": consents}
         )
         return
     show_facts(f"Release {release}", {key: value for key, value in about.items() if value != ""})
@@ -296,13 +295,13 @@ def show_release(release: ReleaseId, as_json: Json = False) -> None:
     show_table(
         "Steps",
         ("entry", "time", "state", "by", "reason"),
-        [(each.seq, each.time, each.words, each.who, each.reason) for each in held.moves],
+        [(move.seq, move.time, move.words, move.who, move.reason) for move in entry.moves],
     )
 
 
 def export(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Write all entries to a file, to be stored elsewhere; prints the anchor of the last.
 
@@ -314,16 +313,16 @@ def export(
     from cloister.tasks.ledger.access import export_ledger
 
     anchor = export_ledger(Home.current(), path)
-    found = {"file": str(path), "anchor": f"{anchor.seq}:{anchor.hash}"}
+    facts = {"file": str(path), "anchor": f"{anchor.seq}:{anchor.hash}"}
     if as_json:
-        show_json(found)
+        show_json(facts)
     else:
-        show_facts("Exported", found)
+        show_facts("Exported", facts)
 
 
 def restore(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="An export of the ledger.")],
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Restore a ledger that is gone from an export, which must hold all that this home wrote."""
     from cloister.flows.cli.console import show_facts, show_json
@@ -331,11 +330,11 @@ def restore(
     from cloister.tasks.ledger.access import restore_ledger
 
     anchor = restore_ledger(Home.current(), path)
-    found = {"entries": anchor.seq, "anchor": f"{anchor.seq}:{anchor.hash}"}
+    facts = {"entries": anchor.seq, "anchor": f"{anchor.seq}:{anchor.hash}"}
     if as_json:
-        show_json(found)
+        show_json(facts)
     else:
-        show_facts("Restored", found)
+        show_facts("Restored", facts)
 
 
 def _with_earlier_name(budget: dict[str, Any]) -> dict[str, Any]:
@@ -382,14 +381,14 @@ def _composed(composed: Spend | None, deniable: int) -> str | None:
 def _release_json(release: Release) -> dict[str, Any]:
     from cloister.privacy.exact import decimal
 
-    asked = release.request
+    request = release.request
     return {
         "release": release.id,
-        "dataset": asked.dataset,
-        "unit": asked.unit,
-        "method": asked.method,
-        "epsilon": decimal(asked.epsilon),
-        "delta": decimal(asked.delta),
+        "dataset": request.dataset,
+        "unit": request.unit,
+        "method": request.method,
+        "epsilon": decimal(request.epsilon),
+        "delta": decimal(request.delta),
         "state": release.state.value,
         "reserved_at": release.reserved_at,
         "by": release.steps[-1].by,

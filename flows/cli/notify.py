@@ -1,4 +1,4 @@
-"""Commands on who is told of releases: webhooks and mail."""
+"""Commands on who is notified of releases: webhooks and mail."""
 
 from __future__ import annotations
 
@@ -86,18 +86,24 @@ def list_subscribers(as_json: Json = False) -> None:
 
     known = subscribers(Home.current())
     if as_json:
-        show_json([_facts(each) for each in known])
+        show_json([_facts(subscriber) for subscriber in known])
         return
     rows = [
-        (each.address, ", ".join(each.events), len(each.waiting), len(each.dead)) for each in known
+        (
+            subscriber.address,
+            ", ".join(subscriber.events),
+            len(subscriber.waiting),
+            len(subscriber.dead),
+        )
+        for subscriber in known
     ]
     show_table("Told of releases", ("address", "events", "waiting", "given up"), rows)
-    for each in known:
-        for heading, events in (("waiting", each.waiting), ("given up", each.dead)):
+    for subscriber in known:
+        for heading, events in (("waiting", subscriber.waiting), ("given up", subscriber.dead)):
             if events:
                 lines = [tuple(_waits(one).values()) for one in events]
                 columns = ("id", "event", "release", "tries", "next", "problem")
-                show_table(f"{each.address}: {heading}", columns, lines)
+                show_table(f"{subscriber.address}: {heading}", columns, lines)
 
 
 def remove_subscriber(address: Address, as_json: Json = False) -> None:
@@ -113,9 +119,9 @@ def remove_subscriber(address: Address, as_json: Json = False) -> None:
 
 def try_subscriber(address: Address, as_json: Json = False) -> None:
     """Send an event of the kind test now; an error says why it was not taken."""
-    from cloister.tasks.ledger.notifications import found, made_up_event
+    from cloister.tasks.ledger.notifications import find_subscriber, made_up_event
 
-    found(Home.current(), address).send([made_up_event()])
+    find_subscriber(Home.current(), address).send([made_up_event()])
     if as_json:
         show_json({"told": address})
     else:
@@ -140,22 +146,22 @@ def send_events(
     say("sent what was due" if not problems else "the rest is sent by a later cloister notify send")
 
 
-def _facts(each: Subscriber) -> dict[str, object]:
+def _facts(subscriber: Subscriber) -> dict[str, object]:
     return {
-        "address": each.address,
-        "events": each.events,
-        "waiting": [_waits(one) for one in each.waiting],
-        "given_up": [_waits(one) for one in each.dead],
+        "address": subscriber.address,
+        "events": subscriber.events,
+        "waiting": [_waits(one) for one in subscriber.waiting],
+        "given_up": [_waits(one) for one in subscriber.dead],
     }
 
 
-def _waits(each: Waiting) -> dict[str, object]:
-    due = datetime.fromtimestamp(each.due, UTC).isoformat(timespec="seconds")
+def _waits(waiting: Waiting) -> dict[str, object]:
+    due = datetime.fromtimestamp(waiting.due, UTC).isoformat(timespec="seconds")
     return {
-        "id": each.event.id,
-        "event": each.event.kind,
-        "release": each.event.release,
-        "tries": each.tries,
-        "next": due if each.due else "now",
-        "problem": each.problem,
+        "id": waiting.event.id,
+        "event": waiting.event.kind,
+        "release": waiting.event.release,
+        "tries": waiting.tries,
+        "next": due if waiting.due else "now",
+        "problem": waiting.problem,
     }

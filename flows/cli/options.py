@@ -112,14 +112,14 @@ def example(*lines: str) -> str:
 
 
 _ASKED = ("spec", "by")
-"""Fields that are no options: the argument of a command, and who runs it."""
+"""Fields that are not options: the argument of a command, and who runs it."""
 
 DELIVERY = ("data", "out", "replace", "csv", "seed_sampling", "prior", "purpose")
-"""Fields that change nothing of a plan."""
+"""Fields that do not affect a plan."""
 
 
 def command_of(*left_out: str) -> Callable[[Callable[..., ResultT]], Callable[..., ResultT]]:
-    """Give a command the fields of a request as options, but for some; its first argument is SPEC.
+    """Give a command the fields of a request as options, except some; its first argument is SPEC.
 
     The function gets the request as its first argument.
 
@@ -130,21 +130,24 @@ def command_of(*left_out: str) -> Callable[[Callable[..., ResultT]], Callable[..
 
     def decorate(function: Callable[..., ResultT]) -> Callable[..., ResultT]:
         @wraps(function)
-        def command(spec: Any, **given: Any) -> ResultT:
-            said = {name: given.pop(name) for name in fields}
-            return function(_request(spec, said), **given)
+        def command(spec: Any, **arguments: Any) -> ResultT:
+            values = {name: arguments.pop(name) for name in fields}
+            return function(_request(spec, values), **arguments)
 
-        own = list(signature(function, eval_str=True).parameters.values())[1:]
+        parameters = list(signature(function, eval_str=True).parameters.values())[1:]
         shown = [_keyword("spec", SpecFile, Parameter.empty)]
         shown += [_keyword(name, _option(name, of), of.default) for name, of in fields.items()]
-        _sign(command, [*shown, *(each.replace(kind=Parameter.KEYWORD_ONLY) for each in own)])
+        _sign(
+            command,
+            [*shown, *(parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters)],
+        )
         return command
 
     return decorate
 
 
 def keywords_of(*left_out: str) -> Callable[[Callable[GivenT, ResultT]], Callable[..., ResultT]]:
-    """Show the fields of a request, but for some, in place of the ``**`` of a function, with help.
+    """Show the fields of a request, except some, in place of a function's ``**``, with help.
 
     Raises:
         TypeError: another argument is given.
@@ -157,9 +160,9 @@ def keywords_of(*left_out: str) -> Callable[[Callable[GivenT, ResultT]], Callabl
             signature(checked).bind(*args, **kwargs)
             return function(*args, **kwargs)
 
-        own = list(signature(function).parameters.values())[:-1]
+        parameters = list(signature(function).parameters.values())[:-1]
         shown = [_keyword(name, of.annotation, of.default) for name, of in fields.items()]
-        _sign(checked, [*own, *shown])
+        _sign(checked, [*parameters, *shown])
         described = "\n".join(f"        {name}: {of.description}" for name, of in fields.items())
         checked.__doc__ = f"{function.__doc__}\n    Options:\n{described}\n    "
         return checked
@@ -172,9 +175,9 @@ def _fields(left_out: tuple[str, ...]) -> dict[str, FieldInfo]:
     return {name: of for name, of in ReleaseRequest.model_fields.items() if name not in hidden}
 
 
-def _request(spec: Any, said: dict[str, Any]) -> ReleaseRequest:
+def _request(spec: Any, values: dict[str, Any]) -> ReleaseRequest:
     try:
-        return ReleaseRequest(spec=spec, by=identity(), **said)
+        return ReleaseRequest(spec=spec, by=identity(), **values)
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         option = f"--{first['loc'][0]}".replace("_", "-")
@@ -195,6 +198,6 @@ def _keyword(name: str, annotation: Any, default: Any) -> Parameter:
 
 def _sign(function: Callable[..., Any], parameters: list[Parameter]) -> None:
     """Give a function the signature that it shows."""
-    given = Signature(parameters, return_annotation=signature(function).return_annotation)
-    function.__signature__ = given  # type: ignore[attr-defined]
-    function.__annotations__ = {name: of.annotation for name, of in given.parameters.items()}
+    shown = Signature(parameters, return_annotation=signature(function).return_annotation)
+    function.__signature__ = shown  # type: ignore[attr-defined]
+    function.__annotations__ = {name: of.annotation for name, of in shown.parameters.items()}

@@ -24,7 +24,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 _INTERVAL = 10.0
-"""Seconds between two looks for events that somebody is to be told of."""
+"""Seconds between two checks for events to send."""
 
 
 def add_page_command(app: typer.Typer) -> None:
@@ -103,19 +103,19 @@ def page(
     socket.listen()  # so that a browser that is quicker than the page waits for it
     scheme = "https" if certificate else "http"
     shown = f"[{host}]" if ":" in host else host
-    at = f"{scheme}://{shown}:{socket.getsockname()[1]}/login"
-    address = f"{at}?key={key}" if key else at
+    login = f"{scheme}://{shown}:{socket.getsockname()[1]}/login"
+    address = f"{login}?key={key}" if key else login
     if as_json:
         show_json({"address": address})
     else:
         say(address)
     sys.stdout.flush()
-    Thread(target=_notify, args=([each.home for each in sheets.values()],), daemon=True).start()
+    Thread(target=_notify, args=([sheet.home for sheet in sheets.values()],), daemon=True).start()
     server.run([socket])
 
 
 def _notify(homes: Sequence[Home]) -> None:
-    """Tell whoever subscribed of what happens in some homes, as long as this process runs."""
+    """Notify the subscribers of some homes, as long as this process runs."""
     from cloister.flows.cli.console import warn
     from cloister.tasks.ledger.notifications import send_due
 
@@ -141,10 +141,15 @@ def sheets_of(homes: Path | None) -> dict[str, Sheets]:
     remedy = "write a line NAME: {CLOISTER_HOME: FOLDER} for each home"
     try:
         named = yaml.safe_load(homes.read_text(encoding="utf-8"))
-        found = {str(name): {str(k): str(v) for k, v in own.items()} for name, own in named.items()}
+        named_homes = {
+            str(name): {str(k): str(v) for k, v in variables.items()}
+            for name, variables in named.items()
+        }
     except (OSError, ValueError, AttributeError, yaml.YAMLError):
         raise InputError(f"{homes} cannot be read as homes: {remedy}") from None
-    for name, variables in found.items():
+    for name, variables in named_homes.items():
         if "CLOISTER_HOME" not in variables or not name.replace("-", "").isalnum():
             raise InputError(f"{homes} names no home of a plain name with '{name[:50]}': {remedy}")
-    return {name: Sheets(name, Home.current({**variables})) for name, variables in found.items()}
+    return {
+        name: Sheets(name, Home.current({**variables})) for name, variables in named_homes.items()
+    }

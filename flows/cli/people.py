@@ -62,19 +62,22 @@ def list_people(as_json: Json = False) -> None:
 
     house = house_of(Home.current())
     waiting = [
-        {"proposal": each.seq, "kind": each.kind, **each.body} for each in house.proposals.values()
+        {"proposal": proposal.seq, "kind": proposal.kind, **proposal.body}
+        for proposal in house.proposals.values()
     ]
     if as_json:
-        found = [person.body for person in house.people.values()]
-        show_json({"people": found, "proposals": waiting})
+        people = [person.body for person in house.people.values()]
+        show_json({"people": people, "proposals": waiting})
         return
     rows = [
-        (each.name, ", ".join(each.roles), "\n".join(each.identities))
-        for each in house.people.values()
+        (person.name, ", ".join(person.roles), "\n".join(person.identities))
+        for person in house.people.values()
     ]
     show_table("People", ("person", "roles", "identities"), rows)
     if waiting:
-        shown = [(each["proposal"], each["kind"], each["by"], each["reason"]) for each in waiting]
+        shown = [
+            (entry["proposal"], entry["kind"], entry["by"], entry["reason"]) for entry in waiting
+        ]
         show_table("Waiting for another officer", ("proposal", "what", "by", "reason"), shown)
 
 
@@ -146,11 +149,13 @@ def show_rules(as_json: Json = False) -> None:
     from cloister.tasks.ledger.people import house_of
 
     house = house_of(Home.current())
-    found = {account: asdict(rules) for account, rules in house.rules.items()}
+    by_account = {account: asdict(rules) for account, rules in house.rules.items()}
     if as_json:
-        show_json(found)
+        show_json(by_account)
     else:
-        rows = [(account, *map(_told, rules.values())) for account, rules in found.items()]
+        rows = [
+            (account, *map(_value_text, rules.values())) for account, rules in by_account.items()
+        ]
         names = [part.name.replace("_", " ") for part in fields(Rules)]
         show_table("Rules", ("account", *names), rows)
 
@@ -259,7 +264,7 @@ def show_proposal(proposal: Proposal, as_json: bool) -> None:
     if as_json:
         show_json({"proposal": proposal.seq, "kind": proposal.kind, "body": dict(proposal.body)})
     else:
-        facts = {key: _told(value) for key, value in proposal.body.items()}
+        facts = {key: _value_text(value) for key, value in proposal.body.items()}
         show_facts("Proposed", facts | {"to confirm": f"cloister confirm {proposal.seq}"})
         say("It takes effect once another officer confirms it.")
 
@@ -273,7 +278,7 @@ def _show_set(proposal: Proposal | None, name: str, as_json: bool) -> None:
         say(f"set: {name}")
 
 
-def _told(value: object) -> str:
+def _value_text(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {number}" for key, number in value.items()) or "by default"
     if isinstance(value, list):

@@ -142,12 +142,12 @@ def methods(as_json: Json = False) -> None:
     from cloister.flows.cli.console import show_json, show_table
     from cloister.models.registry import METHODS, create
 
-    found = [{"name": name, "summary": create(name).summary} for name in sorted(METHODS)]
+    summaries = [{"name": name, "summary": create(name).summary} for name in sorted(METHODS)]
     if as_json:
-        show_json(found)
+        show_json(summaries)
     else:
         show_table(
-            "Methods", ("method", "what it does"), [tuple(method.values()) for method in found]
+            "Methods", ("method", "what it does"), [tuple(method.values()) for method in summaries]
         )
 
 

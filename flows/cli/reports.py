@@ -18,24 +18,7 @@ from cloister.privacy.certificate.provenance import exact_text, ignored_columns
 from cloister.privacy.certificate.spend import record_guarantees
 from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
 from cloister.tasks.home.home import Home
-from cloister.tasks.requests.plan import (
-    dependencies_of,
-    expected_error,
-    plan_json,
-    plan_of,
-    require_satisfiable,
-    stage_costs,
-    total_cost,
-)
-from cloister.tasks.requests.plan_report import (
-    NEW_HOME,
-    device_json,
-    device_words,
-    forecast_of,
-    plan_warnings,
-    soft_facts,
-    soft_json,
-)
+from cloister.tasks.requests import plan, plan_report
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 
 if TYPE_CHECKING:
@@ -60,51 +43,51 @@ def show_plan(request: ResolvedRequest, as_json: bool, whole: bool = False) -> N
     Of long lists the first and last entries are shown, all if ``whole``.
     """
     context = public_context_of(request)
-    require_satisfiable(context)
-    made = plan_of(request)
+    plan.require_satisfiable(context)
+    release_plan = plan.plan_of(request)
     if as_json:
-        show_json(_plan_as_json(request, context, made))
+        show_json(_plan_as_json(request, context, release_plan))
         return
     _show_stages(
         [
             (stage.name, stage.epsilon, shorten_list(stage.explanation, whole))
-            for stage in stage_costs(made, request.budget, context.task)
+            for stage in plan.stage_costs(release_plan, request.budget, context.task)
         ],
-        total_cost(made, request.budget, context.task),
+        plan.total_cost(release_plan, request.budget, context.task),
         request.budget,
         context.price(request.budget),
     )
-    show_records(made, request, context)
-    _show_dependencies(dependencies_of(made, context.task), request.budget)
-    for sentence in _warnings(request, context, made):
+    show_records(release_plan, request, context)
+    _show_dependencies(plan.dependencies_of(release_plan, context.task), request.budget)
+    for sentence in _warnings(request, context, release_plan):
         warn(sentence)
-    show_facts("Plan", _plan_facts(request, context, made, whole))
+    show_facts("Plan", _plan_facts(request, context, release_plan, whole))
 
 
 def _plan_as_json(
-    request: ResolvedRequest, context: PublicContext, made: AnyPlan
+    request: ResolvedRequest, context: PublicContext, release_plan: AnyPlan
 ) -> dict[str, Any]:
-    stages = stage_costs(made, request.budget, context.task)
-    expected = dependencies_of(made, context.task)
-    return plan_json(made) | {
-        "forecast": asdict(forecast_of(request, context, made)),
+    stages = plan.stage_costs(release_plan, request.budget, context.task)
+    expected = plan.dependencies_of(release_plan, context.task)
+    return plan.plan_json(release_plan) | {
+        "forecast": asdict(plan_report.forecast_of(request, context, release_plan)),
         "reason": request.reason,
         "epsilon": str(request.budget.epsilon),
         "costs": [{"name": stage.name, "epsilon": stage.epsilon} for stage in stages],
-        "accounted_epsilon": total_cost(made, request.budget, context.task),
-        **_records(made, request, context),
-        "dependencies": [_dependency(own, request.budget) for own in expected],
-        "expected_two_way_error": expected_error(request),
-        "soft_rate_deviation": made.rate_deviation,
-        **soft_json(request, context),
-        "warnings": _warnings(request, context, made),
-        **device_json(request, made),
+        "accounted_epsilon": plan.total_cost(release_plan, request.budget, context.task),
+        **_records(release_plan, request, context),
+        "dependencies": [_dependency(forecast, request.budget) for forecast in expected],
+        "expected_two_way_error": plan.expected_error(request),
+        "soft_rate_deviation": release_plan.rate_deviation,
+        **plan_report.soft_json(request, context),
+        "warnings": _warnings(request, context, release_plan),
+        **plan_report.device_json(request, release_plan),
         "ignored": list(ignored_columns(context.spec)),
     }
 
 
-def _warnings(request: ResolvedRequest, context: PublicContext, made: AnyPlan) -> list[str]:
-    return [*plan_warnings(request, context, made), *budget_notes(request)]
+def _warnings(request: ResolvedRequest, context: PublicContext, release_plan: AnyPlan) -> list[str]:
+    return [*plan_report.plan_warnings(request, context, release_plan), *budget_notes(request)]
 
 
 def budget_notes(request: ResolvedRequest) -> list[str]:
@@ -118,37 +101,37 @@ def budget_notes(request: ResolvedRequest) -> list[str]:
 
 
 def _plan_facts(
-    request: ResolvedRequest, context: PublicContext, made: AnyPlan, whole: bool
+    request: ResolvedRequest, context: PublicContext, release_plan: AnyPlan, whole: bool
 ) -> dict[str, Any]:
-    needed = forecast_of(request, context, made)
+    needed = plan_report.forecast_of(request, context, release_plan)
     evaluation = "no" if request.evaluate == "none" else request.evaluate
     return {
         "dataset": context.spec.name,
         "epsilon": exact_text(request.budget.epsilon),
         "method": f"{request.method}: {request.reason}",
-        **_expected_errors(request, context, made),
+        **_expected_errors(request, context, release_plan),
         "rows to draw": request.rows,
-        "sequence": shorten_list(", ".join(made.sequence), whole),
+        "sequence": shorten_list(", ".join(release_plan.sequence), whole),
         "columns left out": shorten_list(", ".join(ignored_columns(context.spec)) or "none", whole),
         "time": f"about {_duration(needed.seconds)} of processor time, with {evaluation} "
-        f"evaluation; {_duration(NEW_HOME)} more in a new home",
+        f"evaluation; {_duration(plan_report.NEW_HOME)} more in a new home",
         "memory": f"about {needed.memory / 2**30:.1f} GiB",
-        "device": device_words(request, made),
+        "device": plan_report.device_words(request, release_plan),
     }
 
 
 def _records(
-    made: AnyPlan, request: ResolvedRequest, context: PublicContext
+    release_plan: AnyPlan, request: ResolvedRequest, context: PublicContext
 ) -> dict[str, dict[str, Any]]:
     relation = context.task.neighbours.relation
-    records = record_guarantees(made.event, request.budget.delta, relation)
+    records = record_guarantees(release_plan.event, request.budget.delta, relation)
     return {"records": records.model_dump(mode="json")} if records else {}
 
 
-def show_records(made: AnyPlan, request: ResolvedRequest, context: PublicContext) -> None:
+def show_records(release_plan: AnyPlan, request: ResolvedRequest, context: PublicContext) -> None:
     """The guarantees of records made from seeds, each under its own name; nothing without them."""
     relation = context.task.neighbours.relation
-    show_guarantees(record_guarantees(made.event, request.budget.delta, relation))
+    show_guarantees(record_guarantees(release_plan.event, request.budget.delta, relation))
 
 
 def show_guarantees(records: RecordGuarantees | None) -> None:
@@ -174,18 +157,21 @@ def show_guarantees(records: RecordGuarantees | None) -> None:
 
 
 def _expected_errors(
-    request: ResolvedRequest, context: PublicContext, made: AnyPlan
+    request: ResolvedRequest, context: PublicContext, release_plan: AnyPlan
 ) -> dict[str, str]:
     """What errors to expect, from public facts."""
-    found, error = {}, expected_error(request)
+    facts, error = {}, plan.expected_error(request)
     if error is not None:
-        found["two-way error"] = f"about {error:.2g}, within a factor of 1.5 on 2 tables of 3"
-    return found | soft_facts(request, context, made)
+        facts["two-way error"] = f"about {error:.2g}, within a factor of 1.5 on 2 tables of 3"
+    return facts | plan_report.soft_facts(request, context, release_plan)
 
 
 def _show_dependencies(expected: Sequence[DependencyForecast], budget: Budget) -> None:
     if expected:
-        rows = [(own.name, _mapping(own), _expectation(own, budget)) for own in expected]
+        rows = [
+            (forecast.name, _mapping(forecast), _expectation(forecast, budget))
+            for forecast in expected
+        ]
         show_table(
             "Functional dependencies: all hold; which are those of the data",
             ("constraint", "rows a left side, on average", "to expect"),
@@ -194,25 +180,25 @@ def _show_dependencies(expected: Sequence[DependencyForecast], budget: Budget) -
         )
 
 
-def _mapping(own: DependencyForecast) -> str:
-    return f"{figure(own.rows)} ({count_of(own.left_sides, 'left side')})"
+def _mapping(forecast: DependencyForecast) -> str:
+    return f"{figure(forecast.rows)} ({count_of(forecast.left_sides, 'left side')})"
 
 
-def _expectation(own: DependencyForecast, budget: Budget) -> str:
-    if own.least_rows is None:
+def _expectation(forecast: DependencyForecast, budget: Budget) -> str:
+    if forecast.least_rows is None:
         return "its table is not counted: as other tables have it, or arbitrary"
-    words = f"learnt from {count_of(figure(own.least_rows), 'row')} a left side on"
-    if own.learnt:
+    words = f"learnt from {count_of(figure(forecast.least_rows), 'row')} a left side on"
+    if forecast.learnt:
         return words
-    enough = own.epsilon(budget)
+    enough = forecast.epsilon(budget)
     later = f"from about epsilon {float(enough):g} on" if enough else "at no usual epsilon"
     return f"{words}, so mostly arbitrary; the average one {later}"
 
 
-def _dependency(own: DependencyForecast, budget: Budget) -> dict[str, Any]:
-    enough = own.epsilon(budget)
-    return asdict(own) | {
-        "learnt": own.learnt,
+def _dependency(forecast: DependencyForecast, budget: Budget) -> dict[str, Any]:
+    enough = forecast.epsilon(budget)
+    return asdict(forecast) | {
+        "learnt": forecast.learnt,
         "learnt_from_epsilon": float(enough) if enough else None,
     }
 
@@ -227,7 +213,7 @@ def shorten_list(text: str, whole: bool) -> str:
 
 
 def show_outcome(outcome: Outcome | Finished, as_json: bool) -> None:
-    """What a release spent and gave, and where it lies."""
+    """What a release spent and produced, and where its files are."""
     content = outcome.to_json()
     if as_json:
         show_json(content)
@@ -238,7 +224,7 @@ def show_outcome(outcome: Outcome | Finished, as_json: bool) -> None:
     _show_stages(
         stages,
         content["accounted_epsilon"],
-        *(_amounts(given) for given in (content, content.get("charged", content))),
+        *(_amounts(amounts) for amounts in (content, content.get("charged", content))),
     )
     _show_violations(content)
     _show_figures(content["internal"])
@@ -250,7 +236,7 @@ def show_outcome(outcome: Outcome | Finished, as_json: bool) -> None:
             "rows": _rows(content),
             "budget left": f"epsilon {content['budget_left']} of {content['budget_granted']} "
             f"in {content['budget_window']}",
-            **{_PLACES[kind]: place for kind, place in content["files"].items()},
+            **{_PLACES[kind]: location for kind, location in content["files"].items()},
             "certificate": str(Path(content["files"]["public"]) / PAGE_NAME),
             "in a browser": "cloister page",
             "next": f"cloister review approve {outcome.release} --reason TEXT",
@@ -314,16 +300,16 @@ def _amounts(content: dict[str, Any]) -> Budget:
 
 
 def _show_violations(content: dict[str, Any]) -> None:
-    truth = {found["name"]: found["real_percent"] for found in content["internal"]["violations"]}
+    truth = {report["name"]: report["real_percent"] for report in content["internal"]["violations"]}
     rows = [
         (
-            found["name"],
-            "hard" if found["hard"] else "soft",
-            found["violations"],
-            percent(found["percent"]),
-            percent(truth[found["name"]]) if found["name"] in truth else "-",
+            report["name"],
+            "hard" if report["hard"] else "soft",
+            report["violations"],
+            percent(report["percent"]),
+            percent(truth[report["name"]]) if report["name"] in truth else "-",
         )
-        for found in content["violations"]
+        for report in content["violations"]
     ]
     if rows:
         headings = ("constraint", "kind", "violations", "of all", "in the real rows (internal)")
@@ -346,20 +332,20 @@ def show_certificate(home: Home, release: str, as_json: bool) -> None:
     from cloister.tasks.release.integrity import recorded_certificate
     from cloister.tasks.release.signing import decisions_on
 
-    held = release_of(home, release)
-    state = held.state.value
+    entry = release_of(home, release)
+    state = entry.state.value
     folder = home.release(release) / "public"
     if not (folder / YAML_NAME).exists():
         raise InputError(
-            f"release {release} is {held.state.words} and has no certificate; run its command "
+            f"release {release} is {entry.state.words} and has no certificate; run its command "
             "again to finish it"
         )
-    certificate, decisions = recorded_certificate(folder, held), decisions_on(held, folder)
+    certificate, decisions = recorded_certificate(folder, entry), decisions_on(entry, folder)
     if as_json:
         later = {"state": state, "decisions": decisions, "page": str(folder / PAGE_NAME)}
         show_json(certificate.model_dump(mode="json") | later)
         return
-    _show_promise(certificate, held.state.words)
+    _show_promise(certificate, entry.state.words)
     if decisions:
         show_table("Decisions", tuple(decisions[0]), [tuple(row.values()) for row in decisions])
     say(f"Page: {folder / PAGE_NAME}")

@@ -1,4 +1,4 @@
-"""Commands on what a home holds of or about the data: what it is, when it goes, and now."""
+"""Commands on what a home holds of or about the data: to show it, and to delete what is due."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def show_holdings(as_json: Json = False) -> None:
     from cloister.tasks.release.retention import holdings, leftovers
 
     home = Home.current()
-    found, left = holdings(home), leftovers(home)
+    stored, left = holdings(home), leftovers(home)
     if as_json:
-        show_json({"holdings": [each.to_json() for each in found], "leftovers": left})
+        show_json({"holdings": [holding.to_json() for holding in stored], "leftovers": left})
         return
-    rows = [tuple(each.to_json().values()) for each in found]
+    rows = [tuple(holding.to_json().values()) for holding in stored]
     headings = ("release", "dataset", "state", "kind", "files", "bytes", "since", "goes")
     show_table("Held", headings, rows, _named(left, "of no release, deleted by the next run"))
 
 
 def run_retention(by: By, as_json: Json = False) -> None:
-    """Delete what nothing needs any more, by the rules of each account; each by an entry.
+    """Delete what is no longer needed, by the rules of each account, with an entry for each.
 
-    Review does the same for the release that it moves. What an interrupted command left is deleted
+    Review does the same for the release that it moves. What interrupted commands left is deleted
     too.
     """
     from cloister.tasks.release.retention import delete_due, leftovers
@@ -56,20 +56,20 @@ def run_retention(by: By, as_json: Json = False) -> None:
     left = leftovers(home)
     deleted = delete_due(home, by)
     if as_json:
-        show_json({"deleted": [_deleted(each) for each in deleted], "leftovers": left})
+        show_json({"deleted": [_deleted(holding) for holding in deleted], "leftovers": left})
     else:
-        lines = [f"{each.release.id}: {each.kind}, {_size(each)}" for each in deleted]
+        lines = [f"{holding.release.id}: {holding.kind}, {_size(holding)}" for holding in deleted]
         say("\n".join([*lines, f"deleted: {count_of(len(deleted), 'kind')} of releases"]))
         if left:
             say(_named(left, "of no release, deleted"))
 
 
-def _deleted(each: Holding) -> dict[str, object]:
-    return {"release": each.release.id, "kind": each.kind, "places": list(each.places)}
+def _deleted(holding: Holding) -> dict[str, object]:
+    return {"release": holding.release.id, "kind": holding.kind, "places": list(holding.places)}
 
 
-def _size(each: Holding) -> str:
-    return f"{count_of(each.files, 'file')}, {each.size:,} bytes"
+def _size(holding: Holding) -> str:
+    return f"{count_of(holding.files, 'file')}, {holding.size:,} bytes"
 
 
 def _named(left: list[Path], what: str) -> str:

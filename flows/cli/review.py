@@ -81,14 +81,23 @@ def list_releases(
     """List the releases that wait for review."""
     from cloister.tasks.release.review import by_state
 
-    listed = [each for each in by_state(Home.current()) if whole or each.state.value == "candidate"]
+    listed = [
+        release
+        for release in by_state(Home.current())
+        if whole or release.state.value == "candidate"
+    ]
     rows = [
         (
-            *(each.id, each.request.dataset, each.request.method, float(each.request.epsilon)),
-            *((each.state.value,) if whole else ()),
-            each.steps[-1].time,
+            *(
+                release.id,
+                release.request.dataset,
+                release.request.method,
+                float(release.request.epsilon),
+            ),
+            *((release.state.value,) if whole else ()),
+            release.steps[-1].time,
         )
-        for each in listed
+        for release in listed
     ]
     state = ("state",) if whole else ()
     headings = ("release", "dataset", "method", "epsilon", *state, "since")
@@ -145,11 +154,11 @@ def verify(
     from cloister.tasks.release.verify import verify_records
 
     anchors = [anchor_of(text) for text in anchor or ()]
-    given = PublicKey.read(key) if key else None
-    checked, findings = verify_records(Home.current(), what, anchors, given)
+    public_key = PublicKey.read(key) if key else None
+    checked, findings = verify_records(Home.current(), what, anchors, public_key)
     folder = Path(what) if what is not None and Path(what).is_dir() else None
     if ledger:
-        of_export = verify_records(Home.current(), str(ledger), [], given)
+        of_export = verify_records(Home.current(), str(ledger), [], public_key)
         checked, findings = [*checked, *of_export[0]], [*findings, *of_export[1]]
     worth = None
     if folder and not findings:
@@ -178,18 +187,18 @@ def trail(
     from cloister.flows.cli.console import show_facts
     from cloister.tasks.release.trail import trail_of
 
-    told = trail_of(Home.current(), folder, ledger, key)
-    worth = told.worth.words if told.worth else "not judged, since something was altered"
+    story = trail_of(Home.current(), folder, ledger, key)
+    worth = story.worth.words if story.worth else "not judged, since something was altered"
     if as_json:
-        said = {"facts": told.facts, "steps": told.steps, "findings": told.findings}
-        show_json(said | {"signatures": worth})
+        content = {"facts": story.facts, "steps": story.steps, "findings": story.findings}
+        show_json(content | {"signatures": worth})
     else:
-        show_facts(f"Release {told.facts['release']}", dict(told.facts))
-        rows = [tuple(step.values()) for step in told.steps]
+        show_facts(f"Release {story.facts['release']}", dict(story.facts))
+        rows = [tuple(step.values()) for step in story.steps]
         show_table("What happened", ("entry", "time", "what", "by", "roles", "reason"), rows)
-        say("\n".join([*told.findings, f"the folder: {worth}"]))
-    if told.findings or (told.worth and told.worth.code):
-        raise typer.Exit(told.worth.code if told.worth else 1)
+        say("\n".join([*story.findings, f"the folder: {worth}"]))
+    if story.findings or (story.worth and story.worth.code):
+        raise typer.Exit(story.worth.code if story.worth else 1)
 
 
 def countersign(release: ReleaseId, by: By, as_json: Json = False) -> None:

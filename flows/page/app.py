@@ -20,26 +20,12 @@ from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Resp
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from cloister.errors import (
-    BudgetExceeded,
-    CloisterError,
-    InputError,
-    NotPermitted,
-    StorageError,
-    VerificationError,
-)
+from cloister import errors
 from cloister.flows.cli.console import warn
+from cloister.flows.page import visitors
 from cloister.flows.page.forms import AccountName, ReleaseId, decisions, entrance
 from cloister.flows.page.sheets import show
 from cloister.flows.page.views import Sheets
-from cloister.flows.page.visitors import (
-    Sessions,
-    Visit,
-    home_visit_of,
-    keep_session,
-    note_visit,
-    visit_of,
-)
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -56,34 +42,36 @@ HEADERS = {
 """What a browser may do with each answer."""
 
 _STATUS = (
-    (NotPermitted, 403),
-    (StorageError, 423),
-    (BudgetExceeded, 409),
-    (VerificationError, 409),
-    (InputError, 404),
-    (CloisterError, 409),
+    (errors.NotPermitted, 403),
+    (errors.StorageError, 423),
+    (errors.BudgetExceeded, 409),
+    (errors.VerificationError, 409),
+    (errors.InputError, 404),
+    (errors.CloisterError, 409),
 )
 """The status of an answer that is an error of this project; the first class that fits."""
 
-Visiting = Annotated[Visit, Depends(visit_of)]
-Reading = Annotated[Visit, Depends(home_visit_of)]
+Visiting = Annotated[visitors.Visit, Depends(visitors.visit_of)]
+Reading = Annotated[visitors.Visit, Depends(visitors.home_visit_of)]
 Sheet = Annotated[int, Query(ge=1, le=10**6)]
 
 
 doors = APIRouter()
-"""What is of no home."""
+"""What does not belong to a home."""
 
 sheets = APIRouter(prefix="/homes/{home}")
 """The sheets of a home, and the files that they show."""
 
 
-def page_app(homes: Mapping[str, Sheets], sessions: Sessions, hosts: Sequence[str]) -> FastAPI:
+def page_app(
+    homes: Mapping[str, Sheets], sessions: visitors.Sessions, hosts: Sequence[str]
+) -> FastAPI:
     """The page of some homes, by name, for the given names of its host."""
     app = FastAPI(title="Cloister", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.homes, app.state.sessions = homes, sessions
     app.middleware("http")(_guarded)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
-    app.exception_handler(CloisterError)(_explained)
+    app.exception_handler(errors.CloisterError)(_explained)
     app.exception_handler(HTTPException)(_refused)
     app.exception_handler(RequestValidationError)(_unreadable)
     for router in (doors, entrance, sheets, decisions):
@@ -194,11 +182,11 @@ async def _guarded(request: Request, answer: Callable[[Request], Awaitable[Respo
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
     if cookie := getattr(request.state, "cookie", None):
-        keep_session(request, response, cookie)
-    visit: Visit | None = getattr(request.state, "visit", None)
+        visitors.keep_session(request, response, cookie)
+    visit: visitors.Visit | None = getattr(request.state, "visit", None)
     if visit and visit.of_home:
         path = request.url.path[:300]
-        note_visit(
+        visitors.note_visit(
             visit.sheets.home, visit.session.identity, request.method, path, response.status_code
         )
     return response
@@ -218,13 +206,13 @@ def _refused(request: Request, error: Exception) -> Response:
 
 def _unreadable(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    named = ", ".join(str(each["loc"][-1]) for each in error.errors())
+    named = ", ".join(str(detail["loc"][-1]) for detail in error.errors())
     return _failed(request, 422, f"what was given for {named} cannot be used")
 
 
 def _failed(
     request: Request, status: int, message: str, headers: Mapping[str, str] | None = None
 ) -> Response:
-    visit: Visit | None = getattr(request.state, "visit", None)
+    visit: visitors.Visit | None = getattr(request.state, "visit", None)
     facts: dict[str, Any] = {"status": status, "message": message}
     return show("error.html", visit, facts, status, headers)

@@ -24,14 +24,14 @@ _TICKS = 4
 
 
 Point = Callable[[float, float], str]
-"""A time and an amount as a place in the picture."""
+"""A time and an amount as a point in the picture."""
 
 
 @dataclass(frozen=True)
 class Tick:
-    """A number on an axis: its place, and the text beside it."""
+    """A number on an axis: its position, and the text beside it."""
 
-    at: float
+    position: float
     text: str
 
 
@@ -59,11 +59,11 @@ def budget_chart(
         return None
     caps = [(_seconds(granted.time), float(granted.budget.epsilon)) for granted in grants]
     steps = _steps(releases, grants)
-    first, last = min(caps[0][0], *(at for at, _ in steps), caps[0][0]), _seconds(now)
+    first, last = min(caps[0][0], *(moment for moment, _ in steps), caps[0][0]), _seconds(now)
     highest = max(*(cap for _, cap in caps), *(amount for _, amount in steps), 0.0)
 
-    def point(at: float, amount: float) -> str:
-        return f"{_across(at, first, last):.1f},{_up(amount, highest):.1f}"
+    def point(moment: float, amount: float) -> str:
+        return f"{_across(moment, first, last):.1f},{_up(amount, highest):.1f}"
 
     charged = _path(steps, first, last, point)
     base = f"L{point(last, 0)} L{point(first, 0)} Z"
@@ -105,8 +105,8 @@ def _path(steps: Sequence[tuple[float, float]], first: float, last: float, point
     """A line of steps from the first time to the last."""
     amount = 0.0 if not steps or steps[0][0] > first else steps[0][1]
     parts = [f"M{point(first, amount)}"]
-    for at, following in steps:
-        parts += [f"L{point(at, amount)}", f"L{point(at, following)}"]
+    for moment, following in steps:
+        parts += [f"L{point(moment, amount)}", f"L{point(moment, following)}"]
         amount = following
     return " ".join([*parts, f"L{point(last, amount)}"])
 
@@ -116,13 +116,13 @@ def _times(first: float, last: float) -> list[Tick]:
     form = "%Y-%m" if days > 90 else "%d %b" if days > 3 else "%d %b %H:%M"
     moments = [first + (last - first) * step / (_TICKS - 1) for step in range(_TICKS)]
     return [
-        Tick(_across(at, first, last), datetime.fromtimestamp(at, UTC).strftime(form))
-        for at in moments
+        Tick(_across(moment, first, last), datetime.fromtimestamp(moment, UTC).strftime(form))
+        for moment in moments
     ]
 
 
-def _across(at: float, first: float, last: float) -> float:
-    return _LEFT + (WIDTH - _LEFT - _RIGHT) * (at - first) / max(last - first, 1.0)
+def _across(moment: float, first: float, last: float) -> float:
+    return _LEFT + (WIDTH - _LEFT - _RIGHT) * (moment - first) / max(last - first, 1.0)
 
 
 def _up(amount: float, highest: float) -> float:

@@ -1,7 +1,7 @@
-"""Forms of the page: to come and go, to decide on releases, to grant, to confirm, to verify.
+"""Forms of the page: to log in and out, decide on releases, grant, confirm and verify.
 
-What a form does is what the command of the same name does, for who is logged in; the ledger decides
-whether they may.
+A form does what the command of the same name does, on behalf of whoever is logged in; the ledger
+decides whether they may.
 """
 
 from __future__ import annotations
@@ -12,16 +12,8 @@ from fastapi import APIRouter, Depends, Form, HTTPException, Path, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from cloister.errors import InputError
+from cloister.flows.page import visitors
 from cloister.flows.page.sheets import show
-from cloister.flows.page.visitors import (
-    SESSION_COOKIE,
-    Sessions,
-    Visit,
-    home_visit_of,
-    keep_session,
-    require_own_form,
-    require_same_origin,
-)
 from cloister.flows.review import move_release
 from cloister.privacy.ledger import BudgetGrant
 from cloister.privacy.ledger.governance import allow_run, confirm
@@ -29,7 +21,7 @@ from cloister.tasks.ledger.access import open_ledger, release_of
 from cloister.tasks.ledger.budgets import grant_budget
 from cloister.tasks.stores.prefect_registration import is_published_on_approval
 
-Deciding = Annotated[Visit, Depends(home_visit_of)]
+Deciding = Annotated[visitors.Visit, Depends(visitors.home_visit_of)]
 ReleaseId = Annotated[str, Path(pattern=r"^[A-Za-z0-9._:-]{1,128}$")]
 AccountName = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 Reason = Annotated[str, Form(min_length=1, max_length=2000)]
@@ -38,9 +30,9 @@ Move = Literal["approved", "rejected", "published", "withdrawn"]
 
 
 entrance = APIRouter()
-"""To come and go."""
+"""To log in and out."""
 
-decisions = APIRouter(prefix="/homes/{home}", dependencies=[Depends(require_own_form)])
+decisions = APIRouter(prefix="/homes/{home}", dependencies=[Depends(visitors.require_own_form)])
 """What officers and reviewers decide."""
 
 
@@ -53,8 +45,8 @@ def door(key: str = "") -> Response:
 @entrance.post("/login", response_class=HTMLResponse)
 def enter(request: Request, shown: Annotated[str, Form(max_length=10_000)]) -> Response:
     """Begin a session, for who shows a key or a token."""
-    require_same_origin(request)
-    sessions: Sessions = request.app.state.sessions
+    visitors.require_same_origin(request)
+    sessions: visitors.Sessions = request.app.state.sessions
     if not sessions.admits_attempt(request.client.host if request.client else ""):
         raise HTTPException(429, "too many attempts; wait a minute", {"Retry-After": "60"})
     try:
@@ -62,16 +54,16 @@ def enter(request: Request, shown: Annotated[str, Form(max_length=10_000)]) -> R
     except InputError as error:
         return show("login.html", None, {"shown": "", "problem": str(error)}, 401)
     response = RedirectResponse("/", 303)
-    keep_session(request, response, secret)
+    visitors.keep_session(request, response, secret)
     return response
 
 
-@entrance.post("/logout", dependencies=[Depends(require_own_form)])
+@entrance.post("/logout", dependencies=[Depends(visitors.require_own_form)])
 def leave(request: Request) -> Response:
     """End the session."""
-    request.app.state.sessions.close(request.cookies.get(SESSION_COOKIE))
+    request.app.state.sessions.close(request.cookies.get(visitors.SESSION_COOKIE))
     response = RedirectResponse("/login", 303)
-    response.delete_cookie(SESSION_COOKIE)
+    response.delete_cookie(visitors.SESSION_COOKIE)
     return response
 
 
@@ -138,5 +130,5 @@ def _words(reason: str) -> str:
     return reason
 
 
-def _back(visit: Visit, sheet: str) -> Response:
+def _back(visit: visitors.Visit, sheet: str) -> Response:
     return RedirectResponse(f"/homes/{visit.home}/{sheet}", 303)

@@ -20,7 +20,7 @@ from cloister.flows.page.visitors import reading_problem
 from cloister.identities import named
 from cloister.privacy.certificate.certificate import PAGE_NAME
 from cloister.privacy.ledger import BudgetStatus, Release, State, basic_composition
-from cloister.privacy.ledger.books import Books
+from cloister.privacy.ledger.books import LedgerState
 from cloister.privacy.ledger.budgets import statuses
 from cloister.privacy.ledger.checks import find_release
 from cloister.privacy.ledger.lookups import Follower
@@ -80,7 +80,7 @@ class Check:
 
 
 class Sheets:
-    """The sheets of one home. The ledger is followed: a visit reads its new entries alone."""
+    """The sheets of one home. The ledger is followed: a visit reads only its new entries."""
 
     def __init__(self, name: str, home: Home) -> None:
         self.name, self.home, self.check = name, home, Check()
@@ -93,7 +93,7 @@ class Sheets:
         return Follower(ledger)
 
     @contextmanager
-    def books(self) -> Iterator[tuple[Books, str]]:
+    def books(self) -> Iterator[tuple[LedgerState, str]]:
         """What the ledger says now, and the time of its clock."""
         with self._follower.reading() as (books, last):
             now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -105,35 +105,37 @@ class Sheets:
             return reading_problem(books.house, by)
 
     def overview(self) -> dict[str, Any]:
-        """What waits for whom, the accounts with what is left of their budgets, the last moves."""
+        """What waits for whom, the accounts with the rest of their budgets, the last moves."""
         with self.books() as (books, now):
             releases = list(books.releases.values())
             return {
                 "awaiting": [
-                    (each, missing_of(books, each))
-                    for each in releases
-                    if each.state is State.CANDIDATE
+                    (release, missing_of(books, release))
+                    for release in releases
+                    if release.state is State.CANDIDATE
                 ],
-                "unfinished": [each for each in releases if each.state in _UNFINISHED],
+                "unfinished": [release for release in releases if release.state in _UNFINISHED],
                 "budgets": _budgets(books, now),
                 "proposals": list(books.house.proposals.values()),
-                "recent": sorted(releases, key=lambda each: each.steps[-1].seq)[: -SHEET // 5 : -1],
+                "recent": sorted(releases, key=lambda release: release.steps[-1].seq)[
+                    : -SHEET // 5 : -1
+                ],
             }
 
     def releases(self, account: str, state: str, sheet: int) -> dict[str, Any]:
         """Releases, the last first: of an account or a state, or all."""
         with self.books() as (books, _):
-            found = [
-                each
-                for each in reversed(list(books.releases.values()))
-                if account in ("", each.request.dataset) and state in ("", each.state.value)
+            matching = [
+                release
+                for release in reversed(list(books.releases.values()))
+                if account in ("", release.request.dataset) and state in ("", release.state.value)
             ]
-            accounts = sorted({each.request.dataset for each in books.releases.values()})
-        shown = found[(sheet - 1) * SHEET : sheet * SHEET]
-        sheets = max(1, -(-len(found) // SHEET))
+            accounts = sorted({release.request.dataset for release in books.releases.values()})
+        shown = matching[(sheet - 1) * SHEET : sheet * SHEET]
+        sheets = max(1, -(-len(matching) // SHEET))
         return {
             "releases": shown,
-            "number": len(found),
+            "number": len(matching),
             "sheet": sheet,
             "sheets": sheets,
             "accounts": accounts,
@@ -149,17 +151,17 @@ class Sheets:
             InputError: there is none of this name.
         """
         with self.books() as (books, now):
-            held = find_release(books, release)
-            missing = missing_of(books, held) if held.state is State.CANDIDATE else ""
-            rules = books.house.rules_of(held.request.dataset)
-            budgets = statuses(books, *_owner(held), now, basic_composition, held.request.blocks)
+            entry = find_release(books, release)
+            missing = missing_of(books, entry) if entry.state is State.CANDIDATE else ""
+            rules = books.house.rules_of(entry.request.dataset)
+            budgets = statuses(books, *_owner(entry), now, basic_composition, entry.request.blocks)
         folder = self.home.release(release)
         return {
-            "release": held,
+            "release": entry,
             "missing": missing,
             "rules": rules,
             "budget": min(budgets, key=lambda status: status.left),
-            "moves": MOVES.get(held.state, ()),
+            "moves": MOVES.get(entry.state, ()),
             "certificate": (folder / "public" / PAGE_NAME).is_file(),
             "plots": self._plot_names(release),
         }
@@ -180,7 +182,7 @@ class Sheets:
             "review": review,
             "views": views,
             "metrics": list(names),
-            "others": [each for each in reversed(others) if each.id != release][:SHEET],
+            "others": [other for other in reversed(others) if other.id != release][:SHEET],
             "plots": {view.entry.id: self._plot_names(view.entry.id) for view in views},
         }
 
@@ -194,10 +196,12 @@ class Sheets:
             owners = [owner for owner in books.grants if owner[0] == account]
             if not owners:
                 raise InputError(f"there is no account '{account}'")
-            current = [each for each in _budgets(books, now) if each.budget.dataset == account]
+            current = [
+                status for status in _budgets(books, now) if status.budget.dataset == account
+            ]
             releases = books.reserved(*owners[0])
             chart = budget_chart(releases, books.grants[owners[0]], now)
-            composed = [(each, composed_spend(each)) for each in current]
+            composed = [(status, composed_spend(status)) for status in current]
             history = grants_in(books, account)[::-1]
             rules, opened = asdict(books.house.rules_of(account)), books.accounts.get(account)
         return {
@@ -216,23 +220,25 @@ class Sheets:
             ledger, size = self._follower.ledger, last.seq if last else 0
         end = min(before - 1, size) if before else size
         with ledger.store.reading() as connection:
-            found = [
+            read = [
                 ledger.store.find(connection, "seq", number)
                 for number in range(end, max(0, end - SHEET), -1)
             ]
         with self.books() as (books, _):
             entries = [
-                (each, entry_words(each, books), named(books.house.known_as(by), by))
-                for each in found
-                if each
-                for by in [str(each.body.get("by", ""))]
+                (entry, entry_words(entry, books), named(books.house.known_as(by), by))
+                for entry in read
+                if entry
+                for by in [str(entry.body.get("by", ""))]
             ]
         return {"entries": entries, "size": size, "older": end - SHEET + 1, "last": last}
 
     def refusals(self) -> dict[str, Any]:
         """Releases whose data was refused, and reservations that were forfeited."""
         with self.books() as (books, _):
-            refused = [each for each in reversed(list(books.releases.values())) if each.refused]
+            refused = [
+                release for release in reversed(list(books.releases.values())) if release.refused
+            ]
             return {"releases": refused}
 
     def people(self) -> dict[str, Any]:
@@ -284,7 +290,7 @@ class Sheets:
             return self.home.release(find_release(books, release).id)
 
 
-def _budgets(books: Books, now: str) -> list[BudgetStatus]:
+def _budgets(books: LedgerState, now: str) -> list[BudgetStatus]:
     return [
         status
         for owner in books.grants

@@ -1,4 +1,4 @@
-"""Who visits the page: how they are known, what a session may do, and what is noted of it.
+"""Who visits the page: how they are identified, what a session may do, and what is logged.
 
 A visitor is known by the key that was printed at the start (whoever started the page), by a token
 of ``cloister people token``, or by an identity provider's token that a proxy hands over in the
@@ -98,7 +98,7 @@ class Sessions:
     def __init__(self, key: str | None) -> None:
         """``key`` lets in as whoever started the page; None where only tokens count."""
         self.key = key
-        self._held: dict[str, Session] = {}
+        self._by_secret: dict[str, Session] = {}
         self._doors: dict[str, Bucket] = {}
         self._lock = Lock()
 
@@ -106,7 +106,7 @@ class Sessions:
         """A session of who shows a key or a token, and the secret of its cookie.
 
         Raises:
-            InputError: it shows nobody.
+            InputError: it identifies nobody.
         """
         shown = shown.strip()
         if self.key is not None and hmac.compare_digest(self.key.encode(), shown.encode()):
@@ -117,14 +117,14 @@ class Sessions:
             raise InputError("show the key that was printed at the start, or a token")
         secret = secrets.token_urlsafe(32)
         with self._lock:
-            while len(self._held) >= _MOST_SESSIONS:
-                del self._held[next(iter(self._held))]
-            self._held[secret] = session
+            while len(self._by_secret) >= _MOST_SESSIONS:
+                del self._by_secret[next(iter(self._by_secret))]
+            self._by_secret[secret] = session
         return secret, session
 
     def find(self, secret: str | None) -> Session | None:
         """The session of a cookie, if it is one and has not ended."""
-        session = self._held.get(secret or "")
+        session = self._by_secret.get(secret or "")
         if session and session.over:
             self.close(secret)
             return None
@@ -133,7 +133,7 @@ class Sessions:
     def close(self, secret: str | None) -> None:
         """End a session."""
         with self._lock:
-            self._held.pop(secret or "", None)
+            self._by_secret.pop(secret or "", None)
 
     def admits_attempt(self, address: str) -> bool:
         """Whether somebody at an address may try to log in once more."""
@@ -168,8 +168,8 @@ def note_visit(home: Home, by: str, method: str, path: str, status: int) -> None
         "status": str(status),
     }
     line = json.dumps(visit, ensure_ascii=True) + "\n"
-    place = folder / f"{visit['time'][:7]}.jsonl"
-    file = os.open(place, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    visits_file = folder / f"{visit['time'][:7]}.jsonl"
+    file = os.open(visits_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(file, line.encode("ascii"))
     finally:
@@ -178,11 +178,11 @@ def note_visit(home: Home, by: str, method: str, path: str, status: int) -> None
 
 @dataclass(frozen=True)
 class Visit:
-    """A request of a known visitor; ``home`` is the name of the home that it is of, if it is."""
+    """A request of a known visitor; ``home`` is the name of the home it concerns, if any."""
 
     session: Session
     home: str = ""
-    held: Sheets | None = None
+    home_sheets: Sheets | None = None
 
     @property
     def by(self) -> str:
@@ -197,13 +197,13 @@ class Visit:
     @property
     def of_home(self) -> bool:
         """Whether it is of one home."""
-        return self.held is not None
+        return self.home_sheets is not None
 
     @property
     def sheets(self) -> Sheets:
         """The sheets of the home."""
-        assert self.held is not None
-        return self.held
+        assert self.home_sheets is not None
+        return self.home_sheets
 
 
 def visit_of(request: Request) -> Visit:
@@ -234,7 +234,7 @@ def home_visit_of(
     sheets = request.app.state.homes.get(home)
     if sheets is None:
         raise HTTPException(404, "this page has no such home")
-    visit = request.state.visit = replace(visit, home=home, held=sheets)
+    visit = request.state.visit = replace(visit, home=home, home_sheets=sheets)
     if problem := sheets.problem(visit.by):
         raise NotPermitted(problem)
     return visit
@@ -264,7 +264,7 @@ def require_same_origin(request: Request) -> None:
 
 
 def _session_of(request: Request) -> Session:
-    """The session of a cookie; where a proxy hands over a token, of whom that shows, every time."""
+    """The session of a cookie; if a proxy hands over a token, each request is identified by it."""
     sessions: Sessions = request.app.state.sessions
     session = sessions.find(request.cookies.get(SESSION_COOKIE))
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
@@ -283,6 +283,6 @@ def _session_of(request: Request) -> Session:
 
 
 def keep_session(request: Request, response: Response, secret: str) -> None:
-    """Have a browser keep the cookie of a session, and send it to this page alone."""
+    """Set the cookie of a session, which the browser sends to this page alone."""
     secure = request.url.scheme == "https"
     response.set_cookie(SESSION_COOKIE, secret, httponly=True, samesite="strict", secure=secure)

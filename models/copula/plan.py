@@ -18,18 +18,8 @@ from itertools import combinations
 
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure
+from cloister.models import planning
 from cloister.models.discretization.bins import NUMERIC_BINS
-from cloister.models.planning import (
-    COUNT,
-    NETWORKED_LEVELS,
-    NOISE,
-    histogram_counts,
-    laplace_deviation,
-    public_sizes,
-    require_laplace_signal,
-    require_signal,
-    wanted_tables,
-)
 from cloister.models.task import Budget, Forecast, Parameters, Plan, Stage, Task
 from cloister.privacy.accounting.accountants import calibrate, epsilon_of_each, zcdp_rho
 from cloister.privacy.events import Composed, Event, Sensitivity, repeat
@@ -91,12 +81,17 @@ def forecast_copula(task: Task, coding: DummyCoding, *, pairs: bool) -> Forecast
     """Seconds of processor time and bytes of memory of counting, fitting and drawing."""
     width, attributes, rows = coding.width, len(coding.sizes), task.data_rows
     products = _PRODUCT * width**2
-    counted = rows * min(_LOOKUP * attributes**2 / 2, products) + NOISE * width**2 / 2
+    counted = rows * min(_LOOKUP * attributes**2 / 2, products) + planning.NOISE * width**2 / 2
     fitted = _PAIR * width**2 / 2 + _CUBE * width**3
     drawn = task.output_rows * (_DRAWN * width + products)
-    histograms = histogram_counts(task)
-    seconds = _START + NOISE * histograms + drawn + (counted + fitted if pairs else 0.0)
-    memory = _HELD + _ROW * max(rows, task.output_rows) + _SQUARE * width**2 + COUNT * histograms
+    histograms = planning.histogram_counts(task)
+    seconds = _START + planning.NOISE * histograms + drawn + (counted + fitted if pairs else 0.0)
+    memory = (
+        _HELD
+        + _ROW * max(rows, task.output_rows)
+        + _SQUARE * width**2
+        + planning.COUNT * histograms
+    )
     return Forecast(round(seconds, 1), int(memory))
 
 
@@ -125,12 +120,12 @@ class CopulaParameters(Parameters):
 def deviation_of(mechanism: Mechanism, sensitivity: Sensitivity) -> float:
     """The standard deviation of a mechanism's noise, in rows."""
     scale = mechanism.scale(sensitivity)
-    return laplace_deviation(scale) if isinstance(mechanism, DiscreteLaplace) else scale
+    return planning.laplace_deviation(scale) if isinstance(mechanism, DiscreteLaplace) else scale
 
 
 def public_coding(task: Task, names: Sequence[str], groups: int) -> DummyCoding:
     """The binary columns of attributes, from public sizes: as many as there may be."""
-    sizes = public_sizes(task.domain, groups)
+    sizes = planning.public_sizes(task.domain, groups)
     cells = [declared_cells(task.domain[name]).size for name in names]
     return DummyCoding(
         tuple(sizes[name] for name in names), tuple(declared <= 2 for declared in cells)
@@ -149,8 +144,8 @@ class _Outline:
 
     @cached_property
     def coded(self) -> tuple[str, ...]:
-        sizes = public_sizes(self.task.domain, self.groups)
-        return tuple(name for name in self.sequence if sizes[name] <= NETWORKED_LEVELS)
+        sizes = planning.public_sizes(self.task.domain, self.groups)
+        return tuple(name for name in self.sequence if sizes[name] <= planning.NETWORKED_LEVELS)
 
     @cached_property
     def coding(self) -> DummyCoding:
@@ -158,7 +153,9 @@ class _Outline:
 
     @cached_property
     def joint(self) -> tuple[tuple[str, ...], ...]:
-        return wanted_tables(self.task, public_sizes(self.task.domain, self.groups))
+        return planning.wanted_tables(
+            self.task, planning.public_sizes(self.task.domain, self.groups)
+        )
 
     @cached_property
     def queries(self) -> dict[str, tuple[Sensitivity, int]]:
@@ -253,7 +250,7 @@ def _planned(
     outline = _Outline(task, sequence, _groups_for(task, sequence), pairs, not budget.delta)
     require_few_columns(outline.coding)
     estimated = outline.parameters(_level_by_rho(outline, budget)).mechanism(HISTOGRAMS)
-    require_signal(estimated.scale(task.neighbours.partition), task.data_rows, budget)
+    planning.require_signal(estimated.scale(task.neighbours.partition), task.data_rows, budget)
     level = _level(outline, budget)
     made = outline.parameters(level)
     mapped = {
@@ -281,8 +278,11 @@ def _level(outline: _Outline, budget: Budget) -> Fraction:
 def _groups_for(task: Task, sequence: Sequence[str]) -> int:
     """Bins of a numeric attribute at most, for columns to be few enough, if they can be."""
     for groups in _BINS:
-        sizes = public_sizes(task.domain, groups)
-        if sum(sizes[n] for n in sequence if sizes[n] <= NETWORKED_LEVELS) <= _WANTED_COLUMNS:
+        sizes = planning.public_sizes(task.domain, groups)
+        if (
+            sum(sizes[n] for n in sequence if sizes[n] <= planning.NETWORKED_LEVELS)
+            <= _WANTED_COLUMNS
+        ):
             return groups
     return _BINS[-1]
 
@@ -321,7 +321,7 @@ def plan_copula_paper(
     each = epsilon_of_each(budget.epsilon, budget.delta, len(sequence) + pairs)
     mechanism, partition = DiscreteLaplace(each), task.neighbours.partition
     scale = mechanism.scale(partition)
-    require_laplace_signal(scale, task.data_rows, budget)
+    planning.require_laplace_signal(scale, task.data_rows, budget)
     noise = f"epsilon {float(each)} each; noise of {count_of(figure(scale), 'row')} a count"
     event = mechanism.event(partition)
     stages = [
@@ -335,7 +335,7 @@ def plan_copula_paper(
     )
     expected = forecast_copula(task, coding, pairs=bool(pairs))
     mapped: dict[tuple[str, ...], float] = dict.fromkeys(
-        paper_tables(task, sequence), laplace_deviation(scale)
+        paper_tables(task, sequence), planning.laplace_deviation(scale)
     )
     return Plan(method, sequence, tuple(stages), made, expected, mapped)
 
@@ -349,7 +349,7 @@ def paper_coding(task: Task, sequence: Sequence[str]) -> DummyCoding:
 def paper_tables(task: Task, sequence: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """The pairs of attributes, in the order of counting, that hard constraints need joint."""
     sizes = {name: declared_cells(task.domain[name]).size for name in sequence}
-    wanted = {frozenset(names) for names in wanted_tables(task, sizes) if len(names) == 2}
+    wanted = {frozenset(names) for names in planning.wanted_tables(task, sizes) if len(names) == 2}
     return tuple(pair for pair in combinations(sequence, 2) if frozenset(pair) in wanted)
 
 

@@ -19,13 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
-from cloister.models.constrained import (
-    BALANCED,
-    ReweightedModel,
-    restore_bins,
-    restore_reweighting,
-    restore_rules,
-)
+from cloister.models import constrained
 from cloister.models.discretization.bins import Bins, Coarsening
 from cloister.models.protocol import Arrays, ModelState, Sampler
 from cloister.models.sampling.chain import Probabilities
@@ -264,7 +258,7 @@ def in_steps(shares: Floats) -> Words:
 
 
 @dataclass(frozen=True)
-class NetworkModel(ReweightedModel):
+class NetworkModel(constrained.ReweightedModel):
     """A Bayesian network, and the rules that its rows satisfy.
 
     ``steps`` say in sentences what was done to its noisy answers.
@@ -315,7 +309,7 @@ class NetworkModel(ReweightedModel):
 
     def own_post_processing(self) -> tuple[str, ...]:
         """How rows are made from the network."""
-        return (_DRAWN,) if self.constraint_sampler.remembers else (_DRAWN, BALANCED)
+        return (_DRAWN,) if self.constraint_sampler.remembers else (_DRAWN, constrained.BALANCED)
 
     def own_state(self) -> ModelState:
         """The network as JSON and arrays."""
@@ -335,7 +329,7 @@ class NetworkModel(ReweightedModel):
 def restore_network(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> NetworkModel:
     """The model whose :meth:`NetworkModel.state` is given."""
     sequence = tuple(meta["sequence"])
-    bins = restore_bins(task, sequence, arrays)
+    bins = constrained.restore_bins(task, sequence, arrays)
     coarsenings = {
         name: Coarsening(bins[name], arrays[f"parts.{at}"])
         for at, name in enumerate(sequence)
@@ -344,5 +338,8 @@ def restore_network(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Netw
     tables = {name: arrays[f"table.{at}"].astype(np.uint64) for at, name in enumerate(sequence)}
     parents = {name: tuple(own) for name, own in meta["parents"].items()}
     network = BayesianNetwork(sequence, bins, coarsenings, parents, tables)
-    rules, reweighting = restore_rules(task, meta, arrays), restore_reweighting(task, meta, arrays)
+    rules, reweighting = (
+        constrained.restore_rules(task, meta, arrays),
+        constrained.restore_reweighting(task, meta, arrays),
+    )
     return NetworkModel.of(task, network, rules, tuple(meta["steps"]), reweighting)

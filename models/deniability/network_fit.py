@@ -10,6 +10,7 @@ import numpy as np
 
 from cloister.arrays import Floats
 from cloister.models.constrained import estimated_histograms
+from cloister.models.deniability import network_plan
 from cloister.models.deniability.network import (
     BayesianNetwork,
     Correlations,
@@ -22,18 +23,8 @@ from cloister.models.deniability.network import (
     in_steps,
     posterior_means,
 )
-from cloister.models.deniability.network_plan import (
-    NETWORK_BINS,
-    PARENT_PARTS,
-    WEIGHER,
-    NetworkParameters,
-)
+from cloister.models.discretization import histograms
 from cloister.models.discretization.bins import Bins, Coarsening, coarse
-from cloister.models.discretization.histograms import (
-    measure_histogram,
-    measure_joint_table,
-    measure_values,
-)
 from cloister.models.planning import POOL_ROWS
 from cloister.models.protocol import Progress
 from cloister.models.sampling.expected_shares import JointTable
@@ -71,14 +62,16 @@ class NetworkFit:
     doors: NetworkDoors
     task: Task
     sequence: tuple[str, ...]
-    parameters: NetworkParameters
+    parameters: network_plan.NetworkParameters
     progress: Progress
 
     def train(self) -> NetworkModel:
         """Histograms, joint tables, structure and conditional tables, then the supports."""
         bins = {name: self._bins(name) for name in self.sequence}
         tables = self._joint_tables(bins)
-        coarsenings = {name: coarse(bins[name], PARENT_PARTS) for name in self.parameters.inside}
+        coarsenings = {
+            name: coarse(bins[name], network_plan.PARENT_PARTS) for name in self.parameters.inside
+        }
         parents = self._parents(bins, coarsenings)
         network = self._network(bins, coarsenings, parents)
         steps = (*estimated_histograms(bins), *_ESTIMATED)
@@ -88,9 +81,14 @@ class NetworkFit:
         mechanism = DiscreteGaussian(self.parameters.noise["histograms"])
         by_value = mechanism if name in self.parameters.by_value else None
         valued = name in self.parameters.valued
-        measure = measure_values if valued else measure_histogram
+        measure = histograms.measure_values if valued else histograms.measure_histogram
         return measure(
-            self.doors.parameters, self._learned, name, mechanism, by_value, NETWORK_BINS
+            self.doors.parameters,
+            self._learned,
+            name,
+            mechanism,
+            by_value,
+            network_plan.NETWORK_BINS,
         )
 
     def _joint_tables(self, bins: Mapping[str, Bins]) -> dict[tuple[str, ...], JointTable]:
@@ -98,7 +96,7 @@ class NetworkFit:
             return {}
         mechanism = DiscreteGaussian(self.parameters.noise["joint tables"])
         return {
-            names: measure_joint_table(
+            names: histograms.measure_joint_table(
                 self.doors.parameters,
                 [bins[name] for name in names],
                 mechanism,
@@ -154,7 +152,7 @@ class NetworkFit:
         mechanism = DiscreteGaussian(self.parameters.noise["parameters"])
         partitions: list[Partition] = [*parents, own]
         label = f"table {' x '.join(part.name for part in partitions)}"
-        table = measure_joint_table(self.doors.parameters, partitions, mechanism, label)
+        table = histograms.measure_joint_table(self.doors.parameters, partitions, mechanism, label)
         return posterior_means(table.counts.reshape(-1, own.size), table.deviation, own.mass)
 
     @property
@@ -163,7 +161,10 @@ class NetworkFit:
 
 
 def weigh_network(
-    private: Door[TableRows], task: Task, parameters: NetworkParameters, model: NetworkModel
+    private: Door[TableRows],
+    task: Task,
+    parameters: network_plan.NetworkParameters,
+    model: NetworkModel,
 ) -> NetworkModel:
     """The network with weights of its soft constraints, by noisy counts of violating pairs."""
     if not task.soft:
@@ -172,7 +173,9 @@ def weigh_network(
     pool = model.pool(POOL_ROWS, SamplingSource(_SEED))
     rng = np.random.default_rng(_SEED)
     noise = parameters.noise.get("soft constraints")
-    return replace(model, reweighting=WEIGHER.weigh(private, learned, noise, pool, rng))
+    return replace(
+        model, reweighting=network_plan.WEIGHER.weigh(private, learned, noise, pool, rng)
+    )
 
 
 def constrain(

@@ -9,24 +9,9 @@ from fractions import Fraction
 from functools import cached_property
 
 from cloister.figures import count_of, figure
+from cloister.models import planning
 from cloister.models.discretization.histograms import counted_by_value
-from cloister.models.planning import (
-    COUNT,
-    DRAWN_CELL,
-    MIB,
-    NETWORKED_LEVELS,
-    NOISE,
-    OVERSAMPLING,
-    balanced_seconds,
-    counts_stage,
-    histogram_counts,
-    public_sizes,
-    require_delta,
-    require_signal,
-    sizes_by_value,
-    valued_attributes,
-    wanted_tables,
-)
+from cloister.models.planning import require_signal
 from cloister.models.soft_constraints.pair_counts import PairCounts
 from cloister.models.task import Budget, Forecast, Parameters, Plan, Stage, Task
 from cloister.privacy.accounting.accountants import calibrate, zcdp_rho
@@ -52,7 +37,7 @@ _MOST_DRAWN = 100_000
 _START = 0.5
 """Seconds of a fit of next to nothing."""
 
-_LIBRARIES = 200 * MIB
+_LIBRARIES = 200 * planning.MIB
 """Bytes of the libraries."""
 
 _BYTES_OF_ROW = 40
@@ -88,22 +73,30 @@ The theta of PrivBayes (Zhang et al., 2017, section 4.5), which is 4 there as we
 def forecast_network(task: Task, parameters: NetworkParameters) -> Forecast:
     """Seconds and bytes of a fit of the network, and of drawing the output from it."""
     attributes, fit = len(task.domain.modelled), forecast_network_fit(task, parameters)
-    drawn = OVERSAMPLING * task.output_rows * attributes
-    seconds = fit.seconds + _DRAWN * drawn + balanced_seconds(task.output_rows, attributes)
-    held = OVERSAMPLING * min(task.output_rows, _MOST_DRAWN) * attributes * DRAWN_CELL
+    drawn = planning.OVERSAMPLING * task.output_rows * attributes
+    seconds = fit.seconds + _DRAWN * drawn + planning.balanced_seconds(task.output_rows, attributes)
+    held = (
+        planning.OVERSAMPLING
+        * min(task.output_rows, _MOST_DRAWN)
+        * attributes
+        * planning.DRAWN_CELL
+    )
     return Forecast(round(seconds, 1), fit.memory + held)
 
 
 def forecast_network_fit(task: Task, parameters: NetworkParameters) -> Forecast:
     """Seconds and bytes of a fit of the network alone."""
     inside, attributes = len(parameters.inside), len(task.domain.modelled)
-    pairs, histograms = math.comb(inside, 2), histogram_counts(task)
+    pairs, histograms = math.comb(inside, 2), planning.histogram_counts(task)
     counted = parameters.structure_rows * pairs + parameters.parameter_rows * inside
     rows = (2 * attributes + _BYTES_OF_ROW) * task.data_rows
     memory = (
-        _LIBRARIES + COUNT * histograms + rows + _BYTES_OF_CELL * parameters.most_cells * inside
+        _LIBRARIES
+        + planning.COUNT * histograms
+        + rows
+        + _BYTES_OF_CELL * parameters.most_cells * inside
     )
-    seconds = _START + _COUNTED * counted + _COMPARED * pairs + NOISE * histograms
+    seconds = _START + _COUNTED * counted + _COMPARED * pairs + planning.NOISE * histograms
     return Forecast(round(seconds + _ANSWERED * (attributes + inside), 1), memory)
 
 
@@ -157,8 +150,8 @@ class Outline:
     @cached_property
     def inside(self) -> tuple[str, ...]:
         """The attributes that may have parents or be some: those without very many values."""
-        sizes = public_sizes(self.task.domain, NETWORK_BINS)
-        return tuple(name for name in self.sequence if sizes[name] <= NETWORKED_LEVELS)
+        sizes = planning.public_sizes(self.task.domain, NETWORK_BINS)
+        return tuple(name for name in self.sequence if sizes[name] <= planning.NETWORKED_LEVELS)
 
     @cached_property
     def by_value(self) -> tuple[str, ...]:
@@ -169,14 +162,18 @@ class Outline:
     def valued(self) -> tuple[str, ...]:
         """Those whose values have bins of their own, for a dependency whose table is measured."""
         learnt = {name for names in self.joint for name in names}
-        return tuple(n for n in valued_attributes(self._learned, self.by_value) if n in learnt)
+        return tuple(
+            n for n in planning.valued_attributes(self._learned, self.by_value) if n in learnt
+        )
 
     @cached_property
     def joint(self) -> tuple[tuple[str, ...], ...]:
         """The attributes of each joint table of a hard constraint."""
-        sizes = public_sizes(self.task.domain, NETWORK_BINS)
-        valued = valued_attributes(self._learned, self.by_value)
-        return wanted_tables(self._learned, sizes_by_value(self._learned, sizes, valued))
+        sizes = planning.public_sizes(self.task.domain, NETWORK_BINS)
+        valued = planning.valued_attributes(self._learned, self.by_value)
+        return planning.wanted_tables(
+            self._learned, planning.sizes_by_value(self._learned, sizes, valued)
+        )
 
     @cached_property
     def pairs(self) -> int:
@@ -216,14 +213,16 @@ class Outline:
         part, task = self.rows.parameter_part, self.task
         words = "one-way histograms of all attributes"
         yield replace(
-            counts_stage(task, "histograms", noise["histograms"], times["histograms"], words),
+            planning.counts_stage(
+                task, "histograms", noise["histograms"], times["histograms"], words
+            ),
             part=part,
         )
         if self.joint:
             listed = ", ".join(" x ".join(names) for names in self.joint)
             words = f"joint tables of hard constraints: {listed}"
             yield replace(
-                counts_stage(
+                planning.counts_stage(
                     task, "joint tables", noise["joint tables"], times["joint tables"], words
                 ),
                 part=part,
@@ -232,7 +231,9 @@ class Outline:
             yield self._structure(noise["structure"])
             words = "the conditional tables of the network, one for each attribute"
             yield replace(
-                counts_stage(task, "parameters", noise["parameters"], times["parameters"], words),
+                planning.counts_stage(
+                    task, "parameters", noise["parameters"], times["parameters"], words
+                ),
                 part=part,
             )
         if task.measured_soft:
@@ -297,7 +298,7 @@ def plan_network(
     Raises:
         PlanError: there is no delta to spend, or the noise would drown the rows.
     """
-    require_delta(method, budget)
+    planning.require_delta(method, budget)
     outline = Outline(task, sequence, PartRows(task.data_rows, task.data_rows))
     outline.require_signal(budget)
     level = calibrate_level(outline, (), task, budget)

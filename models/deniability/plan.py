@@ -11,19 +11,8 @@ from fractions import Fraction
 
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure
-from cloister.models.deniability.network_plan import (
-    NetworkParameters,
-    Outline,
-    PartRows,
-    calibrate_level,
-    forecast_network_fit,
-    forecast_printed,
-)
-from cloister.models.deniability.paper.plan import (
-    DeniabilityPaperParameters,
-    most_costs,
-    plan_deniability_paper,
-)
+from cloister.models.deniability import network_plan
+from cloister.models.deniability.paper import plan
 from cloister.models.deniability.seeding import SeedParameters, choose_seeding
 from cloister.models.planning import require_delta
 from cloister.models.task import Budget, Forecast, Parameters, Plan, Stage, Task
@@ -94,7 +83,7 @@ def divided_parts(stages: tuple[Stage, ...]) -> DividedParts:
 class DeniabilityParameters(Parameters):
     """The network, and how records are made with it and tested."""
 
-    network: NetworkParameters | DeniabilityPaperParameters
+    network: network_plan.NetworkParameters | plan.DeniabilityPaperParameters
     seeding: SeedParameters
 
 
@@ -103,12 +92,14 @@ class PlannedNetwork:
     """The part of a plan that is of the network."""
 
     stages: tuple[Stage, ...]
-    parameters: NetworkParameters | DeniabilityPaperParameters
+    parameters: network_plan.NetworkParameters | plan.DeniabilityPaperParameters
     forecast: Forecast
     mapped: Mapping[tuple[str, ...], float]
 
 
-NetworkPlanner = Callable[[Task, tuple[str, ...], Budget, PartRows, Stage], PlannedNetwork]
+NetworkPlanner = Callable[
+    [Task, tuple[str, ...], Budget, network_plan.PartRows, Stage], PlannedNetwork
+]
 
 
 def plan_deniability(
@@ -124,7 +115,7 @@ def plan_deniability(
     """
     require_delta(method, budget)
     parts = _part_rows(task, sequence)
-    probe = Outline(task, sequence, parts)
+    probe = network_plan.Outline(task, sequence, parts)
     seeds = _parts_of(probe).rows(SEEDS, task.data_rows)
     seeding = choose_seeding(task, seeds, len(sequence), _shared(task, budget))
     records = records_stage(task, seeding)
@@ -140,14 +131,21 @@ def plan_deniability(
 
 
 def plan_calibrated(
-    task: Task, sequence: tuple[str, ...], budget: Budget, parts: PartRows, records: Stage
+    task: Task,
+    sequence: tuple[str, ...],
+    budget: Budget,
+    parts: network_plan.PartRows,
+    records: Stage,
 ) -> PlannedNetwork:
     """The network with the least noise that the accountants allow beside the records."""
-    outline = Outline(task, sequence, parts)
+    outline = network_plan.Outline(task, sequence, parts)
     outline.require_signal(_shared(task, budget))
-    level = calibrate_level(outline, (records,), task, budget)
+    level = network_plan.calibrate_level(outline, (records,), task, budget)
     parameters = outline.parameters(level)
-    stages, forecast = tuple(outline.stages(level)), forecast_network_fit(task, parameters)
+    stages, forecast = (
+        tuple(outline.stages(level)),
+        network_plan.forecast_network_fit(task, parameters),
+    )
     return PlannedNetwork(stages, parameters, forecast, outline.mapped(level))
 
 
@@ -155,14 +153,14 @@ def plan_printed(
     task: Task,
     sequence: tuple[str, ...],
     budget: Budget,
-    parts: PartRows,
+    parts: network_plan.PartRows,
     records: Stage,  # noqa: ARG001 - on other rows, or within its half of the budget
 ) -> PlannedNetwork:
     """The network with the noise of the paper."""
-    stages, parameters = plan_deniability_paper(task, sequence, _shared(task, budget), parts)
+    stages, parameters = plan.plan_deniability_paper(task, sequence, _shared(task, budget), parts)
     sizes = [declared_cells(task.domain[name]).size for name in sequence]
-    tables = sum(size * most for size, most in zip(sizes, most_costs(sizes), strict=True))
-    forecast = forecast_printed(task, parts, len(sequence), tables)
+    tables = sum(size * most for size, most in zip(sizes, plan.most_costs(sizes), strict=True))
+    forecast = network_plan.forecast_printed(task, parts, len(sequence), tables)
     return PlannedNetwork(stages, parameters, forecast, {})
 
 
@@ -185,19 +183,19 @@ def records_stage(task: Task, seeding: SeedParameters) -> Stage:
     return Stage("records", seeding.event(task), words, SEEDS)
 
 
-def _part_rows(task: Task, sequence: tuple[str, ...]) -> PartRows:
+def _part_rows(task: Task, sequence: tuple[str, ...]) -> network_plan.PartRows:
     """The declared rows of each part; of structure none where no attribute can have a parent."""
-    parts = _parts_of(Outline(task, sequence, PartRows(1, 1)))
+    parts = _parts_of(network_plan.Outline(task, sequence, network_plan.PartRows(1, 1)))
     structure, parameters = (parts.rows(n, task.data_rows) for n in (STRUCTURE, PARAMETERS))
     if min(parameters, parts.rows(SEEDS, task.data_rows)) < _LEAST_ROWS:
         raise PlanError(
             f"{task.data_rows} rows are too few for parts of structure, parameters and seeds; use "
             "method bayes, or more rows"
         )
-    return PartRows(structure, parameters, STRUCTURE, PARAMETERS)
+    return network_plan.PartRows(structure, parameters, STRUCTURE, PARAMETERS)
 
 
-def _parts_of(outline: Outline) -> DividedParts:
+def _parts_of(outline: network_plan.Outline) -> DividedParts:
     return DividedParts((*((STRUCTURE,) if outline.pairs else ()), PARAMETERS, SEEDS))
 
 

@@ -46,7 +46,7 @@ from cloister.models.sampling.sampler import ConstraintSampler, chunks_of, numbe
 from cloister.models.task import Plan, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door, TableRows
-from cloister.privacy.queries.seeded_records import Kept, SeededCandidates
+from cloister.privacy.queries.seeded_records import PrefixLengths, SeededCandidates
 from cloister.schema.columns import Serial
 from cloister.schema.domain import Domain, Table
 
@@ -360,7 +360,7 @@ def candidates_of(model: NetworkModel, seeding: SeedParameters) -> SeededCandida
     """The query of candidate records of a network."""
     return SeededCandidates(
         model.network,
-        Kept(*seeding.kept),
+        PrefixLengths(*seeding.kept),
         seeding.gamma,
         seeding.candidates,
         seeding.withheld,

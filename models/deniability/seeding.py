@@ -13,21 +13,11 @@ from typing import Literal
 
 from cloister.errors import PlanError, UnsupportedEvent
 from cloister.models.task import Budget, Parameters, Task
+from cloister.privacy.accounting import composition
 from cloister.privacy.accounting.accountants import epsilon
-from cloister.privacy.accounting.composition import (
-    best_record_guarantee,
-    least_withheld,
-    record_guarantee,
-    row_steps,
-)
 from cloister.privacy.accounting.loss import response_epsilon
 from cloister.privacy.events import PlausiblyDeniable, SeededRecords
-from cloister.privacy.mechanisms.selection import (
-    CandidateSet,
-    DeniableTest,
-    DeterministicTest,
-    RandomisedTest,
-)
+from cloister.privacy.mechanisms import selection
 from cloister.schema.declarations import DeniabilitySpec
 
 PAPER_K, PAPER_GAMMA, PAPER_EPSILON0 = 50, Fraction(4), Fraction(1)
@@ -73,17 +63,21 @@ class SeedParameters(Parameters):
     least_seeds: int
     guarantee: Literal["differential-privacy", "plausible-deniability"]
 
-    def made(self, rows: int) -> CandidateSet:
+    def made(self, rows: int) -> selection.CandidateSet:
         """How candidates are made, for units of so many rows."""
-        return CandidateSet(self.gamma, self.candidates, self.withheld, self.least_seeds, rows)
+        return selection.CandidateSet(
+            self.gamma, self.candidates, self.withheld, self.least_seeds, rows
+        )
 
     @property
-    def test(self) -> RandomisedTest | DeniableTest | DeterministicTest:
+    def test(
+        self,
+    ) -> selection.RandomisedTest | selection.DeniableTest | selection.DeterministicTest:
         """The test of the candidates, as it is accounted for."""
         if not self.epsilon0:
-            return DeterministicTest(self.k)
-        test = RandomisedTest(self.k, self.epsilon0, self.t)
-        return test if self.guarantee == "differential-privacy" else DeniableTest(test)
+            return selection.DeterministicTest(self.k)
+        test = selection.RandomisedTest(self.k, self.epsilon0, self.t)
+        return test if self.guarantee == "differential-privacy" else selection.DeniableTest(test)
 
     def event(self, task: Task) -> SeededRecords | PlausiblyDeniable:
         """What making and testing the records does."""
@@ -145,10 +139,10 @@ def _deniable(task: Task, seeds: int, attributes: int, budget: Budget) -> SeedPa
     _require_seeds(k, least_seeds, task)
     share = float(budget.delta) / (2 * candidates)
     steps, noise = _row_steps(task), epsilon0 or PAPER_EPSILON0
-    t = best_record_guarantee(k, gamma, noise, share, steps).t
+    t = composition.best_record_guarantee(k, gamma, noise, share, steps).t
     least = math.ceil(_PAPER_RESAMPLED * attributes)
-    one = record_guarantee(k, gamma, noise, t)
-    withheld = least_withheld(one.epsilon, least_seeds) if epsilon0 else Fraction(0)
+    one = composition.record_guarantee(k, gamma, noise, t)
+    withheld = composition.least_withheld(one.epsilon, least_seeds) if epsilon0 else Fraction(0)
     kept = kept_range(options, attributes, least)
     return SeedParameters(
         k=k,
@@ -176,8 +170,8 @@ def _charged(
     if chosen is None:
         return None
     k, epsilon0, t = chosen
-    one = record_guarantee(k, gamma, epsilon0, t)
-    withheld = least_withheld(one.epsilon, least_seeds)
+    one = composition.record_guarantee(k, gamma, epsilon0, t)
+    withheld = composition.least_withheld(one.epsilon, least_seeds)
     if withheld >= 1:
         return None
     return SeedParameters(
@@ -217,7 +211,7 @@ def _test_for(
 
 
 def _row_steps(task: Task) -> int:
-    return row_steps(task.neighbours.max_rows, task.neighbours.relation)
+    return composition.row_steps(task.neighbours.max_rows, task.neighbours.relation)
 
 
 def _within(found: SeedParameters, task: Task, budget: Budget) -> bool:

@@ -13,14 +13,8 @@ import pandas as pd
 from cloister.errors import SampleError
 from cloister.figures import count_of
 from cloister.models.constrained import ConstrainedModel, merge_states, state_of_bins
+from cloister.models.differences import pairs
 from cloister.models.differences.orders import prepared
-from cloister.models.differences.pairs import (
-    Difference,
-    WithDifferences,
-    differences_of,
-    task_with,
-    task_without,
-)
 from cloister.models.discretization.bins import Bins
 from cloister.models.discretization.histograms import ReleasedCounts
 from cloister.models.protocol import Arrays, KeepsCounts, ModelState, Sampler, Where, sample_whole
@@ -61,7 +55,7 @@ class DifferencedModel(Generic[_InnerT]):
 
     task: Task
     inner: _InnerT
-    differences: tuple[Difference, ...]
+    differences: tuple[pairs.Difference, ...]
     bins: Mapping[str, Bins]
 
     @property
@@ -124,7 +118,7 @@ class DifferencedModel(Generic[_InnerT]):
         return {own.name: self.inner.bins[own.name] for own in self.differences}
 
 
-def inner_task(task: Task, chosen: tuple[Difference, ...]) -> Task:
+def inner_task(task: Task, chosen: tuple[pairs.Difference, ...]) -> Task:
     """The task on rows in which differences take the place of numbers.
 
     Where a number is missing, so is the difference: rules that say when are of the difference. The
@@ -133,17 +127,19 @@ def inner_task(task: Task, chosen: tuple[Difference, ...]) -> Task:
     rules = prepared(task).constraints
     for own in chosen:
         rules = tuple(own.on_difference(rule) if own.allows(rule) else rule for rule in rules)
-    whole = replace(task_with(task, chosen), constraints=rules)
-    return task_without(whole, [own.moved.name for own in chosen])
+    whole = replace(pairs.task_with(task, chosen), constraints=rules)
+    return pairs.task_without(whole, [own.moved.name for own in chosen])
 
 
-def chosen_of(task: Task, meta: Mapping[str, Any]) -> tuple[Difference, ...]:
+def chosen_of(task: Task, meta: Mapping[str, Any]) -> tuple[pairs.Difference, ...]:
     """The differences of a saved model."""
-    known = {own.name: own for own in differences_of(task)}
+    known = {own.name: own for own in pairs.differences_of(task)}
     return tuple(known[name] for name in meta.get("differences", ()))
 
 
-def restore_moved(task: Task, chosen: tuple[Difference, ...], arrays: Arrays) -> dict[str, Bins]:
+def restore_moved(
+    task: Task, chosen: tuple[pairs.Difference, ...], arrays: Arrays
+) -> dict[str, Bins]:
     """The bins of the numbers that are made from differences, from a saved model."""
     return {
         own.moved.name: Bins(
@@ -164,7 +160,7 @@ class DifferencedSampler:
 
     domain: Domain
     inner: Sampler
-    differences: tuple[Difference, ...]
+    differences: tuple[pairs.Difference, ...]
     bins: Mapping[str, Bins]
 
     @property
@@ -234,7 +230,7 @@ class DifferencedSampler:
 
     def _inside(self, table: Table) -> Table:
         """Rows as the inner model has them."""
-        derived = WithDifferences(self.differences).of(table)
+        derived = pairs.WithDifferences(self.differences).of(table)
         columns = tuple(own for own in derived.domain if own.name not in self._moved)
         return Table(Domain(columns), {own.name: derived.stored[own.name] for own in columns})
 

@@ -18,13 +18,7 @@ import numpy as np
 from cloister.arrays import Integers
 from cloister.constraints import DenialConstraint
 from cloister.constraints.denial import Cell
-from cloister.models.differences.orders import (
-    bound_of,
-    bounded_ends,
-    is_there,
-    ordered_pair,
-    prepared,
-)
+from cloister.models.differences import orders
 from cloister.models.discretization.bins import Bins
 from cloister.models.task import Task
 from cloister.schema.attributes import Integer
@@ -90,7 +84,7 @@ class Difference:
         than when it is missing, which is when the difference is.
         """
         own = [p for p in rule.predicates if Cell(1, self.moved.name) in p.cells]
-        is_bound = len(rule.predicates) == 1 and bound_of(rule, self.moved) is not None
+        is_bound = len(rule.predicates) == 1 and orders.bound_of(rule, self.moved) is not None
         return rule.hard and rule.arity == 1 and (is_bound or all(p.right is None for p in own))
 
     def on_difference(self, rule: DenialConstraint) -> DenialConstraint:
@@ -155,7 +149,7 @@ def differences_of(task: Task) -> tuple[Difference, ...]:
     """
     if task.persons:
         return ()
-    lean = prepared(task)
+    lean = orders.prepared(task)
     options = ([_difference(rule, lean, sign) for sign in (1, -1)] for rule in lean.hard)
     free = ([own for own in two if own and _gives_way(own, lean)] for two in options)
     return tuple(min(own, key=lambda one: len(one.base.special_codes)) for own in free if own)
@@ -166,7 +160,7 @@ def orders_of(task: Task) -> tuple[DenialConstraint, ...]:
 
     Without those that follow from others.
     """
-    lean = prepared(task)
+    lean = orders.prepared(task)
     return tuple(
         rule
         for rule in lean.hard
@@ -176,10 +170,10 @@ def orders_of(task: Task) -> tuple[DenialConstraint, ...]:
 
 def lacks_presence(rule: DenialConstraint, task: Task) -> bool:
     """Whether of two numbers that a rule orders each may be missing where the other is not."""
-    if ordered_pair(rule, task) is None:
+    if orders.ordered_pair(rule, task) is None:
         return False
     less, greater = rule.attributes
-    return not is_there(less, greater, task) and not is_there(greater, less, task)
+    return not orders.is_there(less, greater, task) and not orders.is_there(greater, less, task)
 
 
 def _gives_way(own: Difference, task: Task, before: tuple[str, ...] = ()) -> bool:
@@ -207,18 +201,18 @@ def _difference(rule: DenialConstraint, task: Task, sign: int) -> Difference | N
     missing where the other is not or has special values off its grid, or a value of it leaves the
     other none, or forbids a special one.
     """
-    pair = ordered_pair(rule, task)
+    pair = orders.ordered_pair(rule, task)
     if pair is None:
         return None
     less, greater, least = pair
     base, moved = (less, greater)[::sign]
-    if base.beyond or not is_there(base.name, moved.name, task):
+    if base.beyond or not orders.is_there(base.name, moved.name, task):
         return None
-    inside, start = (bounded_ends(column, task) for column in (moved, base))
+    inside, start = (orders.bounded_ends(column, task) for column in (moved, base))
     if inside is None or start is None or sign * (inside[::sign][1] - start[::sign][1]) < least:
         return None
     apart = moved.ticks(np.array(moved.special_codes, dtype=np.int64))
-    bounded = any(bound_of(own, moved) is not None for own in task.hard)
+    bounded = any(orders.bound_of(own, moved) is not None for own in task.hard)
     beyond = bounded & ((apart < inside[0]) | (apart > inside[1]))
     if beyond.any() or (sign * (apart - start[::sign][1]) < least).any():
         return None
@@ -280,7 +274,7 @@ def choose_differences(
     A model of few joint tables is the nearer to the rows the less its attributes vary. A number
     that other rules bind gives way after those numbers that follow it.
     """
-    rules = prepared(task).constraints
+    rules = orders.prepared(task).constraints
     chosen: list[Difference] = []
     narrow = [
         own

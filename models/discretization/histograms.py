@@ -24,16 +24,9 @@ import numpy as np
 from scipy.special import ndtri
 
 from cloister.arrays import TINY, Booleans, Floats, Integers
+from cloister.models.discretization import denoising
 from cloister.models.discretization.bins import NUMERIC_BINS, Bins, bin_cells, bin_values
-from cloister.models.discretization.denoising import (
-    Estimate,
-    NoisyCells,
-    apart,
-    estimate_shares,
-    neighbourhood_means,
-    project_counts,
-    stein_risk,
-)
+from cloister.models.discretization.denoising import estimate_shares
 from cloister.models.sampling.expected_shares import JointTable
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
@@ -76,7 +69,7 @@ class TwoLevels:
     @classmethod
     def of(cls, cells: Cells) -> TwoLevels | None:
         """Wide cells of about equally many cells; None where there are too few cells."""
-        alone = apart(cells)
+        alone = denoising.apart(cells)
         ordinary = int((~alone).sum())
         if not isinstance(cells.column, Grid) or ordinary <= MOST_ONCE:
             return None
@@ -114,12 +107,15 @@ class TwoLevels:
         typical = float(np.sqrt(np.mean(np.square(self.total_deviations(deviation)))))
         held = estimate_shares(totals, typical, self.wide, rows) * rows
         corrected = counts + ((held - sums) / self.members)[self.of_cell]
-        split = self._split(NoisyCells(corrected, apart(self.cells), None, deviation, rows), held)
+        split = self._split(
+            denoising.NoisyCells(corrected, denoising.apart(self.cells), None, deviation, rows),
+            held,
+        )
         return split / split.sum()
 
-    def _split(self, noisy: NoisyCells, held: Floats) -> Floats:
+    def _split(self, noisy: denoising.NoisyCells, held: Floats) -> Floats:
         """Counts (cells,) of the rows ``held`` (wide cells,) in each wide cell."""
-        smooth, weights = neighbourhood_means(noisy.counts, noisy.deviation, noisy.alone)
+        smooth, weights = denoising.neighbourhood_means(noisy.counts, noisy.deviation, noisy.alone)
         curved = self._curved(held)
         counts = held[self.of_cell] / self.members[self.of_cell]
         for at in np.flatnonzero((held > _LEAST_ROWS) & (self.members > 1)):
@@ -139,7 +135,7 @@ class TwoLevels:
         At its ends the density is the mean of its own and its neighbour's, or goes on straight.
         """
         of_cell, density = self.of_cell, held / self.members
-        left, right = _ends(density, apart(self.wide))
+        left, right = _ends(density, denoising.apart(self.wide))
         bend = 3 * (left + right) - 6 * density
         first = np.searchsorted(of_cell, np.arange(len(held)))
         place = (np.arange(self.cells.size) - first[of_cell] + 0.5) / self.members[of_cell]
@@ -159,14 +155,15 @@ def best_split(
     """
     means, freedom = smooth
     candidates = (
-        (project_counts(means, deviation, rows).counts, freedom),
+        (denoising.project_counts(means, deviation, rows).counts, freedom),
         (curved, 0.0),
         (np.full(len(noisy), rows / len(noisy)), 0.0),
     )
     estimates = [
-        Estimate(counts, stein_risk(noisy, counts, deviation, free)) for counts, free in candidates
+        denoising.Estimate(counts, denoising.stein_risk(noisy, counts, deviation, free))
+        for counts, free in candidates
     ]
-    own = project_counts(noisy, deviation, rows)
+    own = denoising.project_counts(noisy, deviation, rows)
     return min((own, *estimates), key=lambda estimate: estimate.risk).counts
 
 
@@ -316,7 +313,7 @@ def with_spikes(
 
 def _outstanding(cells: Cells, shares: Floats, single: Floats, deviation: float) -> Codes:
     """Fine codes of values that noise does not explain, in cells that are occupied."""
-    searched = (shares > _OCCUPIED * deviation) & (cells.widths > 1) & ~apart(cells)
+    searched = (shares > _OCCUPIED * deviation) & (cells.widths > 1) & ~denoising.apart(cells)
     inside = np.flatnonzero(np.repeat(searched, cells.widths))
     threshold = -deviation * float(ndtri(_FALSE_ALARMS / max(len(inside), 1)))
     return inside[single[inside] > threshold].astype(np.int64)

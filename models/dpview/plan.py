@@ -11,14 +11,7 @@ from fractions import Fraction
 
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure_range
-from cloister.models.dpview.view_choice import (
-    MOST_TABLE_CELLS,
-    PlannedTable,
-    Shape,
-    ViewParameters,
-    allocate_budget,
-    planned_tables,
-)
+from cloister.models.dpview import view_choice
 from cloister.models.dpview.views import Names
 from cloister.models.planning import laplace_deviation, require_signal
 from cloister.models.task import Budget, Forecast, Plan, Stage, Task
@@ -26,7 +19,7 @@ from cloister.privacy.accounting.accountants import calibrate
 from cloister.privacy.events import Event, compose
 from cloister.privacy.mechanisms.noise import DiscreteLaplace
 
-Shaper = Callable[[Task, Fraction], Shape]
+Shaper = Callable[[Task, Fraction], view_choice.Shape]
 
 _START = 0.5
 """Seconds of a fit of next to nothing."""
@@ -64,13 +57,15 @@ class DPViewRecipe:
     name: str
     summary: str
     shaper: Shaper
-    tables: Callable[[Task, Shape], Iterator[PlannedTable]] = planned_tables
+    tables: Callable[[Task, view_choice.Shape], Iterator[view_choice.PlannedTable]] = (
+        view_choice.planned_tables
+    )
     explanations: Mapping[str, str] = field(default_factory=lambda: EXPLANATIONS)
 
 
 def plan_dpview(
     recipe: DPViewRecipe, task: Task, sequence: Names, budget: Budget
-) -> Plan[ViewParameters]:
+) -> Plan[view_choice.ViewParameters]:
     """The plan that spends the whole budget; at delta 0 exactly epsilon.
 
     With a delta above 0 the same noise is priced by tighter accounting, so that there is less of
@@ -85,11 +80,11 @@ def plan_dpview(
     tables = list(recipe.tables(task, shape))
     expected = forecast(task, tables)
     _require_sparse(tables, expected)
-    parts = allocate_budget(tables)
+    parts = view_choice.allocate_budget(tables)
     level = _level(task, parts, budget)
     epsilons = {label: part / level for label, part in parts.items()}
     require_signal(_scale(task, epsilons, tables), task.data_rows, budget)
-    parameters = ViewParameters(shape, epsilons)
+    parameters = view_choice.ViewParameters(shape, epsilons)
     return Plan(
         recipe.name,
         _ordered(shape, sequence),
@@ -108,7 +103,7 @@ def _deviation(task: Task, epsilon: Fraction) -> float:
     return laplace_deviation(DiscreteLaplace(epsilon).scale(task.neighbours.partition))
 
 
-def forecast(task: Task, tables: list[PlannedTable]) -> Forecast:
+def forecast(task: Task, tables: list[view_choice.PlannedTable]) -> Forecast:
     """Seconds and bytes of counting and drawing, from the cells counted and the rows drawn."""
     counted, columns = sum(query.cells for query in tables), len(task.domain.names)
     cells = max(task.data_rows, task.output_rows) * columns
@@ -118,7 +113,7 @@ def forecast(task: Task, tables: list[PlannedTable]) -> Forecast:
     return Forecast(round(seconds, 1), _LIBRARIES + _BYTES_COUNTED * counted + _BYTES_DRAWN * cells)
 
 
-def _ordered(shape: Shape, sequence: Names) -> Names:
+def _ordered(shape: view_choice.Shape, sequence: Names) -> Names:
     """The attributes of the views in the order of linking, then the others."""
     first = shape.views.sequence if shape.views else ()
     return (*first, *(name for name in sequence if name not in first))
@@ -147,7 +142,7 @@ def _level(task: Task, parts: Mapping[str, Fraction], budget: Budget) -> Fractio
 def _stages(
     recipe: DPViewRecipe,
     task: Task,
-    tables: list[PlannedTable],
+    tables: list[view_choice.PlannedTable],
     epsilons: Mapping[str, Fraction],
     left_out: str,
 ) -> Iterator[Stage]:
@@ -161,19 +156,21 @@ def _stages(
             yield Stage(stage, _event(task, own), words)
 
 
-def _require_sparse(tables: list[PlannedTable], expected: Forecast) -> None:
+def _require_sparse(tables: list[view_choice.PlannedTable], expected: Forecast) -> None:
     worst = max(tables, key=lambda query: query.cells)
-    if worst.cells > MOST_TABLE_CELLS:
+    if worst.cells > view_choice.MOST_TABLE_CELLS:
         names = ", ".join(f"'{name}'" for name in worst.names)
         raise PlanError(
             f"the table of {names} would have {worst.cells} cells, of which at most "
-            f"{MOST_TABLE_CELLS} are planned; the fit would take about "
+            f"{view_choice.MOST_TABLE_CELLS} are planned; the fit would take about "
             f"{expected.memory / 2**30:.1f} GiB and {expected.seconds:.0f} s; "
             "declare fewer bins or values"
         )
 
 
-def _scale(task: Task, epsilons: Mapping[str, Fraction], tables: list[PlannedTable]) -> float:
+def _scale(
+    task: Task, epsilons: Mapping[str, Fraction], tables: list[view_choice.PlannedTable]
+) -> float:
     """The greatest scale of noise of a one-way histogram, in rows; of all tables without one."""
     single = [epsilons[query.label] for query in tables if query.stage == "attributes"]
     partition = task.neighbours.partition

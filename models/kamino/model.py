@@ -6,14 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cloister.models.constrained import (
-    BALANCED,
-    SequentialModel,
-    restore_algorithm,
-    restore_bins,
-    restore_reweighting,
-    restore_rules,
-)
+from cloister.models import constrained
 from cloister.models.discretization.bins import Bins
 from cloister.models.kamino.networks import TrainedChain
 from cloister.models.kamino.recipe import Trainer
@@ -32,7 +25,7 @@ FOLLOWED = (
 
 
 @dataclass(frozen=True)
-class KaminoModel(SequentialModel):
+class KaminoModel(constrained.SequentialModel):
     """A chain of conditionals, the bins that it is over, and the rules that its rows satisfy."""
 
     task: Task
@@ -81,7 +74,9 @@ class KaminoModel(SequentialModel):
 
     def own_post_processing(self) -> tuple[str, ...]:
         """How rows are made from the chain."""
-        return (FOLLOWED,) if self.constraint_sampler.remembers else (FOLLOWED, BALANCED)
+        return (
+            (FOLLOWED,) if self.constraint_sampler.remembers else (FOLLOWED, constrained.BALANCED)
+        )
 
 
 def restore_kamino(
@@ -89,13 +84,13 @@ def restore_kamino(
 ) -> KaminoModel:
     """The model whose :meth:`KaminoModel.state` is given, its chain trained by ``trainer``."""
     sequence = tuple(meta["sequence"])
-    bins = restore_bins(task, sequence, arrays)
+    bins = constrained.restore_bins(task, sequence, arrays)
     return KaminoModel(
         task,
         sequence,
         bins,
         trainer.restore(meta, arrays, [bins[name] for name in sequence]),
-        restore_rules(task, meta, arrays),
-        restore_reweighting(task, meta, arrays),
-        restore_algorithm(task, meta),
+        constrained.restore_rules(task, meta, arrays),
+        constrained.restore_reweighting(task, meta, arrays),
+        constrained.restore_algorithm(task, meta),
     )

@@ -14,20 +14,9 @@ from fractions import Fraction
 
 from cloister.errors import PlanError, UnsupportedEvent
 from cloister.figures import count_of, figure
+from cloister.models import planning
 from cloister.models.discretization.histograms import counted_by_value
 from cloister.models.kamino.recipe import EMBEDDING_WIDTH, LARGEST_BLOCK, KaminoRecipe, Runs
-from cloister.models.planning import (
-    DEVICE_CONTEXT,
-    NETWORKED_LEVELS,
-    OVERSAMPLING,
-    POOL_ROWS,
-    count_networked,
-    counts_stage,
-    public_sizes,
-    require_delta,
-    require_signal,
-    wanted_tables,
-)
 from cloister.models.task import Budget, Forecast, Parameters, Plan, Stage, Task
 from cloister.privacy.accounting.accountants import calibrate, zcdp_rho
 from cloister.privacy.events import Composed, Event, SampledGaussian
@@ -139,9 +128,13 @@ class _Outline:
     @classmethod
     def of(cls, task: Task, sequence: tuple[str, ...], recipe: KaminoRecipe) -> _Outline:
         """The outline of a task under a recipe."""
-        sizes = public_sizes(task.domain)
-        runs = recipe.trainer.runs([sizes[name] for name in sequence[: count_networked(sizes)]])
-        tables = dict.fromkeys([*_first_table(sequence, runs), *wanted_tables(task, sizes)])
+        sizes = planning.public_sizes(task.domain)
+        runs = recipe.trainer.runs(
+            [sizes[name] for name in sequence[: planning.count_networked(sizes)]]
+        )
+        tables = dict.fromkeys(
+            [*_first_table(sequence, runs), *planning.wanted_tables(task, sizes)]
+        )
         by_value = counted_by_value(task.domain, sequence, task.data_rows)
         return cls(task, sequence, recipe, sizes, tuple(tables), by_value, runs)
 
@@ -158,7 +151,7 @@ class _Outline:
     @property
     def networked(self) -> int:
         """How many attributes are modelled jointly."""
-        return count_networked(self.sizes)
+        return planning.count_networked(self.sizes)
 
     @property
     def rate(self) -> Fraction:
@@ -213,11 +206,11 @@ def plan_kamino(
     Raises:
         PlanError: there is no delta to spend, or the noise would drown the rows.
     """
-    require_delta(recipe.name, budget)
+    planning.require_delta(recipe.name, budget)
     outline = _Outline.of(task, sequence, recipe)
     noises = _Noises.of(outline, float(zcdp_rho(budget.epsilon, budget.delta)))
     scale = DiscreteGaussian(noises.histograms).scale(task.neighbours.partition)
-    require_signal(scale, task.data_rows, budget)
+    planning.require_signal(scale, task.data_rows, budget)
     counts = list(_counts(outline, noises))
     noise = (
         _training_noise(outline, budget, [stage.event for stage in counts])
@@ -258,10 +251,14 @@ def _counts(outline: _Outline, noises: _Noises) -> Iterator[Stage]:
         words = f"noisy one-way histogram of {count_of(len(outline.sequence), 'attribute')}"
         if outline.by_value:
             words += ", and the single values of " + ", ".join(outline.by_value)
-        yield counts_stage(outline.task, "histograms", noises.histograms, outline.histograms, words)
+        yield planning.counts_stage(
+            outline.task, "histograms", noises.histograms, outline.histograms, words
+        )
     if noises.tables is not None:
         words = "noisy joint tables: " + ", ".join(" x ".join(names) for names in outline.tables)
-        yield counts_stage(outline.task, "joint tables", noises.tables, len(outline.tables), words)
+        yield planning.counts_stage(
+            outline.task, "joint tables", noises.tables, len(outline.tables), words
+        )
     if noises.weights is not None:
         yield outline.recipe.weigher.stage(outline.task, noises.weights)
 
@@ -337,19 +334,19 @@ def forecast_kamino(
     ``steps`` of training, on batches of ``batch`` rows, of ``networked`` attributes.
     """
     rows, drawn = task.data_rows, task.output_rows
-    levels = sum(size for size in sizes.values() if size <= NETWORKED_LEVELS)
+    levels = sum(size for size in sizes.values() if size <= planning.NETWORKED_LEVELS)
     pairs = networked**2
     train = steps * batch * (levels * _WEIGHTS_A_LEVEL + pairs * _WEIGHTS_A_PAIR) * _TRAINED
     draw = (levels * _DRAWN_A_LEVEL + pairs * _DRAWN_A_PAIR) * _DRAWN
     base, each = _WEIGHED
-    weigh = base + POOL_ROWS * draw + each * len(task.soft) if task.soft else 0.0
+    weigh = base + planning.POOL_ROWS * draw + each * len(task.soft) if task.soft else 0.0
     units = levels + networked * _UNITS_OF_ATTRIBUTE
     memory = max(rows, drawn) * len(sizes) * _BYTES_OF_CELL + _LIBRARIES
     memory += int(batch) * units * _BYTES_OF_UNIT
     on_device = _DEVICE_BYTES * LARGEST_BLOCK * (levels + networked * EMBEDDING_WIDTH)
     on_device += _DEVICE_COPIES * 4 * EMBEDDING_WIDTH * (2 * levels + pairs)
     return Forecast(
-        seconds=round(2 + train + weigh + OVERSAMPLING * drawn * draw, 1),
+        seconds=round(2 + train + weigh + planning.OVERSAMPLING * drawn * draw, 1),
         memory=memory,
-        device_memory=DEVICE_CONTEXT + on_device if steps else 0,
+        device_memory=planning.DEVICE_CONTEXT + on_device if steps else 0,
     )

@@ -20,14 +20,8 @@ from cloister.arrays import Floats
 from cloister.constraints import DenialConstraint
 from cloister.devices import Device
 from cloister.figures import count_of
+from cloister.models import planning
 from cloister.models.discretization.bins import Bins
-from cloister.models.planning import (
-    POOL_ROWS,
-    SEQUENTIAL,
-    SUPPORTS,
-    choose_sampling,
-    schema_sequence,
-)
 from cloister.models.protocol import Arrays, Progress
 from cloister.models.soft_constraints.pair_counts import PairCounts
 from cloister.models.task import Stage, Task
@@ -186,7 +180,7 @@ class ByRates:
     """Rows are kept with weights, or drawn one after the other, so that rates are met."""
 
     counts: PairCounts = COUNTS
-    samplings: tuple[Sampling, ...] = (SUPPORTS, SEQUENTIAL)
+    samplings: tuple[Sampling, ...] = (planning.SUPPORTS, planning.SEQUENTIAL)
     weighs_soft: bool = True
 
     def stage(self, task: Task, noise: Fraction) -> Stage:
@@ -198,9 +192,9 @@ class ByRates:
     def weigh(
         self, private: Door[TableRows], task: Task, noise: Fraction | None, model: KaminoModel
     ) -> KaminoModel:
-        pool = model.pool(POOL_ROWS, SamplingSource(KAMINO_SEED))
+        pool = model.pool(planning.POOL_ROWS, SamplingSource(KAMINO_SEED))
         rng = np.random.default_rng(KAMINO_SEED)
-        choice = choose_sampling(task, self.samplings)
+        choice = planning.choose_sampling(task, self.samplings)
         if not choice.sequential:
             return model.reweighted(self.counts.weigh(private, task, noise, pool, rng))
         sampler = model.sequential(choice.options, ()).constraint_sampler
@@ -244,7 +238,7 @@ class KaminoRecipe:
     summary: str
     trainer: Trainer
     weigher: Weigher
-    sequencer: Sequencer = schema_sequence
+    sequencer: Sequencer = planning.schema_sequence
 
 
 KAMINO = KaminoRecipe(

@@ -27,16 +27,7 @@ from cloister.arrays import Floats
 from cloister.devices import Device
 from cloister.models.kamino.networks import Tensors, TupleNetwork
 from cloister.models.protocol import Progress
-from cloister.privacy.queries.clipped_gradients import (
-    Factored,
-    FactoredGradient,
-    Gradient,
-    GradientSum,
-    LayeredOuter,
-    Lookup,
-    Outer,
-    SampledRows,
-)
+from cloister.privacy.queries import clipped_gradients
 from cloister.privacy.queries.query import Door, TableRows
 
 _FIRST_DECAY = 0.9
@@ -66,7 +57,7 @@ class NoisyGradients:
     """Mean gradients over Poisson samples: noisy sums, divided by the expected batch."""
 
     private: Door[TableRows]
-    rows: SampledRows
+    rows: clipped_gradients.SampledRows
     label: str
 
     @property
@@ -75,12 +66,14 @@ class NoisyGradients:
         mechanism = self.rows.mechanism
         return (float(mechanism.noise_multiplier) * mechanism.clip / self.rows.expected) ** 2
 
-    def step(self, gradient: Gradient, shapes: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def step(
+        self, gradient: clipped_gradients.Gradient, shapes: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
         """The noisy mean gradient over one Poisson sample, float32, by parameter name.
 
         See `GradientSum`.
         """
-        query = GradientSum(self.rows, gradient, shapes)
+        query = clipped_gradients.GradientSum(self.rows, gradient, shapes)
         flat = self.private.answer(query, self.rows.mechanism, self.label) / self.rows.expected
         pieces = torch.split(torch.as_tensor(flat).float(), [t.numel() for t in shapes.values()])
         return {
@@ -109,7 +102,7 @@ class Dense:
 class HostSum:
     """The gradients of a block, whose sum is copied to the memory of the host."""
 
-    block: Factored
+    block: clipped_gradients.Factored
 
     def squared_norms(self) -> Tensor:
         return self.block.squared_norms()
@@ -122,32 +115,34 @@ class HostSum:
 
 
 @singledispatch
-def in_units(block: Factored, gain: Tensor) -> Factored:  # noqa: ARG001
+def in_units(block: clipped_gradients.Factored, gain: Tensor) -> clipped_gradients.Factored:  # noqa: ARG001
     """The gradients of a block multiplied by a gain, a number or one for each column."""
     raise TypeError(f"gradients of type {type(block).__name__} cannot be put in units")
 
 
 @in_units.register
-def _(block: Outer, gain: Tensor) -> Factored:
-    return Outer(block.left, block.right * gain)
+def _(block: clipped_gradients.Outer, gain: Tensor) -> clipped_gradients.Factored:
+    return clipped_gradients.Outer(block.left, block.right * gain)
 
 
 @in_units.register
-def _(block: LayeredOuter, gain: Tensor) -> Factored:
-    return LayeredOuter(block.left * gain, block.right, block.mask)
+def _(block: clipped_gradients.LayeredOuter, gain: Tensor) -> clipped_gradients.Factored:
+    return clipped_gradients.LayeredOuter(block.left * gain, block.right, block.mask)
 
 
 @in_units.register
-def _(block: Lookup, gain: Tensor) -> Factored:
-    return Lookup(block.index, block.values * gain, block.rows)
+def _(block: clipped_gradients.Lookup, gain: Tensor) -> clipped_gradients.Factored:
+    return clipped_gradients.Lookup(block.index, block.values * gain, block.rows)
 
 
 @in_units.register
-def _(block: Dense, gain: Tensor) -> Factored:
+def _(block: Dense, gain: Tensor) -> clipped_gradients.Factored:
     return Dense(block.values * gain)
 
 
-def gradient_in_units(gradient: FactoredGradient, gains: Mapping[str, Tensor]) -> FactoredGradient:
+def gradient_in_units(
+    gradient: clipped_gradients.FactoredGradient, gains: Mapping[str, Tensor]
+) -> clipped_gradients.FactoredGradient:
     """A whole gradient in the units of its parameters, its sums on the host."""
     return {name: HostSum(in_units(block, gains[name])) for name, block in gradient.items()}
 
@@ -155,7 +150,7 @@ def gradient_in_units(gradient: FactoredGradient, gains: Mapping[str, Tensor]) -
 class Learner(Protocol):
     """A model that can be trained on per-example gradients."""
 
-    def gradient(self, parameters: Tensors, codes: Tensor) -> FactoredGradient:
+    def gradient(self, parameters: Tensors, codes: Tensor) -> clipped_gradients.FactoredGradient:
         """Per-example gradients of the loss of rows of levels (b, k).
 
         Row i of each factor depends on example i only.
@@ -236,7 +231,7 @@ def train_privately(
     for step in range(schedule.steps):
         now = parameters
 
-        def gradient(codes: Tensor, now: Tensors = now) -> FactoredGradient:
+        def gradient(codes: Tensor, now: Tensors = now) -> clipped_gradients.FactoredGradient:
             return gradient_in_units(learner.gradient(now, codes.to(where)), gains)
 
         directions = adam.directions(_moved(training.step(gradient, parameters), where))

@@ -14,25 +14,12 @@ import numpy as np
 import torch
 
 from cloister.constraints import functional_dependency
+from cloister.models.differences import pairs
 from cloister.models.differences.model import DifferencedModel, inner_task
-from cloister.models.differences.pairs import (
-    WithDifferences,
-    choose_differences,
-    differences_of,
-    task_with,
-)
 from cloister.models.discretization.bins import Bins, coarse, fine
 from cloister.models.discretization.histograms import measure_joint_table
+from cloister.models.mixture import measurements
 from cloister.models.mixture.factors import arrange_factors, separate_factors, transfer
-from cloister.models.mixture.measurements import (
-    AllPairs,
-    Histograms,
-    ListedTables,
-    RoundCandidates,
-    TableChoice,
-    candidate_tables,
-    measure_histograms,
-)
 from cloister.models.mixture.model import MixtureModel, chain_of
 from cloister.models.mixture.optimizer import Fit, NoisyMarginal, TableTarget
 from cloister.models.mixture.plan import MixtureParameters
@@ -100,13 +87,13 @@ def fit_mixture(
     Privacy: releases what the plan holds; all else is post-processing. Differences are functions of
         single rows.
     """
-    differences = differences_of(task)
+    differences = pairs.differences_of(task)
     if not differences:
-        found = measure_histograms(private, task, plan, prior)
+        found = measurements.measure_histograms(private, task, plan, prior)
         return _fit_inside(private, task, plan, found, progress, prior)
-    door = DerivedDoor(private, WithDifferences(differences))
-    found = measure_histograms(door, task_with(task, differences), plan, prior)
-    chosen = choose_differences(differences, task, found.bins)
+    door = DerivedDoor(private, pairs.WithDifferences(differences))
+    found = measurements.measure_histograms(door, pairs.task_with(task, differences), plan, prior)
+    chosen = pairs.choose_differences(differences, task, found.bins)
     inner = inner_task(task, chosen)
     kept = found.among(inner.domain.names)
     model = _fit_inside(door, inner, plan, kept, progress, prior)
@@ -121,7 +108,7 @@ class _Known:
     ``inside`` are the attributes of the mixture, ``joint`` the tables of hard constraints.
     """
 
-    histograms: Histograms
+    histograms: measurements.Histograms
     inside: tuple[str, ...]
     joint: Mapping[tuple[str, ...], JointTable]
     earlier: EarlierTables
@@ -157,7 +144,7 @@ def _fit_inside(
     private: Door[TableRows],
     task: Task,
     plan: Plan[MixtureParameters],
-    found: Histograms,
+    found: measurements.Histograms,
     progress: Progress,
     prior: ReleasedNumbers | None,
 ) -> MixtureModel:
@@ -197,7 +184,7 @@ def _measure_joint(
     private: Door[TableRows],
     task: Task,
     plan: Plan[MixtureParameters],
-    found: Histograms,
+    found: measurements.Histograms,
     prior: ReleasedNumbers | None,
 ) -> _Known:
     """Measure the tables of hard constraints, and pool them with those of a prior."""
@@ -241,7 +228,7 @@ def run_rounds(
     counting = DiscreteGaussian(parameters.noise["rounds"])
     deviation = counting.scale(private.neighbours.partition)
     noise_of_cell = _NOISE_IN_FIT * math.sqrt(2 / math.pi) * deviation
-    chooser = TableChoice(selection, rows, noise_of_cell)
+    chooser = measurements.TableChoice(selection, rows, noise_of_cell)
 
     layout = fit.mixture.layout
     candidates = _candidates_of(parameters, bins, rows)
@@ -272,10 +259,12 @@ def labels_of(number: int, picks: int) -> tuple[str, ...]:
 
 def _candidates_of(
     parameters: MixtureParameters, bins: Mapping[str, Bins], rows: int
-) -> RoundCandidates:
+) -> measurements.RoundCandidates:
     if parameters.pair_parts and len(bins) > 1:
-        return AllPairs(tuple(coarse(own, parameters.pair_parts) for own in bins.values()))
-    return ListedTables(candidate_tables(bins, rows, MIXTURE_SEED))
+        return measurements.AllPairs(
+            tuple(coarse(own, parameters.pair_parts) for own in bins.values())
+        )
+    return measurements.ListedTables(measurements.candidate_tables(bins, rows, MIXTURE_SEED))
 
 
 def _modelled(plan: Plan[MixtureParameters], bins: Mapping[str, Bins]) -> tuple[str, ...]:

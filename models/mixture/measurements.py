@@ -25,6 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from cloister.models.discretization import histograms
 from cloister.models.discretization.bins import (
     Bins,
     Coarsening,
@@ -32,14 +33,6 @@ from cloister.models.discretization.bins import (
     coarse_by_spread,
     fine,
     variance_shares,
-)
-from cloister.models.discretization.histograms import (
-    HistogramCounts,
-    TwoLevels,
-    bin_deviations,
-    bins_of_histogram,
-    bins_of_values,
-    count_histogram,
 )
 from cloister.models.mixture.optimizer import NoisyMarginal
 from cloister.models.mixture.plan import MixtureParameters
@@ -89,7 +82,7 @@ class Histograms:
     ``changes`` are those since an earlier release, of attributes that it has counted too.
     """
 
-    counted: Mapping[str, HistogramCounts]
+    counted: Mapping[str, histograms.HistogramCounts]
     bins: Mapping[str, Bins]
     changes: Mapping[str, float]
 
@@ -102,7 +95,7 @@ class Histograms:
     def marginal(self, name: str, rows: int) -> NoisyMarginal:
         """The histogram of an attribute over its bins."""
         bins, counted = self.bins[name], self.counted[name]
-        deviations = bin_deviations(bins, counted.levels, counted.deviation)
+        deviations = histograms.bin_deviations(bins, counted.levels, counted.deviation)
         return NoisyMarginal((fine(bins),), bins.mass * rows, deviations)
 
 
@@ -127,28 +120,28 @@ def measure_histograms(
 
 def _count(
     private: Door[TableRows], task: Task, name: str, parameters: MixtureParameters
-) -> HistogramCounts:
+) -> histograms.HistogramCounts:
     cells = DiscreteGaussian(parameters.histogram_noise[name])
     valued = name in parameters.valued
     values = DiscreteGaussian(parameters.noise["joint tables"]) if valued else cells
     declared = declared_cells(task.domain[name])
-    return count_histogram(
+    return histograms.count_histogram(
         private,
         declared,
         cells,
         values if name in parameters.by_value else None,
-        TwoLevels.of(declared) if name in parameters.two_levels else None,
+        histograms.TwoLevels.of(declared) if name in parameters.two_levels else None,
     )
 
 
 def _bins_of(
     task: Task,
-    counted: HistogramCounts,
+    counted: histograms.HistogramCounts,
     parameters: MixtureParameters,
     prior: ReleasedNumbers | None,
 ) -> Bins:
     name = counted.cells.name
-    make = bins_of_values if name in parameters.valued else bins_of_histogram
+    make = histograms.bins_of_values if name in parameters.valued else histograms.bins_of_histogram
     bins = make(task, counted, parameters.groups)
     return refine_bins(prior.bins[name], bins) if prior and name in prior.bins else bins
 

@@ -13,17 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
-from cloister.models.constrained import (
-    BALANCED,
-    EXCHANGED,
-    SequentialModel,
-    merge_states,
-    restore_algorithm,
-    restore_bins,
-    restore_reweighting,
-    restore_rules,
-    sources_of_rates,
-)
+from cloister.models import constrained
 from cloister.models.discretization.bins import Bins
 from cloister.models.discretization.histograms import ReleasedCounts
 from cloister.models.mixture.factors import arrange_factors
@@ -106,7 +96,7 @@ _FITTED_TO_RATES = (
 
 
 @dataclass(frozen=True)
-class MixtureModel(SequentialModel):
+class MixtureModel(constrained.SequentialModel):
     """A mixture, the bins that it is over, and the rules that its rows satisfy.
 
     ``sequence`` lists the attributes of the mixture first; the others follow their histograms.
@@ -115,7 +105,7 @@ class MixtureModel(SequentialModel):
     """
 
     drawn_whole: ClassVar[frozenset[str]] = frozenset(
-        {BALANCED, EXCHANGED, _RELATED, _RECALIBRATED}
+        {constrained.BALANCED, constrained.EXCHANGED, _RELATED, _RECALIBRATED}
     )
 
     task: Task
@@ -206,15 +196,21 @@ class MixtureModel(SequentialModel):
     def own_state(self) -> ModelState:
         """The mixture as JSON and arrays."""
         numbers = self.numbers.state(self.sequence) if self.numbers else ({}, {})
-        return merge_states(({"even": self.even}, {}), _state_of_mixture(self.mixture), numbers)
+        return constrained.merge_states(
+            ({"even": self.even}, {}), _state_of_mixture(self.mixture), numbers
+        )
 
     def own_post_processing(self) -> tuple[str, ...]:
         """How rows are made from the mixture."""
         refitted = self.task.soft and not self.algorithm.penalties
-        soft = (_FITTED_TO_RATES.format(sources_of_rates(self.task.soft)),) if refitted else ()
+        soft = (
+            (_FITTED_TO_RATES.format(constrained.sources_of_rates(self.task.soft)),)
+            if refitted
+            else ()
+        )
         related = (_RELATED,) if self.even and self._relations else ()
         remembers = self.constraint_sampler.remembers
-        balanced = () if remembers else (BALANCED,)
+        balanced = () if remembers else (constrained.BALANCED,)
         recalibrated = (_RECALIBRATED,) if not remembers and self._changes else ()
         return (_FITTED, *soft, *related, *balanced, *recalibrated)
 
@@ -237,16 +233,16 @@ def chain_of(mixture: Mixture, sequence: tuple[str, ...], bins: Mapping[str, Bin
 def restore_mixture(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> MixtureModel:
     """The model whose :meth:`MixtureModel.state` is given."""
     sequence = tuple(meta["sequence"])
-    bins = restore_bins(task, sequence, arrays)
+    bins = constrained.restore_bins(task, sequence, arrays)
     factors = tuple(
         Factor(tuple(names), arrays[f"factor.{at}"]) for at, names in enumerate(meta["factors"])
     )
     inside = {name for factor in factors for name in factor.attributes}
     layout = Layout(factors, {name: bins[name].size for name in sequence if name in inside})
     mixture = Mixture(layout, torch.as_tensor(arrays["weights"]), torch.as_tensor(arrays["shares"]))
-    rules = restore_rules(task, meta, arrays)
-    reweighting = restore_reweighting(task, meta, arrays)
-    algorithm = restore_algorithm(task, meta)
+    rules = constrained.restore_rules(task, meta, arrays)
+    reweighting = constrained.restore_reweighting(task, meta, arrays)
+    algorithm = constrained.restore_algorithm(task, meta)
     numbers = restore_numbers(task, bins, meta, arrays)
     return MixtureModel(
         task, sequence, bins, mixture, rules, meta["even"], reweighting, algorithm, numbers

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
+from cloister.models import planning
 from cloister.models.discretization.histograms import TwoLevels, counted_by_value
 from cloister.models.mixture.schedule import (
     TYPICAL_SIGNAL,
@@ -19,18 +20,6 @@ from cloister.models.mixture.schedule import (
     forecast_fit,
     joint_budget,
     schedule_for,
-)
-from cloister.models.planning import (
-    SEQUENTIAL,
-    SUPPORTS,
-    counts_stage,
-    public_sizes,
-    require_delta,
-    require_signal,
-    sizes_by_value,
-    uneven_counts_stage,
-    valued_attributes,
-    wanted_tables,
 )
 from cloister.models.soft_constraints.pair_counts import PairCounts
 from cloister.models.task import Budget, Parameters, Plan, Stage, Task
@@ -87,7 +76,7 @@ MOST_EMPHASIS_CELLS = 128
 
 WEIGHER = PairCounts()
 
-MIXTURE_SAMPLINGS = (SUPPORTS, SEQUENTIAL)
+MIXTURE_SAMPLINGS = (planning.SUPPORTS, planning.SEQUENTIAL)
 """The ways in which rows of a mixture can be drawn, the usual one first."""
 
 
@@ -195,7 +184,7 @@ class _Outline:
             )
             picks, tables = self.schedule.picks, self.schedule.tables
             words = f"the joint tables chosen, {'one' if picks == 1 else picks} a round"
-            yield counts_stage(self.task, "rounds", levels["rounds"], tables, words)
+            yield planning.counts_stage(self.task, "rounds", levels["rounds"], tables, words)
         if self.task.measured_soft:
             yield WEIGHER.stage(self.task, levels["soft constraints"])
 
@@ -237,7 +226,9 @@ class _Outline:
         if self.values:
             words += f"; the single values of {', '.join(self.values)}"
         noises = (*self.joint_noise(level), *(level for _ in self.values))
-        return uneven_counts_stage(self.task, "joint tables", [(own, 1) for own in noises], words)
+        return planning.uneven_counts_stage(
+            self.task, "joint tables", [(own, 1) for own in noises], words
+        )
 
     def _histograms(self, level: Fraction) -> Stage:
         words = "one-way histograms of all attributes, those of many cells with less noise"
@@ -248,7 +239,7 @@ class _Outline:
         if self.two_levels:
             words += f" and in wide cells too: {', '.join(self.two_levels)}"
         noises = [(own, self._times(name)) for name, own in self.histogram_noise(level).items()]
-        return uneven_counts_stage(self.task, "histograms", noises, words)
+        return planning.uneven_counts_stage(self.task, "histograms", noises, words)
 
 
 def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[MixtureParameters]:
@@ -257,13 +248,13 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
     Raises:
         PlanError: there is no delta to spend, or the noise would drown the rows.
     """
-    require_delta("mixture", budget)
+    planning.require_delta("mixture", budget)
     rho = zcdp_rho(budget.epsilon, budget.delta)
     signal = signal_of(task, float(rho))
     about = _exact(math.sqrt(1 / (2 * rho)))
     outline = _without_drowned_values(_outline(task, sequence, signal), about)
     counted = DiscreteGaussian(outline.levels(about)["histograms"])
-    require_signal(counted.scale(task.neighbours.partition), task.data_rows, budget)
+    planning.require_signal(counted.scale(task.neighbours.partition), task.data_rows, budget)
     noise = calibrate(
         lambda level: Composed(tuple((stage.event, 1) for stage in outline.stages(level))),
         budget.epsilon,
@@ -298,9 +289,9 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
 
 def _outline(task: Task, sequence: tuple[str, ...], signal: float) -> _Outline:
     by_value = counted_by_value(task.domain, sequence, task.data_rows)
-    valued = valued_attributes(task, by_value)
-    sizes = sizes_by_value(task, public_sizes(task.domain, MIXTURE_BINS), valued)
-    joint = wanted_tables(task, sizes)
+    valued = planning.valued_attributes(task, by_value)
+    sizes = planning.sizes_by_value(task, planning.public_sizes(task.domain, MIXTURE_BINS), valued)
+    joint = planning.wanted_tables(task, sizes)
     learnt = {name for names in joint for name in names}
     return _Outline(
         task,

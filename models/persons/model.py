@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from cloister.arrays import Floats
+from cloister.models import protocol
 from cloister.models.constrained import ConstrainedModel
 from cloister.models.differences.model import DifferencedModel
 from cloister.models.discretization.bins import Bins
@@ -19,14 +20,6 @@ from cloister.models.persons.likeness import Likeness, released_ratios
 from cloister.models.persons.parts import PERSONS, ROWS, PairKinds, PersonTasks
 from cloister.models.persons.plan import LIKENESS, NUMBER, PersonsParameters
 from cloister.models.persons.sampler import PersonsSampler
-from cloister.models.protocol import (
-    AnySynthesizer,
-    Arrays,
-    DatabaseDoor,
-    ModelState,
-    Where,
-    sample_whole,
-)
 from cloister.models.several_tables import LabelledDoor, part_of_arrays
 from cloister.models.task import Plan
 from cloister.privacy.mechanisms.randomness import SamplingSource
@@ -112,14 +105,14 @@ class PersonsModel:
             _NUMBERED,
         )
 
-    def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
+    def sample(self, rows: int, rng: SamplingSource, where: protocol.Where | None = None) -> Table:
         """Exactly ``rows`` rows that satisfy every hard constraint.
 
         SampleError if they cannot be drawn.
         """
-        return sample_whole(self.sampler, rows, rng, where)
+        return protocol.sample_whole(self.sampler, rows, rng, where)
 
-    def state(self) -> ModelState:
+    def state(self) -> protocol.ModelState:
         """The model as JSON and arrays."""
         parts = {PERSONS: self.persons.state(), ROWS: self.rows.state()}
         meta = {
@@ -136,7 +129,10 @@ class PersonsModel:
 
 
 def restore_persons(
-    base: AnySynthesizer, tasks: PersonTasks, meta: Mapping[str, Any], arrays: Arrays
+    base: protocol.AnySynthesizer,
+    tasks: PersonTasks,
+    meta: Mapping[str, Any],
+    arrays: protocol.Arrays,
 ) -> PersonsModel:
     """The model whose :meth:`PersonsModel.state` is given, of a method."""
     tasks = tasks.estimated(meta[PERSONS]["rows"], meta[ROWS]["rows"])
@@ -149,7 +145,10 @@ def restore_persons(
 
 
 def train_persons(
-    base: AnySynthesizer, private: DatabaseDoor, tasks: PersonTasks, plan: Plan[PersonsParameters]
+    base: protocol.AnySynthesizer,
+    private: protocol.DatabaseDoor,
+    tasks: PersonTasks,
+    plan: Plan[PersonsParameters],
 ) -> PersonsModel:
     """The number of persons if it is measured, then persons, pairs of their rows, then rows.
 
@@ -177,8 +176,8 @@ def train_persons(
 
 
 def weigh_persons(
-    base: AnySynthesizer,
-    private: DatabaseDoor,
+    base: protocol.AnySynthesizer,
+    private: protocol.DatabaseDoor,
     plan: Plan[PersonsParameters],
     model: PersonsModel,
 ) -> PersonsModel:
@@ -223,5 +222,5 @@ def _pairs_of_rows(
     }
 
 
-def _doors(private: DatabaseDoor) -> dict[str, LabelledDoor]:
+def _doors(private: protocol.DatabaseDoor) -> dict[str, LabelledDoor]:
     return {name: LabelledDoor(private.table(name), name) for name in (PERSONS, ROWS)}

@@ -16,13 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
+from cloister import constraints
 from cloister.arrays import Integers
-from cloister.constraints import (
-    DenialConstraint,
-    functional_dependency,
-    holds_for_equal_rows,
-    key_attributes,
-)
 from cloister.constraints.denial import Cell, Op, Predicate
 from cloister.errors import PlanError
 from cloister.figures import count_of
@@ -42,7 +37,7 @@ _DOUBLINGS = 2
 PERSONS, ROWS = "persons", "rows"
 """Names of the two tables, in labels of stages and behind the door."""
 
-_Rules = tuple[DenialConstraint, ...]
+_Rules = tuple[constraints.DenialConstraint, ...]
 
 
 @dataclass(frozen=True)
@@ -88,7 +83,7 @@ class PersonTasks:
     persons: Task
     rows: Task
     counted: str
-    within: tuple[DenialConstraint, ...]
+    within: tuple[constraints.DenialConstraint, ...]
 
     @cached_property
     def compared(self) -> Mapping[str, Column]:
@@ -129,7 +124,9 @@ class PersonTasks:
         bounds = [self.whole.neighbours.max_rows]
         for rule in self.within:
             names = [
-                name for name in key_attributes(rule) or () if name not in (*self.given, self.key)
+                name
+                for name in constraints.key_attributes(rule) or ()
+                if name not in (*self.given, self.key)
             ]
             if names and all(domain[name].null_code is None for name in names):
                 bounds.append(math.prod(domain[name].values for name in names))
@@ -236,12 +233,12 @@ def _unused_name(name: str, domain: Domain) -> str:
 
 def _divided(task: Task, persons: Persons) -> tuple[_Rules, _Rules, _Rules]:
     """The constraints on persons, on rows, and on two rows of one person."""
-    own: list[DenialConstraint] = []
-    rows: list[DenialConstraint] = []
-    within: list[DenialConstraint] = []
+    own: list[constraints.DenialConstraint] = []
+    rows: list[constraints.DenialConstraint] = []
+    within: list[constraints.DenialConstraint] = []
     for rule in task.constraints:
         shared = set(rule.attributes) <= {persons.key, *persons.attributes}
-        if shared and rule.hard and not holds_for_equal_rows(rule, task.domain):
+        if shared and rule.hard and not constraints.holds_for_equal_rows(rule, task.domain):
             raise PlanError(
                 f"constraint '{rule.name}' cannot hold where a person has several rows, which "
                 "agree on all that it compares; make it soft, or declare max_rows: 1"
@@ -254,9 +251,9 @@ def _divided(task: Task, persons: Persons) -> tuple[_Rules, _Rules, _Rules]:
     return tuple(own), tuple(rows), tuple(within)
 
 
-def _is_attribute(rule: DenialConstraint, persons: Persons) -> bool:
+def _is_attribute(rule: constraints.DenialConstraint, persons: Persons) -> bool:
     """Whether a rule on the key holds because rows share the attributes of their person."""
-    dependency = functional_dependency(rule)
+    dependency = constraints.functional_dependency(rule)
     return (
         dependency is not None
         and persons.key in dependency[0]
@@ -264,7 +261,7 @@ def _is_attribute(rule: DenialConstraint, persons: Persons) -> bool:
     )
 
 
-def _require_one_person(rule: DenialConstraint, key: str) -> None:
+def _require_one_person(rule: constraints.DenialConstraint, key: str) -> None:
     if not any(_same_key(predicate, key) for predicate in rule.predicates):
         raise PlanError(
             f"constraint '{rule.name}' compares rows of different persons by '{key}', whose values "

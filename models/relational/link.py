@@ -13,12 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from cloister.arrays import Booleans, Floats, Integers
-from cloister.models.relational.constraints import (
-    KeyRules,
-    keep_rules,
-    without_cycles,
-    without_duplicates,
-)
+from cloister.models.relational import constraints
 from cloister.models.relational.matching import match, match_in_slices
 from cloister.models.relational.profiles import (
     MOST_UNKNOWNS,
@@ -29,17 +24,9 @@ from cloister.models.relational.profiles import (
     Workload,
     joint_number,
 )
+from cloister.schema import relations
 from cloister.schema.domain import Table
-from cloister.schema.relations import (
-    Database,
-    ForeignKey,
-    Schema,
-    earlier_keys,
-    joined_table,
-    of_parent,
-    of_row,
-    rows_domain,
-)
+from cloister.schema.relations import of_parent
 
 NOBODY = -1
 """In place of a parent: the reference is missing."""
@@ -78,7 +65,7 @@ class Link:
     are the partitions of the attributes of both tables, by their names in the joined table.
     """
 
-    key: ForeignKey
+    key: relations.ForeignKey
     degrees: Floats
     parts: Mapping[str, Parts]
     measured: tuple[Measured, ...] = ()
@@ -155,29 +142,29 @@ class Drawing:
     which are the same. ``rules`` are those across keys, by joined table.
     """
 
-    schema: Schema
+    schema: relations.Schema
     rng: np.random.Generator
     distinct: Mapping[str, tuple[str, str]]
     numbers: dict[str, int] = field(default_factory=dict)
     rows: dict[str, Table] = field(default_factory=dict)
     owners: dict[str, Integers] = field(default_factory=dict)
-    rules: Mapping[str, KeyRules] = field(default_factory=dict)
+    rules: Mapping[str, constraints.KeyRules] = field(default_factory=dict)
 
     def add(self, name: str, drawn: Table | None, number: int) -> None:
         """The rows of a table; those of one without attributes are only so many."""
-        domain = rows_domain(self.schema, name)
+        domain = relations.rows_domain(self.schema, name)
         codes = {
             column.name: drawn.codes[column.name] if drawn else np.arange(number)
             for column in domain
         }
         self.numbers[name], self.rows[name] = number, Table(domain, codes)
 
-    def sides(self, key: ForeignKey) -> tuple[Side, Side, Integers]:
+    def sides(self, key: relations.ForeignKey) -> tuple[Side, Side, Integers]:
         """The parents of a key, the rows that refer, and their numbers."""
         chosen = self._referring(key)
-        own = dict(of_row(key.table, self.rows[key.table], chosen))
-        for earlier in earlier_keys(self.schema, key):
-            owners = self.owners[joined_table(earlier)][chosen]
+        own = dict(relations.of_row(key.table, self.rows[key.table], chosen))
+        for earlier in relations.earlier_keys(self.schema, key):
+            owners = self.owners[relations.joined_table(earlier)][chosen]
             own |= of_parent(earlier, self.rows[earlier.parent], owners)
         everyone = np.arange(self.numbers[key.parent])
         parents = of_parent(key, self.rows[key.parent], everyone)
@@ -192,12 +179,12 @@ class Drawing:
         if len(chosen) and parents.rows:
             owners[chosen] = link.parents_of(parents, children, self.rng)
         if key.to_itself:
-            owners = without_cycles(owners, self.rng)
-        self.owners[joined_table(key)] = owners
+            owners = constraints.without_cycles(owners, self.rng)
+        self.owners[relations.joined_table(key)] = owners
         self._separate(key)
         self._keep_rules(key)
 
-    def most(self, key: ForeignKey) -> int:
+    def most(self, key: relations.ForeignKey) -> int:
         """The most rows that may refer to the same one: of distinct pairs, one of each partner."""
         pair = self.distinct.get(key.table, ())
         others = (own for own in self.schema.parents_of(key.table) if own.column in pair)
@@ -209,11 +196,13 @@ class Drawing:
         required = [key for key in self.schema.parents_of(name) if not key.optional]
         return min((self.numbers[key.parent] * self.most(key) for key in required), default=None)
 
-    def database(self) -> Database:
+    def database(self) -> relations.Database:
         """The tables with their references."""
-        return Database(self.schema, {name: self._whole(name) for name in self.schema.tables})
+        return relations.Database(
+            self.schema, {name: self._whole(name) for name in self.schema.tables}
+        )
 
-    def _referring(self, key: ForeignKey) -> Integers:
+    def _referring(self, key: relations.ForeignKey) -> Integers:
         """Rows that refer, no more than have a place."""
         if not key.optional:
             return np.arange(self.numbers[key.table])
@@ -221,14 +210,16 @@ class Drawing:
         most = self.numbers[key.parent] * self.most(key)
         return np.sort(self.rng.permutation(chosen)[:most])
 
-    def _separate(self, key: ForeignKey) -> None:
+    def _separate(self, key: relations.ForeignKey) -> None:
         """Exchange parents until no two rows of a table have the same pair of them."""
         pair = self.distinct.get(key.table, ())
-        others = [other for other in earlier_keys(self.schema, key) if other.column in pair]
+        others = [
+            other for other in relations.earlier_keys(self.schema, key) if other.column in pair
+        ]
         if key.column not in pair or not others:
             return
-        name, first = joined_table(key), joined_table(others[0])
-        self.owners[name] = without_duplicates(
+        name, first = relations.joined_table(key), relations.joined_table(others[0])
+        self.owners[name] = constraints.without_duplicates(
             self.owners[first],
             self.owners[name],
             (self.numbers[others[0].parent], self.numbers[key.parent]),
@@ -236,13 +227,13 @@ class Drawing:
             self.rng,
         )
 
-    def _keep_rules(self, key: ForeignKey) -> None:
+    def _keep_rules(self, key: relations.ForeignKey) -> None:
         """Change parents until the rules across a key hold; rows that fit none are left out."""
-        name, own = joined_table(key), self.rules.get(joined_table(key))
+        name, own = relations.joined_table(key), self.rules.get(relations.joined_table(key))
         if own is None:
             return
         sides = self.rows[key.table], self.rows[key.parent]
-        self.rows[key.table], self.owners[name] = keep_rules(
+        self.rows[key.table], self.owners[name] = constraints.keep_rules(
             own, self.schema, key, sides, self.owners[name], self.most(key), self.rng
         )
         if not key.optional:
@@ -252,14 +243,16 @@ class Drawing:
         self.rows[table] = self.rows[table].take(~rows)
         self.numbers[table] = int((~rows).sum())
         for key in self.schema.parents_of(table):
-            if joined_table(key) in self.owners:
-                self.owners[joined_table(key)] = self.owners[joined_table(key)][~rows]
+            if relations.joined_table(key) in self.owners:
+                self.owners[relations.joined_table(key)] = self.owners[relations.joined_table(key)][
+                    ~rows
+                ]
 
     def _whole(self, name: str) -> Table:
         domain = self.schema.tables[name]
         codes = dict(self.rows[name].codes)
         for key in self.schema.parents_of(name):
-            owners = self.owners[joined_table(key)]
+            owners = self.owners[relations.joined_table(key)]
             keys = self.rows[key.parent].codes[key.key]
             null = domain[key.column].null_code
             named = keys[np.maximum(owners, 0)] if len(keys) else np.zeros_like(owners)

@@ -17,17 +17,10 @@ from numpy.typing import NDArray
 from cloister.arrays import Floats
 from cloister.models.discretization.bins import Bins
 from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model
+from cloister.models.relational import profiles
 from cloister.models.relational.constraints import distinct_pairs, rules_across
 from cloister.models.relational.link import Answers, Drawing, Link, Measured
 from cloister.models.relational.plan import RelationalParameters
-from cloister.models.relational.profiles import (
-    Parts,
-    Workload,
-    candidates,
-    numbers_of,
-    parts_across,
-    parts_of,
-)
 from cloister.models.relational.rows import (
     DEGREES,
     MEAN_NOISE,
@@ -48,17 +41,8 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.distances import Candidate, CandidateScores
 from cloister.privacy.queries.query import Door, TableRows
+from cloister.schema import relations
 from cloister.schema.domain import Cells
-from cloister.schema.relations import (
-    Database,
-    ForeignKey,
-    degree_column,
-    degree_table,
-    earlier_keys,
-    joined_domain,
-    joined_table,
-    rows_domain,
-)
 
 _ROWS = "the rows of each table are drawn by a model of that table alone"
 
@@ -137,14 +121,14 @@ class RelationalModel:
         """What is done to references so that constraints and hierarchies hold."""
         keys, ruled = self.task.schema.keys, rules_across(self.task)
         itself = [key for key in keys if key.to_itself]
-        if len(ruled) > sum(joined_table(key) in ruled for key in itself):
+        if len(ruled) > sum(relations.joined_table(key) in ruled for key in itself):
             yield _KEPT
         if itself:
             yield _ROOTED
-        if any(joined_table(key) in ruled for key in itself):
+        if any(relations.joined_table(key) in ruled for key in itself):
             yield _DROPPED
 
-    def sample(self, rows: int, rng: SamplingSource) -> Database:
+    def sample(self, rows: int, rng: SamplingSource) -> relations.Database:
         """Tables with so many ``rows`` in that of the units, in which each reference names a row.
 
         SampleError if they cannot be drawn.
@@ -157,7 +141,7 @@ class RelationalModel:
             model = self.models.get(name) if number else None
             drawing.add(name, model.sample(number, rng) if model else None, number)
             for key in schema.parents_of(name):
-                drawing.relate(self.links[joined_table(key)])
+                drawing.relate(self.links[relations.joined_table(key)])
         return drawing.database()
 
     def _number(self, name: str, rows: int, drawing: Drawing) -> int:
@@ -169,7 +153,10 @@ class RelationalModel:
             return rows
         if not required:
             return declared
-        link, parents = self.links[joined_table(required[0])], drawing.numbers[required[0].parent]
+        link, parents = (
+            self.links[relations.joined_table(required[0])],
+            drawing.numbers[required[0].parent],
+        )
         places = drawing.places(name)
         assert places is not None
         # where rules left no parents, there is no row to refer to one
@@ -197,7 +184,9 @@ def link_meta(link: Link) -> dict[str, Any]:
 def link_arrays(link: Link) -> dict[str, NDArray[np.generic]]:
     """The numbers of a link."""
     found: dict[str, NDArray[np.generic]] = {"degrees": link.degrees}
-    found |= {f"parts{at}": numbers_of(parts) for at, parts in enumerate(link.parts.values())}
+    found |= {
+        f"parts{at}": profiles.numbers_of(parts) for at, parts in enumerate(link.parts.values())
+    }
     found |= {f"counts{at}": table.counts for at, table in enumerate(link.measured)}
     return found
 
@@ -219,21 +208,24 @@ def restore_relational(
     models = restore_rows(base, rows, meta["models"], arrays)
     links = {
         name: restored_link(task, key, meta["links"][name], part_of_arrays(arrays, f"links.{name}"))
-        for name, key in ((joined_table(key), key) for key in task.schema.keys)
+        for name, key in ((relations.joined_table(key), key) for key in task.schema.keys)
     }
     return RelationalModel(base.name, task, rows, models, links)
 
 
 def restored_link(
-    task: DatabaseTask, key: ForeignKey, meta: Mapping[str, Any], own: Arrays
+    task: DatabaseTask, key: relations.ForeignKey, meta: Mapping[str, Any], own: Arrays
 ) -> Link:
     """The link of :func:`link_meta` and :func:`link_arrays`."""
-    columns = {column.name: column for side in joined_domain(task.schema, key) for column in side}
+    columns = {
+        column.name: column for side in relations.joined_domain(task.schema, key) for column in side
+    }
     parts = {
-        name: parts_of(columns[name], own[f"parts{at}"]) for at, name in enumerate(meta["parts"])
+        name: profiles.parts_of(columns[name], own[f"parts{at}"])
+        for at, name in enumerate(meta["parts"])
     }
     measured = tuple(
-        Measured(Workload(tuple(parent), tuple(child)), own[f"counts{at}"])
+        Measured(profiles.Workload(tuple(parent), tuple(child)), own[f"counts{at}"])
         for at, (parent, child) in enumerate(meta["measured"])
     )
     return Link(key, own["degrees"], parts, measured)
@@ -258,7 +250,7 @@ def train_relational(
         model = models.get(name)
         pools.add(name, model.sample(number, rng) if model else None, number)
         for key in task.schema.parents_of(name):
-            link = joined_table(key)
+            link = relations.joined_table(key)
             fit = _LinkFit(private, key, parameters.links[link], pools, links)
             links[link] = fit.fit()
             pools.relate(links[link])
@@ -289,7 +281,7 @@ class _LinkFit:
     """One relationship, whose degrees are counted first; ``links`` are those before it."""
 
     private: DatabaseDoor
-    key: ForeignKey
+    key: relations.ForeignKey
     noise: LinkNoise
     pools: Drawing
     links: dict[str, Link]
@@ -297,7 +289,7 @@ class _LinkFit:
     def fit(self) -> Link:
         """The link after all rounds."""
         link = Link(self.key, self._degrees(), self._parts())
-        left = list(candidates(self.pools.schema, self.key, self.noise.ways))
+        left = list(profiles.candidates(self.pools.schema, self.key, self.noise.ways))
         for picks in self.noise.rounds:
             chosen = self._choose(link, left, picks)
             left = [workload for workload in left if workload not in chosen]
@@ -311,10 +303,10 @@ class _LinkFit:
 
         The rows of the pool are related by it again.
         """
-        if rows_domain(self.pools.schema, self.key.table).modelled:
+        if relations.rows_domain(self.pools.schema, self.key.table).modelled:
             return
-        for earlier in earlier_keys(self.pools.schema, self.key):
-            name, own = joined_table(earlier), f"{earlier.column}: "
+        for earlier in relations.earlier_keys(self.pools.schema, self.key):
+            name, own = relations.joined_table(earlier), f"{earlier.column}: "
             first = self.links[name]
             of_first = [
                 table.of_children()
@@ -326,7 +318,7 @@ class _LinkFit:
 
     @property
     def _door(self) -> Door[TableRows]:
-        name = joined_table(self.key)
+        name = relations.joined_table(self.key)
         return LabelledDoor(self.private.table(name), name)
 
     def _degrees(self) -> Floats:
@@ -334,25 +326,29 @@ class _LinkFit:
 
         Privacy: a partition of the parents.
         """
-        parts = Cells(degree_column(self.key), np.arange(self.key.max_rows + 1))
-        door = LabelledDoor(self.private.table(degree_table(self.key)), joined_table(self.key))
+        parts = Cells(relations.degree_column(self.key), np.arange(self.key.max_rows + 1))
+        door = LabelledDoor(
+            self.private.table(relations.degree_table(self.key)), relations.joined_table(self.key)
+        )
         counts = door.answer(PartitionCounts((parts,)), self.noise.degrees, DEGREES)
         positive = _nearest_counts(counts.astype(np.float64))
         return positive / positive.sum()
 
-    def _parts(self) -> dict[str, Parts]:
+    def _parts(self) -> dict[str, profiles.Parts]:
         parents, children, _ = self.pools.sides(self.key)
         codes = {**parents.codes, **children.codes}
-        return parts_across(self.pools.schema, self.key, codes)
+        return profiles.parts_across(self.pools.schema, self.key, codes)
 
-    def _choose(self, link: Link, left: list[Workload], picks: int) -> list[Workload]:
+    def _choose(
+        self, link: Link, left: list[profiles.Workload], picks: int
+    ) -> list[profiles.Workload]:
         """The joint tables of one round, by how far they are from the answers so far.
 
         Privacy: selections among distances of partitions of the joined rows.
         """
         if self.noise.selection is None:
             return left
-        chosen: list[Workload] = []
+        chosen: list[profiles.Workload] = []
         assert self.noise.tables is not None
         parents, children, _ = self.pools.sides(self.key)
         expected = Answers(link, parents, children).of(left)
@@ -367,7 +363,7 @@ class _LinkFit:
             chosen.append(left[open_[self._door.answer(query, self.noise.selection, SELECT)]])
         return chosen
 
-    def _measure(self, link: Link, workload: Workload) -> Measured:
+    def _measure(self, link: Link, workload: profiles.Workload) -> Measured:
         """One noisy joint table.
 
         Privacy: a partition of the joined rows.
@@ -377,7 +373,7 @@ class _LinkFit:
         return Measured(workload, self._door.answer(query, self.noise.tables, MEASURE))
 
 
-def _partitions(link: Link, workload: Workload) -> tuple[Parts, ...]:
+def _partitions(link: Link, workload: profiles.Workload) -> tuple[profiles.Parts, ...]:
     return tuple(link.parts[name] for name in workload.names)
 
 

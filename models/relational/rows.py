@@ -32,16 +32,9 @@ from cloister.privacy.events import repeat
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Neighbours
 from cloister.privacy.mechanisms.selection import Exponential, PermuteAndFlip
 from cloister.privacy.queries.counts import PartitionCounts
+from cloister.schema import relations
 from cloister.schema.columns import Serial
 from cloister.schema.domain import Cells, Domain
-from cloister.schema.relations import (
-    ForeignKey,
-    degree_table,
-    joined_domain,
-    joined_table,
-    rows_changed,
-    rows_domain,
-)
 
 DEGREES = "degrees"
 """The label of the noisy degree distribution of a relationship."""
@@ -108,7 +101,9 @@ class LinkNoise:
     ways: int | None
 
 
-def link_noise(task: DatabaseTask, key: ForeignKey, amount: Fraction, pure: bool) -> LinkNoise:
+def link_noise(
+    task: DatabaseTask, key: relations.ForeignKey, amount: Fraction, pure: bool
+) -> LinkNoise:
     """The noise of as many joint tables as the declared rows can bear, or as the spec says.
 
     One at least, if there are any. ``amount`` is an epsilon of ``pure`` privacy, else a rho.
@@ -138,22 +133,22 @@ def _schedules(
         yield declared.ways or 2, rounds, _NOISY
 
 
-def _moved(task: DatabaseTask, key: ForeignKey, noise: Noise, ways: int | None) -> float:
+def _moved(task: DatabaseTask, key: relations.ForeignKey, noise: Noise, ways: int | None) -> float:
     """The share of rows that noise moves in a joint table, on average over the candidates."""
     sizes = {
         column.name: min(column.size, MOST_PARTS)
-        for side in joined_domain(task.schema, key)
+        for side in relations.joined_domain(task.schema, key)
         for column in side
     }
     found = candidates(task.schema, key, ways)
     cells = sum(math.prod(sizes[name] for name in own.names) for own in found) / len(found)
-    partition = neighbours_of_table(task, joined_table(key)).partition
+    partition = neighbours_of_table(task, relations.joined_table(key)).partition
     return MEAN_NOISE * cells * noise.scale(partition) / 2 / task.tables[key.table].data_rows
 
 
 def _noise(
     task: DatabaseTask,
-    key: ForeignKey,
+    key: relations.ForeignKey,
     asked: tuple[int, ...],
     ways: int | None,
     amount: Fraction,
@@ -177,11 +172,11 @@ def _noise(
     return LinkNoise(DiscreteGaussian(noise_multiplier(own)), choice, gaussian, asked, ways)
 
 
-def link_stages(task: DatabaseTask, key: ForeignKey, noise: LinkNoise) -> Iterator[Stage]:
+def link_stages(task: DatabaseTask, key: relations.ForeignKey, noise: LinkNoise) -> Iterator[Stage]:
     """The stages of a relationship: degrees, selections, joint tables."""
-    parents = neighbours_of_table(task, degree_table(key)).partition
-    joined = neighbours_of_table(task, joined_table(key)).partition
-    link, tables = joined_table(key), sum(noise.rounds)
+    parents = neighbours_of_table(task, relations.degree_table(key)).partition
+    joined = neighbours_of_table(task, relations.joined_table(key)).partition
+    link, tables = relations.joined_table(key), sum(noise.rounds)
     yield Stage(
         f"{link}: {DEGREES}",
         noise.degrees.event(parents),
@@ -206,7 +201,7 @@ def link_stages(task: DatabaseTask, key: ForeignKey, noise: LinkNoise) -> Iterat
 
 def neighbours_of_table(task: DatabaseTask, name: str) -> Neighbours:
     """The rows of a table behind the door that one unit changes."""
-    return Neighbours(task.neighbours.relation, rows_changed(task.schema)[name])
+    return Neighbours(task.neighbours.relation, relations.rows_changed(task.schema)[name])
 
 
 def exponent_of(rho: Fraction) -> Fraction:
@@ -253,7 +248,7 @@ def _task_alone(task: DatabaseTask, name: str, own: Task) -> Task:
         if references.intersection(rule.attributes):
             _require_kept_by_links(task, name, rule)
     rules = tuple(c for c in own.constraints if not references.intersection(c.attributes))
-    domain, wanted = rows_domain(task.schema, name), most_drawn(task, own)
+    domain, wanted = relations.rows_domain(task.schema, name), most_drawn(task, own)
     _require_enough_keys(name, domain, wanted)
     return replace(own, domain=domain, constraints=rules, wanted_rows=wanted)
 
@@ -288,7 +283,7 @@ def counted_tables(task: DatabaseTask) -> tuple[str, ...]:
     return tuple(
         name
         for name in schema.tables
-        if rows_domain(schema, name).modelled
+        if relations.rows_domain(schema, name).modelled
         and not schema.any_row
         and any(not key.optional for key in schema.parents_of(name))
     )

@@ -9,14 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from cloister.models.protocol import (
-    AnySynthesizer,
-    Arrays,
-    DatabaseDoor,
-    DatabaseSynthesizer,
-    Progress,
-    silent,
-)
+from cloister.models import protocol
 from cloister.models.relational.plan import RelationalParameters, plan_relational
 from cloister.models.relational.rows import tasks_of_rows
 from cloister.models.task import Budget, DatabaseTask, Plan
@@ -31,13 +24,15 @@ _WITH_DELTA, _WITHOUT = "mixture", "independent"
 """Methods of rows where none is named: the one that is most accurate needs a delta."""
 
 
-class RelationalSynthesizer(DatabaseSynthesizer[RelationalParameters, "RelationalModel"]):
+class RelationalSynthesizer(protocol.DatabaseSynthesizer[RelationalParameters, "RelationalModel"]):
     """A method for the rows of each table, and measured relationships between them.
 
     ``rows`` is the method of rows; None if the budget is to decide.
     """
 
-    def __init__(self, rows: str | None = None, progress: Progress = silent) -> None:
+    def __init__(
+        self, rows: str | None = None, progress: protocol.Progress = protocol.silent
+    ) -> None:
         self._rows, self._progress = rows, progress
         self.name = f"{PREFIX}-{rows}" if rows else PREFIX
         of = rows or f"{_WITH_DELTA} (delta 0: {_WITHOUT})"
@@ -60,7 +55,7 @@ class RelationalSynthesizer(DatabaseSynthesizer[RelationalParameters, "Relationa
         return plan_relational(self.name, self._base(rows), task, budget)
 
     def train(
-        self, private: DatabaseDoor, task: DatabaseTask, plan: Plan[RelationalParameters]
+        self, private: protocol.DatabaseDoor, task: DatabaseTask, plan: Plan[RelationalParameters]
     ) -> RelationalModel:
         """The rows of each table, then each relationship."""
         from cloister.models.relational.model import train_relational
@@ -69,7 +64,7 @@ class RelationalSynthesizer(DatabaseSynthesizer[RelationalParameters, "Relationa
 
     def weigh(
         self,
-        private: DatabaseDoor,
+        private: protocol.DatabaseDoor,
         task: DatabaseTask,  # noqa: ARG002 - the model has those of its tables
         plan: Plan[RelationalParameters],
         model: RelationalModel,
@@ -80,19 +75,19 @@ class RelationalSynthesizer(DatabaseSynthesizer[RelationalParameters, "Relationa
         return weigh_relational(self._base(plan.parameters.base), private, plan, model)
 
     def restore(
-        self, task: DatabaseTask, meta: Mapping[str, Any], arrays: Arrays
+        self, task: DatabaseTask, meta: Mapping[str, Any], arrays: protocol.Arrays
     ) -> RelationalModel:
         """A model from its saved state."""
         from cloister.models.relational.model import restore_relational
 
         return restore_relational(self._base, task, tasks_of_rows(task), meta, arrays)
 
-    def _base(self, name: str) -> AnySynthesizer:
+    def _base(self, name: str) -> protocol.AnySynthesizer:
         from cloister.models.registry import create
 
         return create(name, self._progress)
 
 
-def synthesizer_of(name: str, progress: Progress) -> RelationalSynthesizer:
+def synthesizer_of(name: str, progress: protocol.Progress) -> RelationalSynthesizer:
     """The method of a name."""
     return RelationalSynthesizer(name.removeprefix(PREFIX).removeprefix("-") or None, progress)

@@ -27,6 +27,7 @@ from cloister.errors import SampleError
 from cloister.figures import count_of
 from cloister.models.discretization.bins import Bins
 from cloister.models.protocol import Where, sample_whole
+from cloister.models.sampling import row_by_row
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import (
     Batch,
@@ -36,16 +37,6 @@ from cloister.models.sampling.chain import (
     flatten_chain,
 )
 from cloister.models.sampling.conditions import Condition
-from cloister.models.sampling.row_by_row import (
-    AcceptedRows,
-    Algorithm3,
-    Penalty,
-    RowKinds,
-    WithinBins,
-    compared_attributes,
-    compares_cells,
-    in_random_order,
-)
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.columns import Serial
 from cloister.schema.domain import Domain, Table
@@ -149,7 +140,7 @@ class ConstraintSampler:
     row_rules: tuple[DenialConstraint, ...] = ()
     pair_rules: tuple[DenialConstraint, ...] = ()
     acceptance: Acceptance = EveryRow()
-    algorithm: Algorithm3 = field(default_factory=Algorithm3)
+    algorithm: row_by_row.Algorithm3 = field(default_factory=row_by_row.Algorithm3)
 
     def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
         """Exactly ``rows`` rows without a violation of a hard constraint.
@@ -190,7 +181,7 @@ class ConstraintSampler:
         return _Draw(self, where).chunk(self.kinds(rows), 0, rows, rng.generator)
 
     def replacing(
-        self, rows: int, rng: SamplingSource, kinds: RowKinds, before: Iterable[Table]
+        self, rows: int, rng: SamplingSource, kinds: row_by_row.RowKinds, before: Iterable[Table]
     ) -> Table:
         """``rows`` rows of the ``kinds`` that still lack some, after those ``before``."""
         draw = _Draw(self, None)
@@ -202,16 +193,18 @@ class ConstraintSampler:
         """Whether rows depend on the rows before them, so that chunks do."""
         return bool(self.pair_rules or self.algorithm.penalties)
 
-    def kinds(self, wanted: int) -> RowKinds:
+    def kinds(self, wanted: int) -> row_by_row.RowKinds:
         """The kinds of the rows of one draw, which the rules on rows shall not change."""
-        return RowKinds([rule for rule in self.row_rules if compares_cells(rule)], wanted)
+        return row_by_row.RowKinds(
+            [rule for rule in self.row_rules if row_by_row.compares_cells(rule)], wanted
+        )
 
     def settle(self, rows: Table, batch: Batch, rng: np.random.Generator) -> Table:
         """The rows of a batch, with other values inside bins where rules on a row need that.
 
         As they are where rows depend on those before them.
         """
-        rules = (compared_attributes(rule) for rule in self.row_rules)
+        rules = (row_by_row.compared_attributes(rule) for rule in self.row_rules)
         names = sorted(frozenset(joined.from_iterable(rules)))
         levels = {
             name: batch.levels[:, self.sequence.index(name)]
@@ -222,7 +215,7 @@ class ConstraintSampler:
             return rows
         ruled = {name: rows.codes[name] for rule in self.row_rules for name in rule.attributes}
         part = Table(self.domain, ruled)
-        found = WithinBins(part, batch.alive, levels, self.bins, self.lawful).settle(rng)
+        found = row_by_row.WithinBins(part, batch.alive, levels, self.bins, self.lawful).settle(rng)
         return Table(self.domain, {**rows.codes, **found.codes})
 
     @property
@@ -252,12 +245,14 @@ class _Draw:
         _require_rows(sampler.supports)
         self._kinds = sampler.kinds(0)
         self._condition = Condition.of(where, sampler.domain, sampler.chain) if where else None
-        hard = [Penalty(rule) for rule in sampler.pair_rules]
-        self.before = AcceptedRows(
+        hard = [row_by_row.Penalty(rule) for rule in sampler.pair_rules]
+        self.before = row_by_row.AcceptedRows(
             sampler.domain, sampler.chain, sampler.algorithm, hard, self._condition is not None
         )
 
-    def chunk(self, kinds: RowKinds, first: int, wanted: int, rng: np.random.Generator) -> Table:
+    def chunk(
+        self, kinds: row_by_row.RowKinds, first: int, wanted: int, rng: np.random.Generator
+    ) -> Table:
         """The rows ``first``, ..., ``first + wanted - 1`` of some kinds, keys left unset.
 
         Where the model's rows are used up, as under a key of few values, flatter ones follow.
@@ -268,7 +263,7 @@ class _Draw:
                 kept.append(rows)
                 missing -= rows.rows
             if not missing:
-                return in_random_order(Table.concatenate(kept), self._kinds, rng)
+                return row_by_row.in_random_order(Table.concatenate(kept), self._kinds, rng)
         raise SampleError(
             f"only {count_of(first + wanted - missing, 'row')} could be drawn under "
             f"{self._rules()}; request fewer rows, widen a domain, or make a constraint soft"

@@ -23,30 +23,9 @@ from cloister.constraints import (
 from cloister.constraints.denial import Cell, Op, Predicate
 from cloister.constraints.supports import Levels, Support
 from cloister.models.discretization.bins import Bins
+from cloister.models.sampling import rule_groups, support_selection
 from cloister.models.sampling.chain import ConstrainedChain, TupleModel
 from cloister.models.sampling.expected_shares import ExpectedShares, JointTable
-from cloister.models.sampling.rule_groups import (
-    Chooser,
-    DependencyMappings,
-    RightSides,
-    connected,
-    determined_alone,
-    differing_attributes,
-    explicit_support,
-    inside,
-    share_drawable,
-    shared_numerics,
-)
-from cloister.models.sampling.support_selection import (
-    balanced_right,
-    chain_support,
-    function_support,
-    greedy_support,
-    likely_right,
-    one_to_one_right,
-    ranked_right,
-    row_support,
-)
 from cloister.models.task import Task
 from cloister.schema.domain import Domain
 
@@ -126,9 +105,9 @@ class SupportBuilder:
         Rules on keys need none: keys are numbered afresh.
         """
         known = [c for c in constraints if set(c.attributes) <= self.bins.keys()]
-        self._point_valued = shared_numerics(self.domain, known)
-        self._free_valued = determined_alone(known)
-        groups = [self._compile(group) for group in connected(known)]
+        self._point_valued = rule_groups.shared_numerics(self.domain, known)
+        self._free_valued = rule_groups.determined_alone(known)
+        groups = [self._compile(group) for group in rule_groups.connected(known)]
         return CompiledConstraints(
             tuple(support for group in groups for support in group.supports),
             tuple(rule for group in groups for rule in group.row_rules),
@@ -140,7 +119,9 @@ class SupportBuilder:
         if not self._has_room(compiled):
             compiled = self._supported(group, self._choose_evenly)
         if len(group) > 1 and self._drawable(compiled) < _LEAST_DRAWABLE:
-            listed = explicit_support(group, self.domain, self._chain(()), self._shares.rng)
+            listed = rule_groups.explicit_support(
+                group, self.domain, self._chain(()), self._shares.rng
+            )
             compiled = replace(compiled, supports=(listed,)) if listed else compiled
         return compiled if self._has_room(compiled) else self._pinned(group) or compiled
 
@@ -153,7 +134,7 @@ class SupportBuilder:
         rest = [c for c in group if c.arity == 1 or key_attributes(c) or functional_dependency(c)]
         taken = {name for c in rest if c.arity == 2 for name in c.attributes}
         differing = [
-            [name for name in differing_attributes(c) if name not in taken]
+            [name for name in rule_groups.differing_attributes(c) if name not in taken]
             for c in group
             if c not in rest
         ]
@@ -177,7 +158,7 @@ class SupportBuilder:
         return Support((name,), np.array([[top]]), {name: box} if levels.wide[top] else {})
 
     def _supported(
-        self, group: Sequence[DenialConstraint], chooser: Chooser
+        self, group: Sequence[DenialConstraint], chooser: rule_groups.Chooser
     ) -> CompiledConstraints:
         ordered = sorted(group, key=self._joint_size)
         others = {c: self._support(c) for c in ordered if functional_dependency(c) is None}
@@ -209,7 +190,7 @@ class SupportBuilder:
 
     def _drawable(self, compiled: CompiledConstraints) -> float:
         chain = self._chain(compiled.supports)
-        return share_drawable(chain, self.domain, compiled.row_rules, self._shares.rng)
+        return rule_groups.share_drawable(chain, self.domain, compiled.row_rules, self._shares.rng)
 
     def _chain(self, supports: tuple[Support, ...]) -> ConstrainedChain:
         return ConstrainedChain(self.sequence, self.bins, self.model, supports)
@@ -221,12 +202,14 @@ class SupportBuilder:
             return None
         names = constraint.attributes
         if constraint.arity == 1:
-            return row_support(constraint, self._levels(names), self._constants(constraint))
+            return support_selection.row_support(
+                constraint, self._levels(names), self._constants(constraint)
+            )
         if order is not None and order.first_op is Op.GT and order.second_op in (Op.LT, Op.GT):
             return self._order(order)
         if size > _CONFLICT_CHECKED or not self._comparable_alone(constraint):
             return None
-        return greedy_support(
+        return support_selection.greedy_support(
             constraint, self._levels(names), self._constants(constraint), self._shares.mass(names)
         )
 
@@ -236,10 +219,10 @@ class SupportBuilder:
             -1, first.size, second.size
         )
         sign = 1 if order.second_op is Op.LT else -1
-        return chain_support(self._levels(order.equal), first, second, sign, mass)
+        return support_selection.chain_support(self._levels(order.equal), first, second, sign, mass)
 
     def _function(
-        self, constraint: DenialConstraint, mappings: DependencyMappings
+        self, constraint: DenialConstraint, mappings: rule_groups.DependencyMappings
     ) -> Support | None:
         dependency = functional_dependency(constraint)
         if dependency is None or dependency[0] not in mappings.tables:
@@ -249,7 +232,9 @@ class SupportBuilder:
         values = self._level(right).point[chosen]
         if right in self._free_valued:
             values = self._spread(self._shares.expected(left), right, chosen)
-        return function_support(self._levels(left), self._level(right), chosen, values)
+        return support_selection.function_support(
+            self._levels(left), self._level(right), chosen, values
+        )
 
     def _spread(self, left_mass: Floats, right: str, chosen: Integers) -> Integers:
         """Values (lefts,) of left sides inside their ``chosen`` levels, by the histogram.
@@ -268,46 +253,55 @@ class SupportBuilder:
         return values
 
     def _choose_mappings(
-        self, constraints: Sequence[DenialConstraint], chooser: Chooser, fixed: Sequence[Support]
-    ) -> DependencyMappings:
+        self,
+        constraints: Sequence[DenialConstraint],
+        chooser: rule_groups.Chooser,
+        fixed: Sequence[Support],
+    ) -> rule_groups.DependencyMappings:
         """Right sides by a chooser, of those that the supports of other rules allow."""
         found = [own for c in constraints if (own := functional_dependency(c)) is not None]
         enumerable = [own for own in found if self._shares.size(own[0]) <= _ENUMERABLE]
         names = dict.fromkeys(name for left, right in enumerable for name in (*left, right))
         levels = {name: self._level(name) for name in names}
         all_levels = levels | {name: self._level(name) for s in fixed for name in s.attributes}
-        return DependencyMappings.choose(
-            enumerable, levels, lambda own: chooser(inside(own, all_levels, fixed))
+        return rule_groups.DependencyMappings.choose(
+            enumerable, levels, lambda own: chooser(rule_groups.inside(own, all_levels, fixed))
         )
 
-    def _choose_evenly(self, own: RightSides) -> Integers:
+    def _choose_evenly(self, own: rule_groups.RightSides) -> Integers:
         """Right sides as different as may be, for keys that need many values."""
         level, lefts = self._level(own.right), len(own.places)
         right_mass = np.ones(level.size)
         if own.allowed is None:
-            return balanced_right(level, np.ones(lefts), right_mass, self._shares.rng)
+            return support_selection.balanced_right(
+                level, np.ones(lefts), right_mass, self._shares.rng
+            )
         evidence = np.where(own.allowed, 0.0, -np.inf)
         if own.one_to_one:
-            return one_to_one_right(level, evidence, np.ones(lefts), right_mass)
-        return likely_right(level, evidence, np.ones(lefts), right_mass, self._shares.rng)
+            return support_selection.one_to_one_right(level, evidence, np.ones(lefts), right_mass)
+        return support_selection.likely_right(
+            level, evidence, np.ones(lefts), right_mass, self._shares.rng
+        )
 
-    def _choose_right(self, own: RightSides) -> Integers:
+    def _choose_right(self, own: rule_groups.RightSides) -> Integers:
         level, right_mass = self._level(own.right), self.bins[own.right].mass
         left_mass = self._shares.expected(own.left)[own.places]
         evidence = self._evidence(own)
         if own.one_to_one and evidence is None:
-            return ranked_right(level, left_mass, right_mass)
+            return support_selection.ranked_right(level, left_mass, right_mass)
         if own.one_to_one and evidence is not None:
-            return one_to_one_right(level, evidence, left_mass, right_mass)
+            return support_selection.one_to_one_right(level, evidence, left_mass, right_mass)
         if evidence is not None:
-            return likely_right(level, evidence, left_mass, right_mass, self._shares.rng)
+            return support_selection.likely_right(
+                level, evidence, left_mass, right_mass, self._shares.rng
+            )
         if self._shares.is_networked(own.right):
             rows = self._shares.tuples_for(own.left, ())[own.places]
             drawn = rows[:, self.sequence.index(own.right)]
             return np.where(drawn == level.null, level.present[0], drawn)
-        return balanced_right(level, left_mass, right_mass, self._shares.rng)
+        return support_selection.balanced_right(level, left_mass, right_mass, self._shares.rng)
 
-    def _evidence(self, own: RightSides) -> Floats | None:
+    def _evidence(self, own: rule_groups.RightSides) -> Floats | None:
         """Log-probabilities (lefts, right size) of what may be; None where there are too many."""
         if self._shares.size((*own.left, own.right)) > _ENUMERABLE:
             return None

@@ -22,14 +22,7 @@ from cloister.constraints import BoundPredicate, DenialConstraint, Op, Operand, 
 from cloister.constraints.counting import violations_per_row
 from cloister.constraints.matching import Conjunction, either_order
 from cloister.hashing import FIRST_FACTOR, GOLDEN
-from cloister.models.sampling.fenwick import (
-    START_SLOTS,
-    NodeKeys,
-    accept_reject,
-    admit_rows,
-    choose_directly,
-    insert_all,
-)
+from cloister.models.sampling import fenwick
 from cloister.schema.columns import Column, Grid
 from cloister.schema.domain import Cells, Domain, Table
 from cloister.schema.ticks import float_decimals
@@ -42,7 +35,7 @@ _RANK_BITS = 64
 class Chooser:
     """A way to choose among candidates: a compiled kernel, and its uniform numbers a row."""
 
-    kernel: Callable[..., tuple[NodeKeys, Integers, int]]
+    kernel: Callable[..., tuple[fenwick.NodeKeys, Integers, int]]
     draws: int
 
     def uniforms(self, rows: int, rng: np.random.Generator) -> Floats:
@@ -50,7 +43,7 @@ class Chooser:
         return rng.random(rows if self.draws == 1 else (rows, self.draws))
 
 
-DIRECT = Chooser(choose_directly, 1)
+DIRECT = Chooser(fenwick.choose_directly, 1)
 """One draw from the candidates' probabilities under their penalties."""
 
 
@@ -59,7 +52,7 @@ def accepting(tries: int) -> Chooser:
 
     Penalties are not negative. Two uniform numbers a try.
     """
-    return Chooser(accept_reject, 2 * tries)
+    return Chooser(fenwick.accept_reject, 2 * tries)
 
 
 @dataclass(frozen=True)
@@ -134,7 +127,7 @@ class Term:
     equal: tuple[BoundPredicate, ...]
     order: tuple[tuple[BoundPredicate, Scale], ...]
 
-    def group_keys(self, rows: Table, query: bool) -> NodeKeys:
+    def group_keys(self, rows: Table, query: bool) -> fenwick.NodeKeys:
         """The key of each row's group (n,); 0 where the term does not count the row."""
         active = np.ones(rows.rows, dtype=bool)
         for alone in self.query_alone if query else self.point_alone:
@@ -165,7 +158,7 @@ def _ranks(predicate: BoundPredicate, scale: Scale, rows: Table, query: bool) ->
     return ranks + (query and predicate.op in (Op.LE, Op.GE))
 
 
-def _scramble(keys: NodeKeys) -> NodeKeys:
+def _scramble(keys: fenwick.NodeKeys) -> fenwick.NodeKeys:
     keys = (keys ^ (keys >> np.uint64(29))) * FIRST_FACTOR
     keys = (keys ^ (keys >> np.uint64(32))) * GOLDEN
     return np.maximum(keys ^ (keys >> np.uint64(30)), np.uint64(1))
@@ -223,12 +216,12 @@ class PairIndex:
     penalties: tuple[Penalty, ...]
     cells: Mapping[str, Cells] = field(default_factory=dict)
     rows: int = field(default=0, init=False)
-    _table: tuple[NodeKeys, Integers, int] = field(init=False)
+    _table: tuple[fenwick.NodeKeys, Integers, int] = field(init=False)
 
     def __post_init__(self) -> None:
         self._table = (
-            np.zeros(START_SLOTS, dtype=np.uint64),
-            np.zeros(START_SLOTS, dtype=np.int64),
+            np.zeros(fenwick.START_SLOTS, dtype=np.uint64),
+            np.zeros(fenwick.START_SLOTS, dtype=np.int64),
             0,
         )
 
@@ -252,7 +245,7 @@ class PairIndex:
         return orders, limits
 
     @cached_property
-    def _scratch(self) -> tuple[NodeKeys, Integers]:
+    def _scratch(self) -> tuple[fenwick.NodeKeys, Integers]:
         nodes = [np.prod([int(limit).bit_length() + 1 for limit in row]) for row in self._layout[1]]
         return np.zeros(int(max(nodes, default=1)) + 1, dtype=np.uint64), np.zeros(
             _RANK_BITS, dtype=np.int64
@@ -269,7 +262,7 @@ class PairIndex:
 
     def record(self, rows: Table, weight: int = 1) -> None:
         """Add rows as points; take them away again with weight -1."""
-        self._table = insert_all(
+        self._table = fenwick.insert_all(
             self._table, self._layout, self._features(rows, query=False), weight, self._scratch
         )
         self.rows += weight * rows.rows
@@ -282,7 +275,7 @@ class PairIndex:
         uniforms = rng.random(rows.rows)
         kept = uniforms < np.exp(-self._alone(rows))
         queries, points = self._features(rows, query=True), self._features(rows, query=False)
-        self._table = admit_rows(
+        self._table = fenwick.admit_rows(
             self._table,
             self._priced,
             queries,
@@ -354,7 +347,7 @@ class PairIndex:
                 cost[violations_per_row(penalty.constraint, rows) > 0] += penalty.weight
         return cost
 
-    def _features(self, rows: Table, query: bool) -> tuple[NodeKeys, Integers]:
+    def _features(self, rows: Table, query: bool) -> tuple[fenwick.NodeKeys, Integers]:
         keys = np.zeros((rows.rows, len(self._terms)), dtype=np.uint64)
         ranks = np.zeros((rows.rows, len(self._terms), self._layout[1].shape[1]), dtype=np.int64)
         for at, (term, _) in enumerate(self._terms):

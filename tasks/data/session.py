@@ -7,9 +7,9 @@ A session opens the rows and hands out tokens, whose types are the order of the 
 ``Opened`` has no door. The step ``open`` turns it into ``Spent``, which holds the ledger's entry of
 the charge, and the steps that query the rows take ``Spent``: no query runs before it is paid for.
 
-Privacy: an orchestrator gets sessions and tokens as parameters and results of steps. They are no
-collections, so it cannot walk into them; ``repr`` shows the id of the release alone; whoever copies
-or pickles one gets an error. Problems of data that cannot be used are written in the home alone.
+Privacy: an orchestrator gets sessions and tokens as parameters and results of steps. They are not
+collections, so it cannot walk into them; ``repr`` shows the id of the release alone; copying or
+pickling one is an error. Problems of unusable data are written in the home alone.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _T = TypeVar("_T")
 class Digests(NamedTuple):
     """Keyed digests of all that was read: for this release, and for the whole ledger.
 
-    The second is the same for equal data. It is compared between accounts, and only sealed does it
-    leave the process.
+    The second is the same for equal data. It is compared between accounts, and leaves the process
+    only sealed.
     """
 
     data: str
@@ -77,7 +77,7 @@ class RowSource(ABC, Generic[RawT, DoorT]):
 
 
 class Confidential:
-    """What leads to sensitive rows: it is never copied or serialised, and shows a name alone."""
+    """Something that leads to sensitive rows: never copied or serialised, shown by name alone."""
 
     __slots__ = ("__weakref__",)
 
@@ -150,9 +150,9 @@ class Session(Confidential, Generic[RawT, DoorT]):
 
     def hold(self, release: str, value: _T) -> SessionValue[_T]:
         """Hold a value until the session ends."""
-        held = SessionValue(release, value)
-        self._ending.callback(held.forget)
-        return held
+        stored = SessionValue(release, value)
+        self._ending.callback(stored.forget)
+        return stored
 
     def open_journal(self, folder: Path, fingerprint: Mapping[str, str]) -> Journal:
         """The journal in a folder, closed at the end.
@@ -229,8 +229,8 @@ def keyed_digest(
 ) -> str:
     """HMAC-SHA256 of the columns and rows of tables for one release, in hexadecimal.
 
-    It shows changed data. The order of rows is no part of it: a database may give the same rows in
-    another one each time, and a run that resumes a killed one reads them again.
+    It reveals changed data. The order of rows does not matter: a database may return the same rows
+    in another order, and a run that resumes a killed one reads them again.
 
     Privacy: certificates show it. Two releases have different digests of the same rows, so that
     nobody learns from two certificates whether a row was changed.

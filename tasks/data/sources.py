@@ -1,8 +1,8 @@
 """The rows of a request, as its session opens them: of one table, of several, or raw columns.
 
-They are read, validated, encoded, and bounded for each person; several tables each as one table,
-then together. The raw columns of a measurement are read and bounded alone. A frame that a program
-passes is a private file while it is needed, since flows read files.
+They are read, validated, encoded, and bounded for each person; several tables first each on its
+own, then together. The raw columns of a measurement are only read and bounded. A frame that a
+program passes is a private file while it is needed, since flows read files.
 """
 
 from __future__ import annotations
@@ -39,19 +39,9 @@ from cloister.privacy.door.table import (
 from cloister.privacy.events import Event
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, noise_source
+from cloister.schema import relations
 from cloister.schema.domain import Table
 from cloister.schema.parsing import parse
-from cloister.schema.relations import (
-    UNLINKED,
-    Database,
-    ForeignKey,
-    is_refused,
-    is_truncated,
-    joined_tables,
-    require_unique_keys,
-    row_tables,
-    rows_changed,
-)
 from cloister.schema.sources.reading import read_batches, read_frame
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import PersonUnit, Spec
@@ -69,8 +59,8 @@ from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, pub
 def kept_frame(frame: pd.DataFrame, home: Home) -> Iterator[Path]:
     """A file of a frame in the private home, gone afterwards.
 
-    Its name is a keyed digest of what the frame holds: the same frame has the same name again, so
-    that a release that was killed is resumed.
+    Its name is a keyed digest of the frame: the same frame gets the same name, so that a killed
+    release is resumed.
 
     Raises:
         DataError: the names of the columns are not texts.
@@ -182,7 +172,7 @@ def _table_digests(table: Table, release: str, home: Home) -> Digests:
     return digests_of(b"data", lambda: {"": table.stored.items()}, release, home)
 
 
-class DatabaseSource(RowSource[Database, PrivateDatabase]):
+class DatabaseSource(RowSource[relations.Database, PrivateDatabase]):
     """The rows of several tables, behind doors that share one plan and one journal."""
 
     def context(self, request: ResolvedRequest) -> PublicContext:
@@ -191,12 +181,12 @@ class DatabaseSource(RowSource[Database, PrivateDatabase]):
 
     def read_rows(
         self, release: str, request: ResolvedRequest, home: Home
-    ) -> tuple[Database, Digests]:
+    ) -> tuple[relations.Database, Digests]:
         """The rows and keyed digests of all that were read.
 
-        Rows that refer to none that is there are left out, and of many that refer to the same all
-        but a random part: what a row of the first table brings is bounded as declared. Keys that
-        others refer to name one row each.
+        Rows with dangling references are left out, and so is a random part of the rows beyond the
+        bound that refer to the same row: this bounds the contribution of a row of the first table
+        as declared. Keys that others refer to name one row each.
         """
         context = self.context(request)
         assert isinstance(context.task, DatabaseTask)
@@ -208,73 +198,79 @@ class DatabaseSource(RowSource[Database, PrivateDatabase]):
         write_validation(release, {"tables": reports}, home)
         stored = {name: table.stored.items() for name, table in tables.items()}
         digests = digests_of(b"data", lambda: stored, release, home)
-        whole = Database(context.task.schema, tables)
-        require_unique_keys(whole)
+        whole = relations.Database(context.task.schema, tables)
+        relations.require_unique_keys(whole)
         return bound(whole, home.key()), digests
 
     def door(
         self,
-        rows: Database,
+        rows: relations.Database,
         task: AnyTask,
         planned: Event,
         journal: Journal,
         home: Home,  # noqa: ARG002 - of raw columns alone
     ) -> PrivateDatabase:
         """The doors of the tables, and of those that join them."""
-        changed = rows_changed(rows.schema)
-        tables = {**row_tables(rows), **joined_tables(rows)}
+        changed = relations.rows_changed(rows.schema)
+        tables = {**relations.row_tables(rows), **relations.joined_tables(rows)}
         most = {name: Neighbours(task.neighbours.relation, changed[name]) for name in tables}
         return PrivateDatabase(
-            Database(rows.schema, tables), most, planned, journal, noise_source()
+            relations.Database(rows.schema, tables), most, planned, journal, noise_source()
         )
 
 
-def bound(database: Database, key: bytes) -> Database:
-    """The rows that refer to one that is there, at most as many to the same as declared.
+def bound(database: relations.Database, key: bytes) -> relations.Database:
+    """The rows without dangling references, and at most as many per parent as declared.
 
-    A reference that may be missing is unlinked instead of its row left out.
+    A reference that may be missing is unlinked instead of leaving its row out.
 
-    Privacy: whether a row stays depends on the rows that refer to the same parent alone, and on
-        whether that stays; :func:`cloister.schema.relations.is_truncated` says where.
+    Privacy: whether a row stays depends only on the rows that refer to the same parent, and on
+        whether the parent stays; :func:`cloister.schema.relations.is_truncated` says where.
 
     Raises:
         DataError: more rows refer to the same one than declared, and none may be left out.
     """
     schema, tables = database.schema, dict(database.tables)
     for name in schema.tables:
-        required = [own for own in schema.parents_of(name) if not own.optional]
+        required = [reference for reference in schema.parents_of(name) if not reference.optional]
         for reference in required:
-            tables[name] = tables[name].take(Database(schema, tables).referring(reference))
-        for reference in filter(partial(is_truncated, schema), required):
+            tables[name] = tables[name].take(
+                relations.Database(schema, tables).referring(reference)
+            )
+        for reference in filter(partial(relations.is_truncated, schema), required):
             tables[name] = _bounded(tables[name], reference, key)
     as_read = dict(tables)
     for reference in schema.keys:
-        found = Database(schema, tables)
+        current = relations.Database(schema, tables)
         if reference.optional:
-            tables[reference.table] = _linked(found, reference, as_read[reference.table], key)
-        if is_refused(schema, reference):
-            _require_bound(found, reference)
-    return Database(schema, tables)
+            tables[reference.table] = _linked(current, reference, as_read[reference.table], key)
+        if relations.is_refused(schema, reference):
+            _require_bound(current, reference)
+    return relations.Database(schema, tables)
 
 
-def _linked(database: Database, reference: ForeignKey, as_read: Table, key: bytes) -> Table:
+def _linked(
+    database: relations.Database, reference: relations.ForeignKey, as_read: Table, key: bytes
+) -> Table:
     """The table with references unlinked that lead to no row, or beyond the bound of a parent.
 
-    Privacy: lots are of rows ``as_read``. What became of another reference may depend on other
-        units: by it, a row that goes would exchange links of rows that stay.
+    Privacy: the random order is that of the rows ``as_read``. Other references after truncation may
+        depend on other units: ordering by them, removing a row could change links of other rows.
     """
     table, domain = database.tables[reference.table], database.schema.tables[reference.table]
     codes = table.codes[reference.column].astype(np.int64)
     stay = np.flatnonzero(database.referring(reference))
-    if is_truncated(database.schema, reference):
-        own = key + reference.table.encode() + reference.column.encode()
-        stay = stay[rows_first_in_line(codes[stay], as_read.take(stay), reference.max_rows, own)]
+    if relations.is_truncated(database.schema, reference):
+        secret = key + reference.table.encode() + reference.column.encode()
+        stay = stay[rows_first_in_line(codes[stay], as_read.take(stay), reference.max_rows, secret)]
     linked = codes == domain[reference.column].null_code
     linked[stay] = True
-    return Table(table.domain, {**table.codes, reference.column: np.where(linked, codes, UNLINKED)})
+    return Table(
+        table.domain, {**table.codes, reference.column: np.where(linked, codes, relations.UNLINKED)}
+    )
 
 
-def _require_bound(database: Database, reference: ForeignKey) -> None:
+def _require_bound(database: relations.Database, reference: relations.ForeignKey) -> None:
     codes = database.tables[reference.table].codes[reference.column]
     if len(codes) and np.unique(codes, return_counts=True)[1].max() > reference.max_rows:
         raise DataError(
@@ -285,9 +281,9 @@ def _require_bound(database: Database, reference: ForeignKey) -> None:
         )
 
 
-def _bounded(table: Table, reference: ForeignKey, key: bytes) -> Table:
-    parents, own = table.codes[reference.column], key + reference.table.encode()
-    stay = rows_within_bound(parents, table.stored.values(), reference.max_rows, own)
+def _bounded(table: Table, reference: relations.ForeignKey, key: bytes) -> Table:
+    parents, secret = table.codes[reference.column], key + reference.table.encode()
+    stay = rows_within_bound(parents, table.stored.values(), reference.max_rows, secret)
     return table.take(np.sort(stay))
 
 
@@ -347,8 +343,8 @@ def _bound_contribution(
             "validation.on_invalid to drop"
         )
     people, cells = person_numbers(typed.iloc[known], key), cell_hashes(frame.iloc[known])
-    kept = rows_within_bound(people, (values for _, values in cells), unit.max_rows, key)
-    return frame.iloc[known[kept]]
+    within_bound = rows_within_bound(people, (values for _, values in cells), unit.max_rows, key)
+    return frame.iloc[known[within_bound]]
 
 
 def cell_hashes(frame: pd.DataFrame) -> Iterator[tuple[str, NDArray[Any]]]:

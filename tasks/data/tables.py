@@ -1,8 +1,8 @@
 """Drawn rows: checked, written in the data's dialect, and loaded into a database.
 
-They are as many as requested and violate no hard constraint; what receivers check of them is
-checked before they get them. The tables of a database are made, with their keys, and filled in one
-transaction. The data of the built-in demo is made on first use.
+They are as many as requested and violate no hard constraint; the checks of their receivers are made
+before delivery. The tables of a database are made, with their keys, and filled in one transaction.
+The data of the built-in demo is made on first use.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CELLS_WRITTEN = 1 << 22
 
 
 def draw_tables(model: AnyModel, rows: int, seed: int | None, dataset: str) -> dict[str, Table]:
-    """Exactly ``rows`` rows, of several tables in that of the units.
+    """Exactly ``rows`` rows; of several tables, in the table of the units.
 
     A single table has the name of the ``dataset``.
 
@@ -53,12 +53,12 @@ def draw_tables(model: AnyModel, rows: int, seed: int | None, dataset: str) -> d
     """
     drawn = model.sample(rows, SamplingSource(seed))
     if isinstance(drawn, Table):
-        tables, found = {dataset: drawn}, drawn.rows
+        tables, number = {dataset: drawn}, drawn.rows
     else:
-        tables, found = dict(drawn.tables), drawn.tables[drawn.schema.lead].rows
-    if found != rows:
+        tables, number = dict(drawn.tables), drawn.tables[drawn.schema.lead].rows
+    if number != rows:
         raise SampleError(
-            f"of {count_of(rows, 'row')} asked for, {found:,} could be drawn; ask for fewer"
+            f"of {count_of(rows, 'row')} asked for, {number:,} could be drawn; ask for fewer"
         )
     return tables
 
@@ -105,14 +105,14 @@ def require_references(
     """
     if isinstance(task, Task):
         return ()
-    found = tuple(Database(task.schema, tables).dangling())
-    broken = [f"{key.table}.{key.column}" for key, rows in found if rows]
+    dangling = tuple(Database(task.schema, tables).dangling())
+    broken = [f"{key.table}.{key.column}" for key, rows in dangling if rows]
     if broken:
         raise SampleError(
             f"rows of {', '.join(broken)} refer to none that was drawn; they are not published: "
             "run the same command again, or report this"
         )
-    return found
+    return dangling
 
 
 def count_all_violations(task: AnyTask, tables: Mapping[str, Table]) -> tuple[ViolationReport, ...]:
@@ -124,8 +124,8 @@ def count_all_violations(task: AnyTask, tables: Mapping[str, Table]) -> tuple[Vi
     return (
         *(
             report
-            for name, own in task.tables.items()
-            for report in violation_reports(own.constraints, tables[name])
+            for name, part in task.tables.items()
+            for report in violation_reports(part.constraints, tables[name])
         ),
         *(rule.report(database) for rule in task.across),
     )
@@ -190,7 +190,7 @@ def write_table(table: Table, path: Path) -> None:
     rows = max(_CELLS_WRITTEN // len(table.domain.names), 1)
 
     def write(part: Path) -> None:
-        pieces = (_arrow(table, at, rows) for at in range(0, max(table.rows, 1), rows))
+        pieces = (_arrow(table, start, rows) for start in range(0, max(table.rows, 1), rows))
         first = next(pieces)
         with pq.ParquetWriter(part, first.schema) as file:
             for piece in chain([first], pieces):
@@ -260,7 +260,7 @@ def schema_warnings(context: PublicContext, places: Mapping[str, str]) -> tuple[
 
     Nothing of CSV files and databases, which do not keep the types.
     """
-    files = {name: Path(place) for name, place in places.items() if place.endswith(".parquet")}
+    files = {name: Path(path) for name, path in places.items() if path.endswith(".parquet")}
     if len(files) < len(places) or not (broken := _broken_rules(context, files)):
         return ()
     return (f"the synthetic rows break their published schema: {', '.join(broken)}",)
@@ -322,8 +322,8 @@ def synthetic_tables(task: AnyTask, files: Mapping[str, Path]) -> list[Synthetic
         return [_synthetic(name, task, file, (), None)]
     keys = {key.parent: key.key for key in task.schema.keys}
     return [
-        _synthetic(name, own, files[name], _references(task, name), keys.get(name))
-        for name, own in task.tables.items()
+        _synthetic(name, part, files[name], _references(task, name), keys.get(name))
+        for name, part in task.tables.items()
     ]
 
 
@@ -344,14 +344,14 @@ def _synthetic(
 def _only_key(task: Task, references: set[str]) -> str | None:
     """The only column that numbers rows afresh; None if there are several, or none."""
     of_persons = {task.persons.key} if task.persons else set()
-    found = [
+    names = [
         column.name
         for column in task.domain
         if column.kind == "key"
         and column.null_code is None
         and column.name not in references | of_persons
     ]
-    return found[0] if len(found) == 1 else None
+    return names[0] if len(names) == 1 else None
 
 
 _DEMO_SPEC = PACKAGE.parent / "data" / "specs" / "demo.yaml"

@@ -1,6 +1,6 @@
-"""Files and folders: written whole or not at all, found unchanged, placed where they can be.
+"""Files and folders: written whole or not at all, checked to be unchanged and in usable places.
 
-What steps pass to each other instead of tables is a path and the digest of what lies there.
+Steps pass to each other a path and the digest of its content, instead of tables.
 """
 
 from __future__ import annotations
@@ -157,17 +157,17 @@ def require_place(out: Path, home: Home) -> None:
         raise StorageError(
             f"{out} is {kind}, which no folder can replace; give a new folder inside it with --out"
         )
-    place, held = out.resolve(), home.folder.resolve()
-    if place == held or held in place.parents or place in held.parents:
+    target, home_folder = out.resolve(), home.folder.resolve()
+    if target == home_folder or home_folder in target.parents or target in home_folder.parents:
         raise StorageError(
             f"{out} and the home {home.folder} hold one another; give another folder with --out"
         )
-    if place == Path.cwd() or place in Path.cwd().parents:
+    if target == Path.cwd() or target in Path.cwd().parents:
         raise StorageError(f"{out} holds the working directory; give a new folder with --out")
 
 
 def require_nameable(path: Path) -> None:
-    """Check that the system takes a path, whether something lies there or not.
+    """Check that the system accepts a path, whether it exists or not.
 
     Raises:
         StorageError: it is no UTF-8 text, too long in whole or in part, or leads through a file.
@@ -232,14 +232,14 @@ def require_room(folder: Path, needed: int) -> None:
 
 
 def emptied(folder: Path) -> Path:
-    """The folder, made anew with nothing in it."""
+    """The folder, deleted and made again, empty."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, mode=0o700)
     return folder
 
 
 def copy_whole(folder: Path, out: Path, release: str) -> None:
-    """Copy a folder so that ``out`` is never half there.
+    """Copy a folder so that ``out`` is never incomplete.
 
     Raises:
         StorageError: something else lies at ``out``, or it cannot be written.
@@ -299,7 +299,7 @@ def abandoned_frames(home: Home) -> Iterator[list[Path]]:
 
 @contextmanager
 def exclusive(path: Path, otherwise: str = "") -> Iterator[None]:
-    """Hold a lock file that one process holds at a time.
+    """Hold a lock file, as one process can at a time.
 
     It is released when the process ends, however it ends.
 

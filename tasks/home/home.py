@@ -127,12 +127,12 @@ class Home:
 
     @property
     def read_only(self) -> bool:
-        """Whether this is a copy or a mount to read: nothing is made, closed or locked in it."""
+        """Whether this is a read-only copy or mount: nothing is made, closed or locked in it."""
         return is_read_only(self.folder)
 
     @property
     def is_copy(self) -> bool:
-        """Whether this was copied to be read by others: owners and modes are not the home's."""
+        """Whether this is a copy for other readers: owners and modes are not the home's."""
         if not self.read_only:
             return False
         status = self.folder.stat()
@@ -156,14 +156,13 @@ class Home:
     def traces(self) -> list[Path]:
         """Folders of releases and journals, which only charged releases have."""
         places = ("releases", "journals")
-        return [path for place in places for path in sorted((self.folder / place).glob("*"))]
+        return [path for name in places for path in sorted((self.folder / name).glob("*"))]
 
     def prepare(self) -> None:
         """Make the folder, and Prefect's in it, for their owner alone.
 
-        From here on, so is all that this process makes.
-
-        What an earlier version or a lax umask left open to others is closed.
+        So is everything that this process makes afterwards, and what an earlier version or a lax
+        umask left open to others is closed.
 
         Raises:
             StorageError: they cannot be made, or belong to another user.
@@ -175,7 +174,7 @@ class Home:
 
     @property
     def may_hold_ledger(self) -> bool:
-        """Whether there may be a ledger: on a server, or in a file that is there."""
+        """Whether there may be a ledger: on a server, or in a file that exists."""
         return "://" in self.ledger or Path(self.ledger).exists()
 
     @property
@@ -185,7 +184,7 @@ class Home:
 
     @property
     def checkpoint(self) -> Path:
-        """The file of the ledger's checkpoint, by which this home reads only what comes after."""
+        """The file of the ledger's checkpoint: this home reads only the entries after it."""
         return self.folder / "checkpoint"
 
     def write_end(self, anchor: Anchor) -> None:
@@ -209,9 +208,9 @@ class Home:
         return self._key("key")
 
     def fingerprint_key(self) -> bytes:
-        """The key by which equal data of two accounts is found, made like the other on first use.
+        """The key by which equal data of two accounts is found, also made on first use.
 
-        Homes on one ledger compare their data if they have the same. Its last bytes check the
+        Homes on one ledger can compare their data if they share this key. Its last bytes check the
         others: with an altered key, equal data would look different.
 
         Raises:
@@ -243,7 +242,7 @@ class Home:
         return key
 
     def configure(self, environment: MutableMapping[str, str] = os.environ) -> None:
-        """Set what is unset of Prefect, MLflow and DVC: state in this home, no telemetry.
+        """Set unset settings of Prefect, MLflow and DVC: state in this home, no telemetry.
 
         Compiled code is stored here too if it cannot be stored beside its source. Call this before
         any of them is imported.
@@ -264,22 +263,24 @@ def _password(environment: Mapping[str, str]) -> dict[str, str]:
     Without it, any user of this machine could use the server.
     """
     names = ("PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING")
-    given = [environment[name] for name in names if environment.get(name)]
+    passwords = [environment[name] for name in names if environment.get(name)]
     return dict.fromkeys(
-        names, given[0] if given else f"cloister:{secrets.token_hex(_TOKEN_BYTES)}"
+        names, passwords[0] if passwords else f"cloister:{secrets.token_hex(_TOKEN_BYTES)}"
     )
 
 
 def private_folder(folder: Path) -> Path:
-    """The folder, made with its parents if there is none, for its owner alone.
+    """The folder, made with its parents if it is missing, for its owner alone.
 
-    One that others may enter is closed, with all that is in it.
+    One that others may enter is closed to them, with everything in it.
 
     Raises:
         StorageError: it cannot be made, or belongs to another user.
     """
     try:
-        for missing in reversed([each for each in (folder, *folder.parents) if not each.exists()]):
+        for missing in reversed(
+            [parent for parent in (folder, *folder.parents) if not parent.exists()]
+        ):
             missing.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         reason = os.strerror(error.errno or 0)
@@ -288,7 +289,7 @@ def private_folder(folder: Path) -> Path:
         ) from None
     if not folder.is_dir():
         raise StorageError(f"{folder} is a file; move it away")
-    _require_own(folder)
+    _require_owner(folder)
     if folder.stat().st_mode & OTHERS:
         close(folder)
     return folder
@@ -299,8 +300,8 @@ def open_to_others(folder: Path) -> Iterator[Path]:
 
     Links are not followed.
     """
-    for place, _, files in os.walk(folder):
-        for path in (Path(place), *(Path(place, name) for name in files)):
+    for parent, _, files in os.walk(folder):
+        for path in (Path(parent), *(Path(parent, name) for name in files)):
             if _lets_in(path):
                 yield path
 
@@ -336,7 +337,7 @@ def _close_once(folder: Path) -> None:
     close(folder)
 
 
-def _require_own(folder: Path) -> None:
+def _require_owner(folder: Path) -> None:
     if folder.stat().st_uid != os.geteuid():
         raise StorageError(
             f"{folder} belongs to another user, who could read and change all that is kept there; "
@@ -368,13 +369,13 @@ def temporary_files(home: Home) -> Iterator[None]:
     folder = private_folder(home.folder / "tmp")
     for left in abandoned_folders(home):
         shutil.rmtree(left, ignore_errors=True)
-    own = private_folder(folder / f"{os.getpid()}.{secrets.token_hex(8)}")
+    work = private_folder(folder / f"{os.getpid()}.{secrets.token_hex(8)}")
     before, variable = tempfile.tempdir, os.environ.get("TMPDIR")
-    tempfile.tempdir = os.environ["TMPDIR"] = str(own)
+    tempfile.tempdir = os.environ["TMPDIR"] = str(work)
     try:
         yield
     finally:
         tempfile.tempdir = before
         os.environ.pop("TMPDIR")
         os.environ.update({"TMPDIR": variable} if variable else {})
-        shutil.rmtree(own, ignore_errors=True)
+        shutil.rmtree(work, ignore_errors=True)

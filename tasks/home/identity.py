@@ -3,12 +3,12 @@
 CLOISTER_TOKEN          a token of cloister people token, or an identity provider's (OIDC, a JWT),
                         as a proxy hands it over
 CLOISTER_OIDC_ISSUER    the identity provider whose tokens count
-CLOISTER_OIDC_AUDIENCE  for whom its tokens are made out
-CLOISTER_OIDC_KEYS      the file of its public keys (JWKS); no network is asked
+CLOISTER_OIDC_AUDIENCE  the audience of its tokens
+CLOISTER_OIDC_KEYS      the file of its public keys (JWKS); no network is used
 
-An identity says how it was shown: ``anna`` is a user of the system, ``anna (token DIGEST until
-DAY)`` holds a token, ``SUBJECT (oidc ISSUER)`` was seen by a provider. Which person it is, and what
-they may do, the ledger decides.
+An identity says how it was established: ``anna`` is a user of the system, ``anna (token DIGEST
+until DAY)`` holds a token, ``SUBJECT (oidc ISSUER)`` was authenticated by a provider. The ledger
+decides which person it is, and what they may do.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SETTINGS = ("CLOISTER_OIDC_ISSUER", "CLOISTER_OIDC_AUDIENCE", "CLOISTER_OIDC_KE
 def identity(environment: Mapping[str, str] = os.environ) -> str:
     """Who acts in this process. No other variable of the environment changes it.
 
-    Errors: ``InputError`` for a token that shows nobody.
+    Errors: ``InputError`` for a token that identifies nobody.
     """
     token = environment.get("CLOISTER_TOKEN", "").strip()
     if not token:
@@ -50,7 +50,7 @@ def identity(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def acting(on_behalf_of: str) -> str:
-    """Who acts, and for whom, whoever they say that is."""
+    """Who acts, and on whose behalf, as they claim."""
     me = identity()
     return me if on_behalf_of in ("", me) else f"{me}{BEHALF}{on_behalf_of}"
 
@@ -108,7 +108,7 @@ def _key_of(token: str, path: Path) -> Any:
             "provider. Nothing was charged."
         ) from None
     named = jwt.get_unverified_header(token).get("kid")
-    keys = [each for each in known.keys if named in (None, each.key_id)]
+    keys = [key for key in known.keys if named in (None, key.key_id)]
     if len(keys) != 1:
         raise InputError(
             f"CLOISTER_TOKEN was signed by a key that {path} does not hold: get the file from the "

@@ -20,7 +20,7 @@ PACKAGE = Path(__file__).parents[2]
 """The folder of all sources: in a checkout, some folders in it are links."""
 
 _NOT_DECIDING = ("flows", "benchmarks")
-"""Folders whose sources decide no answer: they order steps, and show what came of them."""
+"""Folders whose sources decide no answer: they order steps, and show their results."""
 
 _EVALUATING = ("constraints", "evaluation", "schema")
 
@@ -47,12 +47,12 @@ def evaluating_digest() -> str:
 
 def sources(folder: Path = PACKAGE) -> list[Path]:
     """The sources in a folder of the package that decide an answer, in order."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for where, folders, files in os.walk(folder, followlinks=True):
         if Path(where) == PACKAGE:
             folders[:] = [name for name in folders if name not in _NOT_DECIDING]
-        found += [Path(where) / name for name in files if name.endswith(".py")]
-    return sorted(found)
+        paths += [Path(where) / name for name in files if name.endswith(".py")]
+    return sorted(paths)
 
 
 @cache
@@ -130,7 +130,7 @@ INTERRUPTED = "interrupted; run the same command again to resume"
 
 
 def is_interruption(error: BaseException | None) -> bool:
-    """Whether an error came of ending the process.
+    """Whether an error was caused by interrupting the process.
 
     Libraries fail in their own ways when a signal interrupts them.
     """
@@ -143,8 +143,8 @@ def is_interruption(error: BaseException | None) -> bool:
 
 
 SELDOM = 200_000
-"""Objects made since the last search, for the next.
+"""New objects after which the garbage collector runs.
 
-Loading the libraries of a release makes millions that stay: at Python's own 700, a third of the
-time of loading them goes into searching them again and again.
+Loading the libraries of a release makes millions that stay: at Python's default of 700, a third of
+the loading time is spent on collections.
 """

@@ -1,6 +1,6 @@
 """The ledger's part in a release: its request, its charge, its state, and what a budget admits.
 
-Reading makes no ledger where there is none. What only a release needs is imported by it: commands
+Reading never creates a ledger. Imports that only a release needs are inside functions: commands
 that read the ledger load neither numpy nor pandas.
 """
 
@@ -39,7 +39,7 @@ from cloister.privacy.ledger.transactions import Transaction
 from cloister.privacy.signing import PublicKey
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_version
-from cloister.tasks.ledger.anchors import anchor_places, held_anchors, send_anchor
+from cloister.tasks.ledger.anchors import anchor_stores, held_anchors, send_anchor
 from cloister.tasks.ledger.keys import house_key, house_signer
 
 if TYPE_CHECKING:
@@ -62,16 +62,16 @@ _PATIENCE = 60.0
 
 
 def open_ledger(home: Home, timeout: float = _PATIENCE) -> Ledger:
-    """The ledger of a home, to which nothing is added that does not follow what this home wrote.
+    """The ledger of a home; it accepts no entry unless it holds what this home wrote last.
 
-    Its newest entry goes to the places of anchors. ``timeout`` is how long an operation waits for
+    Its newest entry goes to the anchor stores. ``timeout`` is how long an operation waits for
     another, in seconds.
 
     Raises:
-        InputError: one of these can be none.
+        InputError: an anchor store cannot be used.
         StorageError: it cannot be reached, read or made.
     """
-    anchor_places(home)
+    anchor_stores(home)
     home.prepare()
     ledger = Ledger.open(home.ledger, timeout=timeout)
     return replace(
@@ -91,7 +91,7 @@ def _note(home: Home, last: Anchor) -> None:
 def _checkpoints(home: Home) -> CheckpointFile:
     """The checkpoint of a home, which its private key signed.
 
-    Of a key in a token, and in a copy to read, the public half in the home says so.
+    If the key is in a token, or the home is read-only, the public half in the home verifies it.
     """
 
     def key() -> PublicKey | None:
@@ -165,8 +165,8 @@ def commit_charge(
 
     ``data`` is its digest and its sealed fingerprint. The lease ends when the journal is closed.
 
-    The run is written into the journal before the ledger: killed in between, the journal holds one
-    place more than the ledger knows, and is still accepted.
+    The run is written into the journal before the ledger: if the process is killed in between, the
+    journal holds one run more than the ledger knows, and is still accepted.
 
     Raises:
         JournalMismatch: the release was begun with another journal or other data, or the journal is
@@ -205,14 +205,11 @@ def is_candidate(release: str, home: Home) -> bool:
 
 
 def spend_id(request: ResolvedRequest, context: PublicContext) -> str:
-    """SHA-256 of everything that makes a fit what it is, whatever the version of the code.
-
-    That is spec, data, method and budget.
-    """
+    """SHA-256 of everything that decides a fit but the code: spec, data, method and budget."""
     from cloister.models.task import AS_USUAL
 
     sources = [part.source for part in context.spec.parts.values()]
-    named = [each.path or f"{each.url} {each.table}" for each in sources]
+    named = [source.path or f"{source.url} {source.table}" for source in sources]
     parts = {
         "spec": request.digest,
         "data": str(request.data or " ".join(named)),
@@ -230,7 +227,7 @@ def spend_id(request: ResolvedRequest, context: PublicContext) -> str:
 def release_request(
     request: ResolvedRequest, context: PublicContext, plan: AnyPlan
 ) -> ReservationRequest:
-    """The request as the ledger records it; of a group, by no more than the price is known.
+    """The request as the ledger records it; for a group, only its price is recorded.
 
     Raises:
         PlanError: the plan makes records from seeds, whose guarantees are of rows.
@@ -275,7 +272,7 @@ def opening_of(request: ResolvedRequest, context: PublicContext, home: Home) -> 
     declared, privacy = context.spec.privacy.budget, context.spec.privacy
     frames = home.folder.resolve() / "frames"
     places = places_of(context.spec, request.data)
-    fixed = tuple(place for place in places if not Path(place).is_relative_to(frames))
+    fixed = tuple(location for location in places if not Path(location).is_relative_to(frames))
     relation = Relation(privacy.relation).value
     return Opening(
         Account(context.dataset, context.unit, relation, fixed, _partition(context.spec)),
@@ -382,12 +379,12 @@ def release_of(home: Home, release: str) -> Release:
     return ledger.release(release)
 
 
-def guarantees_of(held: Release) -> RecordGuarantees | None:
+def guarantees_of(release: Release) -> RecordGuarantees | None:
     """The guarantees of the records of a release that are made from seeds; None without any."""
     from cloister.privacy.certificate.spend import record_guarantees
 
-    asked = held.request
-    return record_guarantees(event_from_json(asked.events), asked.delta, asked.relation)
+    request = release.request
+    return record_guarantees(event_from_json(request.events), request.delta, request.relation)
 
 
 def pending_release(request: ResolvedRequest, context: PublicContext, home: Home) -> Release | None:

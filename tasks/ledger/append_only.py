@@ -1,6 +1,6 @@
-"""Append-only places elsewhere: a file, a branch of a Git remote, a bucket of objects.
+"""Append-only stores elsewhere: a file, a branch of a Git remote, a bucket of objects.
 
-To each, lines of text are added, and none is ever replaced.
+Lines of text are added to each, and none is ever replaced.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from cloister.errors import InputError, StorageError
 
 _PATIENCE = 30
-"""Seconds that a place may take to answer: a move waits for it, and is made already."""
+"""Seconds that a store may take to answer: a move waits for it, though it is already committed."""
 
 _BRANCH = "refs/heads/anchors"
 
@@ -30,7 +30,7 @@ _MOST_TRIES = 5
 """Pushes of a line, between which others have pushed theirs."""
 
 _SCHEMES = ("git+ssh://", "git+https://", "git+file://")
-"""How Git reaches a remote; ``git://`` and ``http://`` show nobody who answers."""
+"""How Git reaches a remote; ``git://`` and ``http://`` do not authenticate the server."""
 
 _THERE = 412
 """The status of an object that is not written, since one of its name is there."""
@@ -39,8 +39,8 @@ _READERS = 8
 """Objects that are read at once."""
 
 
-class Place(Protocol):
-    """Where lines are added; ``name`` is that of the setting."""
+class AnchorStore(Protocol):
+    """Where lines are added; ``name`` is as in the setting."""
 
     @property
     def name(self) -> str: ...
@@ -48,7 +48,7 @@ class Place(Protocol):
     def send(self, lines: Sequence[str]) -> None:
         """Add lines. Errors: ``StorageError`` if one cannot be added; others may be there then."""
 
-    def held(self) -> list[str]:
+    def lines(self) -> list[str]:
         """All lines that are there. Errors: ``StorageError`` if they cannot be read."""
 
 
@@ -67,7 +67,7 @@ class LineFile:
             file.flush()
             os.fsync(file.fileno())
 
-    def held(self) -> list[str]:
+    def lines(self) -> list[str]:
         path = Path(self.name)
         with _reaching():
             return path.read_text("utf-8", "replace").splitlines() if path.exists() else []
@@ -90,37 +90,39 @@ class CommitBranch:
         with _reaching(), _repository() as folder:
             for _ in range(_MOST_TRIES):
                 last = self._fetched(folder, "--depth=1")
-                tree = _said(folder, "mktree")
+                tree = _output_of(folder, "mktree")
                 for line in lines:
                     parent = ("-p", last) if last else ()
-                    last = _said(folder, "commit-tree", *parent, "-m", line, tree)
+                    last = _output_of(folder, "commit-tree", *parent, "-m", line, tree)
                 pushed = _git(folder, "push", "--quiet", "--", self._url, f"{last}:{_BRANCH}")
                 if pushed.returncode == 0:
                     return
         raise _refused(pushed)
 
-    def held(self) -> list[str]:
+    def lines(self) -> list[str]:
         with _reaching(), _repository() as folder:
             last = self._fetched(folder)
-            said = _said(folder, "log", "--reverse", "-z", "--format=%B", last) if last else ""
-            return [message.strip() for message in said.split("\0") if message.strip()]
+            output = (
+                _output_of(folder, "log", "--reverse", "-z", "--format=%B", last) if last else ""
+            )
+            return [message.strip() for message in output.split("\0") if message.strip()]
 
     def _fetched(self, folder: str, *depth: str) -> str | None:
         """The newest commit, fetched into a repository; None if there is none."""
-        listed = _said(folder, "ls-remote", "--", self._url, _BRANCH)
+        listed = _output_of(folder, "ls-remote", "--", self._url, _BRANCH)
         if listed:
-            _said(folder, "fetch", "--quiet", *depth, "--", self._url, _BRANCH)
+            _output_of(folder, "fetch", "--quiet", *depth, "--", self._url, _BRANCH)
         return listed.split()[0] if listed else None
 
 
 @contextmanager
 def _repository() -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
-        _said(folder, "init", "--quiet", "--bare")
+        _output_of(folder, "init", "--quiet", "--bare")
         yield folder
 
 
-def _said(folder: str, *words: str) -> str:
+def _output_of(folder: str, *words: str) -> str:
     """What ``git`` says. Errors: ``StorageError`` if it fails."""
     done = _git(folder, *words)
     if done.returncode:
@@ -129,12 +131,12 @@ def _said(folder: str, *words: str) -> str:
 
 
 def _git(folder: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run ``git`` in a repository: it asks nobody, and knows no other."""
-    kept = ("GIT_SSH", "GIT_CONFIG")
-    given = {
+    """Run ``git`` in a repository, without prompts and without another repository's settings."""
+    allowed = ("GIT_SSH", "GIT_CONFIG")
+    inherited = {
         name: text
         for name, text in os.environ.items()
-        if not name.startswith("GIT_") or name.startswith(kept)
+        if not name.startswith("GIT_") or name.startswith(allowed)
     }
     people = {
         f"GIT_{who}_{what}": "cloister"
@@ -146,7 +148,7 @@ def _git(folder: str, *words: str) -> subprocess.CompletedProcess[str]:
         ["git", *words],  # noqa: S607 - that of who runs this
         cwd=folder,
         input="",
-        env={"GIT_SSH_COMMAND": "ssh -oBatchMode=yes"} | given | people | quiet,
+        env={"GIT_SSH_COMMAND": "ssh -oBatchMode=yes"} | inherited | people | quiet,
         capture_output=True,
         encoding="utf-8",
         errors="replace",
@@ -156,8 +158,8 @@ def _git(folder: str, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def _refused(done: subprocess.CompletedProcess[str]) -> StorageError:
-    said = done.stderr.strip().splitlines() or ["it did not say why"]
-    return StorageError(f"git {done.args[1]}: {said[-1]}")
+    lines = done.stderr.strip().splitlines() or ["it did not say why"]
+    return StorageError(f"git {done.args[1]}: {lines[-1]}")
 
 
 @dataclass(frozen=True)
@@ -191,11 +193,11 @@ class ObjectBucket:
             if error.response["ResponseMetadata"]["HTTPStatusCode"] != _THERE:
                 raise
 
-    def held(self) -> list[str]:
+    def lines(self) -> list[str]:
         with _s3() as client, ThreadPoolExecutor(_READERS) as pool:
             pages = client.get_paginator("list_objects_v2")
             listed = pages.paginate(Bucket=self._bucket, Prefix=self._prefix)
-            keys = [each["Key"] for page in listed for each in page.get("Contents", [])]
+            keys = [item["Key"] for page in listed for item in page.get("Contents", [])]
             return list(pool.map(lambda key: self._get(client, key), keys))
 
     def _get(self, client: Any, key: str) -> str:
@@ -205,7 +207,7 @@ class ObjectBucket:
 
 @contextmanager
 def _s3() -> Iterator[Any]:
-    """A client, whose errors are told as ``StorageError``."""
+    """A client, whose errors become ``StorageError``."""
     import boto3
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError, ClientError
@@ -221,7 +223,7 @@ def _s3() -> Iterator[Any]:
 
 @contextmanager
 def _reaching() -> Iterator[None]:
-    """What the system says of a place as ``StorageError``."""
+    """Turn system errors of a store into ``StorageError``."""
     try:
         yield
     except subprocess.TimeoutExpired:
@@ -230,8 +232,8 @@ def _reaching() -> Iterator[None]:
         raise StorageError(os.strerror(error.errno or 0)) from None
 
 
-def place_of(name: str) -> Place:
-    """The place of a name, which is not reached.
+def anchor_store_of(name: str) -> AnchorStore:
+    """The anchor store of a name, which is not contacted.
 
     Raises:
         InputError: it cannot be one, or needs what is not installed.

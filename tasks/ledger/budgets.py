@@ -27,7 +27,7 @@ from cloister.privacy.ledger import (
     ReservationRequest,
     basic_composition,
 )
-from cloister.privacy.ledger.books import Books
+from cloister.privacy.ledger.books import LedgerState
 from cloister.privacy.ledger.budgets import Window
 from cloister.privacy.ledger.composition import filtered_cap, together
 from cloister.privacy.ledger.house import FILTER, SUM
@@ -49,16 +49,16 @@ def budgets(home: Home, dataset: str | None) -> list[BudgetStatus]:
         InputError: none was granted to the dataset.
     """
     ledger = existing_ledger(home)
-    found = (
+    statuses = (
         [status for status in ledger.budgets() if dataset in (None, status.budget.dataset)]
         if ledger
         else []
     )
-    if dataset and not found:
+    if dataset and not statuses:
         raise InputError(
             f"no budget is granted to dataset '{dataset}'; grant one with cloister budget grant"
         )
-    return found
+    return statuses
 
 
 def composed_spend(status: BudgetStatus) -> Spend | None:
@@ -72,8 +72,8 @@ def composed_spend(status: BudgetStatus) -> Spend | None:
 def filtered_spend(status: BudgetStatus) -> Fraction | None:
     """The least epsilon under which a filter holds a budget's window.
 
-    As the filter that rules it counts, or as one would that had ruled it from its beginning. None
-    if no epsilon does.
+    As counted by the filter in force, or by one in force from the window's beginning. None if no
+    epsilon does.
     """
     if status.admission == FILTER:
         return status.filtered
@@ -103,7 +103,7 @@ def budget_note(request: ResolvedRequest, home: Home) -> str | None:
 def grant_budget(
     home: Home, budget: BudgetGrant, by: str, reason: str, *, confirmed: bool = False
 ) -> BudgetStatus | Proposal:
-    """Grant a budget to an account that there is; a proposal, where a second officer confirms it.
+    """Grant a budget to an existing account; a proposal, if a second officer must confirm it.
 
     Raises:
         InputError: there is no such account; or, unless ``confirmed``, the budget is below what is
@@ -134,7 +134,7 @@ def grant_budget(
 
 
 _UNUSUAL = 10
-"""How many times the last budget a new one may be before it is asked about: a digit too many."""
+"""How many times the last budget a new one may be without confirmation: a digit too many."""
 
 
 def _doubts(now: BudgetStatus | None, budget: BudgetGrant) -> list[str]:
@@ -160,8 +160,8 @@ def _doubts(now: BudgetStatus | None, budget: BudgetGrant) -> list[str]:
 class Allowance:
     """How many releases of ``price`` a budget admits: ``whole`` in a new window, ``left`` now.
 
-    Where each run reads the block before it of growing data, which is a month or year as ``moving``
-    says, a window is of that block too.
+    Where each run reads the preceding block of growing data, a month or a year as ``moving`` says,
+    a window is of that block too.
     """
 
     budget: BudgetGrant
@@ -177,8 +177,8 @@ class Allowance:
 
     def foreseen(self, runs: Iterable[datetime]) -> Iterator[tuple[datetime, bool]]:
         """Each run, and whether its window has room for it, if nothing else is charged."""
-        for window, held in groupby(runs, self._window_of):
-            yield from ((run, place < self.admits(window)) for place, run in enumerate(held))
+        for window, group in groupby(runs, self._window_of):
+            yield from ((run, position < self.admits(window)) for position, run in enumerate(group))
 
     def exceeded_by(self, runs: Iterable[datetime], now: datetime) -> bool:
         """Whether a schedule runs more often than the budget admits, in this year or the next."""
@@ -186,7 +186,8 @@ class Allowance:
             return True
         soon = takewhile(lambda run: run.year <= now.year + 1, runs)
         return any(
-            _more_than(self.admits(window), held) for window, held in groupby(soon, self._window_of)
+            _more_than(self.admits(window), group)
+            for window, group in groupby(soon, self._window_of)
         )
 
     def require_one(self) -> None:
@@ -246,7 +247,7 @@ def allowance_of(
     left = whole
     if granted and granted.window == budget.period.window(_iso(now)):
         binding = zip(granted.windows, (granted.budget, *granted.others), strict=True)
-        left = min(admitted(each, cap, price) for each, cap in binding)
+        left = min(admitted(charges, cap, price) for charges, cap in binding)
     charge = Budget(price.epsilon, price.delta)
     return Allowance(budget, charge, _window(budget, per, now), whole, left, per)
 
@@ -256,7 +257,7 @@ def _iso(moment: datetime) -> str:
 
 
 _MOST_COUNTED = 10_000
-"""Releases that a filter is asked about at most: one an hour for more than a year."""
+"""The most releases that are counted under a filter: one an hour for more than a year."""
 
 
 def admitted(window: Window, budget: BudgetGrant, price: ReservationRequest) -> int:
@@ -307,16 +308,16 @@ def budget_history(home: Home, dataset: str | None) -> list[dict[str, Any]]:
     return grants_in(ledger.books(), dataset) if ledger else []
 
 
-def grants_in(books: Books, dataset: str | None) -> list[dict[str, Any]]:
-    """The same of books that were read."""
-    found: list[dict[str, Any]] = []
+def grants_in(books: LedgerState, dataset: str | None) -> list[dict[str, Any]]:
+    """The same from books already read."""
+    history: list[dict[str, Any]] = []
     last: dict[tuple[str, str], str] = {}
     grants = chain.from_iterable(books.grants.values())
     for granted in sorted(grants, key=lambda granted: granted.seq):
         budget, owner = granted.budget, (granted.budget.dataset, granted.budget.unit)
         text = budget_text(budget)
         if dataset in (None, budget.dataset):
-            found.append(
+            history.append(
                 {
                     "entry": granted.seq,
                     "time": granted.time,
@@ -330,7 +331,7 @@ def grants_in(books: Books, dataset: str | None) -> list[dict[str, Any]]:
                 }
             )
         last[owner] = text
-    return found
+    return history
 
 
 def open_account(
@@ -354,12 +355,12 @@ def open_account(
     ledger = open_ledger(home)
     known = {name: account.partition for name, account in ledger.books().accounts.items()}
     partition = BlockScheme.parse(blocks) if blocks else known.get(dataset)
-    account = Account(dataset, unit, relation, tuple(map(_place, places)), partition)
+    account = Account(dataset, unit, relation, tuple(map(_source_identity, places)), partition)
     return ledger.open_account(account, by, reason)
 
 
-def _place(text: str) -> str:
-    """A place as specs' places are written: an absolute path, or a table of a database."""
+def _source_identity(text: str) -> str:
+    """A place as an account registers it: an absolute path, or a table of a database."""
     from cloister.schema.sources.databases import table_identity
     from cloister.schema.sources.files_and_urls import is_url
 

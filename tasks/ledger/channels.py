@@ -1,8 +1,8 @@
-"""How others are told of releases: a webhook with an HMAC, and a mail that lists several.
+"""How others are notified of releases: a webhook with an HMAC, and a mail that lists several.
 
-A webhook is as Standard Webhooks has it, so that their verifiers read it: the id of a message is
-the same however often it is sent. What is sent holds what the entry of the ledger says, without
-reasons, which are free text, and never a value of the data.
+Webhooks follow Standard Webhooks, so that its verifiers accept them: the id of a message is the
+same however often it is sent. A message holds what the entry of the ledger says, without reasons,
+which are free text, and never a value of the data.
 
 Source: Standard Webhooks (github.com/standard-webhooks/standard-webhooks: spec).
 """
@@ -48,7 +48,7 @@ def require_webhook(url: str) -> None:
     """Check that a URL can be that of a webhook.
 
     Raises:
-        InputError: it is none, not encrypted on its way, or holds a password.
+        InputError: it is not one, is not encrypted in transit, or holds a password.
     """
     parts = _split(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -63,7 +63,7 @@ def require_server(url: str) -> None:
     """Check that a URL can be that of a mail server.
 
     Raises:
-        InputError: it is none, or holds a password.
+        InputError: it is not one, or holds a password.
     """
     parts = _split(url)
     if parts.scheme not in _PORTS or not parts.hostname:
@@ -101,13 +101,13 @@ def body_of(event: Event) -> bytes:
     return json.dumps(content, separators=(",", ":")).encode()
 
 
-def signature_headers(secret: str, message: str, at: int, body: bytes) -> dict[str, str]:
-    """The headers by which a receiver knows who sent a body, and that it is no old one."""
+def signature_headers(secret: str, message: str, timestamp: int, body: bytes) -> dict[str, str]:
+    """The headers that prove to a receiver who sent a body, and when."""
     key = base64.b64decode(secret.removeprefix(SECRET_PREFIX))
-    signed = hmac.digest(key, f"{message}.{at}.".encode() + body, hashlib.sha256)
+    signed = hmac.digest(key, f"{message}.{timestamp}.".encode() + body, hashlib.sha256)
     return {
         "webhook-id": message,
-        "webhook-timestamp": str(at),
+        "webhook-timestamp": str(timestamp),
         "webhook-signature": f"v1,{base64.b64encode(signed).decode('ascii')}",
     }
 
@@ -135,7 +135,7 @@ def post(url: str, secret: str, event: Event) -> None:
 def mail(recipients: str, server: str, password: str, sender: str, events: Sequence[Event]) -> None:
     """Send one mail that lists events; the same events have the same ``Message-ID``.
 
-    It is encrypted on its way, but to a server on loopback.
+    It is encrypted in transit, except to a server on loopback.
 
     Raises:
         StorageError: the server did not take it.

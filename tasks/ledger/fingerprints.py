@@ -1,9 +1,9 @@
-"""Fingerprints of data: by these an officer is told that two accounts hold equal data.
+"""Fingerprints of data, which tell an officer that two accounts hold equal data.
 
 A fingerprint is a keyed digest of all rows that a release read, the same for equal rows. The ledger
-holds it encrypted (AES-256-GCM), each time anew, so that without the key nobody sees whether two
-releases read the same. The key lies in the home, and in no ledger and no export: homes on one
-ledger that are to compare their data have copies of it.
+holds it encrypted (AES-256-GCM) under a fresh nonce, so that without the key nobody sees whether
+two releases read the same. The key is in the home, and in no ledger and no export: homes on one
+ledger that should compare their data have copies of it.
 
 Privacy: docs/privacy.md, "Equal data of two accounts".
 """
@@ -31,7 +31,7 @@ FINGERPRINT = "fingerprint"
 """The evidence of a spent release that holds its sealed fingerprint."""
 
 _NONCE_BYTES = 12
-"""Bytes of a nonce of AES-GCM: drawn anew for each of far fewer than 2^32 releases."""
+"""Bytes of a nonce of AES-GCM: a fresh one for each of far fewer than 2^32 releases."""
 
 _KEPT = 32
 """Hexadecimal digits of a fingerprint that are kept: of 10^6 two agree by chance once in 10^26."""
@@ -45,31 +45,31 @@ def seal_fingerprint(fingerprint: str, key: bytes) -> str:
 
 
 def equal_data(home: Home) -> dict[str, list[str]]:
-    """For each account, what officers are told of others: which read the same data, and where last.
+    """For each account, notices to officers on others: which read the same data, and where last.
 
-    Nobody else is told. Of data that was read under another key than this home's, only that it
-    could not be compared.
+    Nobody else gets them. Data read under another key than this home's is only said to be not
+    compared.
     """
     ledger = existing_ledger(home)
     if ledger is None or not is_officer(house_of(home)):
         return {}
-    key, told = home.fingerprint_key(), defaultdict[str, list[str]](list)
+    key, notices = home.fingerprint_key(), defaultdict[str, list[str]](list)
     opened = defaultdict[str, dict[str, int]](dict)
     for account, entry, sealed in _sealed(ledger.releases()):
         fingerprint = _opened(sealed, key)
         if fingerprint:
             opened[account][fingerprint] = entry
         else:
-            told[account] = ["read under another fingerprint.key, and not compared with others"]
+            notices[account] = ["read under another fingerprint.key, and not compared with others"]
     for one, other in permutations(opened, 2):
         if both := opened[one].keys() & opened[other].keys():
-            entry = max(opened[other][each] for each in both)
-            told[one].append(f"the same data as {other} (entry {entry})")
-    return dict(told)
+            entry = max(opened[other][fingerprint] for fingerprint in both)
+            notices[one].append(f"the same data as {other} (entry {entry})")
+    return dict(notices)
 
 
 def is_officer(house: House) -> bool:
-    """Whether who acts is an officer; where nobody is set, whoever reaches the ledger is."""
+    """Whether the acting person is an officer; with no people set, everybody is."""
     person = house.person_of(identity())
     return not house.people or (person is not None and "officer" in person.roles)
 

@@ -14,23 +14,9 @@ from dataclasses import replace
 
 from cloister.errors import CloisterError
 from cloister.files import write_whole
+from cloister.privacy import signing
 from cloister.privacy.certificate.manifest import TRUST_NAME
 from cloister.privacy.ledger.house import House
-from cloister.privacy.signing import (
-    HOUSE,
-    ROLES,
-    FileSigner,
-    PublicKey,
-    Revocation,
-    Role,
-    Signer,
-    Trust,
-    follow_trust,
-    open_signer,
-    read_trust,
-    sign_trust,
-    signers,
-)
 from cloister.tasks.home.files import exclusive
 from cloister.tasks.home.home import Home, private_folder
 
@@ -41,44 +27,46 @@ PIN = "CLOISTER_PIN"
 """The variable that holds the PIN of a token."""
 
 
-def house_signer(home: Home) -> Signer:
+def house_signer(home: Home) -> signing.Signer:
     """The house's key, made on first use, with its public half beside it.
 
     Raises:
         StorageError: it cannot be made or read, or others can read it.
     """
     folder = private_folder(home.folder / "signing")
-    own = not home.house_key
-    signer = FileSigner.open(folder / "house.pem") if own else open_person(home.house_key)
+    in_home = not home.house_key
+    signer = (
+        signing.FileSigner.open(folder / "house.pem") if in_home else open_person(home.house_key)
+    )
     public = folder / "house.pub"
     if not public.exists():
         public.write_text(signer.key.pem, encoding="ascii")
     return signer
 
 
-def open_person(place: str) -> Signer:
+def open_person(location: str) -> signing.Signer:
     """The key of a person, or of a house, in a file or a token, whose PIN a variable holds.
 
     Raises:
-        InputError: the place is none.
+        InputError: the location is neither.
         StorageError: the key cannot be used.
     """
-    return open_signer(place, os.environ.get(PIN, ""))
+    return signing.open_signer(location, os.environ.get(PIN, ""))
 
 
-def house_key(home: Home) -> PublicKey | None:
-    """The public half of the house's key, by the private one if it is lost; None if none was made.
+def house_key(home: Home) -> signing.PublicKey | None:
+    """The public half of the house's key, from the private one if it is lost; None without a key.
 
     Raises:
         StorageError: it cannot be read.
     """
     private, public = (home.folder / "signing" / f"house.{end}" for end in ("pem", "pub"))
     if private.exists() and not public.exists():
-        return FileSigner.open(private, make=False).key
-    return PublicKey.read(public) if public.exists() else None
+        return signing.FileSigner.open(private, make=False).key
+    return signing.PublicKey.read(public) if public.exists() else None
 
 
-def house_keys(home: Home) -> tuple[PublicKey, ...]:
+def house_keys(home: Home) -> tuple[signing.PublicKey, ...]:
     """The house's key and those before it; none if none was made.
 
     Raises:
@@ -86,10 +74,10 @@ def house_keys(home: Home) -> tuple[PublicKey, ...]:
         VerificationError: the newest trust statement is not of the house's key.
     """
     key, newest = house_key(home), newest_trust(home)
-    return newest.role(HOUSE).keys if newest else (key,) if key else ()
+    return newest.role(signing.HOUSE).keys if newest else (key,) if key else ()
 
 
-def newest_trust(home: Home) -> Trust | None:
+def newest_trust(home: Home) -> signing.Trust | None:
     """The newest trust statement of a home; None if it has none.
 
     Raises:
@@ -100,14 +88,16 @@ def newest_trust(home: Home) -> Trust | None:
     path, following = folder / TRUST_NAME, folder / NEXT_NAME
     if key is None or not path.exists():
         return None
-    newest = read_trust(path)[-1:]
+    newest = signing.read_trust(path)[-1:]
     if following.exists():  # a change of the key was killed: the statement may be of either
-        after = FileSigner.open(following, make=False).key
-        key = after if signers(newest[0], [after]) else key
-    return follow_trust(newest, key)[-1]
+        after = signing.FileSigner.open(following, make=False).key
+        key = after if signing.signers(newest[0], [after]) else key
+    return signing.follow_trust(newest, key)[-1]
 
 
-def update_trust(home: Home, house: House, signer: Signer, *others: Signer) -> Trust | None:
+def update_trust(
+    home: Home, house: House, signer: signing.Signer, *others: signing.Signer
+) -> signing.Trust | None:
     """Write the next trust statement if the ledger's people or keys are not those of the last.
 
     The newest; None while the house has neither keys of people nor a second key.
@@ -117,42 +107,45 @@ def update_trust(home: Home, house: House, signer: Signer, *others: Signer) -> T
     """
     path = home.folder / "signing" / TRUST_NAME
     with exclusive(path.with_suffix(".lock")):
-        last = newest_trust(home) or Trust(signer.key)
+        last = newest_trust(home) or signing.Trust(signer.key)
         now = _trust_of(last, house)
         if others:
             now = now.with_house(others[0].key)
         if now == last:
             return last if path.exists() else None
-        first = [] if path.exists() else [sign_trust(last, signer)]
-        after = [*first, sign_trust(replace(now, version=last.version + 1), signer, *others)]
-        lines = [json.dumps(json.loads(each.text)) + "\n" for each in after]
+        first = [] if path.exists() else [signing.sign_trust(last, signer)]
+        after = [
+            *first,
+            signing.sign_trust(replace(now, version=last.version + 1), signer, *others),
+        ]
+        lines = [json.dumps(json.loads(envelope.text)) + "\n" for envelope in after]
         text = (path.read_text(encoding="ascii") if path.exists() else "") + "".join(lines)
         write_whole(path, lambda part: part.write_text(text, encoding="ascii"))
         return replace(now, version=last.version + 1)
 
 
-def _trust_of(last: Trust, house: House) -> Trust:
+def _trust_of(last: signing.Trust, house: House) -> signing.Trust:
     """What the ledger says of keys, in the form of a trust statement after the last one."""
     people = {
         name: tuple(
-            tuple(map(_key, each.keys))
-            for each in house.people.values()
-            if name in each.roles and each.keys
+            tuple(map(_key, person.keys))
+            for person in house.people.values()
+            if name in person.roles and person.keys
         )
-        for name in ROLES
+        for name in signing.ROLES
     }
-    roles = tuple(Role(name, keys) for name, keys in people.items() if keys)
-    known = {(each.key, each.seq) for each in last.revoked}
+    roles = tuple(signing.Role(name, keys) for name, keys in people.items() if keys)
+    known = {(revocation.key, revocation.seq) for revocation in last.revoked}
     revoked = [
-        Revocation(_key(key).id, anchor.seq, anchor.hash)
+        signing.Revocation(_key(key).id, anchor.seq, anchor.hash)
         for key, anchor in house.revoked.items()
         if (_key(key).id, anchor.seq) not in known
     ]
     return replace(last, roles=roles, revoked=(*last.revoked, *revoked))
 
 
-def _key(text: str) -> PublicKey:
-    return PublicKey(bytes.fromhex(text))
+def _key(text: str) -> signing.PublicKey:
+    return signing.PublicKey(bytes.fromhex(text))
 
 
 def signing_findings(home: Home) -> Iterator[str]:
@@ -165,7 +158,7 @@ def signing_findings(home: Home) -> Iterator[str]:
         return
     private, public = folder / "house.pem", folder / "house.pub"
     try:
-        halves = FileSigner.open(private, make=False).key, PublicKey.read(public)
+        halves = signing.FileSigner.open(private, make=False).key, signing.PublicKey.read(public)
     except CloisterError as error:
         yield f"{private}, {public}: {error}"
         return

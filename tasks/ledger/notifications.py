@@ -1,11 +1,11 @@
-"""Who is told of releases, and what each of them has been told: kept in the home.
+"""Who is notified of releases, and what each subscriber has been sent: stored in the home.
 
-The entries of the ledger are the outbox (`cloister/privacy/ledger/outbox.py`). What changes, how
-far each subscriber is and what is to be tried again, is no part of the ledger: it lies in a file of
-each subscriber, so that no table is added to a database whose guards are compared word by word, and
-that a home's login may be unable to change. A file is written before and after each sending: who is
-killed in between sends the event again, with the same id. Nothing here is part of a release: what
-fails is tried again, later and later, and given up in the end.
+The entries of the ledger are the outbox (`cloister/privacy/ledger/outbox.py`). The changing state,
+how far each subscriber is and what to retry, is not part of the ledger: it is in a file of each
+subscriber, so that no table is added to a database whose guards are compared word by word, and
+which a home's login may be unable to change. A file is written before and after each sending: a
+process that is killed in between sends the event again, with the same id. Nothing here is part of a
+release: failures are retried at growing delays, and finally given up.
 """
 
 from __future__ import annotations
@@ -28,15 +28,8 @@ from cloister.figures import count_of
 from cloister.privacy.ledger.outbox import EVENTS, Event, events_after
 from cloister.tasks.home.files import exclusive, replace_file
 from cloister.tasks.home.home import Home, private_folder
+from cloister.tasks.ledger import channels
 from cloister.tasks.ledger.access import existing_ledger
-from cloister.tasks.ledger.channels import (
-    SECRET_BYTES,
-    SECRET_PREFIX,
-    mail,
-    post,
-    require_server,
-    require_webhook,
-)
 
 _MAIL = "mailto:"
 
@@ -44,12 +37,12 @@ _DELAYS = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
 """Seconds before each further try: more than three days in all, as Standard Webhooks advises."""
 
 _LONGEST = 30.0
-"""Seconds after which one sending begins nothing more for a subscriber: the next goes on."""
+"""Seconds after which a sending starts nothing more for a subscriber; the next one continues."""
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """An event that is to be sent: how often it was tried, when it is due, what went wrong last."""
+    """An event to be sent: how often it was tried, when it is due, what went wrong last."""
 
     event: Event
     tries: int = 0
@@ -59,10 +52,10 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Subscriber:
-    """Who is told: a webhook's URL, or ``mailto:`` with addresses, and the kinds of events.
+    """Who is notified: a webhook's URL, or ``mailto:`` with addresses, and the kinds of events.
 
     ``secret`` is a webhook's, or the password at the mail server ``smtp``. ``seen`` is the number
-    of the last entry that was looked at, ``dead`` what was tried too often.
+    of the last entry examined, ``dead`` what was tried too often.
     """
 
     address: str
@@ -82,24 +75,24 @@ class Subscriber:
         """
         if self.address.startswith(_MAIL):
             recipients = self.address.removeprefix(_MAIL)
-            mail(recipients, self.smtp, self.secret, self.sender, events)
+            channels.mail(recipients, self.smtp, self.secret, self.sender, events)
             return
         (event,) = events
-        post(self.address, self.secret, event)
+        channels.post(self.address, self.secret, event)
 
     def batches(self, now: float) -> list[list[Waiting]]:
-        """What is due, as it is sent together."""
-        due = [each for each in self.waiting if each.due <= now]
+        """What is due, in groups that are sent together."""
+        due = [waiting for waiting in self.waiting if waiting.due <= now]
         if self.address.startswith(_MAIL):
             return [due] if due else []
-        return [[each] for each in due]
+        return [[waiting] for waiting in due]
 
 
 _FORM = TypeAdapter(Subscriber)
 
 
 def subscribe(home: Home, subscriber: Subscriber) -> None:
-    """Tell somebody of what happens from now on; one of the same address is replaced.
+    """Notify somebody of what happens from now on; replaces a subscriber of the same address.
 
     Raises:
         InputError: the address, the server or an event cannot be used.
@@ -111,9 +104,9 @@ def subscribe(home: Home, subscriber: Subscriber) -> None:
         recipients = subscriber.address.removeprefix(_MAIL)
         if "@" not in recipients or not recipients.isprintable():
             raise InputError("give mailto:NAME@HOST, with commas between several")
-        require_server(subscriber.smtp)
+        channels.require_server(subscriber.smtp)
     else:
-        require_webhook(subscriber.address)
+        channels.require_webhook(subscriber.address)
     ledger = existing_ledger(home)
     last = ledger.anchor() if ledger else None
     with _alone(home):
@@ -121,30 +114,30 @@ def subscribe(home: Home, subscriber: Subscriber) -> None:
 
 
 def unsubscribe(home: Home, address: str) -> None:
-    """Tell somebody nothing more.
+    """Stop notifying somebody.
 
     Raises:
-        InputError: there is nobody of this address.
+        InputError: there is no subscriber of this address.
     """
     with _alone(home):
-        found(home, address)
+        find_subscriber(home, address)
         _path(home, address).unlink()
 
 
-def found(home: Home, address: str) -> Subscriber:
+def find_subscriber(home: Home, address: str) -> Subscriber:
     """The subscriber of an address.
 
     Raises:
         InputError: there is none.
     """
-    for each in subscribers(home):
-        if each.address == address:
-            return each
+    for subscriber in subscribers(home):
+        if subscriber.address == address:
+            return subscriber
     raise InputError(f"nobody is told at {address}; see cloister notify list")
 
 
 def subscribers(home: Home) -> list[Subscriber]:
-    """All who are told.
+    """All subscribers.
 
     Raises:
         StorageError: a file cannot be read.
@@ -153,7 +146,7 @@ def subscribers(home: Home) -> list[Subscriber]:
 
 
 def read_secret(path: Path | None, *, webhook: bool) -> str:
-    """The secret in a file that is its owner's alone; that of a webhook is made if there is none.
+    """The secret in a file that only its owner reads; that of a webhook is made if missing.
 
     Raises:
         InputError: it cannot be used.
@@ -164,7 +157,7 @@ def read_secret(path: Path | None, *, webhook: bool) -> str:
             raise InputError("a webhook needs a secret that its receiver has: --secret-file FILE")
         return ""
     if webhook and not path.exists():
-        fresh = SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode("ascii")
+        fresh = channels.SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode("ascii")
         replace_file(path, lambda part: part.write_text(f"{fresh}\n", encoding="ascii"))
     try:
         mode = path.stat().st_mode
@@ -174,16 +167,18 @@ def read_secret(path: Path | None, *, webhook: bool) -> str:
     if stat.S_IMODE(mode) & 0o077:
         raise InputError(f"{path} can be read by others; run chmod 600, or make another secret")
     if webhook and not _is_secret(text):
-        raise InputError(f"{path} is no secret of a webhook: {SECRET_PREFIX} and base64 follow")
+        raise InputError(
+            f"{path} is no secret of a webhook: {channels.SECRET_PREFIX} and base64 follow"
+        )
     return text
 
 
 def _is_secret(text: str) -> bool:
     try:
-        key = base64.b64decode(text.removeprefix(SECRET_PREFIX), validate=True)
+        key = base64.b64decode(text.removeprefix(channels.SECRET_PREFIX), validate=True)
     except ValueError:
         return False
-    return text.startswith(SECRET_PREFIX) and len(key) in SECRET_BYTES
+    return text.startswith(channels.SECRET_PREFIX) and len(key) in channels.SECRET_BYTES
 
 
 def made_up_event() -> Event:
@@ -193,9 +188,9 @@ def made_up_event() -> Event:
 
 
 def send_due(home: Home, *, dead: bool = False) -> list[str]:
-    """Send what is due to all who are told; what went wrong, in words.
+    """Send what is due to all subscribers; what went wrong, in words.
 
-    Fails nothing: what is not taken is tried again. Where another process sends, it is left to it.
+    Nothing fails: what is not taken is retried. If another process is sending, this does nothing.
 
     Args:
         dead: what was given up is tried once more.
@@ -215,14 +210,16 @@ def send_due(home: Home, *, dead: bool = False) -> list[str]:
 
 def _send_all(home: Home, dead: bool) -> Iterator[str]:
     ledger = existing_ledger(home)
-    for each in subscribers(home) if ledger else ():
+    for subscriber in subscribers(home) if ledger else ():
         assert ledger is not None
-        events, seen = events_after(ledger, each.seen)
-        new = [Waiting(event) for event in events if event.kind in each.events]
-        again = [replace(old, tries=0, due=0.0) for old in each.dead] if dead else []
-        left = () if dead else each.dead
-        current = replace(each, seen=seen, waiting=(*each.waiting, *again, *new), dead=left)
-        if current != each:
+        events, seen = events_after(ledger, subscriber.seen)
+        new = [Waiting(event) for event in events if event.kind in subscriber.events]
+        again = [replace(old, tries=0, due=0.0) for old in subscriber.dead] if dead else []
+        left = () if dead else subscriber.dead
+        current = replace(
+            subscriber, seen=seen, waiting=(*subscriber.waiting, *again, *new), dead=left
+        )
+        if current != subscriber:
             _write(home, current)
         until = time.monotonic() + _LONGEST
         for batch in current.batches(time.time()):
@@ -237,20 +234,20 @@ def _send_all(home: Home, dead: bool) -> Iterator[str]:
 
 def _sent(subscriber: Subscriber, batch: Sequence[Waiting]) -> tuple[Subscriber, str]:
     """A subscriber after a try, and what went wrong with it."""
-    ids = {each.event.id for each in batch}
-    others = tuple(each for each in subscriber.waiting if each.event.id not in ids)
+    ids = {waiting.event.id for waiting in batch}
+    others = tuple(waiting for waiting in subscriber.waiting if waiting.event.id not in ids)
     try:
-        subscriber.send([each.event for each in batch])
+        subscriber.send([waiting.event for waiting in batch])
     except StorageError as error:
         problem = str(error)
     else:
         return replace(subscriber, waiting=others), ""
-    tried = [replace(each, tries=each.tries + 1, problem=problem) for each in batch]
-    given_up = [each for each in tried if each.tries > len(_DELAYS)]
+    tried = [replace(waiting, tries=waiting.tries + 1, problem=problem) for waiting in batch]
+    given_up = [waiting for waiting in tried if waiting.tries > len(_DELAYS)]
     later = [
-        replace(each, due=time.time() + _DELAYS[each.tries - 1])
-        for each in tried
-        if each.tries <= len(_DELAYS)
+        replace(waiting, due=time.time() + _DELAYS[waiting.tries - 1])
+        for waiting in tried
+        if waiting.tries <= len(_DELAYS)
     ]
     after = replace(subscriber, waiting=(*others, *later), dead=(*subscriber.dead, *given_up))
     what = "given up" if given_up else "tried again later"

@@ -1,9 +1,9 @@
 """Approvals by people's own keys: one statement on a release that each of them signs.
 
-``approval.dsse.json`` names the files and says nothing of who and when, so that all sign the same
-bytes; the ledger's entries hold who, when, why, and the digest of each signature. The house's key
-never signs it. A reader needs the house's public key alone: the trust statements that lie beside it
-say whose keys count.
+``approval.dsse.json`` names the files but not who signs or when, so that everybody signs the same
+bytes; the ledger's entries record who, when, why, and the digest of each signature. The house's key
+never signs it. A reader needs the house's public key alone: the trust statements beside it say
+whose keys count.
 """
 
 from __future__ import annotations
@@ -14,84 +14,71 @@ from pathlib import Path
 from typing import Any
 
 from cloister.errors import CloisterError, InputError
+from cloister.privacy import signing
 from cloister.privacy.certificate.manifest import APPROVAL_NAME, STATEMENTS, TRUST_NAME
 from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.ledger import Entry, Release
 from cloister.privacy.ledger.house import APPROVAL, APPROVAL_KEY
-from cloister.privacy.signing import (
-    PublicKey,
-    Signer,
-    Trust,
-    add_signature,
-    compare_folder,
-    folder_digests,
-    followed_trust,
-    make_statement,
-    read_envelope,
-    read_statement,
-    sign,
-    signature_digests,
-    standing,
-    write_envelope,
-)
 
 APPROVAL_TYPE = "urn:cloister:approval"
 """The type of what people sign when they approve a release."""
 
 
-def sign_approval(public: Path, release: Release, signer: Signer) -> dict[str, str]:
-    """Add a person's signature to the approval of a release; what the ledger holds of it.
+def sign_approval(public: Path, release: Release, signer: signing.Signer) -> dict[str, str]:
+    """Add a person's signature to the approval of a release; the evidence for the ledger.
 
     Raises:
         StorageError: the key cannot sign, or the statement cannot be written.
-        VerificationError: the statement that is there is of other files.
+        VerificationError: the existing statement is of other files.
     """
-    payload = make_statement(
-        folder_digests(public, STATEMENTS), APPROVAL_TYPE, charged_facts(release)
+    payload = signing.make_statement(
+        signing.folder_digests(public, STATEMENTS), APPROVAL_TYPE, charged_facts(release)
     )
     path = public / APPROVAL_NAME
-    before = read_envelope(path) if path.exists() else None
+    before = signing.read_envelope(path) if path.exists() else None
     if before and before.payload == payload:
-        envelope = add_signature(before, signer)
+        envelope = signing.add_signature(before, signer)
     else:
-        envelope = sign(payload, signer)
-    write_envelope(path, envelope, replace=True)
-    (digest,) = signature_digests(envelope, [signer.key])[signer.key.id]
+        envelope = signing.sign(payload, signer)
+    signing.write_envelope(path, envelope, replace=True)
+    (digest,) = signing.signature_digests(envelope, [signer.key])[signer.key.id]
     return {APPROVAL_KEY: signer.key.raw.hex(), APPROVAL: digest}
 
 
 def charged_facts(release: Release) -> dict[str, Any]:
     """What statements say of a release: whom it protects, and what was charged."""
-    asked = release.request
+    request = release.request
     return {
         "release": release.id,
-        "dataset": asked.dataset,
-        "unit": asked.unit,
-        "relation": asked.relation,
-        "method": asked.method,
-        "epsilon": exact_text(asked.epsilon),
-        "delta": exact_text(asked.delta),
-        "spec": asked.spec_digest,
-        **({"blocks": list(asked.blocks)} if asked.blocks else {}),
+        "dataset": request.dataset,
+        "unit": request.unit,
+        "relation": request.relation,
+        "method": request.method,
+        "epsilon": exact_text(request.epsilon),
+        "delta": exact_text(request.delta),
+        "spec": request.spec_digest,
+        **({"blocks": list(request.blocks)} if request.blocks else {}),
     }
 
 
 def approval_problems(
-    folder: Path, facts: Mapping[str, Any], keys: Iterable[PublicKey]
+    folder: Path, facts: Mapping[str, Any], keys: Iterable[signing.PublicKey]
 ) -> Iterator[str]:
     """How the approval that a signed decision rests on was altered.
 
     ``facts`` are those of the decision, ``keys`` the house's.
     """
     try:
-        statement = read_statement(read_envelope(folder / APPROVAL_NAME), APPROVAL_NAME)
-        said = statement.facts(APPROVAL_TYPE)
+        statement = signing.read_statement(
+            signing.read_envelope(folder / APPROVAL_NAME), APPROVAL_NAME
+        )
+        stated = statement.facts(APPROVAL_TYPE)
     except CloisterError as error:
         yield str(error)
         return
-    if any(said[name] != facts[name] for name in said):
+    if any(stated[name] != facts[name] for name in stated):
         yield f"{APPROVAL_NAME}: is of another release than the decision"
-    yield from str(compare_folder(statement, folder, STATEMENTS)).splitlines()
+    yield from str(signing.compare_folder(statement, folder, STATEMENTS)).splitlines()
     if _trust(folder, facts, keys) is None:
         yield (
             f"{TRUST_NAME}: the house's key vouches for no version {facts['trust']} in it, under "
@@ -100,7 +87,10 @@ def approval_problems(
 
 
 def approvals_lacking(
-    folder: Path, facts: Mapping[str, Any], keys: Iterable[PublicKey], entries: Iterable[Entry]
+    folder: Path,
+    facts: Mapping[str, Any],
+    keys: Iterable[signing.PublicKey],
+    entries: Iterable[Entry],
 ) -> list[str]:
     """What an unaltered approval lacks, by role.
 
@@ -109,26 +99,28 @@ def approvals_lacking(
     trust = _trust(folder, facts, keys)
     if trust is None:
         return []
-    envelope = read_envelope(folder / APPROVAL_NAME)
+    envelope = signing.read_envelope(folder / APPROVAL_NAME)
     recorded = {
         evidence[APPROVAL]: entry
         for entry in entries
         if APPROVAL in (evidence := entry.body.get("evidence") or {})
     }
-    found = []
+    problems = []
     for name, number in facts["approvals"].items():
         try:
             role = replace(trust.role(name), threshold=number)
         except InputError as error:
-            found.append(str(error))
+            problems.append(str(error))
             continue
-        counted = standing(envelope, trust.with_role(role), name, recorded)
-        found += [] if counted.complete else [str(counted)]
-    return found
+        counted = signing.standing(envelope, trust.with_role(role), name, recorded)
+        problems += [] if counted.complete else [str(counted)]
+    return problems
 
 
-def _trust(folder: Path, facts: Mapping[str, Any], keys: Iterable[PublicKey]) -> Trust | None:
+def _trust(
+    folder: Path, facts: Mapping[str, Any], keys: Iterable[signing.PublicKey]
+) -> signing.Trust | None:
     """Whose keys counted when a release was approved, and which of them were revoked since."""
-    trusts = followed_trust(folder / TRUST_NAME, keys)
-    then = next((each for each in trusts if each.version == facts["trust"]), None)
-    return replace(then, revoked=trusts[-1].revoked) if then else None
+    trusts = signing.followed_trust(folder / TRUST_NAME, keys)
+    at_approval = next((trust for trust in trusts if trust.version == facts["trust"]), None)
+    return replace(at_approval, revoked=trusts[-1].revoked) if at_approval else None

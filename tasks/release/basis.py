@@ -22,13 +22,13 @@ from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest
 class Basis:
     """What a certificate is made from; all of it is public.
 
-    ``entry`` is the ledger's of the release, ``anchor`` that which made its charge final;
+    ``entry`` is the ledger's, for the release; ``anchor`` is the entry that made its charge final;
     ``budget`` is of the dataset and unit, after the charge. ``artefacts`` are SHA-256 by file name,
     ``model`` is the digest of the model that the rows were drawn from. ``secure`` says that all
     noise came from a secure source. ``reused`` are earlier releases whose numbers were used again,
     ``deniable_releases`` those of the dataset under plausible deniability alone, this one included.
-    ``blocks`` are the budgets of all blocks of growing data that were read, ``budget`` is that of
-    which the least is left. ``ran_by`` is who had the release run.
+    ``blocks`` are the budgets of all blocks of growing data that were read, ``budget`` is the one
+    with the least left. ``ran_by`` is who had the release run.
     """
 
     request: ResolvedRequest
@@ -72,12 +72,12 @@ class Basis:
     @property
     def shown_epsilon(self) -> Fraction:
         """What the rows reveal at most: of this release, and of those whose numbers it uses."""
-        return self.epsilon + sum(exact(own.epsilon) for own in self.reused)
+        return self.epsilon + sum(exact(release.epsilon) for release in self.reused)
 
     @property
     def shown_delta(self) -> Fraction:
         """The delta of what the rows reveal."""
-        return self.delta + sum(exact(own.delta) for own in self.reused)
+        return self.delta + sum(exact(release.delta) for release in self.reused)
 
     @property
     def deniable(self) -> bool:

@@ -1,8 +1,8 @@
 """The step that certifies: public files, and a certificate made from what the release itself holds.
 
-The request says what was asked, the plan what was to be done, the ledger's entry what was charged,
-the drawn rows what came of it. A certificate contains no figure that was computed from the real
-table, no time that a step took and no exact private count.
+The request says what was requested, the plan what was intended, the ledger's entry what was
+charged, the drawn rows what resulted. A certificate contains no figure computed from the real
+table, no running time of a step and no exact private count.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from cloister.models.registry import create
 from cloister.models.storage import model_digest
 from cloister.models.task import Budget
 from cloister.privacy.accounting.composition import event_of_stages
+from cloister.privacy.certificate import provenance, spend, wording
 from cloister.privacy.certificate.certificate import (
     FORMAT,
     PAGE_NAME,
@@ -34,44 +35,6 @@ from cloister.privacy.certificate.certificate import (
     Subject,
 )
 from cloister.privacy.certificate.page import page
-from cloister.privacy.certificate.provenance import (
-    across_origins,
-    attribute_origins,
-    constraint_origins,
-    exact_text,
-    ignored_columns,
-    key_origins,
-    software,
-    statements,
-    unprotected_facts,
-)
-from cloister.privacy.certificate.spend import (
-    DENIABLE_DEFINITION,
-    accounted_cost,
-    deniable_meaning,
-    mechanisms,
-    record_guarantees,
-    record_words,
-    second_cost,
-    stage_spends,
-)
-from cloister.privacy.certificate.wording import (
-    OTHER_TRIES,
-    block_words,
-    definition_of,
-    detection,
-    group_words,
-    limitations,
-    meaning,
-    odds,
-    public_units,
-    relation_words,
-    reuse_words,
-    rows_words,
-    safeguards,
-    unit_description,
-    unit_statement,
-)
 from cloister.privacy.exact import decimal, decimal_below, exact, float_above
 from cloister.privacy.ledger import Ledger
 from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
@@ -81,7 +44,7 @@ from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_digest, code_version
 from cloister.tasks.ledger.access import COMPOSITION, FILTERED, deniable_releases, open_ledger
 from cloister.tasks.release.basis import Basis
-from cloister.tasks.release.kept_request import kept_prior
+from cloister.tasks.release.kept_request import kept_previous
 from cloister.tasks.release.preflight import reused_releases
 from cloister.tasks.release.synthesis import DrawnRows, Fitted
 from cloister.tasks.requests.plan_report import training_device, unweighed_soft
@@ -125,7 +88,7 @@ def write_certificate(
 def _place_tables(
     drawn: DrawnRows, request: ResolvedRequest, context: PublicContext, folder: Path
 ) -> dict[str, str]:
-    """The synthetic tables, as Parquet and CSV if that was asked; SHA-256 by file name."""
+    """Write the synthetic tables, as Parquet and on request as CSV; SHA-256 by file name."""
     digests = {}
     for name, part in context.tables.items():
         table, text = (f"{context.files[name]}.{ending}" for ending in ("parquet", "csv"))
@@ -146,8 +109,8 @@ def _basis(
     home: Home,
 ) -> Basis:
     ledger, release, spent = open_ledger(home), fitted.release, fitted.spent
-    blocks, prior = context.spec.blocks, kept_prior(home.release(release))
-    read = [each for each in ledger.budgets() if each.budget.dataset == context.dataset]
+    blocks, previous = context.spec.blocks, kept_previous(home.release(release))
+    read = [status for status in ledger.budgets() if status.budget.dataset == context.dataset]
     budget = ledger.budget(context.dataset, context.unit, blocks)
     drawn_by = spent.journal.drawn_by.items()
     run = {
@@ -162,14 +125,14 @@ def _basis(
         anchor=spent.anchor,
         budget=budget,
         drawn=drawn,
-        software=software(code_digest()).model_copy(update=run),
+        software=provenance.software(code_digest()).model_copy(update=run),
         artefacts=artefacts,
         written=dt.datetime.now(dt.UTC).date(),
         secure=spent.private.secure,
         model=model_digest(fitted.model.open()),
-        reused=reused_releases(prior, budget, home) if prior else (),
+        reused=reused_releases(previous, budget, home) if previous else (),
         deniable_releases=deniable_releases(budget),
-        blocks=[each for each in read if each.block in blocks],
+        blocks=[status for status in read if status.block in blocks],
         ran_by=_runner(ledger, release),
     )
 
@@ -193,10 +156,10 @@ def certify(basis: Basis) -> Certificate:
     _require_true(basis)
     return Certificate(
         certificate=FORMAT,
-        about=statements(basis.spec.about),
+        about=provenance.statements(basis.spec.about),
         subject=_subject(basis),
         guarantee=_guarantee(basis),
-        stages=stage_spends(
+        stages=spend.stage_spends(
             basis.plan.stages,
             basis.planned.delta,
             basis.spec.privacy.relation,
@@ -204,21 +167,23 @@ def certify(basis: Basis) -> Certificate:
             basis.spec.privacy.group_rows,
         ),
         cumulative=_cumulative(basis),
-        attributes=attribute_origins(basis.spec, basis.of_persons),
+        attributes=provenance.attribute_origins(basis.spec, basis.of_persons),
         constraints=(
-            *constraint_origins(basis.context.task.constraints, basis.drawn.violations),
-            *across_origins(basis.across, basis.drawn.violations),
-            *key_origins(basis.drawn.dangling),
+            *provenance.constraint_origins(basis.context.task.constraints, basis.drawn.violations),
+            *provenance.across_origins(basis.across, basis.drawn.violations),
+            *provenance.key_origins(basis.drawn.dangling),
         ),
-        unprotected=unprotected_facts(basis.spec),
+        unprotected=provenance.unprotected_facts(basis.spec),
         post_processing=basis.drawn.post_processing,
-        mechanisms=mechanisms(basis.plan.stages, basis.secure),
-        safeguards=safeguards(basis.plan.stages, basis.secure),
+        mechanisms=spend.mechanisms(basis.plan.stages, basis.secure),
+        safeguards=wording.safeguards(basis.plan.stages, basis.secure),
         limitations=(
             *basis.drawn.warnings,
             *unweighed_soft(basis.request, basis.context),
-            *([OTHER_TRIES] if basis.drawn.acceptance else []),
-            *limitations(basis.spec, basis.secure, basis.deniable_releases, basis.budget.refusals),
+            *([wording.OTHER_TRIES] if basis.drawn.acceptance else []),
+            *wording.limitations(
+                basis.spec, basis.secure, basis.deniable_releases, basis.budget.refusals
+            ),
         ),
         software=basis.software,
         artefacts=dict(sorted(basis.artefacts.items())),
@@ -226,7 +191,7 @@ def certify(basis: Basis) -> Certificate:
         ran_by=basis.ran_by,
         verification=f"cloister verify {basis.entry.id}",
         model=basis.model,
-        ignored=ignored_columns(basis.spec),
+        ignored=provenance.ignored_columns(basis.spec),
         records=_records(basis),
         acceptance=basis.drawn.acceptance,
         reused=tuple(basis.reused),
@@ -240,7 +205,7 @@ def _require_true(basis: Basis) -> None:
             "not declare; it must not be published"
         )
     planned, charged = basis.planned, Budget(basis.epsilon, basis.delta)
-    accounted = accounted_cost(basis.plan.stages, planned.delta, basis.spec.privacy.relation)
+    accounted = spend.accounted_cost(basis.plan.stages, planned.delta, basis.spec.privacy.relation)
     priced = basis.context.price(planned) == charged
     if accounted.epsilon > float_above(planned.epsilon) or not priced:
         raise PrivacyError(
@@ -278,46 +243,48 @@ def _guarantee(basis: Basis) -> Guarantee:
     accounted = basis.plan.stages, basis.planned.delta, privacy.relation, privacy.group_rows
     return Guarantee(
         private=basis.secure,
-        definition=DENIABLE_DEFINITION if basis.deniable else definition_of(basis.delta),
-        unit=unit_description(basis.spec),
-        unit_statement=unit_statement(basis.spec),
+        definition=spend.DENIABLE_DEFINITION
+        if basis.deniable
+        else wording.definition_of(basis.delta),
+        unit=wording.unit_description(basis.spec),
+        unit_statement=wording.unit_statement(basis.spec),
         relation=privacy.relation,
-        relation_words=relation_words(privacy.relation),
-        rows=rows_words(privacy.rows),
-        units=public_units(basis.spec),
-        epsilon=exact_text(basis.epsilon),
-        delta=exact_text(basis.delta),
-        accounted=accounted_cost(*accounted),
-        second=second_cost(*accounted),
+        relation_words=wording.relation_words(privacy.relation),
+        rows=wording.rows_words(privacy.rows),
+        units=wording.public_units(basis.spec),
+        epsilon=provenance.exact_text(basis.epsilon),
+        delta=provenance.exact_text(basis.delta),
+        accounted=spend.accounted_cost(*accounted),
+        second=spend.second_cost(*accounted),
         meaning=_meaning(basis),
-        odds=odds(epsilon, period),
-        detection=detection(epsilon, basis.shown_delta, period, _period_delta(basis)),
+        odds=wording.odds(epsilon, period),
+        detection=wording.detection(epsilon, basis.shown_delta, period, _period_delta(basis)),
     )
 
 
 def _records(basis: Basis) -> RecordGuarantees | None:
     event = event_of_stages(basis.plan.stages)
-    return record_guarantees(event, basis.planned.delta, basis.spec.privacy.relation)
+    return spend.record_guarantees(event, basis.planned.delta, basis.spec.privacy.relation)
 
 
 def _meaning(basis: Basis) -> tuple[str, ...]:
     records = _records(basis)
     if records and basis.deniable and basis.secure:
-        return deniable_meaning(records)
+        return spend.deniable_meaning(records)
     shown = basis.shown_epsilon, basis.shown_delta
-    said = meaning(basis.spec, *shown, basis.secure, basis.drawn.capacity)
+    meaning = wording.meaning(basis.spec, *shown, basis.secure, basis.drawn.capacity)
     if not basis.secure:
-        return said
+        return meaning
     planned, charged = (
-        (exact_text(each.epsilon), exact_text(each.delta))
-        for each in (basis.planned, Budget(basis.epsilon, basis.delta))
+        (provenance.exact_text(budget.epsilon), provenance.exact_text(budget.delta))
+        for budget in (basis.planned, Budget(basis.epsilon, basis.delta))
     )
     return (
-        *said,
-        *group_words(basis.spec, *planned),
-        *block_words(basis.spec, basis.entry.request.blocks),
-        *reuse_words(basis.reused, *charged),
-        *(record_words(records) if records else ()),
+        *meaning,
+        *wording.group_words(basis.spec, *planned),
+        *wording.block_words(basis.spec, basis.entry.request.blocks),
+        *wording.reuse_words(basis.reused, *charged),
+        *(spend.record_words(records) if records else ()),
     )
 
 
@@ -331,13 +298,13 @@ def _worst_epsilons(basis: Basis) -> tuple[float, float]:
     shown, spent = float(basis.shown_epsilon), basis.bound
     if spent is None or basis.deniable_releases:
         return shown, math.inf
-    before = sum(exact(own.epsilon) for own in basis.reused if not own.in_period)
+    before = sum(exact(release.epsilon) for release in basis.reused if not release.in_period)
     return shown, max(float(max(spent, basis.epsilon) + before), shown)
 
 
 def _period_delta(basis: Basis) -> Fraction:
     """The delta of all releases of the budget period, and of those whose numbers were used."""
-    before = sum(exact(own.delta) for own in basis.reused if not own.in_period)
+    before = sum(exact(release.delta) for release in basis.reused if not release.in_period)
     budget = basis.budget
     return before + (budget.lifetime_delta if basis.of_several_blocks else budget.budget.delta)
 
@@ -352,12 +319,12 @@ def _cumulative(basis: Basis) -> Cumulative:
         spent=decimal(status.spent),
         reserved=decimal(status.reserved),
         left=decimal_below(status.left),
-        cap=exact_text(status.budget.epsilon),
-        cap_delta=exact_text(status.budget.delta),
+        cap=provenance.exact_text(status.budget.epsilon),
+        cap_delta=provenance.exact_text(status.budget.delta),
         lifetime=decimal(status.lifetime),
-        composition=FILTERED if status.kept else COMPOSITION,
+        composition=FILTERED if status.kept_by_filter else COMPOSITION,
         before=decimal(before),
-        filtered=decimal(status.filtered) if status.kept else None,
+        filtered=decimal(status.filtered) if status.kept_by_filter else None,
         block=status.block or None,
-        lifetime_delta=exact_text(status.lifetime_delta) if status.block else None,
+        lifetime_delta=provenance.exact_text(status.lifetime_delta) if status.block else None,
     )

@@ -11,14 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from cloister.errors import (
-    BudgetExceeded,
-    CloisterError,
-    DataError,
-    InputError,
-    JournalMismatch,
-    StorageError,
-)
+from cloister import errors
 from cloister.models.acceptance import TriedPlan
 from cloister.models.task import AnyPlan
 from cloister.privacy.accounting.composition import divides_rows
@@ -42,16 +35,10 @@ from cloister.tasks.data.session import (
 from cloister.tasks.home.files import write_json
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_version, reporter
-from cloister.tasks.ledger.access import (
-    commit_charge,
-    give_back,
-    open_ledger,
-    opening_of,
-    release_request,
-)
+from cloister.tasks.ledger import access
 from cloister.tasks.ledger.fingerprints import seal_fingerprint
-from cloister.tasks.release.kept_request import REQUEST_NAME, kept_prior, kept_seed
-from cloister.tasks.release.preflight import find_prior, prior_digest
+from cloister.tasks.release.kept_request import REQUEST_NAME, kept_previous, kept_seed
+from cloister.tasks.release.preflight import find_previous, previous_digest
 from cloister.tasks.requests.plan import plan_digest, plan_json, plan_of, require_within_budget
 from cloister.tasks.requests.plan_report import require_forecast_memory
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest
@@ -75,14 +62,14 @@ def plan_release(request: ResolvedRequest) -> AnyPlan:
 
 @dataclass(frozen=True)
 class Stores:
-    """Where MLflow and DVC will record a release: found usable."""
+    """Where MLflow and DVC will record a release; checked to be usable."""
 
     tracking: str
     versions: Path
 
 
 def prepare_stores(home: Home) -> Stores:
-    """Make the stores that a release will write to, or find that they can be used.
+    """Make the stores that a release will write to, or check that they can be used.
 
     Raises:
         StorageError: MLflow's store cannot be reached or made, or DVC's repository cannot.
@@ -95,29 +82,27 @@ def prepare_stores(home: Home) -> Stores:
 def keep_request(
     folder: Path, request: ResolvedRequest, context: PublicContext, home: Home
 ) -> None:
-    """Write the request with its seed and its prior into the folder of its release.
-
-    Not if an earlier run did.
+    """Write the request with its seed and previous release into its folder, unless a run did.
 
     Raises:
-        InputError: the earlier run had others, or the prior cannot be used.
+        InputError: the earlier run had others, or the previous release cannot be used.
     """
     path = folder / REQUEST_NAME
     if not path.exists():
-        prior = find_prior(request, context, home)
+        previous = find_previous(request, context, home)
         seed = request.seed_sampling
-        kept = request.filled(
+        filled = request.filled(
             seed_sampling=SamplingSource().seed if seed is None else seed,
-            prior=prior.id if prior else None,
+            prior=previous.id if previous else None,
         )
-        write_json(path, kept.model_dump(mode="json"))
+        write_json(path, filled.model_dump(mode="json"))
         return
     if request.seed_sampling not in (None, kept_seed(folder)):
-        raise InputError(
+        raise errors.InputError(
             "this release was begun with another --seed-sampling; give that one, or leave it out"
         )
-    if request.prior not in (None, LATEST, kept_prior(folder)):
-        raise InputError("this release was begun with another --prior; give that one")
+    if request.prior not in (None, LATEST, kept_previous(folder)):
+        raise errors.InputError("this release was begun with another --prior; give that one")
 
 
 @dataclass(frozen=True)
@@ -135,7 +120,7 @@ class ReservedRelease:
 
 @dataclass(frozen=True)
 class Declined:
-    """Why the ledger refuses a charge: that is an answer, and no failure of the step."""
+    """Why the ledger refuses a charge: an answer, not a failure of the step."""
 
     reason: str
 
@@ -150,8 +135,8 @@ def reserve_budget(
 ) -> ReservedRelease | Declined:
     """Reserve the price of a release, or find the one that the same request began before.
 
-    Its request and plan are in its folder then. ``stores`` are those that it will be recorded in,
-    if it will be. It is declined if the budget does not hold the price.
+    Its request and plan are then in its folder. ``stores`` are those that will record it, if any.
+    It is declined if the budget does not cover the price.
 
     Raises:
         InputError: another version of the code began it, with another plan.
@@ -161,14 +146,17 @@ def reserve_budget(
     require_within_budget(plan, request.budget, context.task)
     home.key()  # a home that has releases has a key
     home.fingerprint_key()
-    ledger = open_ledger(home)
+    ledger = access.open_ledger(home)
     _require_none_of_first_version(ledger, request, context)
-    asked, opening = release_request(request, context, plan), opening_of(request, context, home)
+    ledger_request, opening = (
+        access.release_request(request, context, plan),
+        access.opening_of(request, context, home),
+    )
     try:
-        reservation = ledger.reserve(asked, request.by, opening, request.purpose)
-    except BudgetExceeded as error:
-        with suppress(StorageError):  # the budget's answer is the same
-            decline(ledger, asked, request.by, request.purpose)
+        reservation = ledger.reserve(ledger_request, request.by, opening, request.purpose)
+    except errors.BudgetExceeded as error:
+        with suppress(errors.StorageError):  # the budget's answer is the same
+            decline(ledger, ledger_request, request.by, request.purpose)
         return Declined(str(error))
     release = reservation.release.id
     folder = home.release(release)
@@ -188,15 +176,15 @@ def _refund_on_failure(
     """Give the reservation back if the data cannot be used: it was never queried.
 
     Raises:
-        CloisterError: the same, with what became of the charge; it stays after too many refusals.
+        CloisterError: the same, saying whether the charge stays, as it does after many refusals.
     """
     try:
         yield
-    except CloisterError as error:
-        held = give_back(charge.release, request, home)
-        if held.state is State.FORFEITED:
-            raise type(error)(f"{error}; {_FORFEITED.format(held.request.dataset)}") from None
-        if isinstance(error, DataError):
+    except errors.CloisterError as error:
+        release = access.give_back(charge.release, request, home)
+        if release.state is State.FORFEITED:
+            raise type(error)(f"{error}; {_FORFEITED.format(release.request.dataset)}") from None
+        if isinstance(error, errors.DataError):
             raise type(error)(f"{error}; {CHARGED_NOTHING}") from None
         raise
 
@@ -249,34 +237,34 @@ def _spent(
 ) -> Spent[RawT, DoorT]:
     """Open the journal, and make the charge final."""
     session, release, digests = opened.session, opened.release, opened.digests
-    reserved = open_ledger(home).release(release)
+    reserved = access.open_ledger(home).release(release)
     parts = {
         "data": digests.data,
         "spec": request.digest,
         "code": reserved.request.code_version,
         "plan": plan_digest(plan),
     }
-    if prior := kept_prior(home.release(release)):
-        parts["prior"] = prior_digest(prior, home)
+    if previous := kept_previous(home.release(release)):
+        parts["prior"] = previous_digest(previous, home)
     with _naming_version(reserved):
         journal = session.open_journal(home.journal(release), parts)
     _require_usable_answers(journal, plan, reserved)
     task = session.source.context(request).task
     private = session.source.door(opened.rows.value, task, plan.event, journal, home)
     sealed = seal_fingerprint(digests.fingerprint, home.fingerprint_key())
-    anchor = commit_charge(release, request, journal, (digests.data, sealed), home)
+    anchor = access.commit_charge(release, request, journal, (digests.data, sealed), home)
     return Spent(opened, session.hold(release, private), journal, anchor)
 
 
 def _require_none_of_first_version(
     ledger: Ledger, request: ResolvedRequest, context: PublicContext
 ) -> None:
-    """Check that version 0.1, whose ids held its code, left nothing that this may be asked for."""
-    for held in ledger.releases(context.dataset):
-        begun, by_first = held.request, held.request.code_version.startswith("0.1.")
+    """Check that version 0.1, whose ids included its code, left no release that this may repeat."""
+    for release in ledger.releases(context.dataset):
+        begun, by_first = release.request, release.request.code_version.startswith("0.1.")
         same = (begun.method, begun.epsilon) == (request.method, request.budget.epsilon)
-        if held.state is State.SPENT and by_first and same:
-            raise other_version(held, "cannot tell whether the same is asked for")
+        if release.state is State.SPENT and by_first and same:
+            raise other_version(release, "cannot tell whether the same is asked for")
 
 
 @contextmanager
@@ -284,7 +272,7 @@ def _naming_version(reserved: Release) -> Iterator[None]:
     """Name the version that began a release where its journal does not fit this version."""
     try:
         yield
-    except JournalMismatch:
+    except errors.JournalMismatch:
         if reserved.request.code_version == code_version():
             raise
         raise other_version(reserved, "reads its data or plans it otherwise") from None
@@ -293,9 +281,9 @@ def _naming_version(reserved: Release) -> Iterator[None]:
 def _require_usable_answers(journal: Journal, plan: AnyPlan, reserved: Release) -> None:
     """Check that answers of another version compose with those that this version will draw.
 
-    Privacy: parts of the rows are disjoint for one version of the code that divides them alone; two
-        versions may put a row into two parts, which the plan does not pay for. A selection is
-        paid for where the outcomes of all tries are distributed alike.
+    Privacy: parts of the rows are disjoint only under one version of the code that divides them;
+        two versions may put a row into two parts, which the plan does not pay for. A selection is
+        paid for only if the outcomes of all tries have the same distribution.
     """
     if not set(journal.drawn_by) - {code_version()}:
         return

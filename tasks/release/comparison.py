@@ -20,15 +20,8 @@ from cloister.constraints.counting import violation_reports
 from cloister.constraints.denial import ViolationReport
 from cloister.devices import CPU, Device
 from cloister.errors import InputError
-from cloister.evaluation import Level, Panel
+from cloister.evaluation import Level, Panel, report
 from cloister.evaluation.persons import PersonColumns
-from cloister.evaluation.report import (
-    AnyEvaluation,
-    DatabaseEvaluation,
-    Evaluation,
-    evaluate_databases,
-    unmeasured_evaluation,
-)
 from cloister.evaluation.targets import PredictionTarget, targets_of
 from cloister.models.task import DatabaseTask, Task
 from cloister.schema.domain import Table
@@ -51,10 +44,10 @@ if TYPE_CHECKING:
 class EvaluationOptions:
     """What is measured.
 
-    Classifiers of the ``panel`` predict the ``targets``, all of the spec's if none is given.
+    Classifiers of the ``panel`` predict the ``targets``; none given means all of the spec's.
 
-    ``held_out`` is a file of real rows of the same population that took no part in the release, for
-    attacks on membership. Boosted trees are trained on the ``device``.
+    ``held_out`` is a file of real rows of the same population that were not in the released data,
+    for membership attacks. Boosted trees are trained on the ``device``.
     """
 
     level: Level
@@ -68,30 +61,30 @@ class EvaluationOptions:
 class EvaluationRecord:
     """What was measured, and the folder that holds it as JSON, tables and plots; internal."""
 
-    evaluation: AnyEvaluation
+    evaluation: report.AnyEvaluation
     folder: Path
 
 
 def compare_tables(
-    real: Table, synthetic: Table, context: PublicContext, asked: EvaluationOptions, home: Home
-) -> Evaluation:
+    real: Table, synthetic: Table, context: PublicContext, options: EvaluationOptions, home: Home
+) -> report.Evaluation:
     """The evaluation of one table against another of the same context; internal.
 
     Raises:
-        InputError: a target is none of the spec's, or the rows held out cannot be used.
+        InputError: a target is not in the spec, or the rows held out cannot be used.
     """
-    targets = _targets(context, asked)
-    if asked.level == "none":
-        return unmeasured_evaluation(real, synthetic)
+    targets = _targets(context, options)
+    if options.level == "none":
+        return report.unmeasured_evaluation(real, synthetic)
     from cloister.evaluation.measures import evaluate_tables
 
     reference = ReferenceScores(home, spec_digest(context.spec))
-    others = table_of(context, asked.held_out) if asked.held_out else None
-    rules, panel = context.task.constraints, asked.panel
+    others = table_of(context, options.held_out) if options.held_out else None
+    rules, panel = context.task.constraints, options.panel
     people = _persons(context.one)
     return evaluate_tables(
-        *(real, synthetic, rules, targets, asked.level, others, panel, reference.scores, people),
-        device=asked.device,
+        *(real, synthetic, rules, targets, options.level, others, panel, reference.scores, people),
+        device=options.device,
     )
 
 
@@ -99,25 +92,25 @@ def compare_databases(
     real: Database,
     synthetic: Database,
     context: PublicContext,
-    asked: EvaluationOptions,
+    options: EvaluationOptions,
     home: Home,
-) -> DatabaseEvaluation:
+) -> report.DatabaseEvaluation:
     """The evaluation of several tables against others of the same context; internal.
 
     Raises:
         InputError: targets or rows held out are named, which are of one table.
     """
-    if asked.targets or asked.held_out:
+    if options.targets or options.held_out:
         raise InputError(
             "--target and --held-out are of one table, and the dataset has several; leave them out"
         )
     parts = context.tables
 
-    def of_table(name: str, own: Table, other: Table) -> Evaluation:
-        return compare_tables(own, other, parts[name], asked, home)
+    def of_table(name: str, table: Table, other: Table) -> report.Evaluation:
+        return compare_tables(table, other, parts[name], options, home)
 
     assert isinstance(context.task, DatabaseTask)
-    return evaluate_databases(real, synthetic, asked.level, of_table, context.task.across)
+    return report.evaluate_databases(real, synthetic, options.level, of_table, context.task.across)
 
 
 def _persons(task: Task) -> PersonColumns | None:
@@ -126,25 +119,27 @@ def _persons(task: Task) -> PersonColumns | None:
     return PersonColumns(task.persons.key, task.persons.attributes, task.neighbours.max_rows)
 
 
-def write_evaluation(evaluation: AnyEvaluation, folder: Path) -> EvaluationRecord:
+def write_evaluation(evaluation: report.AnyEvaluation, folder: Path) -> EvaluationRecord:
     """Write an evaluation as JSON, tables and plots; of several tables in a folder for each."""
     write_json(folder / "evaluation.json", evaluation.to_dict())
     if evaluation.level != "none":
         from cloister.evaluation.plots import write_plots, write_relations, write_tables
 
         plots = folder / "plots"
-        tables = {"": evaluation} if isinstance(evaluation, Evaluation) else evaluation.tables
+        tables = (
+            {"": evaluation} if isinstance(evaluation, report.Evaluation) else evaluation.tables
+        )
         for name, table in tables.items():
             write_plots(table, plots / name)
             write_tables(table, plots / name)
-        if isinstance(evaluation, DatabaseEvaluation):
+        if isinstance(evaluation, report.DatabaseEvaluation):
             write_relations(evaluation, plots)
     return EvaluationRecord(evaluation, folder)
 
 
 def compare_files(
-    spec: Path, data: str | None, synthetic: str, asked: EvaluationOptions, home: Home
-) -> AnyEvaluation:
+    spec: Path, data: str | None, synthetic: str, options: EvaluationOptions, home: Home
+) -> report.AnyEvaluation:
     """The evaluation of one file, folder or database against another; internal.
 
     Without ``data`` the real rows are those of the spec's source. Several tables are in a folder of
@@ -156,53 +151,55 @@ def compare_files(
     """
     context = _public_context(spec)
     if isinstance(context.task, Task):
-        real, drawn = (table_in(context, at, context.spec.name) for at in (data, synthetic))
+        real, drawn = (
+            table_in(context, location, context.spec.name) for location in (data, synthetic)
+        )
         warnings = schema_warnings(context, {context.spec.name: synthetic})
-        return replace(compare_tables(real, drawn, context, asked, home), warnings=warnings)
+        return replace(compare_tables(real, drawn, context, options, home), warnings=warnings)
     databases = [
         Database(
             context.task.schema,
             {
-                name: table_in(part, place and _place_of(name, place), name)
+                name: table_in(part, location and _location_of(name, location), name)
                 for name, part in context.tables.items()
             },
         )
-        for place in (data, synthetic)
+        for location in (data, synthetic)
     ]
-    warnings = schema_warnings(context, {n: _place_of(n, synthetic) for n in context.tables})
-    compared = compare_databases(databases[0], databases[1], context, asked, home)
+    warnings = schema_warnings(context, {n: _location_of(n, synthetic) for n in context.tables})
+    compared = compare_databases(databases[0], databases[1], context, options, home)
     return replace(compared, warnings=warnings)
 
 
-def table_in(context: PublicContext, place: str | None, name: str) -> Table:
+def table_in(context: PublicContext, location: str | None, name: str) -> Table:
     """The rows of one table in a file, or under its name in the database of a URL.
 
-    Without a place they are those of its source.
+    Without a location they are those of its source.
 
     Raises:
         InputError: they cannot be read, or are not as declared.
     """
-    if place is None or not is_url(place):
-        return table_of(context, Path(place) if place else None)
-    source = SourceSpec(url=place, table=name)
+    if location is None or not is_url(location):
+        return table_of(context, Path(location) if location else None)
+    source = SourceSpec(url=location, table=name)
     return table_of(replace(context, spec=context.spec.model_copy(update={"source": source})), None)
 
 
-def _place_of(name: str, place: str) -> str:
-    """Where a table of several is: a file of its name in a folder, or the database.
+def _location_of(name: str, location: str) -> str:
+    """Where one of several tables is: a file of its name in a folder, or the database.
 
     Raises:
         InputError: the folder has no such file.
     """
-    if is_url(place):
-        return place
-    files = (Path(place) / f"{name}.{ending}" for ending in ("parquet", "csv"))
-    found = next((file for file in files if file.is_file()), None)
-    if found is None:
+    if is_url(location):
+        return location
+    files = (Path(location) / f"{name}.{ending}" for ending in ("parquet", "csv"))
+    file = next((file for file in files if file.is_file()), None)
+    if file is None:
         raise InputError(
-            f"{place} has no {name}.parquet or {name}.csv; give the folder of a release"
+            f"{location} has no {name}.parquet or {name}.csv; give the folder of a release"
         )
-    return str(found)
+    return str(file)
 
 
 def violations_of(spec: Path, data: Path | None = None) -> tuple[ViolationReport, ...]:
@@ -224,17 +221,17 @@ def table_of(context: PublicContext, file: Path | None) -> Table:
     return read_table(context.spec, context.one.domain, file)[0]
 
 
-def _targets(context: PublicContext, asked: EvaluationOptions) -> tuple[PredictionTarget, ...]:
+def _targets(context: PublicContext, options: EvaluationOptions) -> tuple[PredictionTarget, ...]:
     known = {
         target.attribute: target
         for target in targets_of(context.spec.evaluation.targets, context.one.domain)
     }
-    unknown = [name for name in asked.targets if name not in known]
+    unknown = [name for name in options.targets if name not in known]
     if unknown:
         raise InputError(
             f"the spec has no target '{unknown[0]}'; its targets are {', '.join(known)}"
         )
-    return tuple(known[name] for name in asked.targets or known)
+    return tuple(known[name] for name in options.targets or known)
 
 
 def _public_context(path: Path) -> PublicContext:

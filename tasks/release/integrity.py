@@ -153,7 +153,7 @@ def _unfinished_findings(home: Home, ledger: Ledger, release: Release) -> Iterat
 
 def _journal_findings(home: Home, release: Release) -> Iterator[str]:
     """A final charge has a journal with the id, data, spec and code that the ledger recorded."""
-    recorded, asked = release.evidence, release.request
+    recorded, request = release.evidence, release.request
     if "journal" not in recorded or is_deleted(release, f"journals/{release.id}"):
         return
     path = home.journal(release.id) / JOURNAL_NAME
@@ -165,9 +165,13 @@ def _journal_findings(home: Home, release: Release) -> Iterator[str]:
     except (StorageError, VerificationError) as error:
         yield f"{path}: {str(error).removeprefix(f'{path} ')}"
         return
-    said = {"data": recorded["data"], "spec": asked.spec_digest, "code": asked.code_version}
-    if journal.id != recorded["journal"] or said != {
-        name: journal.fingerprint.get(name) for name in said
+    fingerprint = {
+        "data": recorded["data"],
+        "spec": request.spec_digest,
+        "code": request.code_version,
+    }
+    if journal.id != recorded["journal"] or fingerprint != {
+        name: journal.fingerprint.get(name) for name in fingerprint
     }:
         yield f"{path}: is not the journal that the ledger recorded"
     elif _finished(release) and not journal.sealed:
@@ -199,17 +203,17 @@ def _ledger_problems(
 ) -> Iterable[str]:
     if ledger is None or release is None:
         return []
-    asked, subject = release.request, certificate.subject
-    said = (subject.id, subject.dataset, subject.method, subject.spec)
+    request, subject = release.request, certificate.subject
+    stated = (subject.id, subject.dataset, subject.method, subject.spec)
     anchor = Anchor(certificate.ledger.seq, certificate.ledger.hash)
     checks = {
-        "it names another release, dataset, method or spec than the ledger": said
-        == (release.id, asked.dataset, asked.method, asked.spec_digest),
+        "it names another release, dataset, method or spec than the ledger": stated
+        == (release.id, request.dataset, request.method, request.spec_digest),
         "it states another epsilon or delta than the ledger": (
             Fraction(certificate.guarantee.epsilon),
             Fraction(certificate.guarantee.delta),
         )
-        == (asked.epsilon, asked.delta),
+        == (request.epsilon, request.delta),
         "it names other data than the ledger": subject.input == release.evidence.get("data"),
         "the ledger does not hold the entry that it names": holds(ledger, anchor),
     }

@@ -36,9 +36,9 @@ def write_kept(home: Home, release: str) -> str:
     Raises:
         StorageError: a file cannot be read or written.
     """
-    for place in folders_of(home, release):
-        remove_abandoned(place)
-        close(place)
+    for folder in folders_of(home, release):
+        remove_abandoned(folder)
+        close(folder)
     files = {name: digest_of(home.folder / name) for name in sorted(_present(home, release))}
     path = write_json(home.release(release) / FILE_NAME, {"release": release, "files": files})
     return keyed_list_digest(path.read_bytes(), release, home)
@@ -52,39 +52,39 @@ def keyed_list_digest(content: bytes, release: str, home: Home) -> str:
 
 
 def shortened_list(content: bytes, places: Collection[str]) -> bytes:
-    """A list without what lies in some places."""
-    kept = json.loads(content)
-    kept["files"] = {
-        name: digest for name, digest in kept["files"].items() if not _lies_in(name, places)
+    """A list without the files in some places."""
+    listed = json.loads(content)
+    listed["files"] = {
+        name: digest for name, digest in listed["files"].items() if not _lies_in(name, places)
     }
-    return json_bytes(kept)
+    return json_bytes(listed)
 
 
-def keyed_place_digest(content: bytes, place: str, release: str, home: Home) -> str:
-    """HMAC-SHA256, under the home's key, of what a list says of a place; empty if nothing."""
+def keyed_place_digest(content: bytes, path: str, release: str, home: Home) -> str:
+    """HMAC-SHA256, under the home's key, of what a list says of a path; empty if nothing."""
     files: dict[str, str] = json.loads(content)["files"]
-    said = {name: digest for name, digest in files.items() if _lies_in(name, [place])}
+    listed = {name: digest for name, digest in files.items() if _lies_in(name, [path])}
     prefix = b"deleted " + release.encode() + b"\0"
-    text = prefix + json.dumps(said, sort_keys=True).encode()
-    return hmac.new(home.key(), text, hashlib.sha256).hexdigest() if said else ""
+    text = prefix + json.dumps(listed, sort_keys=True).encode()
+    return hmac.new(home.key(), text, hashlib.sha256).hexdigest() if listed else ""
 
 
 def deletion_findings(home: Home, release: Release) -> Iterator[str]:
     """What is still there although an entry says that it was deleted."""
     for deletion in release.deletions:
-        for place in deletion.places:
-            if is_there(home, release.id, place):
+        for path in deletion.places:
+            if is_there(home, release.id, path):
                 yield (
-                    f"{home.folder / place}: is there, although entry {deletion.seq} of the ledger "
+                    f"{home.folder / path}: is there, although entry {deletion.seq} of the ledger "
                     "says that it was deleted; cloister retention run deletes it"
                 )
 
 
-def is_there(home: Home, release: str, place: str) -> bool:
-    """Whether the home holds a place of a release."""
-    if place == MEASURES:
+def is_there(home: Home, release: str, path: str) -> bool:
+    """Whether a path of a release, relative to the home, still exists."""
+    if path == MEASURES:
         return has_measures(home, logged(home.release(release))[0])
-    return os.path.lexists(home.folder / place)
+    return os.path.lexists(home.folder / path)
 
 
 def kept_findings(
@@ -100,16 +100,16 @@ def kept_findings(
     except OSError:
         yield f"{path}: is missing"
         return
-    found = keyed_list_digest(content, release, home)
-    *earlier, expected = [digest, *(each.listed for each in deletions)]
-    if found in earlier:
+    current = keyed_list_digest(content, release, home)
+    *earlier, expected = [digest, *(deletion.listed for deletion in deletions)]
+    if current in earlier:
         yield f"{path}: lists what was deleted; cloister retention run shortens it"
         return
-    if not hmac.compare_digest(found, expected):
+    if not hmac.compare_digest(current, expected):
         yield f"{path}: was altered, or {home.folder / 'key'} was: restore both from a backup"
         return
     listed: dict[str, str] = json.loads(content)["files"]
-    gone = [place for each in deletions for place in each.places]
+    gone = [part for deletion in deletions for part in deletion.places]
     present = {name for name in _present(home, release) if not _lies_in(name, gone)}
     yield from (f"{home.folder / name}: is missing" for name in listed if name not in present)
     yield from (
@@ -117,10 +117,10 @@ def kept_findings(
         for name in sorted(present - listed.keys())
     )
     yield from _statement_findings(home, release)
-    held = (name for name in listed if name in present)
+    unchanged = (name for name in listed if name in present)
     yield from (
         f"{home.folder / name}: was altered"
-        for name in held
+        for name in unchanged
         if _digest(home.folder / name) != listed[name]
     )
 
@@ -130,43 +130,43 @@ _COMPILED = "__pycache__/mlflow_pyfunc.*.pyc"
 
 
 def _present(home: Home, release: str) -> set[str]:
-    """The files of a release in the home, as paths inside it; links count as files."""
-    own = home.release(release)
-    found = (
+    """The files of a release, as paths relative to the home; links count as files."""
+    folder = home.release(release)
+    files = (
         path
-        for place in folders_of(home, release)
-        for path in place.rglob("*")
+        for parent in folders_of(home, release)
+        for path in parent.rglob("*")
         if path.is_symlink() or not path.is_dir()
     )
-    beside = _beside_models(home, own)
-    mine = (
+    beside = _beside_models(home, folder)
+    listed = (
         path
-        for path in found
-        if not path.is_relative_to(own / PUBLIC)
-        and path not in (own / FILE_NAME, *beside)
+        for path in files
+        if not path.is_relative_to(folder / PUBLIC)
+        and path not in (folder / FILE_NAME, *beside)
         and not path.match(_COMPILED)
     )
-    return {path.relative_to(home.folder).as_posix() for path in mine}
+    return {path.relative_to(home.folder).as_posix() for path in listed}
 
 
-def _beside_models(home: Home, own: Path) -> list[Path]:
+def _beside_models(home: Home, folder: Path) -> list[Path]:
     """The statements that review put beside the models of a release in a store of this home."""
-    models = [f"*/models/{model}/artifacts/artifacts" for model in logged(own)[1]]
+    models = [f"*/models/{model}/artifacts/artifacts" for model in logged(folder)[1]]
     return [
         path
         for model in models
-        for folder in home.artifacts.glob(model)
-        for path in folder.iterdir()
+        for stored in home.artifacts.glob(model)
+        for path in stored.iterdir()
         if path.name in STATEMENTS
     ]
 
 
 def _statement_findings(home: Home, release: str) -> Iterator[str]:
     """The statements beside models that are not those of the release, or older ones on keys."""
-    own = home.release(release)
-    for path in _beside_models(home, own):
+    folder = home.release(release)
+    for path in _beside_models(home, folder):
         on_keys = path.name == TRUST_NAME
-        signed = (home.folder / "signing" if on_keys else own / PUBLIC) / path.name
+        signed = (home.folder / "signing" if on_keys else folder / PUBLIC) / path.name
         whole = signed.read_bytes() if signed.is_file() else b""
         there = b"" if path.is_symlink() or not path.is_file() else path.read_bytes()
         if not there or not (whole.startswith(there) if on_keys else whole == there):
@@ -178,34 +178,39 @@ def _statement_findings(home: Home, release: str) -> Iterator[str]:
 
 def _lies_in(name: str, places: Collection[str]) -> bool:
     """Whether a file is one of some places, or lies in one that is a folder."""
-    return any(PurePosixPath(name).is_relative_to(place) for place in places)
+    return any(PurePosixPath(name).is_relative_to(parent) for parent in places)
 
 
 def folders_of(home: Home, release: str) -> list[Path]:
     """The folders that hold files of a release."""
-    own = home.release(release)
-    return [own, home.journal(release), home.versions / "releases" / release, *_tracked(home, own)]
+    folder = home.release(release)
+    return [
+        folder,
+        home.journal(release),
+        home.versions / "releases" / release,
+        *_tracked(home, folder),
+    ]
 
 
-def _tracked(home: Home, own: Path) -> list[Path]:
+def _tracked(home: Home, folder: Path) -> list[Path]:
     """Where MLflow keeps files of the runs and models of a release, in a store of this home."""
-    runs, models = logged(own)
+    runs, models = logged(folder)
     names = [*runs, *(f"models/{model}" for model in models)]
-    return [place for name in names for place in home.artifacts.glob(f"*/{name}")]
+    return [path for name in names for path in home.artifacts.glob(f"*/{name}")]
 
 
-def logged(own: Path) -> tuple[list[str], list[str]]:
+def logged(folder: Path) -> tuple[list[str], list[str]]:
     """The ids of MLflow's runs and models of a release; none if their list was altered."""
     try:
-        kept = json.loads((own / RUNS_NAME).read_text(encoding="utf-8"))
-        runs, models = kept["runs"], kept.get("models", [])
+        content = json.loads((folder / RUNS_NAME).read_text(encoding="utf-8"))
+        runs, models = content["runs"], content.get("models", [])
         return [*map(str, runs)], [*map(str, models)]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return [], []
 
 
 def _digest(path: Path) -> str:
-    """The digest of a plain file; empty for whatever is none."""
+    """The digest of a plain file; empty for anything else."""
     if path.is_symlink() or not path.is_file():
         return ""
     try:

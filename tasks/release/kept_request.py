@@ -1,10 +1,11 @@
-"""The request of a release as its first run wrote it into its folder, which later runs follow."""
+"""The request of a release, which its first run wrote into its folder and later runs follow."""
 
 from __future__ import annotations
 
 import json
 import shlex
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from cloister.errors import StorageError, VerificationError
@@ -14,13 +15,15 @@ from cloister.tasks.requests.release_request import ReleaseRequest
 REQUEST_NAME = "order.json"
 
 _NOT_REPEATED = ("spec", "by", "seed_sampling")
-"""Fields that a command which ends a release need not give again as options."""
+"""Fields that the command which finishes a release need not repeat as options."""
 
-STATE_WORDS = {
-    "reserved": "reserved: budget is set aside, no data was read",
-    "spent": "spent: charged, and not finished",
-}
-"""What the states of a release mean that a run left unfinished."""
+STATE_WORDS = MappingProxyType(
+    {
+        "reserved": "reserved: budget is set aside, no data was read",
+        "spent": "spent: charged, and not finished",
+    }
+)
+"""What the states of an unfinished release mean."""
 
 
 def kept_seed(folder: Path) -> int:
@@ -29,30 +32,30 @@ def kept_seed(folder: Path) -> int:
     Raises:
         VerificationError: the request in its folder was altered.
     """
-    kept = _kept_request(folder)
-    seed = kept.get("seed_sampling", kept.get("seed"))  # as version 0.2 named it
+    request = _kept_request(folder)
+    seed = request.get("seed_sampling", request.get("seed"))  # as version 0.2 named it
     if type(seed) is not int:
         raise _altered(folder)
     return seed
 
 
-def kept_prior(folder: Path) -> str | None:
-    """The release whose numbers a release was begun to use again; None if it uses none.
+def kept_previous(folder: Path) -> str | None:
+    """The previous release whose numbers a release reuses; None if it reuses none.
 
     Raises:
         VerificationError: the request in its folder was altered.
     """
-    prior = _kept_request(folder).get("prior")
-    if not isinstance(prior, str | None):
+    previous = _kept_request(folder).get("prior")
+    if not isinstance(previous, str | None):
         raise _altered(folder)
-    return prior
+    return previous
 
 
 def beginning_command(home: Home, release: str) -> str:
-    """The command that began a release and, given again, ends it; empty where none is known.
+    """The command that began a release and, repeated, finishes it; empty if it is not known.
 
-    That of a Python call, whose data is a frame in the home, is not; nor is that of a run which
-    ended before it wrote its request.
+    It is unknown for a Python call, whose data is a frame in the home, and for a run that ended
+    before it wrote its request.
 
     Raises:
         VerificationError: the request was altered.
@@ -60,12 +63,12 @@ def beginning_command(home: Home, release: str) -> str:
     folder = home.release(release)
     if not (folder / REQUEST_NAME).exists():
         return ""
-    kept = _kept_request(folder)
-    if kept.get("data") and Path(kept["data"]).is_relative_to(home.folder):
+    request = _kept_request(folder)
+    if request.get("data") and Path(request["data"]).is_relative_to(home.folder):
         return ""
-    words = ["cloister", "release", str(kept["spec"])]
+    words = ["cloister", "release", str(request["spec"])]
     for name, field in ReleaseRequest.model_fields.items():
-        value = kept.get(name)
+        value = request.get(name)
         if name in _NOT_REPEATED or not value or value == field.default:
             continue
         words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]

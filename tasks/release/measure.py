@@ -23,14 +23,7 @@ from cloister.schema.attributes import DATA_DERIVED, MEASURED, ValuesFile
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.yaml_text import read_marked, spec_text
 from cloister.tasks.data.session import Spent
-from cloister.tasks.home.files import (
-    digest_of,
-    emptied,
-    replace_file,
-    require_home,
-    require_nameable,
-    require_room,
-)
+from cloister.tasks.home import files
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_version, reporter
 from cloister.tasks.ledger.access import open_ledger, pending_release, record_candidate, seal
@@ -63,8 +56,8 @@ def require_ready(request: ResolvedRequest, home: Home) -> None:
     _require_rest(request, context.spec)
     require_readable(request, context.spec)
     _require_place(request, context, home)
-    require_home(home)
-    require_room(home.folder, _SPEC_BYTES)
+    files.require_home(home)
+    files.require_room(home.folder, _SPEC_BYTES)
 
 
 def _require_rest(request: ResolvedRequest, spec: Spec) -> None:
@@ -94,33 +87,35 @@ def _require_place(request: ResolvedRequest, context: PublicContext, home: Home)
     out, spec = request.out_path, context.spec
     if out is None:
         raise StorageError("the new spec has no place; give a file with --out")
-    require_nameable(out)
+    files.require_nameable(out)
     if (out.exists() or out.is_symlink()) and not _written_before(out, request, context, home):
         raise StorageError(f"{out} exists; give another file with --out, or move it away")
     if _names_files(spec) and out.parent != request.spec.parent:
         raise StorageError(
             f"the spec names files beside it; give --out a file in {request.spec.parent}"
         )
-    require_room(out.parent, _SPEC_BYTES)
+    files.require_room(out.parent, _SPEC_BYTES)
 
 
 def _written_before(
     out: Path, request: ResolvedRequest, context: PublicContext, home: Home
 ) -> bool:
     """Whether ``out`` is the spec that an earlier, killed run of this request wrote."""
-    held = pending_release(request, context, home)
-    kept = home.release(held.id) / "public" / SPEC_NAME if held else None
+    release = pending_release(request, context, home)
+    written = home.release(release.id) / "public" / SPEC_NAME if release else None
     return (
-        kept is not None
-        and kept.is_file()
+        written is not None
+        and written.is_file()
         and out.is_file()
-        and out.read_bytes() == kept.read_bytes()
+        and out.read_bytes() == written.read_bytes()
     )
 
 
 def _names_files(spec: Spec) -> bool:
-    kept = [attribute for attribute in spec.attributes.values() if not attribute.data_derived]
-    lists = any(isinstance(getattr(attribute, "values", None), ValuesFile) for attribute in kept)
+    declared = [attribute for attribute in spec.attributes.values() if not attribute.data_derived]
+    lists = any(
+        isinstance(getattr(attribute, "values", None), ValuesFile) for attribute in declared
+    )
     return lists or any(declaration.file for declaration in spec.constraints)
 
 
@@ -133,7 +128,7 @@ _HEAD = """\
 
 @dataclass(frozen=True)
 class Written:
-    """The new spec, and why a release would refuse it as it is; empty if it would not."""
+    """The new spec, and why a release would refuse it; empty if it would not."""
 
     path: Path
     problem: str
@@ -145,30 +140,30 @@ def measure_domains(
 ) -> Findings:
     """Run all queries and seal the journal; the findings are private and may be released."""
     advanced = partial(reporter().advance, "measure")
-    found = discover(spent.private, domain_plan(request), advanced)
+    findings = discover(spent.private, domain_plan(request), advanced)
     seal(spent.release, request, spent.journal, home)
-    return found
+    return findings
 
 
-@step("write", "write spec of {spent.release}", "found")
+@step("write", "write spec of {spent.release}", "findings")
 def write_spec(
     request: ResolvedRequest,
     spent: Spent[pd.DataFrame, PrivateColumns],
-    found: Findings,
+    findings: Findings,
     home: Home,
 ) -> Written:
-    """The new spec, in the release folder and where it was asked.
+    """Write the new spec into the release folder and to the requested file.
 
     Raises:
         StorageError: it cannot be written.
     """
     release = spent.release
-    content = measured_content(read_marked(request.spec).content, request, release, found)
+    content = measured_content(read_marked(request.spec).content, request, release, findings)
     text = _HEAD.format(release=release) + spec_text(content)
-    folder = emptied(home.release(release) / "public")
+    folder = files.emptied(home.release(release) / "public")
     (folder / SPEC_NAME).write_text(text, encoding="utf-8")
     out = request.out_path or folder / SPEC_NAME
-    replace_file(out, lambda part: part.write_text(text, encoding="utf-8"))
+    files.replace_file(out, lambda part: part.write_text(text, encoding="utf-8"))
     return Written(out, _problem(out))
 
 
@@ -181,31 +176,31 @@ def finish(
     Raises:
         StorageError: the manifest cannot be written.
     """
-    folder, kept = home.release(spent.release) / "public", write_kept(home, spent.release)
-    lineage = Lineage(spent.anchor, code_version(), request.digest, kept=kept)
+    folder, listed = home.release(spent.release) / "public", write_kept(home, spent.release)
+    lineage = Lineage(spent.anchor, code_version(), request.digest, kept=listed)
     manifest = write_manifest(folder, spent.release, lineage)
     entry = open_ledger(home).release(spent.release)
     signature = sign_candidate(folder, entry, spent.anchor, request.by, home)
     evidence = {
         "manifest": manifest.digest,
-        "spec": digest_of(folder / SPEC_NAME),
+        "spec": files.digest_of(folder / SPEC_NAME),
         SIGNATURE: signature,
     }
     record_candidate(spent.release, request.by, evidence, home)
 
 
 def measured_content(
-    content: dict[str, Any], request: ResolvedRequest, release: str, found: Findings
+    content: dict[str, Any], request: ResolvedRequest, release: str, findings: Findings
 ) -> dict[str, Any]:
     """The plain values of a spec, its data-derived entries replaced by the private findings."""
     source = f"{MEASURED} release {release}, epsilon {exact_text(request.budget.epsilon)}, delta "
     source += exact_text(request.budget.delta)
     nothing = f"{DATA_DERIVED}: nothing was found by release {release}; declare it"
     attributes = {
-        name: {**keys, "provenance": nothing if name in found.empty else source}
-        for name, keys in found.attributes.items()
+        name: {**keys, "provenance": nothing if name in findings.empty else source}
+        for name, keys in findings.attributes.items()
     }
-    rows = {"public": found.rows, "provenance": source}
+    rows = {"public": findings.rows, "provenance": source}
     privacy = content["privacy"]
     validation = content.get("validation") or {}
     return {

@@ -1,6 +1,6 @@
 """Checks of a request before the ledger is charged and any data is opened.
 
-The earlier release whose noisy numbers a release uses again is found and checked here too.
+The previous release whose noisy numbers a release reuses is found and checked here too.
 """
 
 from __future__ import annotations
@@ -30,13 +30,7 @@ from cloister.schema.sources.reading import require_declared_columns
 from cloister.schema.spec import Spec
 from cloister.tasks.data.session import CHARGED_NOTHING
 from cloister.tasks.data.tables import published_schema, require_database
-from cloister.tasks.home.files import (
-    require_home,
-    require_nameable,
-    require_new,
-    require_place,
-    require_room,
-)
+from cloister.tasks.home import files
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import pending_release, release_of, releases
 from cloister.tasks.release.integrity import recorded_certificate, released_manifest
@@ -60,26 +54,26 @@ def require_usable(request: ResolvedRequest, context: PublicContext, home: Home)
         StorageError: the data cannot be read, an output cannot be written, or the disk has no room.
     """
     require_satisfiable(context)
-    find_prior(request, context, home)
+    find_previous(request, context, home)
     for part in context.tables.values():
         require_readable(request, part.spec)
-    require_home(home)
+    files.require_home(home)
     if request.out_path:
-        require_place(request.out_path, home)
-        require_new(request.out_path, _pending(request, context, home))
+        files.require_place(request.out_path, home)
+        files.require_new(request.out_path, _pending(request, context, home))
     if request.database:
         require_database(request, request.database, context, _pending(request, context, home))
     tasks = [part.one for part in context.tables.values()]
     cells = sum(task.output_rows * len(task.domain.names) for task in tasks)
     for folder in _written(request, home):
-        require_room(folder, cells * _CELL_BYTES + _SPARE_BYTES)
+        files.require_room(folder, cells * _CELL_BYTES + _SPARE_BYTES)
     published_schema(context).contents()  # what cannot be written fails before the charge
 
 
 def _pending(request: ResolvedRequest, context: PublicContext, home: Home) -> str | None:
     """The id of :func:`pending_release`, if there is one."""
-    held = pending_release(request, context, home)
-    return held.id if held else None
+    release = pending_release(request, context, home)
+    return release.id if release else None
 
 
 def require_readable(request: ResolvedRequest, spec: Spec) -> None:
@@ -110,7 +104,7 @@ def _charging_nothing() -> Iterator[None]:
 
 
 def _require_file(path: Path) -> None:
-    require_nameable(path)
+    files.require_nameable(path)
     if not path.exists():
         raise StorageError(
             f"the data {path} does not exist; correct source.path in the spec or give --data"
@@ -122,13 +116,13 @@ def _require_file(path: Path) -> None:
 
 
 def _is_regular(path: Path) -> bool:
-    """Whether a file lies on a disk: no pipe, no device, nothing that a kernel makes up.
+    """Whether a file lies on a disk, rather than being a pipe, a device or a kernel's invention.
 
     Files of ``/proc`` call themselves regular; neither they nor their file system have blocks.
     """
-    found = path.stat()
-    made_up = found.st_blocks == 0 and os.statvfs(path).f_blocks == 0
-    return stat.S_ISREG(found.st_mode) and not made_up
+    status = path.stat()
+    made_up = status.st_blocks == 0 and os.statvfs(path).f_blocks == 0
+    return stat.S_ISREG(status.st_mode) and not made_up
 
 
 def _written(request: ResolvedRequest, home: Home) -> Iterator[Path]:
@@ -145,13 +139,13 @@ _NOT_COMPARED = frozenset({"provenance", "values"})
 """What may differ between declarations of one column; values are compared as they are listed."""
 
 
-def find_prior(request: ResolvedRequest, context: PublicContext, home: Home) -> Release | None:
-    """The release whose numbers a request asks to use again.
+def find_previous(request: ResolvedRequest, context: PublicContext, home: Home) -> Release | None:
+    """The previous release whose numbers a request reuses.
 
-    None if it asks for none, or for the latest that can be used and there is none.
+    None if it names none, or asks for the latest usable one and there is none.
 
     Raises:
-        PlanError: the method makes no use of such numbers.
+        PlanError: the method cannot reuse numbers.
         InputError: there is no such release, or its numbers cannot be used; says why.
     """
     if request.prior is None:
@@ -160,17 +154,19 @@ def find_prior(request: ResolvedRequest, context: PublicContext, home: Home) -> 
     wanted = _identity(request, context)
     if request.prior == LATEST:
         delivered = reversed(releases(home, context.dataset))
-        return next((held for held in delivered if not _hindrance(held, wanted, task, home)), None)
-    held = release_of(home, request.prior)
-    if hindrance := _hindrance(held, wanted, task, home):
+        return next(
+            (release for release in delivered if not _hindrance(release, wanted, task, home)), None
+        )
+    release = release_of(home, request.prior)
+    if hindrance := _hindrance(release, wanted, task, home):
         raise InputError(
-            f"the numbers of release {held.id} cannot be used again: {hindrance}; name another "
+            f"the numbers of release {release.id} cannot be used again: {hindrance}; name another "
             "with --prior, or leave it out"
         )
-    return held
+    return release
 
 
-def prior_digest(release: str, home: Home) -> str:
+def previous_digest(release: str, home: Home) -> str:
     """The digest of the model that holds the numbers of a release.
 
     Raises:
@@ -180,7 +176,7 @@ def prior_digest(release: str, home: Home) -> str:
 
 
 def reusing(synthesizer: AnySynthesizer, release: str, home: Home) -> AnySynthesizer:
-    """The method, whose fits use the numbers of an earlier release again.
+    """The method, whose fits reuse the numbers of a previous release.
 
     Raises:
         StorageError, VerificationError: they cannot be read, or are not those released.
@@ -190,32 +186,32 @@ def reusing(synthesizer: AnySynthesizer, release: str, home: Home) -> AnySynthes
 
 
 def reused_releases(release: str, status: BudgetStatus, home: Home) -> tuple[ReusedRelease, ...]:
-    """A release and those whose numbers it used again itself, newest first.
+    """A release and those whose numbers it reused itself, newest first.
 
     Raises:
         StorageError, VerificationError: a certificate cannot be read, or is not that recorded.
     """
     return tuple(
         ReusedRelease(
-            release=held.id,
-            epsilon=exact_text(held.request.epsilon),
-            delta=exact_text(held.request.delta),
-            in_period=status.budget.period.window(held.reserved_at) == status.window
-            and (not status.block or status.block in held.request.blocks),
+            release=reused.id,
+            epsilon=exact_text(reused.request.epsilon),
+            delta=exact_text(reused.request.delta),
+            in_period=status.budget.period.window(reused.reserved_at) == status.window
+            and (not status.block or status.block in reused.request.blocks),
         )
-        for held in _with_its_own(release, home)
+        for reused in _with_its_own(release, home)
     )
 
 
 def _with_its_own(release: str, home: Home) -> Iterator[Release]:
-    held = release_of(home, release)
-    yield held
-    certificate = recorded_certificate(home.release(release) / "public", held)
-    yield from (release_of(home, own.release) for own in certificate.reused)
+    latest = release_of(home, release)
+    yield latest
+    certificate = recorded_certificate(home.release(release) / "public", latest)
+    yield from (release_of(home, reused.release) for reused in certificate.reused)
 
 
 def _require_reuse(request: ResolvedRequest, context: PublicContext) -> Task:
-    """The task of a request whose method uses such numbers again."""
+    """The task of a request whose method can reuse numbers."""
     task = context.task
     if isinstance(task, Task) and task.persons is None:
         if create(request.method).reuses_numbers:
@@ -231,7 +227,7 @@ def _require_reuse(request: ResolvedRequest, context: PublicContext) -> Task:
 
 
 def _identity(request: ResolvedRequest, context: PublicContext) -> dict[str, str]:
-    """What a release must have in common with the one whose numbers it uses, by its name."""
+    """What a release must have in common with the one whose numbers it reuses, by name."""
     return {
         "dataset": context.dataset,
         "privacy unit": context.unit,
@@ -240,32 +236,34 @@ def _identity(request: ResolvedRequest, context: PublicContext) -> dict[str, str
     }
 
 
-def _hindrance(held: Release, wanted: dict[str, str], task: Task, home: Home) -> str | None:
-    """Why the numbers of a release cannot be used again; None if they can."""
-    asked = held.request
-    if held.state not in _DELIVERED:
-        return f"it is {held.state.words}"
-    found = (asked.dataset, asked.unit, asked.relation, asked.method)
-    for (name, value), own in zip(wanted.items(), found, strict=True):
-        if own != value:
-            return f"its {name} is '{own}', not '{value}'"
-    if asked.stain and noise_source().secure:
+def _hindrance(release: Release, wanted: dict[str, str], task: Task, home: Home) -> str | None:
+    """Why the numbers of a release cannot be reused; None if they can."""
+    request = release.request
+    if release.state not in _DELIVERED:
+        return f"it is {release.state.words}"
+    identity = (request.dataset, request.unit, request.relation, request.method)
+    for (name, value), actual in zip(wanted.items(), identity, strict=True):
+        if actual != value:
+            return f"its {name} is '{actual}', not '{value}'"
+    if request.stain and noise_source().secure:
         return "its noise was seeded"
     try:
-        earlier, model = saved_model(held, home).one
-        cast("ReusesNumbers", create(asked.method)).following(model)
+        earlier, model = saved_model(release, home).one
+        cast("ReusesNumbers", create(request.method)).following(model)
     except CloisterError as error:
         return str(error)
     return None if _same_columns(earlier.domain, task.domain) else "its columns are not the same"
 
 
-def saved_model(held: Release, home: Home) -> SavedModel:
+def saved_model(release: Release, home: Home) -> SavedModel:
     """The model that a release is bound to.
 
     Raises:
         StorageError, VerificationError: it cannot be read, or is not that released.
     """
-    return load_saved(home.release(held.id) / "model", released_manifest(home, held).lineage.model)
+    return load_saved(
+        home.release(release.id) / "model", released_manifest(home, release).lineage.model
+    )
 
 
 def _same_columns(earlier: Domain, now: Domain) -> bool:
@@ -273,5 +271,5 @@ def _same_columns(earlier: Domain, now: Domain) -> bool:
 
 
 def _same_column(earlier: Column, now: Column) -> bool:
-    declared = [own.attribute.model_dump(exclude={*_NOT_COMPARED}) for own in (earlier, now)]
+    declared = [column.attribute.model_dump(exclude={*_NOT_COMPARED}) for column in (earlier, now)]
     return declared[0] == declared[1] and replace(earlier, attribute=now.attribute) == now

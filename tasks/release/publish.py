@@ -1,9 +1,8 @@
 """The last steps: records in MLflow and DVC, the manifest, the copy, the outcome as delivered.
 
-MLflow holds the run and the model, DVC the data, the ledger that its outcome was reported. A run
-that is killed after the candidate entry leaves a finished release that was not reported. The same
-request then gets this release, at no charge; once it was reported, the same request is a new
-release.
+MLflow holds the run and the model, DVC the data, and the ledger whether the outcome was reported. A
+run that is killed after the candidate entry leaves a finished, unreported release. The same request
+then gets this release at no charge; once it is reported, the same request is a new release.
 """
 
 from __future__ import annotations
@@ -70,9 +69,9 @@ class Recorded:
 def record_release(
     request: ResolvedRequest, done: Certified, measured: EvaluationRecord, home: Home
 ) -> Path:
-    """Record a release in MLflow, DVC and the ledger, where it is a candidate then; its folder.
+    """Record a release in MLflow, DVC and the ledger, where it becomes a candidate; its folder.
 
-    That of ``--out``, else the one in the home. Repeated after that, nothing is written again.
+    That of ``--out``, else the one in the home. Repeating it writes nothing.
 
     Raises:
         StorageError: a store cannot be used, or the folder holds something else.
@@ -107,7 +106,7 @@ def register_release(
     entry = open_ledger(home).release(release)
     run = tracker.begin(release, dataset, request.method, tags, _origin(entry, certificate))
     tracker.log_input(run, dataset, spent.digest)
-    tracker.log_params(run, _asked(entry, certificate))
+    tracker.log_params(run, _comparable(entry, certificate))
     tracker.log_plan(run, plan_json(done.fitted.plan))
     _record_spend(tracker, run, certificate)
     _record_measures(tracker, run, measured)
@@ -115,8 +114,8 @@ def register_release(
     released = ReleasedModel(done.fitted.model.open(), public, house_signer(home).key)
     ModelRegistry(tracker.client).register(run, released)
     tracker.finish(run, succeeded=True)
-    kept = {"runs": tracker.runs(run), "models": tracker.models(run)}
-    write_json(home.release(release) / RUNS_NAME, kept)
+    logged = {"runs": tracker.runs(run), "models": tracker.models(run)}
+    write_json(home.release(release) / RUNS_NAME, logged)
     return run
 
 
@@ -133,10 +132,10 @@ def _origin(entry: Release, certificate: Certificate) -> RunOrigin:
     )
 
 
-def _asked(entry: Release, certificate: Certificate) -> dict[str, object]:
-    """What releases of a dataset are compared by, beside the figures of their plans."""
-    asked = entry.request
-    facts = {name: getattr(asked, name) for name in ("epsilon", "delta", "unit", "method")}
+def _comparable(entry: Release, certificate: Certificate) -> dict[str, object]:
+    """What releases of a dataset are compared by, besides the figures of their plans."""
+    request = entry.request
+    facts = {name: getattr(request, name) for name in ("epsilon", "delta", "unit", "method")}
     return facts | {"rows": certificate.subject.rows}
 
 
@@ -162,12 +161,12 @@ def send_release(home: Home, release: str) -> None:
         VerificationError: its files are not what was recorded; nothing is sent.
         StorageError: the remote cannot be written.
     """
-    held, public = release_of(home, release), home.release(release) / "public"
-    if not held.state.shareable:
+    entry, public = release_of(home, release), home.release(release) / "public"
+    if not entry.state.shareable:
         raise InputError(
-            f"release {release} is {held.state.words}; its files are sent once it is approved"
+            f"release {release} is {entry.state.words}; its files are sent once it is approved"
         )
-    for finding in folder_findings(public, open_ledger(home), held):
+    for finding in folder_findings(public, open_ledger(home), entry):
         raise VerificationError(f"{finding}; nothing was sent: see cloister verify {release}")
     published = sent_files([YAML_NAME, *read_certificate(public).artefacts], public)
     Versions(home.versions, home.remote).send(release, published)
@@ -191,7 +190,7 @@ def _record_measures(tracker: Tracker, run: str, measured: EvaluationRecord) -> 
 
 
 def _input_files(request: ResolvedRequest, context: PublicContext) -> list[Path]:
-    """The files of the data, of several tables of each; of those in a database there is none."""
+    """The files of the data, one for each table; none for tables in a database."""
     if request.data:
         return [request.data]
     declared = [table.spec.source.path for table in context.tables.values()]
@@ -203,8 +202,8 @@ def publish_release(
 ) -> Path:
     """The folder of the public files: that of ``--out``, else the one in the home.
 
-    The copy appears whole or not at all, and so do the tables in a database, if one was asked for.
-    The release is a candidate once they are there.
+    The copy appears whole or not at all, and so do the tables in a database, if one was requested.
+    The release becomes a candidate after that.
 
     Raises:
         StorageError: the folder holds something else, or cannot be written.
@@ -294,7 +293,7 @@ def finished_outcome(release: str, home: Home) -> dict[str, Any]:
     """The outcome of a finished release, after a check of its files.
 
     Raises:
-        VerificationError: they are not, or it cannot be read.
+        VerificationError: a file was altered, or the outcome cannot be read.
     """
     remedy = (
         f"release {release} is finished and was charged; see cloister verify {release}, or reject "
@@ -316,7 +315,7 @@ def finished_outcome(release: str, home: Home) -> dict[str, Any]:
 
 @contextmanager
 def confirm_delivery(home: Home, by: str) -> Iterator[None]:
-    """Record releases that end inside as delivered, once the block has ended well."""
+    """Record releases that end inside the block as delivered, once it has succeeded."""
     ended: list[str] = []
     token = _ended.set(ended)
     try:
@@ -331,7 +330,7 @@ def confirm_delivery(home: Home, by: str) -> Iterator[None]:
 def deliver(release: str, by: str, home: Home) -> None:
     """Record that a finished release was reported: the last act of a flow.
 
-    Inside ``confirm_delivery`` this waits until the block has ended well.
+    Inside ``confirm_delivery`` this waits until the block has succeeded.
     """
     if (waiting := _ended.get()) is None:
         open_ledger(home).deliver(release, by)
@@ -342,11 +341,11 @@ def deliver(release: str, by: str, home: Home) -> None:
 def _require_same(
     request: ResolvedRequest, content: dict[str, Any], public: Path, release: str
 ) -> None:
-    asked = {
+    matches = {
         "--rows": request.rows == content["rows"],
         "--csv": not request.csv or any(public.glob("*.csv")),
     }
-    differing = [option for option, same in asked.items() if not same]
+    differing = [option for option, same in matches.items() if not same]
     if differing:
         raise InputError(
             f"release {release} of the same request is finished, with "
@@ -368,10 +367,10 @@ def write_registry_entry(home: Home, release: str, out: Path) -> None:
             name, or asks for what the certificate does not state.
         VerificationError: the certificate is not the one that the ledger recorded.
     """
-    held = release_of(home, release)
-    if held.state not in (State.APPROVED, State.PUBLISHED):
+    entry = release_of(home, release)
+    if entry.state not in (State.APPROVED, State.PUBLISHED):
         raise InputError(
-            f"release {release} is {held.state.words}; only an approved one has an entry in a "
+            f"release {release} is {entry.state.words}; only an approved one has an entry in a "
             f"public registry: cloister review approve {release}"
         )
     if not re.fullmatch(r"[a-z0-9_]+\.yaml", out.name):
@@ -379,5 +378,5 @@ def write_registry_entry(home: Home, release: str, out: Path) -> None:
             f"{out.name}: the registry takes files of lowercase letters, digits and '_' that end "
             "in .yaml; give such a name"
         )
-    entry = registry_entry(recorded_certificate(home.release(release) / "public", held)).to_yaml()
-    replace_file(out, lambda part: part.write_text(entry, encoding="utf-8"))
+    text = registry_entry(recorded_certificate(home.release(release) / "public", entry)).to_yaml()
+    replace_file(out, lambda part: part.write_text(text, encoding="utf-8"))

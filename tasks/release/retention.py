@@ -1,7 +1,7 @@
-"""What a home holds of or about the data, and how it goes: an entry of the ledger, then files.
+"""What a home holds of or about the data, and its deletion: first a ledger entry, then the files.
 
-Killed between the two, the next move of a release, or `cloister retention run`, ends what the entry
-says. By kind, of each release:
+If a process is killed between the two, the next move of the release, or `cloister retention run`,
+completes the deletion. By kind, of each release:
 
     source      DVC's pointer to the data, with its MD5, and copies of the data beside it
     measures    what was measured on the real rows, and what was found in them: the folder internal,
@@ -10,9 +10,9 @@ says. By kind, of each release:
     models      the arrays of a model that was rejected or withdrawn
     refusals    why data was refused
 
-Of no release are frames and temporary files that killed processes left, scores of models that were
-trained on real rows, and DVC's caches: nothing needs them, no list names them, and they go without
-an entry.
+Frames and temporary files that killed processes left, scores of models that were trained on real
+rows, and DVC's caches belong to no release: nothing needs them, no list names them, and they are
+deleted without an entry.
 """
 
 from __future__ import annotations
@@ -29,26 +29,15 @@ from typing import Any
 from cloister.errors import StorageError, VerificationError
 from cloister.models.storage import ARRAYS_NAME
 from cloister.privacy.ledger import Ledger, Release, State
-from cloister.privacy.ledger.books import Books
+from cloister.privacy.ledger.books import LedgerState
 from cloister.privacy.ledger.governance import record_deletions
 from cloister.privacy.ledger.house import DAYS, House, goes_at, is_deleted
 from cloister.tasks.home.files import abandoned_frames, exclusive, replace_file
 from cloister.tasks.home.home import Home, abandoned_folders
 from cloister.tasks.ledger.access import existing_ledger, open_ledger
+from cloister.tasks.release import kept_files
 from cloister.tasks.release.integrity import released_manifest
-from cloister.tasks.release.kept_files import (
-    FILE_NAME,
-    MEASURES,
-    PUBLIC,
-    RUNS_NAME,
-    folders_of,
-    is_there,
-    keyed_list_digest,
-    keyed_place_digest,
-    logged,
-    shortened_list,
-)
-from cloister.tasks.release.kept_request import REQUEST_NAME, kept_prior
+from cloister.tasks.release.kept_request import REQUEST_NAME, kept_previous
 from cloister.tasks.stores.dvc_store import Versions
 from cloister.tasks.stores.kept_records import delete_measures
 
@@ -57,7 +46,7 @@ _WHY = "no longer needed, by the rules of its account"
 
 @dataclass(frozen=True)
 class Holding:
-    """What a home holds of a release, of one kind; ``goes`` is when, or until what it stays."""
+    """What a home holds of a release, of one kind; ``goes`` is when, or why not yet, it goes."""
 
     release: Release
     kind: str
@@ -94,7 +83,7 @@ def holdings(home: Home) -> list[Holding]:
 
 
 def leftovers(home: Home) -> list[Path]:
-    """What a home holds about the data that is of no release and that nobody uses."""
+    """What a home holds about the data that belongs to no release and that nobody uses."""
     ledger = existing_ledger(home)
     house = ledger.books().house if ledger else House()
     with abandoned_frames(home) as frames:
@@ -102,13 +91,13 @@ def leftovers(home: Home) -> list[Path]:
 
 
 def delete_due(home: Home, by: str, only: str | None = None) -> list[Holding]:
-    """Delete what nothing needs any more, of one release or all, and leftovers; what it was.
+    """Delete what is no longer needed, of one release or all, and leftovers; the holdings deleted.
 
-    What earlier entries say was deleted is ended first.
+    Deletions of earlier entries are completed first.
 
     Raises:
         NotPermitted: ``by`` may not.
-        StorageError: a file cannot be deleted; its entry is written, and doing it again ends it.
+        StorageError: a file cannot be deleted; its entry is written, and a repetition completes it.
         VerificationError: a list of files was altered; nothing of its release is deleted.
     """
     if existing_ledger(home) is None:
@@ -116,9 +105,9 @@ def delete_due(home: Home, by: str, only: str | None = None) -> list[Holding]:
     with exclusive(home.folder / "retention.lock"):
         ledger = open_ledger(home)
         books = ledger.books()
-        releases = [each for name, each in books.releases.items() if only in (None, name)]
+        releases = [release for name, release in books.releases.items() if only in (None, name)]
         _end_deletions(home, releases)
-        due = [each for each in _holdings(home, ledger, books, releases) if each.due]
+        due = [holding for holding in _holdings(home, ledger, books, releases) if holding.due]
         bodies, altered = _bodies(home, due)
         if bodies:
             record_deletions(ledger, bodies, by, _WHY)
@@ -131,7 +120,7 @@ def delete_due(home: Home, by: str, only: str | None = None) -> list[Holding]:
 
 
 def end_deletions(home: Home, release: Release) -> None:
-    """Delete what entries of a release say is deleted: a run may have been killed between.
+    """Delete what entries of a release say is deleted: a run may have been killed before it did.
 
     Raises:
         StorageError: a file cannot be deleted.
@@ -143,10 +132,10 @@ def end_deletions(home: Home, release: Release) -> None:
 
 
 def _holdings(
-    home: Home, ledger: Ledger, books: Books, releases: Sequence[Release]
+    home: Home, ledger: Ledger, books: LedgerState, releases: Sequence[Release]
 ) -> Iterator[Holding]:
     now = ledger.clock().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    priors = _priors_in_use(home, list(books.releases.values()))
+    previous = _previous_in_use(home, list(books.releases.values()))
     for release in releases:
         if not _is_here(home, release):
             continue
@@ -155,22 +144,22 @@ def _holdings(
             places = tuple(_places(home, release, kind))
             if not places:
                 continue
-            at = goes_at(release, kind, rules)
-            used = kind == "models" and release.id in priors
-            goes = "an unfinished release may use it" if used else at or _needed(release)
-            files = [path for place in places for path in _files(home.folder / place)]
+            when = goes_at(release, kind, rules)
+            used = kind == "models" and release.id in previous
+            goes = "an unfinished release may use it" if used else when or _needed(release)
+            files = [path for name in places for path in _files(home.folder / name)]
             size = sum(path.lstat().st_size for path in files)
-            due = at is not None and at <= now and not used
+            due = when is not None and when <= now and not used
             yield Holding(release, kind, places, len(files), size, goes, due)
 
 
 def _is_here(home: Home, release: Release) -> bool:
-    """Whether this home ran a release: several may share a ledger."""
+    """Whether this home ran a release: several homes may share a ledger."""
     return home.release(release.id).exists() or home.journal(release.id).exists()
 
 
 def _needed(release: Release) -> str:
-    """Until what a kind stays that nothing has ended."""
+    """Until when something stays that has no date yet."""
     if release.state.resumable:
         return "until it is finished and decided"
     return "until it is decided" if release.state is State.CANDIDATE else "while rows may be drawn"
@@ -180,14 +169,14 @@ def _places(home: Home, release: Release, kind: str) -> Iterator[str]:
     """The places of a kind that are there and that no entry names yet, relative to the home."""
     folder = home.release(release.id)
     refused = release.state in (State.REFUNDED, State.FORFEITED)
-    runs, models = logged(folder)
+    runs, models = kept_files.logged(folder)
     pointers = sorted((home.versions / "releases" / release.id).glob("*"))
     named: dict[str, list[Path]] = {
         "source": [path for path in pointers if path.stem == "input"],
         "measures": [
             *(() if refused else (folder / "internal",)),
             *(path for run in runs for path in home.artifacts.glob(f"*/{run}/*/evaluation")),
-            home.folder / MEASURES,
+            home.folder / kept_files.MEASURES,
         ],
         "journal": [home.journal(release.id), folder / "trained"],
         "models": [
@@ -197,32 +186,32 @@ def _places(home: Home, release: Release, kind: str) -> Iterator[str]:
         "refusals": [folder / "internal"] if refused else [],
     }
     for path in named[kind]:
-        place = path.relative_to(home.folder).as_posix()
-        if not is_deleted(release, place) and is_there(home, release.id, place):
-            yield place
+        name = path.relative_to(home.folder).as_posix()
+        if not is_deleted(release, name) and kept_files.is_there(home, release.id, name):
+            yield name
 
 
 def _files(path: Path) -> list[Path]:
     """The files of a place."""
     if path.is_dir() and not path.is_symlink():
-        return [each for each in path.rglob("*") if not each.is_dir()]
+        return [file for file in path.rglob("*") if not file.is_dir()]
     return [path] if os.path.lexists(path) else []
 
 
-def _priors_in_use(home: Home, releases: Sequence[Release]) -> set[str]:
+def _previous_in_use(home: Home, releases: Sequence[Release]) -> set[str]:
     """The releases whose numbers unfinished ones may use.
 
     One that was reserved and has not written its request yet may use any of its data set.
     """
-    priors: set[str] = set()
-    for release in (each for each in releases if each.state.resumable):
+    previous: set[str] = set()
+    for release in (release for release in releases if release.state.resumable):
         folder = home.release(release.id)
         if (folder / REQUEST_NAME).exists():
-            priors |= {kept_prior(folder) or ""}
+            previous |= {kept_previous(folder) or ""}
         else:
             dataset = release.request.dataset
-            priors |= {each.id for each in releases if each.request.dataset == dataset}
-    return priors
+            previous |= {other.id for other in releases if other.request.dataset == dataset}
+    return previous
 
 
 def _bodies(
@@ -230,28 +219,31 @@ def _bodies(
 ) -> tuple[dict[str, dict[str, Any]], list[VerificationError]]:
     """What entries say of what is due, by release; and the errors of lists that were altered."""
     bodies, altered = {}, []
-    for release in {each.release.id: each.release for each in due}.values():
+    for release in {holding.release.id: holding.release for holding in due}.values():
         try:
-            mine = [each for each in due if each.release is release]
+            mine = [holding for holding in due if holding.release is release]
             bodies[release.id] = _body(home, release, mine)
         except VerificationError as error:
             altered.append(error)
     return bodies, altered
 
 
-def _body(home: Home, release: Release, mine: Sequence[Holding]) -> dict[str, Any]:
+def _body(home: Home, release: Release, due: Sequence[Holding]) -> dict[str, Any]:
     """What the entry on a release says: places by kind, and the digest of the list of the rest."""
     content = _list_of(home, release)
     if content is None:
-        return {"kinds": {each.kind: dict.fromkeys(each.places, "") for each in mine}}
+        return {"kinds": {holding.kind: dict.fromkeys(holding.places, "") for holding in due}}
     kinds = {
-        each.kind: {
-            place: keyed_place_digest(content, place, release.id, home) for place in each.places
+        holding.kind: {
+            path: kept_files.keyed_place_digest(content, path, release.id, home)
+            for path in holding.places
         }
-        for each in mine
+        for holding in due
     }
-    gone = [place for each in mine for place in each.places]
-    listed = keyed_list_digest(shortened_list(content, gone), release.id, home)
+    gone = [path for holding in due for path in holding.places]
+    listed = kept_files.keyed_list_digest(
+        kept_files.shortened_list(content, gone), release.id, home
+    )
     return {"kinds": kinds, "listed": listed}
 
 
@@ -266,10 +258,10 @@ def _list_of(home: Home, release: Release) -> bytes | None:
     recorded = released_manifest(home, release).lineage.kept
     if not recorded:
         return None
-    path = home.release(release.id) / FILE_NAME
+    path = home.release(release.id) / kept_files.FILE_NAME
     expected = release.deletions[-1].listed if release.deletions else recorded
     content = path.read_bytes() if path.is_file() else b""
-    if keyed_list_digest(content, release.id, home) != expected:
+    if kept_files.keyed_list_digest(content, release.id, home) != expected:
         raise VerificationError(
             f"{path} was altered or is missing, and nothing of release {release.id} is deleted: "
             f"see cloister verify {release.id}"
@@ -281,37 +273,37 @@ def _end_deletions(home: Home, releases: Sequence[Release]) -> None:
     for release in releases:
         if not release.deletions or not _is_here(home, release):
             continue
-        gone = [place for each in release.deletions for place in each.places]
-        for place in gone:
-            if is_there(home, release.id, place):
-                _require_own(home, release, place)
-                _delete(home, release, place)
+        gone = [part for deletion in release.deletions for part in deletion.places]
+        for part in gone:
+            if kept_files.is_there(home, release.id, part):
+                _require_part(home, release, part)
+                _delete(home, release, part)
         _shorten(home, release, gone)
 
 
-def _require_own(home: Home, release: Release, place: str) -> None:
-    """Check that an entry names a part of its release: whoever writes the ledger deletes no more.
+def _require_part(home: Home, release: Release, part: str) -> None:
+    """Check that an entry names a part of its release: no entry may delete anything else.
 
     Raises:
         VerificationError: it does not.
     """
-    path, folder = home.folder / place, home.release(release.id)
-    inside = any(path.is_relative_to(each) for each in folders_of(home, release.id))
-    stays = (PUBLIC, FILE_NAME, RUNS_NAME)
+    path, folder = home.folder / part, home.release(release.id)
+    inside = any(path.is_relative_to(parent) for parent in kept_files.folders_of(home, release.id))
+    stays = (kept_files.PUBLIC, kept_files.FILE_NAME, kept_files.RUNS_NAME)
     fixed = path == folder or any(path.is_relative_to(folder / name) for name in stays)
-    if place != MEASURES and (fixed or not inside):
+    if part != kept_files.MEASURES and (fixed or not inside):
         raise VerificationError(
             f"the ledger says that {path} was deleted, which is no part of release {release.id} "
             "that may be: nothing was deleted; see cloister verify"
         )
 
 
-def _delete(home: Home, release: Release, place: str) -> None:
-    path, lock = home.folder / place, home.versions / "lock"
+def _delete(home: Home, release: Release, part: str) -> None:
+    path, lock = home.folder / part, home.versions / "lock"
     try:
         with exclusive(lock) if path.is_relative_to(home.versions) else nullcontext():
-            if place == MEASURES:
-                delete_measures(home, logged(home.release(release.id))[0])
+            if part == kept_files.MEASURES:
+                delete_measures(home, kept_files.logged(home.release(release.id))[0])
             elif path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
@@ -325,17 +317,17 @@ def _delete(home: Home, release: Release, place: str) -> None:
 
 def _shorten(home: Home, release: Release, gone: Sequence[str]) -> None:
     """Write the list without what was deleted; one that was altered is left for verify."""
-    path, listed = home.release(release.id) / FILE_NAME, release.deletions[-1].listed
+    path, listed = home.release(release.id) / kept_files.FILE_NAME, release.deletions[-1].listed
     if not listed or not path.is_file():
         return
     content = path.read_bytes()
-    if keyed_list_digest(content, release.id, home) == listed:
+    if kept_files.keyed_list_digest(content, release.id, home) == listed:
         return
     try:
-        shortened = shortened_list(content, gone)
+        shortened = kept_files.shortened_list(content, gone)
     except (ValueError, KeyError, TypeError, AttributeError):
         return
-    if keyed_list_digest(shortened, release.id, home) == listed:
+    if kept_files.keyed_list_digest(shortened, release.id, home) == listed:
         replace_file(path, lambda part: part.write_bytes(shortened))
 
 
@@ -343,8 +335,8 @@ def _old_scores(home: Home, house: House) -> list[Path]:
     """Scores of models trained on real rows, older than any account keeps measures."""
     days = max((rules.keep.get("measures", 0) for rules in house.rules.values()), default=0)
     before = (datetime.now(UTC) - timedelta(days=days)).timestamp()
-    found = sorted((home.folder / "truths").glob("*.json"))
-    return [path for path in found if path.stat().st_mtime <= before]
+    files = sorted((home.folder / "truths").glob("*.json"))
+    return [path for path in files if path.stat().st_mtime <= before]
 
 
 def _delete_leftovers(home: Home, house: House) -> None:

@@ -43,29 +43,31 @@ class ReleaseView:
 
     def to_json(self) -> dict[str, Any]:
         """The view as JSON values; ``internal`` must not be shared."""
-        asked, certificate = self.entry.request, self.certificate
+        request, certificate = self.entry.request, self.certificate
         certified = certificate and {
             "accounted_epsilon": certificate.guarantee.accounted.epsilon,
             "rows": certificate.subject.rows,
-            "stages": [{"name": each.name, "epsilon": each.epsilon} for each in certificate.stages],
+            "stages": [
+                {"name": stage.name, "epsilon": stage.epsilon} for stage in certificate.stages
+            ],
             "violations": [
-                {"name": each.name, "hard": each.hard}
-                | {"violations": each.violations, "percent": each.percent}
-                for each in certificate.constraints
+                {"name": constraint.name, "hard": constraint.hard}
+                | {"violations": constraint.violations, "percent": constraint.percent}
+                for constraint in certificate.constraints
             ],
         }
         return {
             "release": self.entry.id,
-            "dataset": asked.dataset,
-            "method": asked.method,
-            "charged": {"epsilon": decimal(asked.epsilon), "delta": decimal(asked.delta)},
-            "blocks": list(asked.blocks),
+            "dataset": request.dataset,
+            "method": request.method,
+            "charged": {"epsilon": decimal(request.epsilon), "delta": decimal(request.delta)},
+            "blocks": list(request.blocks),
             "state": self.entry.state.value,
             "steps": [
-                {"state": each.state.value, "time": each.time, "by": each.by, "reason": each.reason}
-                for each in self.entry.steps
+                {"state": step.state.value, "time": step.time, "by": step.by, "reason": step.reason}
+                for step in self.entry.steps
             ],
-            "consents": [asdict(each) for each in self.entry.consents],
+            "consents": [asdict(consent) for consent in self.entry.consents],
             **(certified or {}),
             "internal": self.metrics and dict(self.metrics),
         }
@@ -73,7 +75,7 @@ class ReleaseView:
 
 @dataclass(frozen=True)
 class Change:
-    """A declaration that differs, in words as certificates have them; empty where there is none."""
+    """A declaration that differs, in the words of certificates; empty where there is none."""
 
     what: str
     before: str
@@ -82,10 +84,10 @@ class Change:
 
 @dataclass(frozen=True)
 class Review:
-    """A release, the one that it is compared ``against`` if any, and what changed in the spec.
+    """A release, the one it is compared ``against`` if any, and what changed in the spec.
 
-    ``drifts`` say of each attribute whether the data changed beyond the noise of both; empty where
-    a method keeps no counts, or used those of an earlier release again.
+    ``drifts`` say of each attribute whether the data changed by more than the noise of both; empty
+    where a method keeps no counts, or reused those of a previous release.
     """
 
     release: ReleaseView
@@ -147,13 +149,13 @@ def _counts(home: Home, entry: Release) -> ReleasedCounts | None:
 def _previous(home: Home, entry: Release) -> Release | None:
     """The newest finished release of the same account that was reserved before."""
     before = (
-        each
-        for each in releases(home, entry.request.dataset)
-        if each.steps[0].seq < entry.steps[0].seq
-        and each.state in _TO_COMPARE
-        and each.of_domain == entry.of_domain
+        release
+        for release in releases(home, entry.request.dataset)
+        if release.steps[0].seq < entry.steps[0].seq
+        and release.state in _TO_COMPARE
+        and release.of_domain == entry.of_domain
     )
-    return max(before, key=lambda each: each.steps[0].seq, default=None)
+    return max(before, key=lambda release: release.steps[0].seq, default=None)
 
 
 def _view(home: Home, entry: Release) -> ReleaseView:
@@ -187,18 +189,18 @@ def _changes(before: ReleaseView | None, now: ReleaseView) -> Iterator[Change]:
 
 
 def _declared(certificate: Certificate) -> dict[str, str]:
-    """What was declared and asked for, by name; all but the blocks, which differ by design."""
+    """What was declared and requested, by name, except the blocks, which differ by design."""
     subject, guarantee = certificate.subject, certificate.guarantee
     total = certificate.cumulative
     attributes = {
-        f"attribute {each.name}": f"{each.type}, {each.domain}"
-        f"{', may be missing' if each.missing else ''} ({each.provenance})"
-        for each in certificate.attributes
+        f"attribute {attribute.name}": f"{attribute.type}, {attribute.domain}"
+        f"{', may be missing' if attribute.missing else ''} ({attribute.provenance})"
+        for attribute in certificate.attributes
     }
     constraints = {
-        f"constraint {each.name}": f"{'hard' if each.hard else 'soft'}: {each.rule} "
-        f"({each.provenance})"
-        for each in certificate.constraints
+        f"constraint {rule.name}": f"{'hard' if rule.hard else 'soft'}: {rule.rule} "
+        f"({rule.provenance})"
+        for rule in certificate.constraints
     }
     return {
         "method": subject.method,

@@ -14,16 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from cloister.errors import CloisterError, StorageError, VerificationError
-from cloister.privacy.certificate.manifest import (
-    APPROVAL_NAME,
-    MANIFEST_NAME,
-    RELEASE_TYPE,
-    SIGNED,
-    STATEMENTS,
-    TRUST_NAME,
-    read_manifest,
-    statement_name,
-)
+from cloister.privacy import signing
+from cloister.privacy.certificate import manifest
 from cloister.privacy.ledger import (
     Anchor,
     Entry,
@@ -34,23 +26,9 @@ from cloister.privacy.ledger import (
     export_lines,
     read_chain,
 )
-from cloister.privacy.ledger.books import Books
+from cloister.privacy.ledger.books import LedgerState
 from cloister.privacy.ledger.lookups import anchor_at, moves_of
 from cloister.privacy.ledger.records import Consent
-from cloister.privacy.signing import (
-    HOUSE,
-    Envelope,
-    PublicKey,
-    compare_folder,
-    folder_digests,
-    followed_trust,
-    make_statement,
-    read_envelope,
-    read_statement,
-    sign,
-    signature_digests,
-    write_envelope,
-)
 from cloister.tasks.home.files import replace_file
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger, open_ledger
@@ -76,35 +54,35 @@ def sign_candidate(public: Path, entry: Release, anchor: Anchor, by: str, home: 
 def sign_moves(home: Home, release: str, by: str) -> list[State]:
     """Sign the moves of a release that have no statement, and record the signatures; their states.
 
-    Those are the last, where a run was killed after it, and all of a release of an earlier version.
-    A statement that was written, and not recorded when a run was killed, is recorded now.
+    That is the last move, if a run was killed after it, or all moves of a release of an earlier
+    version. A statement that a killed run wrote but did not record is recorded now.
     """
     ledger, public = open_ledger(home), home.release(release) / "public"
-    held = ledger.release(release)
+    entry = ledger.release(release)
     steps = [
         step
-        for step in held.steps
-        if step.state in SIGNED
-        and (public / MANIFEST_NAME).exists()
-        and _unrecorded(public, step.state, held, house_signer(home).key)
+        for step in entry.steps
+        if step.state in manifest.SIGNED
+        and (public / manifest.MANIFEST_NAME).exists()
+        and _unrecorded(public, step.state, entry, house_signer(home).key)
     ]
     for step in steps:
         move = _Move(step.state, step.by, step.reason, step.time)
-        digest = _signed(public, held, move, anchor_at(ledger, step.seq), home)
+        digest = _signed(public, entry, move, anchor_at(ledger, step.seq), home)
         ledger.sign(release, by, digest)
     return [step.state for step in steps]
 
 
-def _unrecorded(public: Path, state: State, release: Release, key: PublicKey) -> bool:
+def _unrecorded(public: Path, state: State, release: Release, key: signing.PublicKey) -> bool:
     """Whether a state has no statement, or a sound one that the ledger does not know.
 
-    The same key signs the same words in the same way, so that the second is made again as it is.
+    Signing is deterministic, so signing again gives the same statement.
     """
-    path = public / statement_name(state)
+    path = public / manifest.statement_name(state)
     if not path.exists():
         return True
-    envelope = read_envelope(path)
-    digests = signature_digests(envelope, [key]).get(key.id, frozenset())
+    envelope = signing.read_envelope(path)
+    digests = signing.signature_digests(envelope, [key]).get(key.id, frozenset())
     return not digests & _recorded(release) and not [*_problems(public, state, envelope, [key])]
 
 
@@ -133,10 +111,10 @@ def _signed(public: Path, release: Release, move: _Move, anchor: Anchor, home: H
     }
     if move.state is State.APPROVED:
         facts |= _approved_by(public, release, home)
-    files = folder_digests(public, STATEMENTS)
-    envelope = sign(make_statement(files, RELEASE_TYPE, facts), signer)
-    write_envelope(public / statement_name(move.state), envelope, replace=True)
-    (digest,) = signature_digests(envelope, [signer.key])[signer.key.id]
+    files = signing.folder_digests(public, manifest.STATEMENTS)
+    envelope = signing.sign(signing.make_statement(files, manifest.RELEASE_TYPE, facts), signer)
+    signing.write_envelope(public / manifest.statement_name(move.state), envelope, replace=True)
+    (digest,) = signing.signature_digests(envelope, [signer.key])[signer.key.id]
     return digest
 
 
@@ -147,14 +125,14 @@ def _approved_by(public: Path, release: Release, home: Home) -> dict[str, Any]:
     """
     house = open_ledger(home).books().house
     rules = house.rules_of(release.request.dataset)
-    if not (rules.signed_approvals and (public / APPROVAL_NAME).exists()):
+    if not (rules.signed_approvals and (public / manifest.APPROVAL_NAME).exists()):
         return {}
     trust = update_trust(home, house, house_signer(home))
     if trust is None:
         return {}
     replace_file(
-        public / TRUST_NAME,
-        lambda part: part.write_bytes((home.folder / "signing" / TRUST_NAME).read_bytes()),
+        public / manifest.TRUST_NAME,
+        lambda part: part.write_bytes((home.folder / "signing" / manifest.TRUST_NAME).read_bytes()),
     )
     return {"approvals": dict(rules.approvals), "trust": trust.version}
 
@@ -170,7 +148,8 @@ def decisions_on(release: Release, public: Path) -> list[dict[str, str]]:
             "statement": _statement_in(public, move),
         }
         for move in release.moves
-        if isinstance(move, Consent) or (move.state in SIGNED and move.state is not State.CANDIDATE)
+        if isinstance(move, Consent)
+        or (move.state in manifest.SIGNED and move.state is not State.CANDIDATE)
     ]
 
 
@@ -178,23 +157,25 @@ def _statement_in(public: Path, move: ReleaseStep | Consent) -> str:
     """The file of the house's statement on a decision; empty if there is none."""
     if isinstance(move, Consent):
         return ""
-    name = statement_name(move.state)
+    name = manifest.statement_name(move.state)
     return name if (public / name).exists() else ""
 
 
 def statements_of(home: Home, release: str) -> list[Path]:
-    """What shows whoever has no home how a release was decided: the house's statements on it.
+    """What shows somebody without the home how a release was decided: the house's statements on it.
 
     And those on its keys, if it had others.
     """
     public = home.release(release) / "public"
-    files = [public / statement_name(state) for state in SIGNED]
-    return [path for path in (*files, home.folder / "signing" / TRUST_NAME) if path.is_file()]
+    files = [public / manifest.statement_name(state) for state in manifest.SIGNED]
+    return [
+        path for path in (*files, home.folder / "signing" / manifest.TRUST_NAME) if path.is_file()
+    ]
 
 
 @dataclass(frozen=True)
 class Worth:
-    """What the signatures of a folder are worth to its holder: in words, and as an exit code."""
+    """What the signatures of a folder prove to its holder: in words, and as an exit code."""
 
     words: str
     code: int
@@ -202,68 +183,79 @@ class Worth:
 
 def worth_of(
     folder: Path,
-    key: PublicKey | None,
+    key: signing.PublicKey | None,
     known: State | None,
     oldest: timedelta | None,
     entries: Sequence[Entry] = (),
 ) -> Worth:
     """What the statements of a folder show under a public key; ``known`` is the ledger's state.
 
-    ``oldest`` is how old the last statement may be. ``entries`` of the ledger, if they are at hand,
-    show which signatures are older than the revocation of their keys.
+    ``oldest`` is how old the last statement may be. ``entries`` of the ledger, where available,
+    show which signatures predate the revocation of their keys.
     """
-    envelopes = {state: folder / statement_name(state) for state in State}
-    held = {state: read_envelope(path) for state, path in envelopes.items() if path.is_file()}
-    if not held:
+    paths = {state: folder / manifest.statement_name(state) for state in State}
+    envelopes = {
+        state: signing.read_envelope(path) for state, path in paths.items() if path.is_file()
+    }
+    if not envelopes:
         return Worth("unsigned: only consistent with itself", UNSIGNED)
     if key is None:
         return Worth("signed by a key that nobody vouched for: give --key", UNSIGNED)
-    trusts = followed_trust(folder / TRUST_NAME, [key])
-    keys = trusts[-1].role(HOUSE).keys if trusts else (key,)
-    if not signature_digests(held.get(State.CANDIDATE, next(iter(held.values()))), keys):
+    trusts = signing.followed_trust(folder / manifest.TRUST_NAME, [key])
+    keys = trusts[-1].role(signing.HOUSE).keys if trusts else (key,)
+    if not signing.signature_digests(
+        envelopes.get(State.CANDIDATE, next(iter(envelopes.values()))), keys
+    ):
         return Worth(f"not signed by the key {key.id[:16]}", UNSIGNED)
-    for state, envelope in held.items():
+    for state, envelope in envelopes.items():
         if problems := [*_problems(folder, state, envelope, keys)]:
             return Worth("; ".join(problems), ALTERED)
         if lacking := _lacking(folder, envelope, keys, entries):
             return Worth(f"not approved: {'; '.join(lacking)}", NOT_APPROVED)
-    return _state_of(held, key, known, oldest)
+    return _state_of(envelopes, key, known, oldest)
 
 
 def _problems(
-    folder: Path, state: State, envelope: Envelope, keys: Sequence[PublicKey]
+    folder: Path, state: State, envelope: signing.Envelope, keys: Sequence[signing.PublicKey]
 ) -> Iterator[str]:
     """How a statement of a folder was altered, by the keys of the house."""
-    name = statement_name(state)
-    if not signature_digests(envelope, keys):
+    name = manifest.statement_name(state)
+    if not signing.signature_digests(envelope, keys):
         yield f"{name}: is not signed by the key {keys[0].id[:16]}"
         return
-    statement = read_statement(envelope, name)
-    facts = statement.facts(RELEASE_TYPE)
+    statement = signing.read_statement(envelope, name)
+    facts = statement.facts(manifest.RELEASE_TYPE)
     if facts.get("state") != state.value:
         yield f"{name}: is of another state"
-    yield from str(compare_folder(statement, folder, STATEMENTS)).splitlines()
+    yield from str(signing.compare_folder(statement, folder, manifest.STATEMENTS)).splitlines()
     if "approvals" in facts:
         yield from approval_problems(folder, facts, keys)
 
 
 def _lacking(
-    folder: Path, envelope: Envelope, keys: Sequence[PublicKey], entries: Iterable[Entry]
+    folder: Path,
+    envelope: signing.Envelope,
+    keys: Sequence[signing.PublicKey],
+    entries: Iterable[Entry],
 ) -> list[str]:
     """What people's signatures a decision lacks."""
-    facts = read_statement(envelope).facts(RELEASE_TYPE)
+    facts = signing.read_statement(envelope).facts(manifest.RELEASE_TYPE)
     return approvals_lacking(folder, facts, keys, entries) if "approvals" in facts else []
 
 
 def _state_of(
-    held: dict[State, Envelope], key: PublicKey, known: State | None, oldest: timedelta | None
+    envelopes: dict[State, signing.Envelope],
+    key: signing.PublicKey,
+    known: State | None,
+    oldest: timedelta | None,
 ) -> Worth:
     facts = {
-        state: read_statement(envelope).facts(RELEASE_TYPE) for state, envelope in held.items()
+        state: signing.read_statement(envelope).facts(manifest.RELEASE_TYPE)
+        for state, envelope in envelopes.items()
     }
-    if len({each["release"] for each in facts.values()}) > 1:
+    if len({statement["release"] for statement in facts.values()}) > 1:
         return Worth("holds statements of several releases", ALTERED)
-    last = max(facts, key=lambda each: str(facts[each]["time"]))
+    last = max(facts, key=lambda state: str(facts[state]["time"]))
     state, signed = known or last, f"signed by {key.id[:16]}"
     if state is State.CANDIDATE:
         unknown = "" if known else ", as far as this folder shows: it holds no decision"
@@ -287,9 +279,11 @@ def statement_findings(home: Home, ledger: Ledger, release: Release) -> Iterator
     Releases of versions before 0.3 are unsigned until somebody signs them again.
     """
     public = home.release(release.id) / "public"
-    moves = {step.state: step for step in release.steps if step.state in SIGNED}
-    held = [state for state in SIGNED if (public / statement_name(state)).exists()]
-    if SIGNATURE not in release.evidence and not held:
+    moves = {step.state: step for step in release.steps if step.state in manifest.SIGNED}
+    stated = [
+        state for state in manifest.SIGNED if (public / manifest.statement_name(state)).exists()
+    ]
+    if SIGNATURE not in release.evidence and not stated:
         return
     try:
         keys = house_keys(home)
@@ -300,11 +294,11 @@ def statement_findings(home: Home, ledger: Ledger, release: Release) -> Iterator
         yield f"{home.folder / 'signing' / 'house.pub'}: is missing; restore it from a backup"
         return
     entries = moves_of(ledger, release)
-    for state in [*moves, *(state for state in held if state not in moves)]:
-        path = public / statement_name(state)
+    for state in [*moves, *(state for state in stated if state not in moves)]:
+        path = public / manifest.statement_name(state)
         try:
-            found = _unlike_ledger(path, moves.get(state), release, entries, keys)
-            yield from (f"{public / problem}" for problem in found)
+            problems = _unlike_ledger(path, moves.get(state), release, entries, keys)
+            yield from (f"{public / problem}" for problem in problems)
         except StorageError:
             yield f"{path}: is missing; sign it with cloister review countersign {release.id}"
         except VerificationError as error:
@@ -312,17 +306,17 @@ def statement_findings(home: Home, ledger: Ledger, release: Release) -> Iterator
 
 
 def folder_unlike_export(
-    folder: Path, release: Release, entries: Sequence[Entry], key: PublicKey
+    folder: Path, release: Release, entries: Sequence[Entry], key: signing.PublicKey
 ) -> Iterator[str]:
     """How the statements of a folder differ from an export that holds their release.
 
     The export may hold later moves, of which the folder has no statement.
     """
-    trusts = followed_trust(folder / TRUST_NAME, [key])
-    keys = trusts[-1].role(HOUSE).keys if trusts else (key,)
+    trusts = signing.followed_trust(folder / manifest.TRUST_NAME, [key])
+    keys = trusts[-1].role(signing.HOUSE).keys if trusts else (key,)
     moves = {step.state: step for step in release.steps}
-    for state in SIGNED:
-        path = folder / statement_name(state)
+    for state in manifest.SIGNED:
+        path = folder / manifest.statement_name(state)
         if path.is_file():
             yield from _unlike_ledger(path, moves.get(state), release, entries, keys)
 
@@ -332,19 +326,19 @@ def _unlike_ledger(
     step: ReleaseStep | None,
     release: Release,
     entries: Sequence[Entry],
-    keys: Sequence[PublicKey],
+    keys: Sequence[signing.PublicKey],
 ) -> Iterator[str]:
     """How a statement differs from what the ledger says of a move."""
-    envelope = read_envelope(path)
+    envelope = signing.read_envelope(path)
     if step is None:
         yield f"{path.name}: the ledger holds no such move: its end was cut off or rewritten"
         return
     altered = [*_problems(path.parent, step.state, envelope, keys)]
     yield from altered or _lacking(path.parent, envelope, keys, entries)
-    digests = frozenset[str]().union(*signature_digests(envelope, keys).values())
+    digests = frozenset[str]().union(*signing.signature_digests(envelope, keys).values())
     if not digests & _recorded(release):
         yield f"{path.name}: holds no signature that the ledger recorded"
-    facts = read_statement(envelope, path.name).facts(RELEASE_TYPE)
+    facts = signing.read_statement(envelope, path.name).facts(manifest.RELEASE_TYPE)
     if facts.get("entry") not in [asdict(entry.anchor) for entry in entries]:
         yield f"{path.name}: the ledger does not hold the entry that was signed: it was rewritten"
     if (facts.get("by"), facts.get("reason")) != (step.by, step.reason):
@@ -361,23 +355,23 @@ def folder_worth(
     Raises:
         StorageError: the key cannot be read.
     """
-    given = PublicKey.read(key) if key else None
+    public_key = signing.PublicKey.read(key) if key else None
     oldest = timedelta(days=days) if days is not None else None
     if export:
         entries = read_chain(export_lines(export))[0]
-        release = Books.of(entries).releases.get(read_manifest(folder).release)
+        release = LedgerState.of(entries).releases.get(manifest.read_manifest(folder).release)
     else:
         release = _release_of(home, folder)
         ledger = existing_ledger(home) if release else None
         entries = ledger.entries() if ledger else []
-        given = given or (house_key(home) if release else None)
-    return worth_of(folder, given, release.state if release else None, oldest, entries)
+        public_key = public_key or (house_key(home) if release else None)
+    return worth_of(folder, public_key, release.state if release else None, oldest, entries)
 
 
 def _release_of(home: Home, folder: Path) -> Release | None:
     """The release of this home that a folder says it is."""
     try:
-        named, ledger = read_manifest(folder).release, existing_ledger(home)
+        named, ledger = manifest.read_manifest(folder).release, existing_ledger(home)
         return ledger.release(named) if ledger else None
     except CloisterError:
         return None

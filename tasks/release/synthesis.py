@@ -40,14 +40,8 @@ from cloister.tasks.home.files import Reference, write_json
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import reporter
 from cloister.tasks.ledger.access import seal
-from cloister.tasks.release.comparison import (
-    EvaluationOptions,
-    EvaluationRecord,
-    compare_databases,
-    compare_tables,
-    write_evaluation,
-)
-from cloister.tasks.release.kept_request import kept_prior, kept_seed
+from cloister.tasks.release import comparison
+from cloister.tasks.release.kept_request import kept_previous, kept_seed
 from cloister.tasks.release.preflight import reusing
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 from cloister.tasks.stores.prefect_runs import note_warning, step
@@ -86,8 +80,8 @@ def fit_model(request: ResolvedRequest, plan: AnyPlan, spent: AnySpent, home: Ho
     """
     context, folder = public_context_of(request), home.release(spent.release)
     synthesizer = create(request.method, partial(reporter().advance, "fit"))
-    if prior := kept_prior(folder):
-        synthesizer = reusing(synthesizer, prior, home)
+    if previous := kept_previous(folder):
+        synthesizer = reusing(synthesizer, previous, home)
     weighed: Any
     if isinstance(plan, TriedPlan):  # whose fits weigh theirs
         weighed = _accepted_model(synthesizer, spent, plan, request, home)
@@ -119,7 +113,7 @@ def _accepted_model(
 
     counted = spent.private.secret_number(plan.tries, "tries that count")
     tried = run_tries(spent.private, task, plan, counted, fit, draw)
-    met = bool(tried.errors) and all(each.met for each in tried.errors)
+    met = bool(tried.errors) and all(error.met for error in tried.errors)
     acceptance = Acceptance(tries=plan.tries, criteria=tried.errors, met=met)
     write_json(folder / _ACCEPTANCE, acceptance.model_dump(mode="json"))
     return tried.model
@@ -133,7 +127,7 @@ def _saved(
 
 @dataclass(frozen=True)
 class DrawnRows:
-    """The synthetic file and ``rows`` of each table, and what a certificate says; all public.
+    """The synthetic file and ``rows`` of each table, and facts for the certificate; all public.
 
     ``violations`` are those of every constraint, and ``dangling`` the rows that break each foreign
     key, counted on the files; ``post_processing`` and ``capacity`` are the model's. ``warnings``
@@ -185,7 +179,7 @@ def sample_rows(request: ResolvedRequest, fitted: Fitted, home: Home) -> DrawnRo
 
 
 def _acceptance_of(folder: Path) -> Acceptance | None:
-    """The acceptance criteria of a release as its tries left them; None if it has none."""
+    """The acceptance criteria of a release after its tries; None if it has none."""
     path = folder / _ACCEPTANCE
     if not path.exists():
         return None
@@ -193,10 +187,12 @@ def _acceptance_of(folder: Path) -> Acceptance | None:
 
 
 def _missed(acceptance: Acceptance | None) -> Iterator[str]:
-    for each in acceptance.criteria if acceptance else ():
-        if not each.met:
+    for criterion in acceptance.criteria if acceptance else ():
+        if not criterion.met:
             sentence = _MISSED.format(
-                name=each.name, error=figure(each.error), largest=figure(each.largest)
+                name=criterion.name,
+                error=figure(criterion.error),
+                largest=figure(criterion.largest),
             )
             note_warning("%s", sentence)
             yield sentence
@@ -207,12 +203,14 @@ def _warnings(
 ) -> tuple[str, ...]:
     if isinstance(context.task, Task):
         one = cast("Model", fitted)
-        found = _collapsed("", one.histograms, tables[context.spec.name])
+        sentences = _collapsed("", one.histograms, tables[context.spec.name])
     else:
-        found = _of_several(cast("DatabaseModel", fitted), Database(context.task.schema, tables))
-    for sentence in found:
+        sentences = _of_several(
+            cast("DatabaseModel", fitted), Database(context.task.schema, tables)
+        )
+    for sentence in sentences:
         note_warning("%s", sentence)
-    return found
+    return sentences
 
 
 def _of_several(fitted: DatabaseModel, database: Database) -> tuple[str, ...]:
@@ -224,30 +222,30 @@ def _of_several(fitted: DatabaseModel, database: Database) -> tuple[str, ...]:
     return (*chain.from_iterable(collapsed), *lost)
 
 
-def _collapsed(place: str, histograms: Mapping[str, Bins], rows: Table) -> tuple[str, ...]:
-    return tuple(f"{place}{found}" for found in find_collapses(histograms, rows))
+def _collapsed(prefix: str, histograms: Mapping[str, Bins], rows: Table) -> tuple[str, ...]:
+    return tuple(f"{prefix}{sentence}" for sentence in find_collapses(histograms, rows))
 
 
 @step("evaluate", "evaluate {spent.release} ({request.evaluate})", "drawn")
 def evaluate_release(
     request: ResolvedRequest, spent: AnySpent, drawn: DrawnRows, home: Home
-) -> EvaluationRecord:
+) -> comparison.EvaluationRecord:
     """Measure the synthetic tables against the rows of this release.
 
     Privacy: the result is not private; it stays in the home and never enters a certificate.
     """
     evaluation = replace(_measured(request, spent, drawn, home), warnings=drawn.warnings)
-    return write_evaluation(evaluation, home.release(spent.release) / "internal")
+    return comparison.write_evaluation(evaluation, home.release(spent.release) / "internal")
 
 
-def _evaluation_options(request: ResolvedRequest) -> EvaluationOptions:
-    return EvaluationOptions(request.evaluate, device=request.computed_on)
+def _evaluation_options(request: ResolvedRequest) -> comparison.EvaluationOptions:
+    return comparison.EvaluationOptions(request.evaluate, device=request.computed_on)
 
 
 def _measured(
     request: ResolvedRequest, spent: AnySpent, drawn: DrawnRows, home: Home
 ) -> AnyEvaluation:
-    context, asked = public_context_of(request), _evaluation_options(request)
+    context, options = public_context_of(request), _evaluation_options(request)
     if request.evaluate == "none" and isinstance(context.task, Task):
         return Evaluation("none", spent.rows.rows, request.rows)
     tables = {
@@ -256,6 +254,6 @@ def _measured(
     }
     if isinstance(context.task, Task):
         (synthetic,) = tables.values()
-        return compare_tables(spent.rows, synthetic, context, asked, home)
+        return comparison.compare_tables(spent.rows, synthetic, context, options, home)
     synthetic_database = Database(context.task.schema, tables)
-    return compare_databases(spent.rows, synthetic_database, context, asked, home)
+    return comparison.compare_databases(spent.rows, synthetic_database, context, options, home)

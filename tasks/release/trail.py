@@ -1,7 +1,7 @@
-"""The story of a release for whoever was not there: from its folder, a key and an export.
+"""The history of a release for an outsider: from its folder, a key and an export.
 
-Whose data it was and whom it protects, which budget it was charged to and what that held, who ran,
-approved, published or withdrew it, when and why, with what they were allowed to do then. All of it
+Whose data it was and whom it protects, which budget it was charged to and what was left, who ran,
+approved, published or withdrew it, when and why, and what they were allowed to do then. All of it
 is read from the export's entries, once they and the folder are verified by the house's public key.
 """
 
@@ -14,18 +14,10 @@ from pathlib import Path
 
 from cloister.errors import InputError
 from cloister.identities import named
+from cloister.privacy import ledger
 from cloister.privacy.certificate.manifest import read_manifest
 from cloister.privacy.exact import decimal, decimal_below
-from cloister.privacy.ledger import (
-    BudgetGrant,
-    BudgetStatus,
-    Entry,
-    Release,
-    State,
-    export_lines,
-    read_chain,
-)
-from cloister.privacy.ledger.books import CONSENTED, GRANTED, OPENED, PLACED, Books
+from cloister.privacy.ledger.books import CONSENTED, GRANTED, OPENED, PLACED, LedgerState
 from cloister.privacy.ledger.budgets import tightest
 from cloister.privacy.ledger.composition import basic_composition
 from cloister.privacy.ledger.entries import REVOKED, TRUSTED
@@ -39,7 +31,7 @@ from cloister.tasks.release.verify import verify_records
 
 @dataclass(frozen=True)
 class Trail:
-    """What happened to a release, entry by entry, and what is wrong with what tells it."""
+    """What happened to a release, entry by entry, and what is wrong with the records of it."""
 
     facts: Mapping[str, str]
     steps: Sequence[Mapping[str, str]]
@@ -48,74 +40,83 @@ class Trail:
 
 
 def trail_of(home: Home, folder: Path, export: Path, key: Path) -> Trail:
-    """The story of the release of a folder.
+    """The history of the release of a folder.
 
     Raises:
         InputError: the export does not hold the release.
         StorageError: a file cannot be read.
         VerificationError: the folder has no manifest that can be read.
     """
-    given = PublicKey.read(key)
+    public_key = PublicKey.read(key)
     findings = [
         *verify_records(home, str(folder))[1],
-        *verify_records(home, str(export), [], given)[1],
+        *verify_records(home, str(export), [], public_key)[1],
     ]
-    entries, named = read_chain(export_lines(export))[0], read_manifest(folder).release
+    entries, named = (
+        ledger.read_chain(ledger.export_lines(export))[0],
+        read_manifest(folder).release,
+    )
     books, charged = _replayed(entries, named)
     if charged is None:
         raise InputError(f"{export} holds no release '{named}': ask the house for a later export")
     release = books.releases[named]
-    findings += folder_unlike_export(folder, release, entries, given)
+    findings += folder_unlike_export(folder, release, entries, public_key)
     worth = None if findings else folder_worth(home, folder, key, None, export)
     return Trail(
         _facts(books, release, charged), [*_steps(entries, books, release)], findings, worth
     )
 
 
-def _replayed(entries: Iterable[Entry], release: str) -> tuple[Books, BudgetStatus | None]:
+def _replayed(
+    entries: Iterable[ledger.Entry], release: str
+) -> tuple[LedgerState, ledger.BudgetStatus | None]:
     """The books after all entries, and the budget of a release just after its charge."""
-    books, charged = Books(), None
+    books, charged = LedgerState(), None
     for entry in entries:
         books.post(entry)
-        if entry.kind == State.RESERVED and entry.body["release"] == release:
-            asked = books.releases[release].request
-            owner = asked.dataset, asked.unit
-            charged = tightest(books, *owner, entry.time, basic_composition, asked.blocks)
+        if entry.kind == ledger.State.RESERVED and entry.body["release"] == release:
+            request = books.releases[release].request
+            owner = request.dataset, request.unit
+            charged = tightest(books, *owner, entry.time, basic_composition, request.blocks)
     return books, charged
 
 
-def _facts(books: Books, release: Release, charged: BudgetStatus) -> dict[str, str]:
-    asked = release.request
-    account = books.accounts.get(asked.dataset)
+def _facts(
+    books: LedgerState, release: ledger.Release, charged: ledger.BudgetStatus
+) -> dict[str, str]:
+    request = release.request
+    account = books.accounts.get(request.dataset)
     return {
         "release": release.id,
         "state at the end of the export": release.state.words,
-        "account": asked.dataset,
+        "account": request.dataset,
         "data": ", ".join(account.places) if account else "of no registered place",
-        "protects": f"{asked.unit}, under {asked.relation}",
-        **({"blocks": ", ".join(asked.blocks)} if asked.blocks else {}),
-        "charge": f"epsilon {decimal(asked.epsilon)} at delta {decimal(asked.delta)}",
-        "method": f"{asked.method}, by version {asked.code_version}",
-        "spec": asked.spec_digest,
+        "protects": f"{request.unit}, under {request.relation}",
+        **({"blocks": ", ".join(request.blocks)} if request.blocks else {}),
+        "charge": f"epsilon {decimal(request.epsilon)} at delta {decimal(request.delta)}",
+        "method": f"{request.method}, by version {request.code_version}",
+        "spec": request.spec_digest,
         "budget then": f"{budget_text(charged.budget)}, in window {charged.window}",
         "left after it": f"epsilon {decimal_below(charged.left)}",
         "all charges of the account": f"epsilon {_lifetime(books, release)}",
     }
 
 
-def _lifetime(books: Books, release: Release) -> str:
+def _lifetime(books: LedgerState, release: ledger.Release) -> str:
     charged = books.charged(release.request.dataset, release.request.unit)
     return decimal(sum((each.request.epsilon for each in charged), Fraction(0)))
 
 
-def _steps(entries: Sequence[Entry], books: Books, release: Release) -> Iterator[dict[str, str]]:
+def _steps(
+    entries: Sequence[ledger.Entry], books: LedgerState, release: ledger.Release
+) -> Iterator[dict[str, str]]:
     """The entries that tell of a release, its account, and of those who acted on it."""
     actors = {
         books.house.name_of(str(entry.body.get("by")))
         for entry in entries
         if entry.body.get("release") == release.id
     }
-    then = Books()
+    then = LedgerState()
     for entry in entries:
         then.post(entry)
         if _tells(entry, release, actors):
@@ -130,7 +131,7 @@ def _steps(entries: Sequence[Entry], books: Books, release: Release) -> Iterator
             }
 
 
-def _tells(entry: Entry, release: Release, actors: set[str]) -> bool:
+def _tells(entry: ledger.Entry, release: ledger.Release, actors: set[str]) -> bool:
     body, account = entry.body, release.request.dataset
     if entry.kind == PROPOSED:
         body = body["body"]
@@ -143,16 +144,18 @@ def _tells(entry: Entry, release: Release, actors: set[str]) -> bool:
     )
 
 
-def entry_words(entry: Entry, books: Books) -> str:
+def entry_words(entry: ledger.Entry, books: LedgerState) -> str:
     """What an entry says happened, by books that hold it."""
     body = entry.body
     words = {
         OPENED: lambda: f"account opened for {', '.join(body['places']) or 'no place'}",
         PLACED: lambda: f"more places: {', '.join(body['places'])}",
-        GRANTED: lambda: f"budget granted: {budget_text(BudgetGrant.from_body(body))}",
+        GRANTED: lambda: f"budget granted: {budget_text(ledger.BudgetGrant.from_body(body))}",
         PERSON: lambda: _person_words(entry, books),
         CONSENTED: lambda: next(
-            each.words for each in books.releases[body["release"]].consents if each.seq == entry.seq
+            consent.words
+            for consent in books.releases[body["release"]].consents
+            if consent.seq == entry.seq
         ),
         RULES: lambda: f"rules for {body['account']}",
         PROPOSED: lambda: f"proposed: {body['kind']}",
@@ -160,14 +163,14 @@ def entry_words(entry: Entry, books: Books) -> str:
         DELETED: lambda: f"deleted from the home: {', '.join(body['kinds'])}",
         REVOKED: lambda: f"key {body['key'][:16]} revoked",
     }
-    said = words[entry.kind]() if entry.kind in words else entry.kind.replace("_", " ")
+    text = words[entry.kind]() if entry.kind in words else entry.kind.replace("_", " ")
     confirmed = body.get(CONFIRMED)
     if not confirmed:
-        return said
-    return f"{said}, confirmed by {named(books.house.known_as(confirmed['by']), confirmed['by'])}"
+        return text
+    return f"{text}, confirmed by {named(books.house.known_as(confirmed['by']), confirmed['by'])}"
 
 
-def _person_words(entry: Entry, books: Books) -> str:
+def _person_words(entry: ledger.Entry, books: LedgerState) -> str:
     """What became of a person: a token was issued, or roles were set."""
     name, until = entry.body["person"], books.house.issued.get(entry.seq)
     if until:

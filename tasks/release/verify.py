@@ -1,8 +1,7 @@
-"""Whether ledger, home and releases still are what was recorded.
+"""Whether ledger, home and releases are still what was recorded, recomputed from the files alone.
 
-Recomputed from the files alone. Of a home as a whole its modes, its key and the stores of the tools
-in it are checked. Public files that are restored from the DVC remote are checked against the
-ledger.
+For a whole home, its modes, its key and the stores of the tools in it are checked too. Public files
+restored from the DVC remote are checked against the ledger.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from cloister.tasks.data.tables import write_csv
 from cloister.tasks.home.files import copy_whole, digest_of, exclusive, replace_file
 from cloister.tasks.home.home import Home, open_to_others, temporary_files
 from cloister.tasks.ledger.access import anchor_of, existing_ledger, release_of, vouched
-from cloister.tasks.ledger.anchors import Comparison, compare_places
+from cloister.tasks.ledger.anchors import Comparison, compare_stores
 from cloister.tasks.ledger.keys import house_keys, signing_findings
 from cloister.tasks.ledger.people import refresh_trust
 from cloister.tasks.release.integrity import folder_findings, frame_findings, release_findings
@@ -58,18 +57,18 @@ _NAMED = 3
 def mode_findings(home: Home) -> list[str]:
     """Files and folders that others may use.
 
-    Call this before the home is used, which closes them. Objects that DVC is about to send are
-    waited for: it opens them, and they are closed at its end.
+    Call this before the home is used, since use closes them. It waits for objects that DVC is about
+    to send: DVC opens them, and they are closed when it ends.
     """
     if not home.folder.is_dir() or home.is_copy:
         return []
     lock = home.versions / "lock"
     with exclusive(lock) if lock.exists() and not home.read_only else nullcontext():
-        found = list(islice(open_to_others(home.folder), _NAMED))
+        paths = list(islice(open_to_others(home.folder), _NAMED))
     done = "close it" if home.read_only else "it is closed now"
     return [
         f"{path}: others could use it (mode {path.lstat().st_mode & 0o777:o}); {done}"
-        for path in found
+        for path in paths
     ]
 
 
@@ -145,9 +144,9 @@ def verify_records(
     """What was checked, and all problems of it: the ledger and the whole home, or one release.
 
     ``what`` may be a release, its folder, or an exported ledger. The ledger must hold the
-    ``anchors``, and the entries that the home, its certificates and its places of anchors name: so
-    a cut-off end is found. Of an export, those places may hold later entries. The key of the house
-    signed its anchors and entries: a given ``key``, by default this home's own.
+    ``anchors``, and the entries that the home, its certificates and its places of anchors name,
+    which reveals a cut-off end. Those places may hold entries later than an export. Anchors and
+    entries must be signed by the house's ``key``, by default this home's own.
 
     Raises:
         InputError: ``what`` is none of these.
@@ -156,8 +155,8 @@ def verify_records(
         broken = [f"{what}, {finding}" for finding in verify_export(what, anchors)]
         entries = [] if broken else read_chain(export_lines(what))[0]
         signed = [f"{what}, {finding}" for finding in _unsigned(home, entries, key)]
-        compared = compare_places(home, entries, key, whole=False) if entries else []
-        return [what, *_words(compared)], [*broken, *signed, *_found(compared)]
+        compared = compare_stores(home, entries, key, whole=False) if entries else []
+        return [what, *_words(compared)], [*broken, *signed, *_findings_of(compared)]
     modes = mode_findings(home)
     ledger = existing_ledger(home)
     anchors = [*anchors, *vouched(home)]
@@ -169,9 +168,11 @@ def verify_records(
             "CLOISTER_HOME"
         )
     broken = [f"ledger, {finding}" for finding in ledger.verify(anchors)]
-    compared = [] if broken else compare_places(home, ledger.entries(), key)
+    compared = [] if broken else compare_stores(home, ledger.entries(), key)
     signed = (
-        [] if broken else [f"ledger, {each}" for each in _unsigned(home, ledger.entries(), key)]
+        []
+        if broken
+        else [f"ledger, {finding}" for finding in _unsigned(home, ledger.entries(), key)]
     )
     ended = list(_end_findings(home, ledger))
     if what is not None:
@@ -179,15 +180,15 @@ def verify_records(
     else:
         known = [*modes, *ended, *broken, *signed, *home_findings(home)]
         checked, findings = _verified_home(home, ledger if not broken else None, known)
-    return [*checked, *_words(compared)], [*_found(compared), *findings]
+    return [*checked, *_words(compared)], [*_findings_of(compared), *findings]
 
 
 def _words(compared: Sequence[Comparison]) -> list[str]:
-    return [each.words for each in compared]
+    return [comparison.words for comparison in compared]
 
 
-def _found(compared: Sequence[Comparison]) -> list[str]:
-    return [finding for each in compared for finding in each.findings]
+def _findings_of(compared: Sequence[Comparison]) -> list[str]:
+    return [finding for comparison in compared for finding in comparison.findings]
 
 
 def _unsigned(home: Home, entries: Sequence[Entry], key: PublicKey | None) -> list[Finding]:
@@ -222,14 +223,13 @@ def _verified_release(
 def _verified_home(
     home: Home, ledger: Ledger | None, findings: list[str]
 ) -> tuple[list[str], list[str]]:
-    """All releases of a home, against the ledger if that is sound.
-
-    Else its folders for themselves.
-    """
+    """All releases of a home, against the ledger if that is sound, else each folder on its own."""
     if ledger is None:
         folders = sorted((home.folder / "releases").glob("*/public"))
-        found = [finding for folder in folders for finding in folder_findings(folder, None, None)]
-        return ["the ledger", *map(str, folders)], findings + found
+        problems = [
+            finding for folder in folders for finding in folder_findings(folder, None, None)
+        ]
+        return ["the ledger", *map(str, folders)], findings + problems
     present = [
         *home.traces(),
         *home.versions.glob("releases/*"),
@@ -240,7 +240,9 @@ def _verified_home(
         for release in known
         if (release.state in _KEPT_STATES or release.deletions) and _is_here(release, home)
     ]
-    found = [finding for release in chosen for finding in release_findings(home, ledger, release)]
+    problems = [
+        finding for release in chosen for finding in release_findings(home, ledger, release)
+    ]
     ids = {release.id for release in known}
     unknown = [
         f"{path}: the ledger holds no such release; entries were cut off or replaced"
@@ -251,13 +253,13 @@ def _verified_home(
         "the ledger",
         str(home.folder),
         *(f"release {release.id}" for release in chosen),
-    ], list(dict.fromkeys(findings + unknown + found))
+    ], list(dict.fromkeys(findings + unknown + problems))
 
 
 def _is_here(release: Release, home: Home) -> bool:
     """Whether a release belongs to this home: several machines may share a ledger elsewhere."""
-    own = "://" not in home.ledger and Path(home.ledger).absolute().is_relative_to(home.folder)
-    return own or home.release(release.id).exists() or home.journal(release.id).exists()
+    local = "://" not in home.ledger and Path(home.ledger).absolute().is_relative_to(home.folder)
+    return local or home.release(release.id).exists() or home.journal(release.id).exists()
 
 
 def _end_findings(home: Home, ledger: Ledger) -> Iterator[str]:
@@ -282,13 +284,13 @@ def _verified_folder(
     home: Home, ledger: Ledger | None, folder: Path, anchors: Sequence[Anchor]
 ) -> tuple[list[str], list[str]]:
     """A folder of public files; against the ledger too, if it is one of this home's releases."""
-    named, held = _named_in(folder), _release_in(folder, ledger)
-    own = held is not None or (named is not None and home.release(named).exists())
+    named, release = _named_in(folder), _release_in(folder, ledger)
+    known = release is not None or (named is not None and home.release(named).exists())
     findings = (
-        [f"ledger, {finding}" for finding in ledger.verify(anchors)] if ledger and own else []
+        [f"ledger, {finding}" for finding in ledger.verify(anchors)] if ledger and known else []
     )
-    checked = [str(folder), *(["the ledger"] if own else [])]
-    return checked, [*findings, *folder_findings(folder, None if findings else ledger, held)]
+    checked = [str(folder), *(["the ledger"] if known else [])]
+    return checked, [*findings, *folder_findings(folder, None if findings else ledger, release)]
 
 
 def _release_in(folder: Path, ledger: Ledger | None) -> Release | None:
@@ -319,10 +321,10 @@ def fetch_release(home: Home, release: str, out: Path | None) -> Path:
         VerificationError: the remote holds something else than the ledger recorded; nothing is
             written.
     """
-    held, public = release_of(home, release), home.release(release) / "public"
+    entry, public = release_of(home, release), home.release(release) / "public"
     with temporary_files(home), tempfile.TemporaryDirectory() as work:
         folder = Path(work)
-        names = _fetched(home, held, folder)
+        names = _fetched(home, entry, folder)
         if out:
             for name in (MANIFEST_NAME, *STATEMENTS):
                 _copy(public / name, folder)
@@ -335,38 +337,38 @@ def fetch_release(home: Home, release: str, out: Path | None) -> Path:
     return public
 
 
-def _fetched(home: Home, held: Release, folder: Path) -> list[str]:
+def _fetched(home: Home, release: Release, folder: Path) -> list[str]:
     """Write the files of a release into a folder; their names."""
-    recorded = held.evidence.get("certificate")
+    recorded = release.evidence.get("certificate")
     if recorded is None:
         raise InputError(
-            f"release {held.id} is {held.state.words}, and has no certificate; there is nothing to "
-            "fetch"
+            f"release {release.id} is {release.state.words}, and has no certificate; there is "
+            "nothing to fetch"
         )
     versions = Versions(home.versions, home.remote)
     try:
-        versions.fetch(held.id, sent_files([YAML_NAME], folder))
+        versions.fetch(release.id, sent_files([YAML_NAME], folder))
     except StorageError as error:
-        if held.state.shareable:
+        if release.state.shareable:
             raise
         raise StorageError(
-            f"{error}; release {held.id} is {held.state.words}, and only approved ones are sent to "
-            "the remote: restore the files from a backup of the home"
+            f"{error}; release {release.id} is {release.state.words}, and only approved ones are "
+            "sent to the remote: restore the files from a backup of the home"
         ) from None
-    _require(digest_of(folder / YAML_NAME) == recorded, YAML_NAME, held.id)
+    _require(digest_of(folder / YAML_NAME) == recorded, YAML_NAME, release.id)
     certificate = read_certificate(folder)
-    versions.fetch(held.id, sent_files(certificate.artefacts, folder))
+    versions.fetch(release.id, sent_files(certificate.artefacts, folder))
     (folder / PAGE_NAME).write_text(page(certificate), encoding="utf-8")
     for name in certificate.artefacts:
         if name.endswith(CSV):
-            _write_csv(home, held, folder / name)
+            _write_csv(home, release, folder / name)
     _require_artefacts(certificate, folder)
     return [YAML_NAME, PAGE_NAME, *certificate.artefacts]
 
 
-def _write_csv(home: Home, held: Release, path: Path) -> None:
+def _write_csv(home: Home, release: Release, path: Path) -> None:
     """Write a table as CSV again, which the remote does not hold."""
-    spec = saved_spec(home.release(held.id) / "model")
+    spec = saved_spec(home.release(release.id) / "model")
     declared = spec.parts.get(path.stem, spec)
     write_csv(path.with_suffix(PARQUET), path, declared)
 

@@ -55,7 +55,7 @@ class DomainParameters(Parameters):
 
 
 def domain_request(request: ReleaseRequest) -> ResolvedRequest:
-    """The request to measure what a spec marks data-derived, and if marked so, the number of rows.
+    """The request to measure what a spec marks data-derived, the number of rows if so marked.
 
     Raises:
         SpecError: the spec cannot be used, was drafted and not confirmed, or nothing in it can be
@@ -115,36 +115,36 @@ def domain_plan(request: ResolvedRequest) -> DomainPlan:
     """The queries of a measurement.
 
     Raises:
-        PlanError: no noise fits the budget, or with that much noise nothing could be found.
+        PlanError: no noise fits the budget, or so much noise would hide everything.
     """
     context = domain_context(request)
-    made = plan_domains(
+    plan = plan_domains(
         to_measure(context.spec),
         context.task.neighbours,
         request.budget.epsilon,
         request.budget.delta,
     )
     if context.spec.privacy.rows.public:
-        require_enough(made, context.spec.privacy.rows.public)
-    return made
+        require_enough(plan, context.spec.privacy.rows.public)
+    return plan
 
 
 def release_plan(request: ResolvedRequest) -> Plan[DomainParameters]:
     """The plan as the ledger and the release folder hold it."""
-    made = domain_plan(request)
-    thresholds = {"threshold": made.threshold, "values": made.values_threshold}
+    plan = domain_plan(request)
+    thresholds = {"threshold": plan.threshold, "values": plan.values_threshold}
     stages = [
         Stage(name, event, _EXPLANATIONS[name].format(**thresholds))
-        for name, event in made.parts.items()
+        for name, event in plan.parts.items()
     ]
     parameters = DomainParameters(
-        type(made.noise).__name__,
-        Fraction(*dataclasses.astuple(made.noise)),
-        made.leak,
+        type(plan.noise).__name__,
+        Fraction(*dataclasses.astuple(plan.noise)),
+        plan.leak,
         **thresholds,
     )
     return Plan(
-        MEASURE, tuple(made.attributes), tuple(stages), parameters, Forecast(_SECONDS, _MEMORY)
+        MEASURE, tuple(plan.attributes), tuple(stages), parameters, Forecast(_SECONDS, _MEMORY)
     )
 
 

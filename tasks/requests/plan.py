@@ -19,14 +19,9 @@ from cloister.constraints import require_consistent
 from cloister.constraints.across import AcrossConstraint
 from cloister.errors import PlanError, PrivacyError
 from cloister.figures import count_of
+from cloister.models import quality
 from cloister.models.acceptance import TriedPlan
 from cloister.models.protocol import search_plan
-from cloister.models.quality import (
-    EPSILONS,
-    DependencyForecast,
-    forecast_dependencies,
-    forecast_error,
-)
 from cloister.models.registry import create
 from cloister.models.task import AnyPlan, AnyTask, Budget, DatabaseTask, Stage, Task
 from cloister.privacy.accounting.accountants import epsilon
@@ -37,14 +32,9 @@ from cloister.schema.blocks import PREVIOUS
 from cloister.schema.columns import Serial
 from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
 from cloister.schema.spec_files.loading import citations_of, load_spec, uncited_declarations
+from cloister.tasks.requests import resolved
 from cloister.tasks.requests.plan_report import budget_warnings
 from cloister.tasks.requests.release_request import ReleaseRequest
-from cloister.tasks.requests.resolved import (
-    PublicContext,
-    ResolvedRequest,
-    public_context_of,
-    resolve,
-)
 
 
 @dataclass(frozen=True)
@@ -64,23 +54,23 @@ class StageCost:
 
 
 @lru_cache(maxsize=4)
-def sequence_of(request: ResolvedRequest) -> tuple[str, ...]:
+def sequence_of(request: resolved.ResolvedRequest) -> tuple[str, ...]:
     """The order in which attributes are modelled."""
-    return create(request.method).sequence(public_context_of(request).task)
+    return create(request.method).sequence(resolved.public_context_of(request).task)
 
 
 @lru_cache(maxsize=4)
-def plan_along(request: ResolvedRequest, sequence: tuple[str, ...]) -> AnyPlan:
+def plan_along(request: resolved.ResolvedRequest, sequence: tuple[str, ...]) -> AnyPlan:
     """The plan of a request that models the attributes in a sequence.
 
     Raises:
         PlanError: no parameters fit the budget.
     """
-    task = public_context_of(request).task
+    task = resolved.public_context_of(request).task
     return search_plan(create(request.method), task, sequence, request.budget)
 
 
-def plan_of(request: ResolvedRequest) -> AnyPlan:
+def plan_of(request: resolved.ResolvedRequest) -> AnyPlan:
     """The whole plan of a request.
 
     Raises:
@@ -131,7 +121,7 @@ def require_within_budget(plan: AnyPlan, budget: Budget, task: AnyTask) -> None:
 
 def until_learnt(plan: AnyPlan, task: AnyTask) -> bool:
     """Whether a plan will learn every functional dependency of one table."""
-    return all(own.learnt for own in dependencies_of(plan, task))
+    return all(forecast.learnt for forecast in dependencies_of(plan, task))
 
 
 def until_possible(plan: AnyPlan, task: AnyTask) -> bool:  # noqa: ARG001 - one of two kinds
@@ -143,48 +133,48 @@ UNTIL = MappingProxyType({"learnt": until_learnt, "possible": until_possible})
 """What a budget may be raised for."""
 
 
-def dependencies_of(plan: AnyPlan, task: AnyTask) -> tuple[DependencyForecast, ...]:
-    """What is to be expected of the functional dependencies of one table; public."""
-    return forecast_dependencies(task, plan) if isinstance(task, Task) else ()
+def dependencies_of(plan: AnyPlan, task: AnyTask) -> tuple[quality.DependencyForecast, ...]:
+    """The forecast for the functional dependencies of one table; public."""
+    return quality.forecast_dependencies(task, plan) if isinstance(task, Task) else ()
 
 
-def expected_error(request: ResolvedRequest) -> float | None:
-    """The expected two-way error of a release of one table; None if it cannot be told; public."""
-    task = public_context_of(request).task
+def expected_error(request: resolved.ResolvedRequest) -> float | None:
+    """The expected two-way error of a release of one table; None if unknown; public."""
+    task = resolved.public_context_of(request).task
     if not isinstance(task, Task):
         return None
-    made = plan_of(request) if task.acceptance else None
-    budget = made.fit_budget if isinstance(made, TriedPlan) else request.budget
-    return forecast_error(task, request.method, budget)
+    plan = plan_of(request) if task.acceptance else None
+    budget = plan.fit_budget if isinstance(plan, TriedPlan) else request.budget
+    return quality.forecast_error(task, request.method, budget)
 
 
-def raise_budget(request: ResolvedRequest, wanted: str) -> ResolvedRequest:
+def raise_budget(request: resolved.ResolvedRequest, wanted: str) -> resolved.ResolvedRequest:
     """The request at the least epsilon, of two digits, at which what is ``wanted`` holds; public.
 
     Raises:
         PlanError: it does not at the greatest epsilon that may be charged.
     """
-    found = bisect.bisect_left(
-        EPSILONS, True, key=lambda epsilon: _holds(_with_epsilon(request, epsilon), wanted)
+    index = bisect.bisect_left(
+        quality.EPSILONS, True, key=lambda epsilon: _holds(_with_epsilon(request, epsilon), wanted)
     )
-    if found == len(EPSILONS):
+    if index == len(quality.EPSILONS):
         raise PlanError(
-            f"no epsilon up to {float(EPSILONS[-1]):g} is enough for '{wanted}'; declare fewer "
-            "values or bins, release more rows, or make constraints soft"
+            f"no epsilon up to {float(quality.EPSILONS[-1]):g} is enough for '{wanted}'; declare "
+            "fewer values or bins, release more rows, or make constraints soft"
         )
-    return _with_epsilon(request, EPSILONS[found])
+    return _with_epsilon(request, quality.EPSILONS[index])
 
 
-def _with_epsilon(request: ResolvedRequest, epsilon: Fraction) -> ResolvedRequest:
+def _with_epsilon(request: resolved.ResolvedRequest, epsilon: Fraction) -> resolved.ResolvedRequest:
     return request.filled(epsilon=str(epsilon))
 
 
-def _holds(request: ResolvedRequest, wanted: str) -> bool:
+def _holds(request: resolved.ResolvedRequest, wanted: str) -> bool:
     try:
-        made = plan_of(request)
+        plan = plan_of(request)
     except PlanError:
         return False
-    return UNTIL[wanted](made, public_context_of(request).task)
+    return UNTIL[wanted](plan, resolved.public_context_of(request).task)
 
 
 def plan_json(plan: AnyPlan) -> dict[str, Any]:
@@ -209,14 +199,14 @@ def plan_digest(plan: AnyPlan) -> str:
     ).hexdigest()
 
 
-def request_of_spec(path: Path) -> ResolvedRequest:
+def request_of_spec(path: Path) -> resolved.ResolvedRequest:
     """The release that a spec asks for by itself; of growing data, one of the previous block.
 
     Raises:
         SpecError, PlanError, InputError: as ``resolve``.
     """
     grows = load_spec(path).privacy.block is not None
-    return resolve(ReleaseRequest(spec=path, block=PREVIOUS if grows else None))
+    return resolved.resolve(ReleaseRequest(spec=path, block=PREVIOUS if grows else None))
 
 
 def checked_spec(path: Path) -> dict[str, Any]:
@@ -226,7 +216,7 @@ def checked_spec(path: Path) -> dict[str, Any]:
         SpecError, ConstraintError, PlanError, InputError: a release would not.
     """
     request = request_of_spec(path)
-    context = public_context_of(request)
+    context = resolved.public_context_of(request)
     require_satisfiable(context)
     plan_of(request)
     spec, tasks = context.spec, [part.one for part in context.tables.values()]
@@ -247,14 +237,14 @@ def checked_spec(path: Path) -> dict[str, Any]:
     }
 
 
-def _across(context: PublicContext) -> tuple[AcrossConstraint, ...]:
+def _across(context: resolved.PublicContext) -> tuple[AcrossConstraint, ...]:
     return context.task.across if isinstance(context.task, DatabaseTask) else ()
 
 
-def require_satisfiable(context: PublicContext) -> None:
+def require_satisfiable(context: resolved.PublicContext) -> None:
     """Check that so many rows can satisfy the hard constraints and have keys; public.
 
-    Keys of persons have a number for each person, columns that refer to others those of the others.
+    Keys of persons have a number for each person; columns that refer to others share their numbers.
 
     Raises:
         ConstraintError: the hard constraints contradict each other, or cannot hold for so many.
@@ -268,7 +258,7 @@ def require_satisfiable(context: PublicContext) -> None:
                 _require_numbers(column, task.output_rows)
 
 
-def _shared_keys(context: PublicContext, table: str) -> set[str]:
+def _shared_keys(context: resolved.PublicContext, table: str) -> set[str]:
     task = context.task
     if isinstance(task, DatabaseTask):
         return {key.column for key in task.schema.keys if key.table == table}

@@ -76,14 +76,14 @@ def forecast_of(request: ResolvedRequest, context: PublicContext, plan: AnyPlan)
 
 def _memory(tasks: list[Task], plan: AnyPlan) -> int:
     """Bytes of the codes of table and output, and of the step that needs most beside them."""
-    real = sum(_held(task.domain, task.data_rows) for task in tasks)
-    drawn = sum(_held(task.domain, task.output_rows) for task in tasks)
+    real = sum(_code_bytes(task.domain, task.data_rows) for task in tasks)
+    drawn = sum(_code_bytes(task.domain, task.output_rows) for task in tasks)
     cells = sum(max(task.data_rows, task.output_rows) * len(task.domain.names) for task in tasks)
     batch = _BATCH_BYTES * min(cells, _BATCH_CELLS)
     return real + max(plan.forecast.memory, drawn + batch)
 
 
-def _held(domain: Domain, rows: int) -> int:
+def _code_bytes(domain: Domain, rows: int) -> int:
     return rows * sum(code_type(column).itemsize for column in domain)
 
 
@@ -159,21 +159,21 @@ def soft_facts(request: ResolvedRequest, context: PublicContext, plan: AnyPlan) 
     if not _weighs(request):
         return {"soft rates": f"not kept by {request.method}"}
     tasks = [part.one for part in context.tables.values()]
-    found = {"soft rates": "; ".join(_sources([rule for t in tasks for rule in t.soft], plan))}
+    facts = {"soft rates": "; ".join(_sources([rule for t in tasks for rule in t.soft], plan))}
     if not context.spec.tables:
-        found["sampling"] = str(choose_sampling(context.one, _method(request).samplings))
-    return found
+        facts["sampling"] = str(choose_sampling(context.one, _method(request).samplings))
+    return facts
 
 
 def soft_json(request: ResolvedRequest, context: PublicContext) -> dict[str, Any]:
     """The same for programs: the way of drawing and why, and what is known."""
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     if not context.spec.tables and context.one.soft:
         choice = choose_sampling(context.one, _method(request).samplings)
-        found["sampling"] = {"way": choice.way, "reason": choice.reason}
+        facts["sampling"] = {"way": choice.way, "reason": choice.reason}
     rules = [rule for part in context.tables.values() for rule in part.one.soft]
-    found["soft_known"] = [rule.name for rule in rules if rule.known is not None]
-    return found
+    facts["soft_known"] = [rule.name for rule in rules if rule.known is not None]
+    return facts
 
 
 def _sources(rules: Sequence[DenialConstraint], plan: AnyPlan) -> Iterator[str]:
@@ -249,7 +249,7 @@ _ROWS = "rows"
 def plan_warnings(
     request: ResolvedRequest, context: PublicContext, plan: AnyPlan
 ) -> tuple[str, ...]:
-    """A sentence for what the release will not keep of the data, and one if it costs too much."""
+    """Sentences on what the release will lose of the data, and one if it costs too much."""
     return (
         *budget_warnings(request, context),
         *_group_words(request, context),
@@ -275,7 +275,7 @@ def budget_warnings(request: ResolvedRequest, context: PublicContext) -> Iterato
 
 
 def _group_words(request: ResolvedRequest, context: PublicContext) -> Iterator[str]:
-    """A sentence on what the account of persons is charged for a release planned for rows."""
+    """A sentence on what an account of persons is charged for a release planned per row."""
     if group := context.spec.privacy.group:
         price = context.price(request.budget)
         yield _OF_GROUP.format(
@@ -318,8 +318,8 @@ def _unmodelled_differences(request: ResolvedRequest, task: AnyTask) -> Iterator
         return
     by_mixture = request.method == "mixture"
     parts = [split_task(task).persons, split_task(task).rows] if task.persons else [task]
-    differences = [own for part in parts for own in differences_of(part)]
-    modelled = {own.rule.name for own in differences} if by_mixture else set()
+    differences = [difference for part in parts for difference in differences_of(part)]
+    modelled = {difference.rule.name for difference in differences} if by_mixture else set()
     for rule in orders_of(task):
         if rule.name in modelled:
             continue

@@ -1,4 +1,4 @@
-"""A release request: the one list of what may be said of a release beside its spec.
+"""A release request: the one list of what may be requested of a release besides its spec.
 
 The options of the command line, the signature in Python, the form of the orchestrator and what a
 deployment stores are all made from its fields.
@@ -84,20 +84,20 @@ class ReleaseRequest(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _named_as_today(cls, given: Any) -> Any:
-        """Fields under the names that earlier versions stored; theirs had two places to go to."""
-        if not isinstance(given, Mapping):
-            return given
-        fields = {_FORMER.get(name, name): value for name, value in given.items()}
-        database = fields.pop("database", None)
-        return fields | ({"out": database} if database else {})
+    def _named_as_today(cls, fields: Any) -> Any:
+        """Fields under their present names; earlier versions had two fields for the output."""
+        if not isinstance(fields, Mapping):
+            return fields
+        renamed = {_FORMER.get(name, name): value for name, value in fields.items()}
+        database = renamed.pop("database", None)
+        return renamed | ({"out": database} if database else {})
 
     @field_validator("epsilon", "delta", "out", mode="before")
     @classmethod
-    def _as_text(cls, given: object) -> object:
+    def _as_text(cls, value: object) -> object:
         """Numbers and paths as text, a float as the decimal that it is written as."""
-        other = isinstance(given, Number | PurePath) and not isinstance(given, bool)
-        return str(given) if other else given
+        other = isinstance(value, Number | PurePath) and not isinstance(value, bool)
+        return str(value) if other else value
 
     @property
     def database(self) -> str | None:
@@ -110,10 +110,10 @@ class ReleaseRequest(BaseModel):
         return None if self.out is None or is_url(self.out) else Path(self.out).absolute()
 
     def recurring(self) -> Self:
-        """The request with absolute paths, without places that a second run would find taken."""
+        """The request with absolute paths, without outputs that a second run would find taken."""
         data = self.data.absolute() if self.data else None
-        taken = dict.fromkeys(("seed_sampling",) if self.replace else ("out", "seed_sampling"))
-        return self.model_copy(update={"spec": self.spec.absolute(), "data": data} | taken)
+        cleared = dict.fromkeys(("seed_sampling",) if self.replace else ("out", "seed_sampling"))
+        return self.model_copy(update={"spec": self.spec.absolute(), "data": data} | cleared)
 
     def parameters(self) -> dict[str, Any]:
         """The arguments of the flow, as JSON values."""

@@ -21,22 +21,9 @@ from cloister.privacy.accounting.composition import group_cost
 from cloister.schema.blocks import blocks_of
 from cloister.schema.declarations import PLAUSIBLE_DENIABILITY, PRIOR_PATTERN
 from cloister.schema.spec import Spec
-from cloister.schema.spec_files.loading import (
-    UnconfirmedFact,
-    load_spec,
-    spec_digest,
-    unconfirmed_facts,
-    unmeasured_facts,
-)
+from cloister.schema.spec_files import loading
 from cloister.schema.spec_files.yaml_text import read_marked, spec_error
-from cloister.tasks.requests.options import (
-    budget_of,
-    public_rows,
-    require_seed,
-    require_small_delta,
-    rows_of,
-    sampling_wanted,
-)
+from cloister.tasks.requests import options
 from cloister.tasks.requests.release_request import ReleaseRequest
 
 ONLY_TABLE = "synthetic"
@@ -50,10 +37,10 @@ _OF_TABLES_REASON = "of several tables, the rows of each by the usual method"
 
 @contextmanager
 def constraints_in(path: Path) -> Iterator[None]:
-    """Name file and line of a constraint that inside cannot be read or bound, where it is known.
+    """Add file and line, where known, to the error of a constraint that cannot be read or bound.
 
     Raises:
-        ConstraintError: that of inside.
+        ConstraintError: the error of the block.
     """
     try:
         yield
@@ -111,17 +98,20 @@ def resolve(request: ReleaseRequest, now: datetime | None = None) -> ResolvedReq
     if request.replace and not request.database:
         raise InputError("--replace is of tables in a database; give its URL with --out")
     path = request.spec.absolute()
-    declared = load_spec(path)
+    declared = loading.load_spec(path)
     require_public(path, declared)
-    digest, blocks = spec_digest(declared), blocks_of(declared, request.block, now)
+    digest, blocks = loading.spec_digest(declared), blocks_of(declared, request.block, now)
     declared = declared.of_blocks(blocks)
     if declared.tables and request.data:
         raise InputError("--data names one file, and the dataset has several tables; leave it out")
     if request.prior is not None and not re.fullmatch(PRIOR_PATTERN, request.prior):
         raise InputError("--prior names a release, such as r-0123456789, or latest; give one")
-    require_seed(request)
-    budget, sampling = budget_of(declared, request), sampling_wanted(declared, request)
-    require_small_delta(budget, declared)
+    options.require_seed(request)
+    budget, sampling = (
+        options.budget_of(declared, request),
+        options.sampling_wanted(declared, request),
+    )
+    options.require_small_delta(budget, declared)
     with constraints_in(path):
         choice = method_of(declared, request, budget)
     decided = {
@@ -129,7 +119,7 @@ def resolve(request: ReleaseRequest, now: datetime | None = None) -> ResolvedReq
         "method": choice.method,
         "epsilon": str(budget.epsilon),
         "delta": str(budget.delta),
-        "rows": rows_of(declared, request),
+        "rows": options.rows_of(declared, request),
         "data": request.data.absolute() if request.data else None,
         "sampling": sampling.way,
         "resample": sampling.resampled,
@@ -150,8 +140,8 @@ def method_of(declared: Spec, request: ReleaseRequest, budget: Budget) -> Choice
         PlanError: no method has a plan, or the spec does not declare the number of rows.
         InputError: there is no such method.
     """
-    if (asked := declared.release.method if request.method is None else request.method) != AUTO:
-        name = present_name(asked)
+    if (method := declared.release.method if request.method is None else request.method) != AUTO:
+        name = present_name(method)
         _require_suited(name, declared)
         _require_guarantee(name, declared)
         _require_views(name, declared)
@@ -161,10 +151,12 @@ def method_of(declared: Spec, request: ReleaseRequest, budget: Budget) -> Choice
     if declared.tables:
         _require_guarantee(_OF_TABLES, declared)
         return Choice(_OF_TABLES, _OF_TABLES_REASON)
-    rows = {declared.name: public_rows(declared)}
-    task = task_of(declared, rows, rows_of(declared, request))
+    rows = {declared.name: options.public_rows(declared)}
+    task = task_of(declared, rows, options.rows_of(declared, request))
     assert isinstance(task, Task)
-    choice = choose_method(replace(task, sampling=sampling_wanted(declared, request)), budget)
+    choice = choose_method(
+        replace(task, sampling=options.sampling_wanted(declared, request)), budget
+    )
     _require_guarantee(choice.method, declared)
     _require_views(choice.method, declared)
     return choice
@@ -178,7 +170,7 @@ def _require_suited(method: str, declared: Spec) -> None:
 
 
 def _require_views(method: str, declared: Spec) -> None:
-    """Check that what a spec says of views is said of a method that counts views."""
+    """Check that a spec that declares views is for a method that counts views."""
     if declared.release.dpview and "dpview" not in method:
         raise PlanError(
             f"release.dpview is of methods dpview*, and not of method '{method}'; leave it out, or "
@@ -202,10 +194,10 @@ def require_public(path: Path, spec: Spec) -> None:
     Raises:
         SpecError: lists all that was, with line, rule and remedy.
     """
-    require_none(path, [*unconfirmed_facts(spec), *unmeasured_facts(spec)])
+    require_none(path, [*loading.unconfirmed_facts(spec), *loading.unmeasured_facts(spec)])
 
 
-def require_none(path: Path, findings: Sequence[UnconfirmedFact]) -> None:
+def require_none(path: Path, findings: Sequence[loading.UnconfirmedFact]) -> None:
     """Check that nothing was found wrong in a spec file.
 
     Raises:
@@ -233,7 +225,7 @@ class PublicContext:
         """The context of a release whose tensors are on a device."""
         if isinstance(self.task, Task):
             return replace(self, task=replace(self.task, device=device))
-        tables = {name: replace(own, device=device) for name, own in self.task.tables.items()}
+        tables = {name: replace(task, device=device) for name, task in self.task.tables.items()}
         return replace(self, task=replace(self.task, tables=tables))
 
     @property
@@ -269,7 +261,7 @@ class PublicContext:
         return self.spec.account_name
 
     def price(self, budget: Budget) -> Budget:
-        """What the account is charged for a release of this budget: that of a group of rows.
+        """What the account is charged for a release of this budget: the cost for a group of rows.
 
         Raises:
             PlanError: its delta would reach 1.
@@ -290,8 +282,8 @@ def public_context_of(request: ResolvedRequest) -> PublicContext:
         PlanError: the spec does not declare the number of rows.
         ConstraintError: a constraint cannot be used.
     """
-    asked = (request.spec, request.digest, request.block, request.rows, request.row_sampling)
-    context = _public_context(*asked)
+    key = (request.spec, request.digest, request.block, request.rows, request.row_sampling)
+    context = _public_context(*key)
     return context.computed_on(request.computed_on)
 
 
@@ -299,12 +291,12 @@ def public_context_of(request: ResolvedRequest) -> PublicContext:
 def _public_context(
     path: Path, digest: str, block: str | None, wanted: int, sampling: RowSampling
 ) -> PublicContext:
-    spec = load_spec(path)
-    if spec_digest(spec) != digest:
+    spec = loading.load_spec(path)
+    if loading.spec_digest(spec) != digest:
         raise SpecError(f"{path} was changed since the release began; run the command again")
     spec = spec.of_blocks(blocks_of(spec, block))
     with constraints_in(path):
-        context = declared_context(spec, public_rows(spec), wanted)
+        context = declared_context(spec, options.public_rows(spec), wanted)
     return context.with_sampling(sampling)
 
 

@@ -10,10 +10,10 @@ repository, and two releases never want to change the same file::
     releases/<release>/certificate.dvc   the certificate
 
 The input's pointer has dependencies and no outputs: ``dvc status`` says whether the tables are
-still the same, at the cost of reading them once, and no command of DVC copies or sends them. What
-the others point to is sent once the release is approved, and lies in the remote alone: the copies
-that DVC sends are removed. Since DVC's digests are MD5 and those of the input exact, pointers stay
-in the home; what is signed and shared is the manifest's SHA-256.
+unchanged, at the cost of reading them once, and no command of DVC copies or sends them. The files
+of the other pointers are sent once the release is approved, and stay in the remote alone: the
+copies that DVC sends are removed. Since DVC's digests are MD5, and those of the input are exact,
+pointers stay in the home; what is signed and shared is the manifest's SHA-256.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Versions:
     remote: str
 
     def track(self, release: str, sources: Sequence[Path], published: Mapping[str, Path]) -> Path:
-        """Write the pointers of a release anew; nothing is sent.
+        """Write the pointers of a release, replacing earlier ones; nothing is sent.
 
         Args:
             sources: the files of the sensitive tables; those in a database have no pointer.
@@ -108,9 +108,9 @@ class Versions:
         return pointers
 
     def send(self, release: str, published: Mapping[str, Path]) -> None:
-        """Send public files of a release to the remote; what it holds already is not sent again.
+        """Send public files of a release to the remote, except those that it holds already.
 
-        Pointers stay as they are. Killed between, sending again ends it.
+        Pointers stay as they are. If the process is killed, sending again completes it.
 
         Args:
             published: files by the names of their pointers.
@@ -147,9 +147,9 @@ class Versions:
             )
 
     def fetch(self, release: str, wanted: Mapping[str, Path]) -> None:
-        """Write what a release has sent to the remote, in place of what lies there.
+        """Write the files that a release sent to the remote, replacing existing ones.
 
-        The repository stays as it is, but for settings that name another remote.
+        The repository is not changed, except for settings that name another remote.
 
         Args:
             wanted: the files to write, by the names of their pointers.
@@ -192,7 +192,7 @@ class Versions:
             close(Path(self.remote))
 
     def clear(self) -> None:
-        """Remove what DVC keeps for itself, in a repository that there is."""
+        """Remove DVC's caches, if there is a repository."""
         if self.config.exists():
             with exclusive(self.folder / "lock"):
                 self._clear()
@@ -250,7 +250,7 @@ class Versions:
 
     @property
     def _overriding(self) -> Path:
-        """Settings of this machine, such as passwords, which count before those."""
+        """Settings of this machine, such as passwords, which override those."""
         return self.config.with_name("config.local")
 
     @property
@@ -263,18 +263,18 @@ class Versions:
             url = settings.get(f"'remote \"{name}\"'", "url").strip("\"'")
         except (ConfigParserError, UnicodeDecodeError):
             return False
-        return self._resolved(url) == self._resolved(self._place())
+        return self._resolved(url) == self._resolved(self._location())
 
-    def _resolved(self, place: str) -> str:
-        """A place as DVC finds it: a folder is relative to that of the settings."""
-        return place if "://" in place else os.path.normpath(self.config.parent / place)
+    def _resolved(self, location: str) -> str:
+        """A location as DVC resolves it: relative to the folder of the settings."""
+        return location if "://" in location else os.path.normpath(self.config.parent / location)
 
     def _configure(self) -> None:
         """Write the settings of the repository, once DVC has read them in a trial repository.
 
         DVC's own command writes no letters beyond ASCII.
         """
-        text, trial = _config(self._place()), self.folder / ".new"
+        text, trial = _config(self._location()), self.folder / ".new"
         shutil.rmtree(trial, ignore_errors=True)
         tried = trial / ".dvc" / "config"
         for folder in (tried.parent, self.config.parent):
@@ -288,7 +288,7 @@ class Versions:
                 f"{self._overriding} names another remote than {self.remote}; correct it"
             )
 
-    def _place(self) -> str:
+    def _location(self) -> str:
         """The remote as the settings name it: one in the home moves with it."""
         if "://" in self.remote:
             return self.remote
@@ -339,13 +339,13 @@ class Versions:
 def sent_files(names: Iterable[str], folder: Path) -> dict[str, Path]:
     """The files in a folder that the remote receives of a release, by the names of their pointers.
 
-    Tables as CSV are none of them: they are made again.
+    Tables as CSV are not sent: they are made again from Parquet.
     """
     return {_pointer_of(name): folder / name for name in names if not name.endswith(CSV)}
 
 
 def _pointer_of(name: str) -> str:
-    """The name of the pointer to a public file; that of no table has a name that no table has."""
+    """The name of the pointer to a public file; no file but a table's gets the name of a table."""
     if name.endswith(PARQUET):
         return name.removesuffix(PARQUET)
     return "certificate" if name == YAML_NAME else f"_{name}"
@@ -384,8 +384,8 @@ def _rename(out: Path, name: str) -> None:
     out.with_name(f"{out.name}.dvc").rename(out.with_name(f"{name}.dvc"))
 
 
-def _reason(said: str) -> str:
+def _reason(output: str) -> str:
     errors = [
-        line.removeprefix("ERROR: ") for line in said.splitlines() if line.startswith("ERROR: ")
+        line.removeprefix("ERROR: ") for line in output.splitlines() if line.startswith("ERROR: ")
     ]
     return errors[0] if errors else "it did not say why"

@@ -92,8 +92,8 @@ def delete_measures(home: Home, runs: Sequence[str]) -> None:
         with closing(sqlite3.connect(path, timeout=_WAIT)) as database, database:
             database.execute("PRAGMA secure_delete = ON")
             for table in _METRICS:
-                each = [(run,) for run in runs]
-                database.executemany(f"DELETE {_MEASURED.format(table)}", each)
+                parameters = [(run,) for run in runs]
+                database.executemany(f"DELETE {_MEASURED.format(table)}", parameters)
     except sqlite3.Error as error:
         raise StorageError(
             f"{path} cannot be written ({type(error).__name__}); make room or correct its rights"

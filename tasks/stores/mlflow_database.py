@@ -1,4 +1,4 @@
-"""The database of a tracking store: opened, made, moved with its home; errors in words of ours.
+"""The database of a tracking store: opened, made, moved with its home; errors in our own words.
 
 Besides the modules ``mlflow_*`` of this package, nothing imports MLflow.
 """
@@ -31,23 +31,23 @@ _PLACES = (
 
 def open_sqlite(uri: str, artifacts: Path) -> MlflowClient:
     """A store in a file; of two processes that find none, one makes it."""
-    path, place = Path(uri.removeprefix("sqlite:///")), artifacts.absolute().as_uri()
+    path, location = Path(uri.removeprefix("sqlite:///")), artifacts.absolute().as_uri()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with exclusive(path.with_name(f"{path.name}.lock")):
         if not path.exists():
-            _make(path, place)
+            _make(path, location)
         if not path.is_file():  # which MLflow would try to open for two minutes
             raise StorageError(f"{path} is no database; restore it from a backup")
         client = open_store(uri)
         if path.resolve().parent == artifacts.resolve().parent:
-            _relocate(uri, place)
+            _relocate(uri, location)
         return client
 
 
 def _relocate(uri: str, artifacts: str) -> None:
-    """Have a store name its files where they lie: MLflow stores absolute places, and a home moves.
+    """Update the paths of files in a store: MLflow stores absolute paths, and a home may move.
 
-    The place of the default experiment, which MLflow makes with the store, shows where they lay.
+    The path of the default experiment, which MLflow makes with the store, shows where they were.
     """
     engine = create_engine(uri, poolclass=NullPool)
     with engine.begin() as store:
@@ -56,10 +56,10 @@ def _relocate(uri: str, artifacts: str) -> None:
         )
         before = (first or artifacts).removesuffix("/0")
         for name, holding in _PLACES if before != artifacts else ():
-            place = column(holding, String)
-            moved = literal(artifacts) + func.substr(place, len(before) + 1)
-            lay = func.substr(place, 1, len(before) + 1) == f"{before}/"
-            store.execute(update(table(name, place)).where(lay).values({place: moved}))
+            location = column(holding, String)
+            moved = literal(artifacts) + func.substr(location, len(before) + 1)
+            lay = func.substr(location, 1, len(before) + 1) == f"{before}/"
+            store.execute(update(table(name, location)).where(lay).values({location: moved}))
 
 
 def _make(path: Path, artifacts: str) -> None:
@@ -68,7 +68,7 @@ def _make(path: Path, artifacts: str) -> None:
 
 
 def open_store(uri: str) -> MlflowClient:
-    """A store that is there, by its URI."""
+    """An existing store, by its URI."""
     client = MlflowClient(uri, uri)
     client.search_experiments(max_results=1)
     return client

@@ -65,13 +65,13 @@ class SyntheticRows(PythonModel):
         """
         task, model = self._saved.one
         where = _conditions(params or {}, task.domain)
-        asked = [
+        requested = [
             (int(rows), int(seed))
             for rows, seed in zip(model_input["rows"], model_input["seed"], strict=True)
         ]
-        if not asked or any(rows < 1 or seed < 0 for rows, seed in asked):
+        if not requested or any(rows < 1 or seed < 0 for rows, seed in requested):
             raise InputError("ask for rows with columns 'rows', at least 1, and 'seed', at least 0")
-        draws = [model.sample(rows, SamplingSource(seed), where) for rows, seed in asked]
+        draws = [model.sample(rows, SamplingSource(seed), where) for rows, seed in requested]
         return Table.concatenate(draws).frame()
 
 

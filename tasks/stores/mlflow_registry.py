@@ -39,14 +39,8 @@ from cloister.schema.columns import Column
 from cloister.schema.domain import Domain
 from cloister.tasks.home.files import digest_of
 from cloister.tasks.home.home import Home
+from cloister.tasks.stores import mlflow_store
 from cloister.tasks.stores.mlflow_database import unreachable
-from cloister.tasks.stores.mlflow_store import (
-    RELEASE,
-    Tracker,
-    logged_models,
-    quotable,
-    release_filter,
-)
 from cloister.version import __version__
 
 _CODE = Path(__file__).with_name("mlflow_pyfunc.py")
@@ -141,7 +135,7 @@ class ModelRegistry:
         Raises:
             StorageError: the store cannot be reached or made.
         """
-        return cls(Tracker.open(home.tracking, home.artifacts).client)
+        return cls(mlflow_store.Tracker.open(home.tracking, home.artifacts).client)
 
     def register(self, run: str, released: ReleasedModel) -> ModelVersion:
         """Put a saved model into the registry, with a page, as a candidate.
@@ -154,11 +148,11 @@ class ModelRegistry:
         certificate = read_certificate(released.public)
         name, release = model_name(certificate), certificate.subject.id
         tags = _version_tags(certificate, digest_of(released.public / YAML_NAME))
-        found = self._version(name, release)
-        if found is None:
+        version = self._version(name, release)
+        if version is None:
             page = self._logged(run, released, name, tags)
             self._ensure_model(name)
-            found = self.client.create_model_version(
+            version = self.client.create_model_version(
                 name,
                 page.artifact_location,
                 run,
@@ -166,47 +160,50 @@ class ModelRegistry:
                 description=f"{describe(certificate)} {_DRAWING}",
                 model_id=page.model_id,
             )
-            versions = json.dumps([{"name": name, "version": int(found.version)}])
+            versions = json.dumps([{"name": name, "version": int(version.version)}])
             self.client.set_logged_model_tags(page.model_id, {MLFLOW_MODEL_VERSIONS: versions})
         for key, value in tags.items():
-            self.client.set_model_version_tag(name, found.version, key, value)
+            if version.tags.get(key) != value:  # one that an earlier attempt made may have others
+                self.client.set_model_version_tag(name, version.version, key, value)
         self._point(name)
-        return found
+        return version
 
     def mirror(
         self, release: str, states: Mapping[str, State], statements: Sequence[Path] = ()
     ) -> ModelVersion:
-        """Have the registry say what the ledger says of a release, and of others of its model.
+        """Make the registry agree with the ledger on a release, and on others of its model.
 
         Args:
             release: that which was moved.
-            states: those of the ledger, by release: a mirror that failed before is mended.
-            statements: files that lie beside its model from now on, by which it is drawn from.
+            states: those of the ledger, by release; this repairs an earlier failed attempt.
+            statements: files to put beside its model, which permit drawing from it.
 
         Raises:
             InputError: there is no such model.
         """
         version = self.find(release)
-        pages = logged_models(self.client, self.client.get_run(version.run_id))
+        pages = mlflow_store.logged_models(self.client, self.client.get_run(version.run_id))
         for page in pages:  # versions before 0.2 have none
             # by its place, which a copy of a home has anew: the client remembers those of models
-            place = get_artifact_repository(page.artifact_location, self.client.tracking_uri)
+            repository = get_artifact_repository(page.artifact_location, self.client.tracking_uri)
             for path in statements:
-                place.log_artifact(str(path), _ARTIFACTS)
-        for each in self._versions_of(version.name):
-            state = states.get(each.tags.get(RELEASE, ""))
-            if state and state.value != each.tags.get(STATE):
-                self.client.set_model_version_tag(each.name, each.version, STATE, state.value)
+                repository.log_artifact(str(path), _ARTIFACTS)
+        for registered in self._versions_of(version.name):
+            state = states.get(registered.tags.get(mlflow_store.RELEASE, ""))
+            if state and state.value != registered.tags.get(STATE):
+                self.client.set_model_version_tag(
+                    registered.name, registered.version, STATE, state.value
+                )
         self._point(version.name)
         return version
 
     def _point(self, name: str) -> None:
-        """Set the alias of the only published version; take off those that mean nothing more."""
+        """Set the alias of the only published version; remove obsolete ones."""
         aliases: Mapping[str, str] = self.client.get_registered_model(name).aliases
         published = [
-            each.version
-            for each in self._versions_of(name)
-            if each.tags.get(STATE) == State.PUBLISHED.value
+            version.version
+            for version in self._versions_of(name)
+            if version.tags.get(STATE) == State.PUBLISHED.value
         ]
         only = published[0] if len(published) == 1 else None
         for alias in aliases:
@@ -221,12 +218,12 @@ class ModelRegistry:
         Raises:
             InputError: there is none.
         """
-        found = self._versions(release) if quotable(release) else []
-        if not found:
+        versions = self._versions(release) if mlflow_store.quotable(release) else []
+        if not versions:
             raise InputError(
                 f"the registry has no model of release {release}; see cloister ledger list"
             )
-        return found[0]
+        return versions[0]
 
     def _versions_of(self, name: str) -> Iterator[ModelVersion]:
         """All versions of a registered model, a page at a time."""
@@ -241,7 +238,7 @@ class ModelRegistry:
         return next((version for version in self._versions(release) if version.name == name), None)
 
     def _versions(self, release: str) -> list[ModelVersion]:
-        return list(self.client.search_model_versions(release_filter(release)))
+        return list(self.client.search_model_versions(mlflow_store.release_filter(release)))
 
     def _ensure_model(self, name: str) -> None:
         try:
@@ -258,9 +255,9 @@ class ModelRegistry:
         # killed one left
         work = released.model.with_name(f".{released.model.name}.mlflow")
         shutil.rmtree(work, ignore_errors=True)
-        found = self.client.get_run(run)
-        held = logged_models(self.client, found)
-        page = held[0] if held else self._new_page(found, name, tags)
+        logged_run = self.client.get_run(run)
+        pages = mlflow_store.logged_models(self.client, logged_run)
+        page = pages[0] if pages else self._new_page(logged_run, name, tags)
         if page.status == LoggedModelStatus.READY:
             return page
         try:
@@ -297,7 +294,7 @@ def model_name(certificate: Certificate) -> str:
 def _version_tags(certificate: Certificate, certificate_digest: str) -> dict[str, str]:
     guarantee = certificate.guarantee
     tags = {
-        RELEASE: certificate.subject.id,
+        mlflow_store.RELEASE: certificate.subject.id,
         "dp.epsilon": guarantee.epsilon,
         "dp.delta": guarantee.delta,
         "dp.unit": guarantee.unit_statement,

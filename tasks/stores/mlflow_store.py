@@ -6,7 +6,7 @@ store is private: it holds figures that compare with the real table. It holds no
 no digest of the data but keyed ones, and no number of real rows. Whatever is recorded again
 replaces what was recorded before.
 
-The ledger is the authority; the store mirrors it, and may be lost without loss of a charge.
+The ledger is the authority; the store mirrors it, and losing the store loses no charge.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ def mlflow_key(name: str) -> str:
 
     It holds letters, digits, ``_-. `` and single inner slashes.
     """
-    kept = "".join(letter if letter.isalnum() or letter in "_-. /" else "_" for letter in name)[
+    key = "".join(letter if letter.isalnum() or letter in "_-. /" else "_" for letter in name)[
         :_LONGEST_KEY
     ]
-    kept = re.sub(r"^[. /]|(?<=/)[./]|/$", "_", kept)
-    if kept == name:
-        return kept
-    return f"{kept}-{hashlib.sha256(name.encode()).hexdigest()[:_KEY_DIGITS]}"
+    key = re.sub(r"^[. /]|(?<=/)[./]|/$", "_", key)
+    if key == name:
+        return key
+    return f"{key}-{hashlib.sha256(name.encode()).hexdigest()[:_KEY_DIGITS]}"
 
 
 _LONGEST_PARAM = 6_000
@@ -134,12 +134,12 @@ class Tracker:
         """
         logging.getLogger("mlflow").setLevel(logging.CRITICAL)  # it logs errors that it raises
         local = not uri.startswith(("http", "databricks"))
-        place = artifacts.absolute().as_uri()
+        location = artifacts.absolute().as_uri()
         with clear_errors():
             client = (
                 open_sqlite(uri, artifacts) if uri.startswith("sqlite:///") else open_store(uri)
             )
-        return cls(client, place if local else None)
+        return cls(client, location if local else None)
 
     def begin(
         self,
@@ -185,16 +185,18 @@ class Tracker:
 
     def finish(self, run: str, succeeded: bool) -> None:
         """End the run of a release, and whatever of it a killed process left running."""
-        found = self.client.get_run(run)
-        self._end_orphans(found.info.experiment_id, found.data.tags[RELEASE])
+        release_run = self.client.get_run(run)
+        self._end_orphans(release_run.info.experiment_id, release_run.data.tags[RELEASE])
         self.client.set_terminated(run, "FINISHED" if succeeded else "FAILED")
 
     def runs(self, run: str) -> list[str]:
         """The run of a release and its children, those of killed processes included."""
-        found = self.client.get_run(run)
+        release_run = self.client.get_run(run)
         return sorted(
-            each.info.run_id
-            for each in self._runs(found.info.experiment_id, found.data.tags[RELEASE])
+            related.info.run_id
+            for related in self._runs(
+                release_run.info.experiment_id, release_run.data.tags[RELEASE]
+            )
         )
 
     def models(self, run: str) -> list[str]:
@@ -204,20 +206,20 @@ class Tracker:
         )
 
     def log_params(self, run: str, params: Mapping[str, object]) -> None:
-        """What a run was given, as parameters that are compared: plain values, numbers as such.
+        """The inputs of a run, as parameters to compare: plain values, numbers as numbers.
 
         A parameter that the run has stays as it is, since MLflow changes none.
         """
-        held = self.client.get_run(run).data.params
+        recorded = self.client.get_run(run).data.params
         named = {mlflow_key(name): _param(value) for name, value in params.items()}
-        new = [Param(key, value) for key, value in named.items() if key not in held]
+        new = [Param(key, value) for key, value in named.items() if key not in recorded]
         for start in range(0, len(new), _MOST_ENTRIES):
             self.client.log_batch(run, params=new[start : start + _MOST_ENTRIES])
 
     def log_plan(self, run: str, plan: Mapping[str, Any]) -> None:
         """A plan as JSON values: whole as an artifact, its plain values also as parameters.
 
-        Lists and mappings would be texts that nobody compares.
+        Lists and mappings would be texts, which cannot be compared.
         """
         self.client.log_dict(run, dict(plan), "plan.json")
         plain = {
@@ -234,13 +236,12 @@ class Tracker:
         spent = {f"epsilon.{stage.name}": stage.epsilon for stage in stages if stage.event} | {
             "epsilon": epsilon
         }
-        self._metrics(run, {name: own for name, own in spent.items() if own is not None})
         rows = [
             {"stage": stage.name, "purpose": stage.purpose, "epsilon": stage.epsilon}
             for stage in stages
         ]
-        self._table(run, rows, "spend.json")
-        self._tag(run, {"dp.delta": delta})
+        tags = {"dp.delta": delta} | self._table(run, rows, "spend.json")
+        self._metrics(run, {name: own for name, own in spent.items() if own is not None}, tags)
 
     def log_input(self, run: str, dataset: str, digest: str) -> None:
         """Which data went in: its name and keyed digest; neither rows, nor columns, nor a place."""
@@ -255,15 +256,17 @@ class Tracker:
 
         Numbers of real rows and of their violating rows or pairs stay behind; shares are recorded.
         """
-        self._metrics(run, evaluation.metrics())
+        tags = {"internal": "true"}
         if evaluation.violations:
             rows = [violations.to_dict() for violations in evaluation.violations]
-            kept = [{name: value for name, value in row.items() if name != "real"} for row in rows]
-            self._table(run, kept, "evaluation/violations.json")
+            public = [
+                {name: value for name, value in row.items() if name != "real"} for row in rows
+            ]
+            tags |= self._table(run, public, "evaluation/violations.json")
         for path in sorted(folder.rglob("*.png")):
-            place = "/".join(("evaluation", *path.relative_to(folder).parts[1:-1]))
-            self.client.log_artifact(run, str(path), place)
-        self._tag(run, {"internal": "true"})
+            path_in_run = "/".join(("evaluation", *path.relative_to(folder).parts[1:-1]))
+            self.client.log_artifact(run, str(path), path_in_run)
+        self._metrics(run, evaluation.metrics(), tags)
 
     def log_certificate(self, run: str, folder: Path) -> None:
         """The certificate and the manifest of a release folder, as far as they are there."""
@@ -272,18 +275,18 @@ class Tracker:
                 self.client.log_artifact(run, str(folder / name), "certificate")
 
     def _experiment(self, dataset: str) -> str:
-        found = self.client.get_experiment_by_name(dataset)
-        if found is not None:
-            return str(found.experiment_id)
+        experiment = self.client.get_experiment_by_name(dataset)
+        if experiment is not None:
+            return str(experiment.experiment_id)
         try:
-            return str(self.client.create_experiment(dataset, self._place(dataset)))
+            return str(self.client.create_experiment(dataset, self._location(dataset)))
         except MlflowException as error:
             raced = self.client.get_experiment_by_name(dataset)
             if raced is None:
                 raise unreachable(error) from None
             return str(raced.experiment_id)
 
-    def _place(self, dataset: str) -> str | None:
+    def _location(self, dataset: str) -> str | None:
         return f"{self.artifacts}/{dataset}" if self.artifacts else None
 
     def _runs(self, experiment: str, release: str) -> list[Run]:
@@ -298,10 +301,10 @@ class Tracker:
         """The child run of a stage, running: a new one, or that of an earlier attempt."""
         run = self.client.get_run(parent)
         tags = {MLFLOW_PARENT_RUN_ID: parent, _STAGE: name, RELEASE: run.data.tags[RELEASE]}
-        for held in self._runs(run.info.experiment_id, tags[RELEASE]):
-            if held.data.tags.get(_STAGE) == name:
-                self.client.update_run(held.info.run_id, status="RUNNING")
-                return str(held.info.run_id)
+        for child in self._runs(run.info.experiment_id, tags[RELEASE]):
+            if child.data.tags.get(_STAGE) == name:
+                self.client.update_run(child.info.run_id, status="RUNNING")
+                return str(child.info.run_id)
         return self._create(run.info.experiment_id, name, tags)
 
     def _create(
@@ -311,29 +314,35 @@ class Tracker:
         run = self.client.create_run(experiment, start, dict(tags), name)
         return str(run.info.run_id)
 
-    def _table(self, run: str, rows: Sequence[Mapping[str, Any]], path: str) -> None:
-        """Write rows as a table that MLflow shows.
+    def _table(self, run: str, rows: Sequence[Mapping[str, Any]], path: str) -> dict[str, str]:
+        """Write rows as a table, in place of an earlier one; the tags by which MLflow shows it.
 
-        It replaces an earlier one; ``log_table`` would append to it.
+        ``log_table`` would append to it.
         """
         columns = list(rows[0])
         self.client.log_dict(
             run, {"columns": columns, "data": [list(row.values()) for row in rows]}, path
         )
         shown = json.loads(self.client.get_run(run).data.tags.get(MLFLOW_LOGGED_ARTIFACTS, "[]"))
-        if (entry := {"path": path, "type": "table"}) not in shown:
-            self._tag(run, {MLFLOW_LOGGED_ARTIFACTS: json.dumps([*shown, entry])})
+        entry = {"path": path, "type": "table"}
+        return {} if entry in shown else {MLFLOW_LOGGED_ARTIFACTS: json.dumps([*shown, entry])}
 
-    def _metrics(self, run: str, figures: Mapping[str, float]) -> None:
+    def _metrics(self, run: str, figures: Mapping[str, float], tags: Mapping[str, str]) -> None:
+        """Log figures, and tags with the first of them: each request costs the store's own time."""
         now = int(time.time() * 1000)
         entries = [
             Metric(mlflow_key(name), float(figure), now, 0) for name, figure in figures.items()
         ]
-        for start in range(0, len(entries), _MOST_ENTRIES):
+        self.client.log_batch(run, metrics=entries[:_MOST_ENTRIES], tags=_tags(tags))
+        for start in range(_MOST_ENTRIES, len(entries), _MOST_ENTRIES):
             self.client.log_batch(run, metrics=entries[start : start + _MOST_ENTRIES])
 
     def _tag(self, run: str, tags: Mapping[str, str]) -> None:
-        self.client.log_batch(run, tags=[RunTag(key, value) for key, value in tags.items()])
+        self.client.log_batch(run, tags=_tags(tags))
+
+
+def _tags(tags: Mapping[str, str]) -> list[RunTag]:
+    return [RunTag(key, value) for key, value in tags.items()]
 
 
 def _param(value: object) -> str:

@@ -124,10 +124,10 @@ def due_runs(deployments: list[str], now: datetime) -> list[FlowRun]:
         CloisterError: the server does not say.
     """
     with _explained("say which runs are due"), get_client(sync_client=True) as client:
-        found = client.get_scheduled_flow_runs_for_deployments(
-            [UUID(each) for each in deployments], now, _MOST_RUNS
+        runs = client.get_scheduled_flow_runs_for_deployments(
+            [UUID(deployment) for deployment in deployments], now, _MOST_RUNS
         )
-        return [client.read_flow_run(run.id) for run in found]
+        return [client.read_flow_run(run.id) for run in runs]
 
 
 def has_run(deployment: str, due: datetime) -> bool:
@@ -169,7 +169,7 @@ def mark_crashed(deployments: list[str]) -> list[str]:
         CloisterError: the server does not say, or does not take that.
     """
     running = FlowRunFilterStateType(any_=[StateType.RUNNING, StateType.PENDING])
-    ids = DeploymentFilterId(any_=[UUID(each) for each in deployments])
+    ids = DeploymentFilterId(any_=[UUID(deployment) for deployment in deployments])
     state: State[Any] = Crashed(
         message="the process that ran it ended; the next run resumes its release"
     )

@@ -72,9 +72,9 @@ class ReleaseSchedule:
         """The times of the runs, without end, earliest first."""
         dates = Dates(cron=self.cron, timezone=self.timezone)
         while True:
-            found = asyncio.run(dates.get_dates(_CHUNK, after))
-            yield from found
-            after = found[-1] + _SECOND
+            times = asyncio.run(dates.get_dates(_CHUNK, after))
+            yield from times
+            after = times[-1] + _SECOND
 
     def _require_a_run(self, now: datetime) -> None:
         try:
@@ -108,9 +108,9 @@ class Registration:
     ``deployment`` is its id on the server, ``folder`` the working directory, ``settings`` a digest
     of the places of ledger and stores, ``after`` the time that the last run was due, in ISO 8601:
     only later ones are started. ``spec_digest`` is that of the spec which was deployed, ``account``
-    what it is charged to. Of runs that were missed the last ``catch_up`` are made up for, all that
-    the server made if it is None. ``publish`` says that an approved release is published at once.
-    What versions before these registered has none of them.
+    what it is charged to. The last ``catch_up`` missed runs are made up for, or all that the server
+    made if it is None. ``publish`` says that an approved release is published at once.
+    Registrations of earlier versions lack the fields that have defaults.
     """
 
     name: str
@@ -200,13 +200,16 @@ def registrations(home: Home) -> list[Registration]:
     """
     return sorted(
         (_read(path) for path in (home.folder / "recurring").glob("*.json")),
-        key=lambda held: held.name,
+        key=lambda registration: registration.name,
     )
 
 
 def is_published_on_approval(home: Home, account: str) -> bool:
     """Whether a recurring release of an account was deployed to be published once approved."""
-    return any(each.publish and each.account == account for each in registrations(home))
+    return any(
+        registration.publish and registration.account == account
+        for registration in registrations(home)
+    )
 
 
 def settings_digest(home: Home) -> str:
@@ -223,13 +226,13 @@ def _read(path: Path) -> Registration:
             "schedule": ReleaseSchedule(**fields["schedule"]),
             "parameters": nest_parameters(fields["parameters"]),
         }
-        held = Registration(**(fields | read))
-        datetime.fromisoformat(held.after)
+        registration = Registration(**(fields | read))
+        datetime.fromisoformat(registration.after)
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         raise VerificationError(
             f"{path} was altered; remove it and run cloister deploy again"
         ) from None
-    return held
+    return registration
 
 
 def _path(home: Home, name: str) -> Path:
@@ -240,10 +243,16 @@ def _path(home: Home, name: str) -> Path:
     )
 
 
-def _differing(said: dict[str, Any], held: dict[str, Any]) -> list[str]:
+def _differing(named: dict[str, Any], registered: dict[str, Any]) -> list[str]:
     """The names that differ, those in a request for themselves."""
-    names = [name for name in said.keys() | held.keys() if said.get(name) != held.get(name)]
-    inner, own = said.get("request"), held.get("request")
-    if "request" not in names or not isinstance(inner, dict) or not isinstance(own, dict):
+    names = [
+        name for name in named.keys() | registered.keys() if named.get(name) != registered.get(name)
+    ]
+    inner, registered_request = named.get("request"), registered.get("request")
+    if (
+        "request" not in names
+        or not isinstance(inner, dict)
+        or not isinstance(registered_request, dict)
+    ):
         return names
-    return [name for name in names if name != "request"] + _differing(inner, own)
+    return [name for name in names if name != "request"] + _differing(inner, registered_request)

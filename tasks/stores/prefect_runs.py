@@ -36,22 +36,9 @@ from prefect.states import Cancelled, Completed
 from prefect.utilities.annotations import opaque, quote
 from prefect.utilities.urls import url_for
 
-from cloister.errors import (
-    BudgetExceeded,
-    CloisterError,
-    InputError,
-    PrivacyError,
-    StorageError,
-    VerificationError,
-)
+from cloister import errors
 from cloister.privacy.certificate.certificate import Certificate, read_certificate
-from cloister.tasks.home.process import (
-    INTERRUPTED,
-    PACKAGE,
-    code_version,
-    is_interruption,
-    reporter,
-)
+from cloister.tasks.home import process
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -73,14 +60,14 @@ class Step(Task[..., Any]):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the step."""
-        given = signature(self.fn).bind(*args, **kwargs).arguments
-        edges = {name: _edge(value) for name, value in given.items() if name in self._follows}
-        return super().__call__(**{name: quote(value) for name, value in given.items()} | edges)
+        arguments = signature(self.fn).bind(*args, **kwargs).arguments
+        edges = {name: _edge(value) for name, value in arguments.items() if name in self._follows}
+        return super().__call__(**{name: quote(value) for name, value in arguments.items()} | edges)
 
 
 def _edge(value: object) -> object:
-    """What makes an edge of a result, or of each in a list, and of none of its parts."""
-    return [opaque(each) for each in value] if isinstance(value, list) else opaque(value)
+    """A result, or each in a list, so that Prefect draws an edge from it and not from its parts."""
+    return [opaque(result) for result in value] if isinstance(value, list) else opaque(value)
 
 
 def step(name: str, run_name: str, *follows: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
@@ -121,7 +108,7 @@ def _about(name: str, run_name: str) -> dict[str, Any]:
     return {
         "name": name,
         "task_run_name": run_name,
-        "version": code_version(),
+        "version": process.code_version(),
         "persist_result": False,
         "cache_policy": NO_CACHE,
         "log_prints": False,
@@ -130,8 +117,10 @@ def _about(name: str, run_name: str) -> dict[str, Any]:
 
 def _may_pass(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
     """Whether the same step may succeed later: a store may come back, a wrong file stays wrong."""
-    lasting = isinstance(state.data, InputError | PrivacyError | VerificationError)
-    return isinstance(state.data, StorageError) or not lasting
+    lasting = isinstance(
+        state.data, errors.InputError | errors.PrivacyError | errors.VerificationError
+    )
+    return isinstance(state.data, errors.StorageError) or not lasting
 
 
 def report_progress(name: str, function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -143,37 +132,37 @@ def report_progress(name: str, function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     @functools.wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        reporter().start(name)
+        process.reporter().start(name)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 result = function(*args, **kwargs)
-        except CloisterError:
-            reporter().fail(name)
+        except errors.CloisterError:
+            process.reporter().fail(name)
             raise
         except Exception as error:  # noqa: BLE001 - any message may quote the data
-            reporter().fail(name)
+            process.reporter().fail(name)
             raise scrub(name, error) from None
-        reporter().finish(name)
+        process.reporter().finish(name)
         return result
 
     return call
 
 
-def scrub(name: str, error: Exception) -> CloisterError:
+def scrub(name: str, error: Exception) -> errors.CloisterError:
     """An error with the type and place of another one, but without its message."""
-    if is_interruption(error):
-        return CloisterError(INTERRUPTED)
+    if process.is_interruption(error):
+        return errors.CloisterError(process.INTERRUPTED)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StorageError(
+        return errors.StorageError(
             f"the disk is full at {error.filename or 'an output'}; make room and run the same "
             "command"
         )
     if isinstance(error, MemoryError):
-        return CloisterError(
+        return errors.CloisterError(
             f"step '{name}' ran out of memory; free memory or run on a larger machine"
         )
-    return CloisterError(
+    return errors.CloisterError(
         f"step '{name}' failed inside: {place_of(error)}; its message is withheld, since it may "
         "quote the data"
     )
@@ -182,11 +171,11 @@ def scrub(name: str, error: Exception) -> CloisterError:
 def place_of(error: BaseException) -> str:
     """The type of an error and the innermost line of this project that it passed."""
     frames = traceback.extract_tb(error.__traceback__)
-    ours = [frame for frame in frames if Path(frame.filename).is_relative_to(PACKAGE)]
+    ours = [frame for frame in frames if Path(frame.filename).is_relative_to(process.PACKAGE)]
     if not ours:
         return type(error).__name__
     last = ours[-1]
-    source = Path(last.filename).relative_to(PACKAGE.parent)
+    source = Path(last.filename).relative_to(process.PACKAGE.parent)
     return f"{type(error).__name__} at {source}:{last.lineno}"
 
 
@@ -200,7 +189,7 @@ def decline_run(reason: str) -> Any:
     A caller in this process gets the error; nothing of it is stored.
     """
     note("declined: %s", reason)
-    return Cancelled(name=DECLINED, message=reason, data=BudgetExceeded(reason))
+    return Cancelled(name=DECLINED, message=reason, data=errors.BudgetExceeded(reason))
 
 
 AWAITING = "AwaitingReview"
@@ -221,21 +210,25 @@ def name_run(*words: str) -> None:
 
 def link_resumed(release: str) -> None:
     """Link this run and those that began its release, both ways, on the pages of all."""
-    own = flow_run.id
-    if not own:
+    current = flow_run.id
+    if not current:
         return
     named = FlowRunFilter(name=FlowRunFilterName(like_=release))
     with _shown("link to the run that it resumes"), get_client(sync_client=True) as client:
         for earlier in client.read_flow_runs(flow_run_filter=named):
-            if str(earlier.id) == own:
+            if str(earlier.id) == current:
                 continue
             links = [
                 (
-                    own,
+                    current,
                     "resumes",
                     f"Resumes {_link(str(earlier.id), earlier.name)}: nothing charged.",
                 ),
-                (str(earlier.id), "resumed-by", f"Resumed by {_link(own, str(flow_run.name))}."),
+                (
+                    str(earlier.id),
+                    "resumed-by",
+                    f"Resumed by {_link(current, str(flow_run.name))}.",
+                ),
             ]
             for run, way, text in links:
                 client.create_artifact(
@@ -251,7 +244,7 @@ def _link(run: str, name: str) -> str:
 
 @contextmanager
 def _shown(what: str) -> Iterator[None]:
-    """Go on where the server does not take what it is to show: that fails no release."""
+    """Continue if the server refuses what it should show: that fails no release."""
     try:
         yield
     except (PrefectException, httpx.HTTPError) as error:
@@ -327,12 +320,12 @@ def _spend(certificate: Certificate) -> list[dict[str, Any]]:
 def _violations(certificate: Certificate) -> list[dict[str, Any]]:
     return [
         {
-            "constraint": found.name,
-            "kind": "hard" if found.hard else "soft",
-            "rule": found.rule,
-            "violations": found.violations,
+            "constraint": constraint.name,
+            "kind": "hard" if constraint.hard else "soft",
+            "rule": constraint.rule,
+            "violations": constraint.violations,
         }
-        for found in certificate.constraints
+        for constraint in certificate.constraints
     ]
 
 

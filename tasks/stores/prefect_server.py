@@ -91,11 +91,11 @@ def serving(home: Home) -> Iterator[None]:
     home.prepare()
     with _temporary(home, _password()) as port:
         # nobody reads heartbeats here, and at its end a flow waits up to a second for their thread
-        own = {
+        settings = {
             PREFECT_API_URL: f"http://127.0.0.1:{port}/api",
             PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None,
         }
-        with temporary_settings(own), answering(), _all_events_sent():
+        with temporary_settings(settings), answering(), _all_events_sent():
             yield
 
 
@@ -162,7 +162,7 @@ def _password() -> str:
     """The password that :meth:`~cloister.tasks.home.home.Home.configure` made for this process.
 
     Raises:
-        InputError: there is none: without one, a server would answer anyone.
+        InputError: there is none, and without one a server would answer anyone.
     """
     password = get_current_settings().api.auth_string
     if not password:
@@ -187,7 +187,7 @@ def require_answer(url: str) -> None:
 
 
 def _answers(url: str) -> bool:
-    """Whether something at a URL says that it is in health, or wants a password first."""
+    """Whether something at a URL reports that it is healthy, or wants a password first."""
     try:
         patience = httpx.Timeout(_PATIENCE, read=_BUSY)
         return httpx.get(f"{url}/health", timeout=patience).status_code in (200, *_REFUSED)
@@ -214,9 +214,9 @@ def _temporary(home: Home, secret: str) -> Iterator[int]:
 
 @contextmanager
 def _making(folder: Path) -> Iterator[None]:
-    """Have the database made by one process at a time.
+    """Let one process at a time make the database.
 
-    One that another process left half made is made anew.
+    A database that another process left unfinished is replaced.
     """
     database, unfinished = folder / "prefect.db", folder / "unfinished"
     try:
@@ -254,7 +254,7 @@ def _listening(port: int) -> bool:
 
 
 def _launched(port: int, secret: str) -> subprocess.Popen[bytes]:
-    place = ("--host", "127.0.0.1", "--port", str(port))
+    address = ("--host", "127.0.0.1", "--port", str(port))
     app = (
         "--factory",
         "prefect.server.api.server:create_app",
@@ -266,7 +266,7 @@ def _launched(port: int, secret: str) -> subprocess.Popen[bytes]:
     settings = get_current_settings().to_environment_variables(exclude_unset=True)
     environment = os.environ | settings | _FLAGS | {"PREFECT_SERVER_API_AUTH_STRING": secret}
     return subprocess.Popen(  # noqa: S603
-        [sys.executable, "-P", "-c", _PROGRAM, *app, *place],
+        [sys.executable, "-P", "-c", _PROGRAM, *app, *address],
         env=environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
@@ -275,9 +275,9 @@ def _launched(port: int, secret: str) -> subprocess.Popen[bytes]:
 
 
 def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:

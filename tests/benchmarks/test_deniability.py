@@ -24,7 +24,7 @@ from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.privacy.mechanisms.selection import RandomisedTest
 from cloister.privacy.queries.query import TableRows
-from cloister.privacy.queries.seeded_records import Kept, SeededCandidates
+from cloister.privacy.queries.seeded_records import PrefixLengths, SeededCandidates
 from cloister.schema.declarations import PLAUSIBLE_DENIABILITY, DeniabilitySpec
 
 pytestmark = pytest.mark.benchmark
@@ -177,7 +177,7 @@ def test_pass_rates_and_speed(data):
         low, high = (omega, omega) if isinstance(omega, int) else omega
         query = SeededCandidates(
             model.network.network,
-            Kept(11 - high, 11 - low),
+            PrefixLengths(11 - high, 11 - low),
             Fraction(2),
             20_000,
             NEVER,
@@ -188,7 +188,9 @@ def test_pass_rates_and_speed(data):
         print(f"| {name} | " + " | ".join(f"{100 * rate:.1f}" for rate in rates[name]) + " |")
     assert rates["5 to 11"][ks.index(100)] > 0.5
     many = TableRows(table.take(np.random.default_rng(1).integers(0, ROWS, 735_000)))
-    query = SeededCandidates(model.network.network, Kept(2, 2), Fraction(4), 1_000_000, NEVER, 1)
+    query = SeededCandidates(
+        model.network.network, PrefixLengths(2, 2), Fraction(4), 1_000_000, NEVER, 1
+    )
     start, cpu = time.perf_counter(), time.process_time()
     made = query.exact(many, NoiseSource())
     released_rows = RandomisedTest(50, Fraction(1), 29).release(

@@ -18,7 +18,7 @@ from cloister.privacy.ledger import State
 from cloister.privacy.ledger.entries import Entry
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger, export_ledger, open_ledger, restore_ledger
-from cloister.tasks.ledger.anchors import anchor_places
+from cloister.tasks.ledger.anchors import anchor_stores
 from cloister.tasks.ledger.keys import house_signer
 from cloister.tasks.release.verify import verify_records
 
@@ -62,7 +62,7 @@ def bucket(server, monkeypatch) -> str:
 
 
 @pytest.fixture(params=["file", "git", "s3"])
-def place(request, tmp_path) -> str:
+def store(request, tmp_path) -> str:
     """Where anchors can be sent."""
     if request.param == "file":
         return str(tmp_path / "worm file")
@@ -95,8 +95,8 @@ def words(home: Home) -> str:
 
 
 def lines(home: Home) -> list[str]:
-    (place,) = anchor_places(home)
-    return place.held()
+    (store,) = anchor_stores(home)
+    return store.lines()
 
 
 def move(release: str, state: str = "approve") -> int:
@@ -107,16 +107,16 @@ def another_approver(entry: Entry) -> dict:
     return {**entry.body, "by": "ceo"} if entry.kind == State.APPROVED else dict(entry.body)
 
 
-def test_each_move_is_anchored_and_the_ledger_agrees(anchored, place, released):
-    home = anchored(place)
+def test_each_move_is_anchored_and_the_ledger_agrees(anchored, store, released):
+    home = anchored(store)
     before = len(entries(home))
-    assert words(home) == f"{place} (0 anchors, up to entry 0)"
+    assert words(home) == f"{store} (0 anchors, up to entry 0)"
     assert move(released.id) == 0
     written = entries(home)[before:]
     # the move, its signature, and the deletion of what the decision ended the need for
     assert [entry.kind for entry in written] == ["approved", "signed", "deleted"]
     assert len(lines(home)) == 3
-    assert words(home) == f"{place} (3 anchors, up to entry {written[-1].seq})"
+    assert words(home) == f"{store} (3 anchors, up to entry {written[-1].seq})"
     assert findings(home) == []
     assert move(released.id, "publish") == 0
     assert len(lines(home)) == 5
@@ -133,22 +133,22 @@ def test_a_release_is_anchored_as_it_goes(anchored, released, tmp_path):
     assert findings(home) == []
 
 
-def test_a_rewritten_ledger_is_found_by_what_a_place_holds(anchored, place, released):
-    home = anchored(place)
+def test_a_rewritten_ledger_is_found_by_what_a_place_holds(anchored, store, released):
+    home = anchored(store)
     assert move(released.id) == 0
     first = next(entry.seq for entry in entries(home) if entry.kind == "approved")
     rewritten(home, another_approver)
     said = (
-        f"the ledger was rewritten: entry {first} is not the one that {place} holds; restore it "
+        f"the ledger was rewritten: entry {first} is not the one that {store} holds; restore it "
         "from a backup or an export that agrees"
     )
     assert said in findings(home)
 
 
 def test_an_end_that_was_cut_off_is_found_by_what_a_place_holds(
-    anchored, place, released, tmp_path
+    anchored, store, released, tmp_path
 ):
-    home = anchored(place)
+    home = anchored(store)
     early = tmp_path / "early.jsonl"
     export_ledger(home, early)
     kept = len(entries(home))
@@ -158,7 +158,7 @@ def test_an_end_that_was_cut_off_is_found_by_what_a_place_holds(
     export_ledger(home, late)
     rewritten(home, lambda entry: dict(entry.body), kept)
     assert any(
-        f"the ledger's end was cut off: {place} holds entry {last}, and the ledger ends with "
+        f"the ledger's end was cut off: {store} holds entry {last}, and the ledger ends with "
         f"{kept}" in finding
         for finding in findings(home)
     )
@@ -189,9 +189,9 @@ def test_a_key_that_was_damaged_is_named_beside_what_a_place_holds(anchored, tmp
 
 
 def test_an_auditor_compares_an_export_with_a_place(
-    anchored, place, released, tmp_path, monkeypatch
+    anchored, store, released, tmp_path, monkeypatch
 ):
-    home, export, forged = anchored(place), tmp_path / "export", tmp_path / "forged"
+    home, export, forged = anchored(store), tmp_path / "export", tmp_path / "forged"
     assert move(released.id) == 0
     export_ledger(home, export)
     assert move(released.id, "publish") == 0  # later than the export, and nothing amiss
@@ -206,9 +206,9 @@ def test_an_auditor_compares_an_export_with_a_place(
     assert any("the ledger was rewritten" in finding for finding in found)
 
 
-def gone_and_back(place: str, tmp_path: Path) -> tuple[Callable[[], object], Callable[[], object]]:
+def gone_and_back(store: str, tmp_path: Path) -> tuple[Callable[[], object], Callable[[], object]]:
     """How a place becomes unreachable, and reachable again."""
-    held = tmp_path / ("git" if place.startswith("git") else "mount")
+    held = tmp_path / ("git" if store.startswith("git") else "mount")
     away = tmp_path / "away"
     return lambda: held.rename(away), lambda: away.rename(held)
 
@@ -218,8 +218,8 @@ def test_what_a_place_does_not_take_waits_and_goes_with_the_next_move(
     anchored, kind, released, tmp_path, capsys
 ):
     (tmp_path / "mount").mkdir()
-    place = remote(tmp_path) if kind == "git" else str(tmp_path / "mount" / "worm")
-    home, (leave, back) = anchored(place), gone_and_back(place, tmp_path)
+    store = remote(tmp_path) if kind == "git" else str(tmp_path / "mount" / "worm")
+    home, (leave, back) = anchored(store), gone_and_back(store, tmp_path)
     grant(home, "1")
     leave()
     capsys.readouterr()
@@ -229,10 +229,10 @@ def test_what_a_place_does_not_take_waits_and_goes_with_the_next_move(
         assert (
             f"warning: entry {entry.seq} is in the ledger, and its anchor could not be sent" in said
         )
-    assert place in said
+    assert store in said
     if kind == "git":
         (finding,) = findings(home)
-        assert finding.startswith(f"{place}: cannot be read (git ")
+        assert finding.startswith(f"{store}: cannot be read (git ")
     back()
     assert words(home).endswith(
         f"(1 anchor, up to entry {entries(home)[-4].seq}; 3 wait to be sent)"
@@ -277,19 +277,19 @@ def test_a_line_that_a_full_disk_cut_off_spoils_no_other(anchored, released, tmp
 
 def test_two_who_send_at_once_both_push(anchored, tmp_path, released, monkeypatch):
     home = anchored(remote(tmp_path))
-    (place,) = anchor_places(home)
-    fetched, raced = type(place)._fetched, []
+    (store,) = anchor_stores(home)
+    fetched, raced = type(store)._fetched, []
 
     def race(self, folder, *depth):
         last = fetched(self, folder, *depth)
         if depth and not raced:
             raced.append("another")
-            place.send(raced)
+            store.send(raced)
         return last
 
-    monkeypatch.setattr(type(place), "_fetched", race)
-    place.send(["first", "second"])
-    assert place.held() == ["another", "first", "second"]
+    monkeypatch.setattr(type(store), "_fetched", race)
+    store.send(["first", "second"])
+    assert store.lines() == ["another", "first", "second"]
 
 
 WRONG = {

@@ -219,6 +219,6 @@ def test_the_first_of_two_approvals_is_told_with_who_and_why(
         capsys.readouterr()
         run(*words)
         said = " ".join(capsys.readouterr().out.split())
-        assert "approved (1 of 2)" in said and "ben read it" in said, name
+        assert "approved (officer 1 of 2)" in said and "ben read it" in said, name
         assert "consented" not in said
     assert "ben: token issued (valid until 20" in said

@@ -16,8 +16,8 @@ from cloister.privacy.ledger import Account, BudgetGrant, Ledger, Opening, Perso
 from cloister.privacy.ledger import checkpoints as checkpoints_module
 from cloister.privacy.ledger import ledger as ledger_module
 from cloister.privacy.ledger.accounts import BlockScheme
-from cloister.privacy.ledger.books import Books
-from cloister.privacy.ledger.checkpoints import CheckpointFile, LedgerState
+from cloister.privacy.ledger.books import LedgerState
+from cloister.privacy.ledger.checkpoints import CheckpointFile, LedgerSnapshot
 from cloister.privacy.ledger.governance import (
     allow_run,
     change_person,
@@ -60,9 +60,9 @@ def file_of(ledger: Ledger) -> Path:
     return ledger.checkpoints.path
 
 
-def state_of(ledger: Ledger) -> LedgerState:
+def state_of(ledger: Ledger) -> LedgerSnapshot:
     with ledger.store.reading() as connection:
-        return LedgerState.read(ledger.store, connection, ledger.checkpoints)
+        return LedgerSnapshot.read(ledger.store, connection, ledger.checkpoints)
 
 
 def findings(ledger: Ledger) -> str:
@@ -73,7 +73,7 @@ def require_ignored(ledger: Ledger, problem: str) -> None:
     """The checkpoint is named, is believed by no operation, and is replaced by the next."""
     assert problem in findings(ledger)
     assert state_of(ledger).since == 0
-    assert state_of(ledger).books == Books.of(ledger.entries())
+    assert state_of(ledger).books == LedgerState.of(ledger.entries())
     ledger.reserve(ask(release="r-9"), "flow")
     assert state_of(ledger).since == len(ledger.entries())
     assert ledger.verify() == []
@@ -152,12 +152,12 @@ def test_books_after_each_checkpoint_are_those_of_all_entries(place: str, tmp_pa
     ledger = of_home(place, tmp_path / "home")
     write_all_kinds(ledger, tmp_path)
     entries, signer = ledger.entries(), ledger.signer()
-    whole = Books.of(entries)
+    whole = LedgerState.of(entries)
     assert len({entry.kind for entry in entries}) == 22
     assert signer and ledger.checkpoints
     for entry in entries:
-        ledger.checkpoints.write(entry.anchor, Books.of(entries[: entry.seq]), signer)
-        assert state_of(ledger) == LedgerState(whole, entries[-1], entry.seq)
+        ledger.checkpoints.write(entry.anchor, LedgerState.of(entries[: entry.seq]), signer)
+        assert state_of(ledger) == LedgerSnapshot(whole, entries[-1], entry.seq)
         assert ledger.verify() == []
 
 
@@ -168,7 +168,7 @@ def test_each_operation_goes_on_from_the_checkpoint_of_the_one_before(
     ledger = of_home(place, tmp_path / "home")
     write_all_kinds(ledger, tmp_path)
     entries = ledger.entries()
-    assert state_of(ledger) == LedgerState(Books.of(entries), entries[-1], len(entries))
+    assert state_of(ledger) == LedgerSnapshot(LedgerState.of(entries), entries[-1], len(entries))
     assert ledger.verify() == []
 
 
@@ -248,7 +248,7 @@ def test_a_forged_checkpoint_frees_nothing(ledger: Ledger) -> None:
 def test_books_that_the_key_signed_and_no_entries_give_are_named(ledger: Ledger) -> None:
     entries, signer = ledger.entries(), ledger.signer()
     assert ledger.checkpoints and signer
-    ledger.checkpoints.write(entries[3].anchor, Books.of(entries[:2]), signer)
+    ledger.checkpoints.write(entries[3].anchor, LedgerState.of(entries[:2]), signer)
     assert "entry 4: gives other books than the checkpoint" in findings(ledger)
 
 
@@ -261,7 +261,9 @@ def test_an_older_checkpoint_forgets_nothing(ledger: Ledger) -> None:
     older = file_of(ledger).read_bytes()
     ledger.reserve(ask(release="r-3"), "flow")
     file_of(ledger).write_bytes(older)
-    assert state_of(ledger) == LedgerState(Books.of(ledger.entries()), ledger.entries()[-1], 4)
+    assert state_of(ledger) == LedgerSnapshot(
+        LedgerState.of(ledger.entries()), ledger.entries()[-1], 4
+    )
     assert ledger.budget("adult", "row").left == 0
     assert ledger.verify() == []
 
@@ -282,7 +284,9 @@ def test_two_homes_of_a_ledger_each_believe_their_own(
     assert (state_of(ledger).since, state_of(other).since) == (4, 5)
     assert state_of(ledger).books == state_of(other).books
     ledger.advance("r-3", State.REFUNDED, "flow", "not needed")
-    assert state_of(other) == LedgerState(Books.of(ledger.entries()), ledger.entries()[-1], 5)
+    assert state_of(other) == LedgerSnapshot(
+        LedgerState.of(ledger.entries()), ledger.entries()[-1], 5
+    )
 
 
 def test_whoever_is_killed_while_writing_one_leaves_the_one_before(

@@ -184,11 +184,24 @@ def test_as_many_approve_as_the_rules_ask_for(ledger: Ledger) -> None:
     approved = ledger.advance(release, State.APPROVED, "anna", "why")
     assert approved.state is State.APPROVED
     assert [(each.words, each.who, each.reason) for each in approved.moves[3:]] == [
-        ("approved (1 of 3)", "Ben (ben)", "why"),
-        ("approved (2 of 3)", "Rita (rita)", "why"),
+        ("approved (officer 1 of 2)", "Ben (ben)", "why"),
+        ("approved (reviewer 1 of 1)", "Rita (rita)", "why"),
         ("approved", "Anna (anna)", "why"),
     ]
     assert ledger.verify() == []
+
+
+def test_an_approval_in_another_role_is_recorded_and_not_counted(ledger: Ledger) -> None:
+    rules(ledger, approvals={"officer": 2})
+    release = candidate(ledger)
+    for by in ("rita", "ben"):
+        assert ledger.advance(release, State.APPROVED, by, "why").state is State.CANDIDATE
+    approved = ledger.advance(release, State.APPROVED, "anna", "why")
+    assert [move.words for move in approved.moves[3:]] == [
+        "approved (in no role that the rules count)",
+        "approved (officer 1 of 2)",
+        "approved",
+    ]
 
 
 def test_nobody_counts_as_the_person_whose_name_they_bear(place: str) -> None:

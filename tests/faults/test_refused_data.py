@@ -13,7 +13,7 @@ from ledger_requests import ask
 from cloister.errors import BudgetExceeded, InputError, NotPermitted
 from cloister.flows.review import move_release
 from cloister.privacy.ledger import Ledger, Person, State, verify_chain
-from cloister.privacy.ledger.books import ALLOWED, REFUSAL, Books
+from cloister.privacy.ledger.books import ALLOWED, REFUSAL, LedgerState
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.governance import allow_run, change_person, change_rules, refuse
 from cloister.privacy.ledger.records import REFUSED
@@ -182,4 +182,4 @@ def test_refusals_of_earlier_versions_are_read_and_counted(ledger: Ledger) -> No
 
     earlier = rebuilt(ledger, change)
     assert verify_chain(earlier) == []
-    assert sum(release.refused for release in Books.of(earlier).releases.values()) == 6
+    assert sum(release.refused for release in LedgerState.of(earlier).releases.values()) == 6

@@ -18,7 +18,7 @@ from cloister.privacy.accounting.composition import (
     record_guarantee,
 )
 from cloister.privacy.events import Relation, SeededRecords
-from cloister.privacy.queries.seeded_records import Kept, PrefixCounts, plausible_seeds
+from cloister.privacy.queries.seeded_records import PrefixCounts, PrefixLengths, plausible_seeds
 
 
 def test_theorem_1_has_the_values_of_its_formula():
@@ -81,13 +81,13 @@ def test_a_candidate_reveals_no_more_than_is_charged_released_or_not(seed):
     k = int(rng.integers(2, 40))
     event = event_of(k, Fraction(int(rng.integers(1, 30)), 10), int(rng.integers(1, k)))
     rows, added = crowded(rng, sizes)
-    assert excess(event, model, Kept(least, most), rows, added) < 1e-9
+    assert excess(event, model, PrefixLengths(least, most), rows, added) < 1e-9
 
 
 def outlier():
     """Equal rows, a row that is not, and a model in which both make only themselves."""
     model = TinyModel.random((2, 2), np.random.default_rng(1))
-    return model, Kept(2, 2), np.zeros((60, 2), dtype=np.int64), np.ones(2, dtype=np.int64)
+    return model, PrefixLengths(2, 2), np.zeros((60, 2), dtype=np.int64), np.ones(2, dtype=np.int64)
 
 
 def test_a_test_whose_failures_are_not_hidden_is_caught():
@@ -118,5 +118,5 @@ def test_a_test_that_counts_every_row_that_could_make_a_record_is_caught():
     model = TinyModel((2,), tables)
     rows, added = np.zeros((60, 1), dtype=np.int64), np.ones(1, dtype=np.int64)
     event = event_of(30, Fraction(1), 10)
-    assert excess(event, model, Kept(0, 1), rows, added) < 1e-9
-    assert excess(event, model, Kept(0, 1), rows, added, all_that_could) > 1e-3
+    assert excess(event, model, PrefixLengths(0, 1), rows, added) < 1e-9
+    assert excess(event, model, PrefixLengths(0, 1), rows, added, all_that_could) > 1e-3

@@ -25,7 +25,7 @@ ONE_TABLE = [name for name in sorted(METHODS) if not create(name).of_database]
 
 
 @pytest.fixture(scope="module", params=ONE_TABLE)
-def certified(request, basis, fitted, tmp_path_factory):
+def certified(request, basis, fitted, brief_training, tmp_path_factory):
     """The plan, the model and the certificate of one method on the small world."""
     task, synthesizer = suited(request.param, fitted.task), create(request.param)
     chosen = make_plan(synthesizer, task, Budget(basis.epsilon, basis.delta))

@@ -66,18 +66,18 @@ def persons_at_odds(trial):
 
 
 @pytest.mark.parametrize("method", FEW)
-def test_a_random_table_with_random_rules_is_released(method):
+def test_a_random_table_with_random_rules_is_released(method, brief_training):
     charged = [delivered(method, seed) for seed in range(FEW[method])]
     assert any(charged)
 
 
 @pytest.mark.parametrize("method", FEW)
-def test_columns_missing_where_another_one_says_so_are_missing_just_there(method):
+def test_columns_missing_where_another_one_says_so_are_missing_just_there(method, brief_training):
     assert delivered(method, 1, lambda seed: leavers(1_500, seed))
 
 
 @pytest.mark.parametrize("method", FEW_OF_PERSONS)
-def test_random_persons_with_random_rules_are_released(method):
+def test_random_persons_with_random_rules_are_released(method, brief_training):
     charged = [delivered(method, seed, random_persons) for seed in range(FEW_OF_PERSONS[method])]
     assert any(charged)
 

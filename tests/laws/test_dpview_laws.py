@@ -275,7 +275,7 @@ def test_schemas_of_any_width_are_planned_sparsely(method, columns):
 
 def test_a_table_that_cannot_be_sparse_is_refused_with_the_forecast(monkeypatch):
     monkeypatch.setattr("cloister.models.dpview.view_choice._MOST_OF_VIEW", 50)
-    monkeypatch.setattr("cloister.models.dpview.plan.MOST_TABLE_CELLS", 50)
+    monkeypatch.setattr("cloister.models.dpview.view_choice.MOST_TABLE_CELLS", 50)
     with pytest.raises(
         PlanError, match=r"'age' would have 100 cells, of which at most 50 .* GiB and .* fewer bins"
     ):

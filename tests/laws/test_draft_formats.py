@@ -9,23 +9,16 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from cloister.schema.domain import Domain
+from cloister.schema.drafts.columns import FEWEST_NUMBERS
 from cloister.schema.drafts.drafting import draft
-from cloister.schema.drafts.written_forms import FEWEST_NUMBERS
-from cloister.schema.series import write_clocks
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.written_values import (
-    SECONDS_OF_DAY,
-    Unit,
-    clock_unit,
-    with_unit,
-    write_moments,
-    write_numbers,
-)
+from cloister.schema.written_moments import SECONDS_OF_DAY, clock_unit, write_clocks, write_moments
+from cloister.schema.written_numbers import Unit, with_unit, write_numbers
 from cloister.tasks.data.tables import write_csv, write_table
 
 ROWS = 24
-WITH_UNIT = 2  # the place of the column whose numbers have a unit
+WITH_UNIT = 2  # the position of the column whose numbers have a unit
 MARKS = [(".", None), (".", ","), (",", "."), (",", None), (".", "'"), (",", " ")]
 DAYS = ["%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%-m/%-d/%y", "%d %b %Y", "%B %-d, %Y", "%Y%m%d"]
 CLOCKS = ["T%H:%M:%S", " %H:%M:%S", " %H:%M", " %-I:%M %p", "T%H:%M:%SZ", "T%H:%M:%S.000Z"]
@@ -50,7 +43,9 @@ def many(values):
 
 def few(values):
     """Cells of so few different values that none is taken for a key."""
-    return st.lists(values, min_size=2, max_size=9).flatmap(lambda own: many(st.sampled_from(own)))
+    return st.lists(values, min_size=2, max_size=9).flatmap(
+        lambda words: many(st.sampled_from(words))
+    )
 
 
 def moments(form):
@@ -66,13 +61,13 @@ def numbers(values, form, marks):
 
 def clocks(form):
     drawn = many(st.integers(0, SECONDS_OF_DAY // clock_unit(form) - 1))
-    return drawn.map(lambda own: list(write_clocks(np.array(own), form)))
+    return drawn.map(lambda numbers: list(write_clocks(np.array(numbers), form)))
 
 
 def different(values, form, marks):
     """Numbers of which none is twice: a few with a unit may be categories."""
     drawn = st.lists(values, min_size=ROWS, max_size=ROWS, unique=True)
-    return drawn.map(lambda own: list(write_numbers(np.array(own), form, *marks)))
+    return drawn.map(lambda numbers: list(write_numbers(np.array(numbers), form, *marks)))
 
 
 @st.composite
@@ -95,11 +90,11 @@ def tables(draw):
         draw(st.permutations(range(10**5, 10**5 + ROWS)).map(lambda keys: list(map(str, keys)))),
         draw(few(st.integers(0, 99_999)).map(lambda codes: [f"{code:05d}" for code in codes])),
     ]
-    for place, column in enumerate(columns):
+    for position, column in enumerate(columns):
         word = draw(st.sampled_from(["NA", "", "?", "NULL"]))
-        most = ROWS - FEWEST_NUMBERS if place == WITH_UNIT else ROWS // 2
-        for at in draw(st.sets(st.integers(0, ROWS - 1), max_size=most)):
-            column[at] = word
+        most = ROWS - FEWEST_NUMBERS if position == WITH_UNIT else ROWS // 2
+        for row in draw(st.sets(st.integers(0, ROWS - 1), max_size=most)):
+            column[row] = word
     names = draw(
         st.permutations(
             ["rooms", "preis", "id nr.", "% größe", "3", "a", "A", "wann", "um", "b,c", "d;e"]
@@ -134,6 +129,6 @@ def test_a_file_comes_back_as_it_was(tmp_path, table):
     table = Domain.of(spec.attributes, spec.folder).encode(read_frame(spec))
     write_table(table, tmp_path / "table.parquet")
     write_csv(tmp_path / "table.parquet", tmp_path / "again.csv", spec)
-    left = [at for at, name in enumerate(rows[0]) if name not in spec.ignore]
-    expected = text_of([[row[at] for at in left] for row in rows], delimiter)
+    read = [position for position, name in enumerate(rows[0]) if name not in spec.ignore]
+    expected = text_of([[row[position] for position in read] for row in rows], delimiter)
     assert (tmp_path / "again.csv").read_bytes().decode(spec.source.encoding) == expected

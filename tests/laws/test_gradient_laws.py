@@ -141,4 +141,4 @@ def test_blocks_are_of_one_public_size(expected: int) -> None:
     codes = torch.arange(3 * size + 5)[:, None]
     blocks = list(in_blocks(codes, np.arange(3 * size + 5), size))
     assert {len(block.codes) for block in blocks} == {size}
-    assert [block.held for block in blocks] == [size, size, size, 5]
+    assert [block.rows for block in blocks] == [size, size, size, 5]

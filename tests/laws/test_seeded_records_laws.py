@@ -16,8 +16,8 @@ from cloister.privacy.mechanisms.selection import DeniableTest, DeterministicTes
 from cloister.privacy.queries import seeded_records
 from cloister.privacy.queries.query import TableRows
 from cloister.privacy.queries.seeded_records import (
-    Kept,
     PrefixCounts,
+    PrefixLengths,
     SeededCandidates,
     plausible_seeds,
 )
@@ -29,7 +29,7 @@ def test_plausible_seeds_are_those_of_a_scan(seed):
     sizes = tuple(int(size) for size in rng.integers(1, 4, int(rng.integers(1, 5))))
     model = TinyModel.random(sizes, rng, least=0.01)
     least, most = sorted(int(n) for n in rng.integers(0, len(sizes) + 1, 2))
-    kept, gamma = Kept(least, most), Fraction(int(rng.integers(11, 50)), 10)
+    kept, gamma = PrefixLengths(least, most), Fraction(int(rng.integers(11, 50)), 10)
     rows = random_rows(rng, int(rng.integers(1, 25)), sizes)
     records = np.array(model.records())
     pairs = [
@@ -53,7 +53,7 @@ def test_candidates_are_the_same_for_any_number_of_workers(monkeypatch):
     found = []
     for number in (1, 2, 5):
         monkeypatch.setattr(seeded_records, "workers", lambda number=number: number)
-        query = candidates_of(model, Kept(0, 2))
+        query = candidates_of(model, PrefixLengths(0, 2))
         found.append(query.exact(TableRows(table_of(rows)), NoiseSource.insecure(3)))
     assert (found[0] == found[1]).all() and (found[0] == found[2]).all()
     # withheld, and nothing else is missing: 6 standard deviations of 50 of 5,000
@@ -63,13 +63,13 @@ def test_candidates_are_the_same_for_any_number_of_workers(monkeypatch):
 def test_records_keep_the_front_of_a_seed_and_draw_the_rest_by_the_model():
     rng = np.random.default_rng(5)
     model = TinyModel.random((3, 2, 4), rng)
-    query = candidates_of(model, Kept(1, 1), 60_000, withheld=Fraction(1, 10**9))
+    query = candidates_of(model, PrefixLengths(1, 1), 60_000, withheld=Fraction(1, 10**9))
     rows = np.tile([2, 0, 0], (50, 1))
     made = query.exact(TableRows(table_of(rows)), NoiseSource.insecure(6))
     assert set(made[:, 0]) == {2} and set(made[:, -1]) == {50}
     for record in model.records():
         share = (made[:, :3] == record).all(1).mean()
-        chance = float(model.made_by(rows[0], Kept(1, 1), record))
+        chance = float(model.made_by(rows[0], PrefixLengths(1, 1), record))
         # 6 standard deviations of a share of 60,000 records
         assert abs(share - chance) <= 6 * math.sqrt(chance * (1 - chance) / 60_000) + 1e-12
 
@@ -77,7 +77,9 @@ def test_records_keep_the_front_of_a_seed_and_draw_the_rest_by_the_model():
 def test_fewer_seeds_than_the_least_leave_places_empty():
     rng = np.random.default_rng(7)
     model, rows = TinyModel.random((3, 2, 4), rng), random_rows(rng, 10)
-    query = candidates_of(model, Kept(0, 1), 10_000, least_seeds=40, withheld=Fraction(1, 10**9))
+    query = candidates_of(
+        model, PrefixLengths(0, 1), 10_000, least_seeds=40, withheld=Fraction(1, 10**9)
+    )
     made = query.exact(TableRows(table_of(rows)), NoiseSource.insecure(8))
     assert abs(len(made) - 2_500) < 6 * math.sqrt(10_000 * 0.25 * 0.75)
     none = query.exact(TableRows(table_of(np.zeros((0, 3)))), NoiseSource.insecure(8))
@@ -86,7 +88,7 @@ def test_fewer_seeds_than_the_least_leave_places_empty():
 
 def test_tests_release_by_their_threshold():
     made = np.column_stack([np.arange(4_000) % 7, np.repeat([5, 20], 2_000)])
-    sensitivity = candidates_of(None, Kept(0, 1)).sensitivity(Neighbours())
+    sensitivity = candidates_of(None, PrefixLengths(0, 1)).sensitivity(Neighbours())
     exact = DeterministicTest(20).release(made, sensitivity, NoiseSource.insecure(1))
     assert exact.shape == (2_000, 1)
     test = RandomisedTest(12, Fraction(1, 2), 4)

@@ -77,7 +77,7 @@ def excess(seed, most, chances, claimed):
     return (both_ways(*tried) - bound).max()
 
 
-@pytest.mark.parametrize("most", [1, 2, 3, 8])
+@pytest.mark.parametrize("most", [1, 2, pytest.param(3, marks=pytest.mark.slow), 8])
 def test_a_selection_reveals_no_more_than_is_charged(most):
     even = even_tries(most)
     assert max(excess(seed, most, even, even) for seed in range(40)) < 1e-9

@@ -305,7 +305,7 @@ def test_a_round_scores_what_the_model_expects_less_half_the_noise_and_measures_
             expected = rows * door.mixtures[at].marginal(candidate.partitions)
             np.testing.assert_allclose(candidate.expected, expected, rtol=1e-3, atol=1e-3)
             noise = expected.size * deviation * (2 / np.pi) ** 0.5
-            assert candidate.handicap == pytest.approx(noise / 2)
+            assert candidate.penalty == pytest.approx(noise / 2)
         table = released[at // 2]
         assert counting.partitions == table.coarsenings == selection.candidates[1].partitions
         assert table.deviation == deviation
@@ -343,7 +343,7 @@ def test_pairs_of_a_round_make_no_circle_and_are_scored_by_what_the_model_expect
         own = query.expected[begins[one] : begins[one + 1], begins[other] : begins[other + 1]]
         expected = 1_000 * fit.mixture.marginal((parts[one], parts[other]))
         np.testing.assert_allclose(own, expected, rtol=1e-3, atol=1e-3)
-        assert query.handicaps[one, other] == 2.0 * own.size
+        assert query.penalties[one, other] == 2.0 * own.size
 
 
 def test_more_pairs_than_attributes_can_be_joined_by_are_chosen_with_circles():

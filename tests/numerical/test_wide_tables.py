@@ -33,7 +33,7 @@ def groups_of_answers():
     return Shape(pd.DataFrame(np.where(answers, "yes", "no"), columns=names), spec)
 
 
-def test_tables_are_chosen_among_all_pairs_where_these_cannot_be_listed():
+def test_tables_are_chosen_among_all_pairs_where_these_cannot_be_listed(brief_training):
     trial = release_once(groups_of_answers(), 2, "mixture")
     assert trial.plan.parameters.pair_parts and trial.plan.parameters.rounds
     assert trial.synthetic.rows == ROWS

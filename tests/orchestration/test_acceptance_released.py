@@ -25,7 +25,7 @@ NEVER = "{regression: {target: member, on: [age]}, largest: 0.02}"
 KILLED = """
 import os, signal, sys
 import cloister.tasks.stores.prefect_runs
-cloister.tasks.stores.prefect_runs.task = lambda **about: (lambda function: function)  # no server
+cloister.tasks.stores.prefect_runs.Step = lambda function, follows, **about: function  # no server
 import cloister.tasks.release.publish
 cloister.tasks.release.publish.register_release = lambda *given: ""
 cloister.tasks.release.publish.version_release = lambda *given: None

@@ -58,6 +58,7 @@ def visits(tmp_path: Path, prefect_server, monkeypatch) -> Path:
 def test_persons_are_released_with_their_rows(visits: Path, seeded_noise, capsys) -> None:
     out = visits / "out"
     words = ["release", "visits.yaml", "--out", str(out), "--json", "--seed-sampling", "7"]
+    words += ["--evaluate", "quick"]
     assert run(words) == 0, capsys.readouterr().err
     said = json.loads(capsys.readouterr().out)
     rows = pd.read_parquet(out / "synthetic.parquet")

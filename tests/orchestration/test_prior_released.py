@@ -13,7 +13,7 @@ from cloister.errors import InputError
 from cloister.flows.cli.app import run
 from cloister.tasks.ledger.access import releases
 
-pytestmark = pytest.mark.usefixtures("prefect_server")
+pytestmark = pytest.mark.usefixtures("prefect_server", "brief_training")
 
 
 def release(place, capsys, *words):

@@ -9,7 +9,7 @@ from itertools import product
 
 import numpy as np
 
-from cloister.privacy.queries.seeded_records import Kept
+from cloister.privacy.queries.seeded_records import PrefixLengths
 
 STEPS = 2**32
 
@@ -66,7 +66,7 @@ class TinyModel:
         row = self.configurations(place, np.array([record]))[0]
         return Fraction(int(self.tables[place][row, record[place]]), STEPS)
 
-    def made_by(self, seed, kept: Kept, record) -> Fraction:
+    def made_by(self, seed, kept: PrefixLengths, record) -> Fraction:
         """The exact probability that a seed makes a record."""
         total = Fraction(0)
         for number in range(kept.least, kept.most + 1):

@@ -32,6 +32,7 @@ import numpy as np
 
 from cloister.arrays import TINY
 from cloister.errors import PlanError, UnsupportedEvent
+from cloister.privacy import events
 from cloister.privacy.accounting.composition import Leaves, merge_leaves, paths_of, tries_of
 from cloister.privacy.accounting.divergences import (
     ORDERS,
@@ -41,15 +42,6 @@ from cloister.privacy.accounting.divergences import (
     renyi,
 )
 from cloister.privacy.accounting.loss import OUTWARD
-from cloister.privacy.events import (
-    Bounded,
-    Event,
-    LaplaceCounts,
-    Relation,
-    RepeatedSelection,
-    Selection,
-    Thresholded,
-)
 from cloister.privacy.exact import float_above
 
 
@@ -70,7 +62,7 @@ class Accountant(Protocol):
     - Infinity if there is no bound at this delta; UnsupportedEvent if a leaf cannot be read.
     """
 
-    def epsilon(self, leaves: Leaves, delta: float, relation: Relation, /) -> float:
+    def epsilon(self, leaves: Leaves, delta: float, relation: events.Relation, /) -> float:
         """The least epsilon this accountant can show, rounded up."""
         ...
 
@@ -81,17 +73,17 @@ class PureSum:
     The only accountant with an answer at delta 0.
     """
 
-    def epsilon(self, leaves: Leaves, _delta: float, _relation: Relation, /) -> float:
+    def epsilon(self, leaves: Leaves, _delta: float, _relation: events.Relation, /) -> float:
         """The sum of epsilons."""
         return float_above(self._sum(leaves))
 
     def _sum(self, leaves: Leaves) -> Fraction:
         return sum((times * self._of(leaf) for leaf, times in leaves), Fraction(0))
 
-    def _of(self, leaf: Event) -> Fraction:
-        if isinstance(leaf, LaplaceCounts | Selection | Bounded):
+    def _of(self, leaf: events.Event) -> Fraction:
+        if isinstance(leaf, events.LaplaceCounts | events.Selection | events.Bounded):
             return leaf.epsilon
-        if isinstance(leaf, RepeatedSelection):
+        if isinstance(leaf, events.RepeatedSelection):
             one = self._sum(tries_of(leaf))
             selected = Fraction(pure_selection(float_above(one), leaf.most))
             return min(leaf.most * one, selected)
@@ -104,7 +96,7 @@ class Renyi:
     Source: conversion of Canonne, Kamath, Steinke (arXiv 2004.00010), proposition 12.
     """
 
-    def epsilon(self, leaves: Leaves, delta: float, relation: Relation, /) -> float:
+    def epsilon(self, leaves: Leaves, delta: float, relation: events.Relation, /) -> float:
         """The least epsilon over the orders."""
         divergences = sum(
             (times * renyi(leaf, relation) for leaf, times in leaves), np.zeros_like(ORDERS)
@@ -119,7 +111,7 @@ ACCOUNTANTS: Mapping[str, Accountant] = {
 }
 
 
-def epsilon(event: Event, delta: float | Fraction, relation: Relation | str) -> float:
+def epsilon(event: events.Event, delta: float | Fraction, relation: events.Relation | str) -> float:
     """The least epsilon for which the event is shown (epsilon, delta)-private, rounded up.
 
     Errors: UnsupportedEvent if no accountant reads the whole event, or delta is too small for what
@@ -128,7 +120,7 @@ def epsilon(event: Event, delta: float | Fraction, relation: Relation | str) -> 
     return spend(event, delta, relation).epsilon
 
 
-def spend(event: Event, delta: float | Fraction, relation: Relation | str) -> Spend:
+def spend(event: events.Event, delta: float | Fraction, relation: events.Relation | str) -> Spend:
     """What the event costs at this delta, and which accountant shows it.
 
     Of disjoint parts, on the worst path through them. A float delta is read as the decimal number
@@ -138,27 +130,29 @@ def spend(event: Event, delta: float | Fraction, relation: Relation | str) -> Sp
     """
     if not 0 <= delta < 1:
         raise UnsupportedEvent(f"Delta lies between 0 and 1, not at {float(delta):g}.")
-    return _spend(event, Fraction(str(delta)), Relation(relation))
+    return _spend(event, Fraction(str(delta)), events.Relation(relation))
 
 
 @lru_cache(maxsize=512)
-def _spend(event: Event, delta: Fraction, relation: Relation) -> Spend:
+def _spend(event: events.Event, delta: Fraction, relation: events.Relation) -> Spend:
     spends = [_path_spend(path, delta, relation) for path in paths_of(event, relation)]
     return max(spends, key=lambda spent: spent.epsilon)
 
 
-def readings(event: Event, delta: Fraction, relation: Relation | str) -> dict[str, float]:
+def readings(
+    event: events.Event, delta: Fraction, relation: events.Relation | str
+) -> dict[str, float]:
     """What the event costs by each accountant that reads it on every path through its parts.
 
     Errors: UnsupportedEvent if delta is too small for what it may reveal.
     """
-    relation = Relation(relation)
-    found = [_path_answers(path, delta, relation)[0] for path in paths_of(event, relation)]
-    shared = set[str].intersection(*map(set, found))
-    return {name: max(answers[name] for answers in found) for name in shared}
+    relation = events.Relation(relation)
+    by_path = [_path_answers(path, delta, relation)[0] for path in paths_of(event, relation)]
+    shared = set[str].intersection(*map(set, by_path))
+    return {name: max(answers[name] for answers in by_path) for name in shared}
 
 
-def _path_spend(path: Leaves, delta: Fraction, relation: Relation) -> Spend:
+def _path_spend(path: Leaves, delta: Fraction, relation: events.Relation) -> Spend:
     answers, refusals = _path_answers(path, delta, relation)
     if not answers:
         raise UnsupportedEvent(
@@ -169,7 +163,7 @@ def _path_spend(path: Leaves, delta: Fraction, relation: Relation) -> Spend:
 
 
 def _path_answers(
-    path: Leaves, delta: Fraction, relation: Relation
+    path: Leaves, delta: Fraction, relation: events.Relation
 ) -> tuple[dict[str, float], list[str]]:
     """Epsilons by the accountants that have a finite one, and why others refuse."""
     left = delta - path_leak(path)
@@ -182,7 +176,7 @@ def _path_answers(
 
 
 def _answers(
-    leaves: Leaves, delta: float, relation: Relation
+    leaves: Leaves, delta: float, relation: events.Relation
 ) -> tuple[dict[str, float], list[str]]:
     answers, refusals = {}, []
     for name, accountant in ACCOUNTANTS.items():
@@ -196,16 +190,18 @@ def _answers(
 def path_leak(path: Leaves) -> Fraction:
     """The leaks of simple events, added up."""
     leaking = (
-        (leaf.delta, times) for leaf, times in path if isinstance(leaf, Bounded | Thresholded)
+        (leaf.delta, times)
+        for leaf, times in path
+        if isinstance(leaf, events.Bounded | events.Thresholded)
     )
     return sum((times * delta for delta, times in leaking), Fraction(0))
 
 
-def without_leak(leaf: Event) -> Event:
+def without_leak(leaf: events.Event) -> events.Event:
     """A simple event as it is where nothing leaks."""
-    if isinstance(leaf, Thresholded):
+    if isinstance(leaf, events.Thresholded):
         return leaf.counts
-    return replace(leaf, delta=Fraction(0)) if isinstance(leaf, Bounded) else leaf
+    return replace(leaf, delta=Fraction(0)) if isinstance(leaf, events.Bounded) else leaf
 
 
 _PRECISION = 1e-4
@@ -227,10 +223,10 @@ Excess = Callable[[float], float]
 
 
 def calibrate(
-    event_of: Callable[[Fraction], Event],
+    event_of: Callable[[Fraction], events.Event],
     epsilon: float | Fraction,
     delta: float | Fraction,
-    relation: Relation | str,
+    relation: events.Relation | str,
 ) -> Fraction:
     """The least noise, to a part in ten thousand, for which the event is (epsilon, delta)-private.
 
@@ -309,11 +305,11 @@ def _narrow(excess: Excess, low: float, high: float) -> float:
     above, below = excess(low), excess(high)
     while high > low * (1 + _PRECISION):
         middle = _guess(low, high, above, below)
-        found = excess(middle)
-        if found <= 0:
-            high, below = middle, found
+        value = excess(middle)
+        if value <= 0:
+            high, below = middle, value
         else:
-            low, above = middle, found
+            low, above = middle, value
     return high
 
 
@@ -338,17 +334,17 @@ _LARGEST_POWER = 700.0
 """Power of e that is still a double; the plain sum is far less long before."""
 
 
-def composed_epsilon(each: float, delta: float, mechanisms: int) -> float:
-    """The epsilon of ``mechanisms`` adaptive ones of epsilon ``each``, with delta in all.
+def composed_epsilon(epsilon: float, delta: float, mechanisms: int) -> float:
+    """The epsilon of ``mechanisms`` adaptive ones of epsilon ``epsilon``, with delta in all.
 
     That of advanced composition, or the plain sum where it is less: of few mechanisms.
 
     >>> round(composed_epsilon(0.01, 2**-30, 132), 4)
     0.7542
     """
-    drift = mechanisms * each * math.expm1(min(each, _LARGEST_POWER))
-    advanced = math.sqrt(2 * mechanisms * math.log(1 / delta)) * each + drift
-    return min(advanced, mechanisms * each)
+    drift = mechanisms * epsilon * math.expm1(min(epsilon, _LARGEST_POWER))
+    advanced = math.sqrt(2 * mechanisms * math.log(1 / delta)) * epsilon + drift
+    return min(advanced, mechanisms * epsilon)
 
 
 def epsilon_of_each(
@@ -365,10 +361,10 @@ def epsilon_of_each(
         enough = composed_epsilon(middle, float(delta), mechanisms) <= float(epsilon)
         low, high = (middle, high) if enough else (low, middle)
     exact = max(Fraction(low), epsilon / mechanisms)
-    found = Fraction(math.floor(exact * 10**digits), 10**digits)
-    if not found:
+    rounded = Fraction(math.floor(exact * 10**digits), 10**digits)
+    if not rounded:
         raise PlanError(
             f"advanced composition leaves less than epsilon 1e-{digits} for each of {mechanisms:,} "
             "answers; allow a larger epsilon, or use the method without '-paper'"
         )
-    return found
+    return rounded

@@ -26,22 +26,8 @@ from typing import Protocol
 import numpy as np
 
 from cloister.errors import PlanError, UnsupportedEvent
+from cloister.privacy import events
 from cloister.privacy.accounting.loss import LARGEST_EXPONENT, OUTWARD
-from cloister.privacy.events import (
-    Bounded,
-    Composed,
-    Event,
-    GaussianCounts,
-    LaplaceCounts,
-    OnGrid,
-    Parallel,
-    PlausiblyDeniable,
-    Relation,
-    RepeatedSelection,
-    SampledGaussian,
-    SeededRecords,
-    Thresholded,
-)
 from cloister.privacy.exact import decimal, exact
 
 _DIGITS = 48
@@ -88,9 +74,9 @@ def best_record_guarantee(
     return after_steps(record_guarantee(k, gamma, epsilon0, best), steps)
 
 
-def row_steps(rows: int, relation: Relation) -> int:
+def row_steps(rows: int, relation: events.Relation) -> int:
     """Rows added or removed, one after the other, between neighbours whose units have ``rows``."""
-    return rows * (1 if relation is Relation.ADD_REMOVE else 2)
+    return rows * (1 if relation is events.Relation.ADD_REMOVE else 2)
 
 
 def after_steps(one: RecordGuarantee, steps: int) -> RecordGuarantee:
@@ -130,7 +116,7 @@ def group_cost(epsilon: Fraction, delta: Fraction, rows: int) -> tuple[Fraction,
     return whole, exact(decimal(grown))
 
 
-def candidate_bound(event: SeededRecords, relation: Relation) -> Bounded:
+def candidate_bound(event: events.SeededRecords, relation: events.Relation) -> events.Bounded:
     """What one candidate reveals, released or not: an (epsilon, delta) of the whole table.
 
     A unit of m rows, or one that is replaced, is as many rows added and removed one after the other
@@ -140,7 +126,7 @@ def candidate_bound(event: SeededRecords, relation: Relation) -> Bounded:
     epsilon = max(one.epsilon, failure_epsilon(event.withheld, event.least_seeds))
     steps = row_steps(event.rows, relation)
     whole = after_steps(RecordGuarantee(epsilon, one.delta, event.t), steps)
-    return Bounded(_up(whole.epsilon), min(Fraction(whole.delta), Fraction(1)))
+    return events.Bounded(_up(whole.epsilon), min(Fraction(whole.delta), Fraction(1)))
 
 
 def failure_epsilon(withheld: Fraction, least_seeds: int) -> float:
@@ -158,35 +144,35 @@ def _up(amount: float) -> Fraction:
     return Fraction(math.ceil(Fraction(amount * (1 + OUTWARD)) * 2**_DIGITS), 2**_DIGITS)
 
 
-Leaves = tuple[tuple[Event, int], ...]
+Leaves = tuple[tuple[events.Event, int], ...]
 """Simple events, each with how often it happened."""
 
 _MOST_PATHS = 256
 """Most paths through disjoint parts of an event: each is accounted separately."""
 
 
-def paths_of(event: Event, relation: Relation) -> set[Leaves]:
+def paths_of(event: events.Event, relation: events.Relation) -> set[Leaves]:
     """The simple events on one unit's rows, for each choice of the parts that they may lie in."""
-    if isinstance(event, Parallel):
+    if isinstance(event, events.Parallel):
         return _parallel_paths(event, relation)
-    if isinstance(event, Composed):
+    if isinstance(event, events.Composed):
         return _composed_paths(event, relation)
-    if isinstance(event, RepeatedSelection):
+    if isinstance(event, events.RepeatedSelection):
         return _repeated_paths(event, relation)
     return {(_simple_leaf(event, relation),)}
 
 
-def _repeated_paths(event: RepeatedSelection, relation: Relation) -> set[Leaves]:
+def _repeated_paths(event: events.RepeatedSelection, relation: events.Relation) -> set[Leaves]:
     """A selection, of leaves, is itself one, unless it reads disjoint parts or something leaks."""
     paths = paths_of(event.base, relation)
     if len(paths) > 1 or any(map(_leaks, *paths)):
-        return paths_of(Composed(((event.base, event.most),)), relation)
+        return paths_of(events.Composed(((event.base, event.most),)), relation)
     (path,) = paths
-    return {((RepeatedSelection(Composed(path), event.most), 1),)}
+    return {((events.RepeatedSelection(events.Composed(path), event.most), 1),)}
 
 
-def _leaks(item: tuple[Event, int]) -> bool:
-    return isinstance(item[0], Bounded | Thresholded) and item[0].delta > 0
+def _leaks(item: tuple[events.Event, int]) -> bool:
+    return isinstance(item[0], events.Bounded | events.Thresholded) and item[0].delta > 0
 
 
 def unfold(leaves: Leaves) -> Leaves:
@@ -196,51 +182,56 @@ def unfold(leaves: Leaves) -> Leaves:
         for leaf, times in leaves
         for item in (
             ((part, n * times * leaf.most) for part, n in unfold(tries_of(leaf)))
-            if isinstance(leaf, RepeatedSelection)
+            if isinstance(leaf, events.RepeatedSelection)
             else ((leaf, times),)
         )
     )
 
 
-def tries_of(leaf: RepeatedSelection) -> Leaves:
+def tries_of(leaf: events.RepeatedSelection) -> Leaves:
     """The leaves of one try of a selection that is a leaf itself."""
-    assert isinstance(leaf.base, Composed)
+    assert isinstance(leaf.base, events.Composed)
     return leaf.base.parts
 
 
-def _simple_leaf(event: Event, relation: Relation) -> tuple[Event, int]:
+def _simple_leaf(event: events.Event, relation: events.Relation) -> tuple[events.Event, int]:
     """A simple event as accountants read it, and how often it happened."""
     match event:
-        case SampledGaussian():
+        case events.SampledGaussian():
             return replace(event, steps=1), event.steps
-        case SeededRecords():
+        case events.SeededRecords():
             return candidate_bound(event, relation), event.candidates
-        case OnGrid():
+        case events.OnGrid():
             return event.noise, 1
     return event, 1
 
 
-def _parallel_paths(event: Parallel, relation: Relation) -> set[Leaves]:
-    if relation is Relation.ADD_REMOVE and unit_rows(event) in (None, 1):
+def _parallel_paths(event: events.Parallel, relation: events.Relation) -> set[Leaves]:
+    if relation is events.Relation.ADD_REMOVE and unit_rows(event) in (None, 1):
         return _limit(path for part in event.parts for path in paths_of(part, relation))
-    return paths_of(Composed(tuple((part, 1) for part in event.parts)), relation)
+    return paths_of(events.Composed(tuple((part, 1) for part in event.parts)), relation)
 
 
-def unit_rows(event: Event) -> int | None:
+def unit_rows(event: events.Event) -> int | None:
     """The most rows that one unit owns, according to an event; None where it does not say."""
     match event:
-        case Parallel():
+        case events.Parallel():
             declared = event.rows if event.rows > 1 else None  # one is what is left undeclared
             return _most((declared, *map(unit_rows, event.parts)))
-        case Composed():
+        case events.Composed():
             return _most(unit_rows(part) for part, _ in event.parts)
-        case SampledGaussian() | SeededRecords() | PlausiblyDeniable() | OnGrid():
+        case (
+            events.SampledGaussian()
+            | events.SeededRecords()
+            | events.PlausiblyDeniable()
+            | events.OnGrid()
+        ):
             return event.rows
-        case GaussianCounts() | LaplaceCounts():
+        case events.GaussianCounts() | events.LaplaceCounts():
             return event.sensitivity.step
-        case Thresholded():
+        case events.Thresholded():
             return event.counts.sensitivity.step
-        case RepeatedSelection():
+        case events.RepeatedSelection():
             return unit_rows(event.base)
     return None
 
@@ -249,7 +240,7 @@ def _most(rows: Iterable[int | None]) -> int | None:
     return max((one for one in rows if one is not None), default=None)
 
 
-def _composed_paths(event: Composed, relation: Relation) -> set[Leaves]:
+def _composed_paths(event: events.Composed, relation: events.Relation) -> set[Leaves]:
     paths: set[Leaves] = {()}
     for part, times in event.parts:
         choices = _limit(_join(chosen) for chosen in _choices(paths_of(part, relation), times))
@@ -268,23 +259,23 @@ def _join(paths: Iterable[Leaves]) -> Leaves:
     return merge_leaves(item for path in paths for item in path)
 
 
-def merge_leaves(items: Iterable[tuple[Event, int]]) -> Leaves:
+def merge_leaves(items: Iterable[tuple[events.Event, int]]) -> Leaves:
     """Each leaf once, with how often it happened in all, in an order of their own."""
-    times: dict[Event, int] = {}
+    times: dict[events.Event, int] = {}
     for leaf, count in items:
         times[leaf] = times.get(leaf, 0) + count
     return tuple(sorted(times.items(), key=repr))
 
 
 def _limit(paths: Iterable[Leaves]) -> set[Leaves]:
-    kept: set[Leaves] = set()
+    distinct: set[Leaves] = set()
     for path in paths:
-        kept.add(path)
-        if len(kept) > _MOST_PATHS:
+        distinct.add(path)
+        if len(distinct) > _MOST_PATHS:
             raise UnsupportedEvent(
                 f"The event has over {_MOST_PATHS} paths through disjoint parts; use fewer parts."
             )
-    return kept
+    return distinct
 
 
 class PlannedStage(Protocol):
@@ -297,7 +288,7 @@ class PlannedStage(Protocol):
     def name(self) -> str: ...
 
     @property
-    def event(self) -> Event: ...
+    def event(self) -> events.Event: ...
 
     @property
     def explanation(self) -> str: ...
@@ -306,7 +297,7 @@ class PlannedStage(Protocol):
     def part(self) -> str | None: ...
 
 
-def event_of_stages(stages: Iterable[PlannedStage]) -> Composed:
+def event_of_stages(stages: Iterable[PlannedStage]) -> events.Composed:
     """All that stages do: composed, and in parallel where they read disjoint parts of the rows.
 
     Parts are in the order in which stages first name them.
@@ -325,39 +316,39 @@ def event_of_stages(stages: Iterable[PlannedStage]) -> Composed:
             "whole table. Nothing was charged."
         )
     parts = tuple(
-        Composed(tuple((stage.event, 1) for stage in listed if stage.part == name))
+        events.Composed(tuple((stage.event, 1) for stage in listed if stage.part == name))
         for name in names
     )
-    return Composed((*alone, (Parallel(parts), 1)) if parts else alone)
+    return events.Composed((*alone, (events.Parallel(parts), 1)) if parts else alone)
 
 
 def accountable(stages: Iterable[PlannedStage]) -> tuple[PlannedStage, ...]:
     """The stages that are differentially private: all but those of plausible deniability alone."""
-    return tuple(stage for stage in stages if not isinstance(stage.event, PlausiblyDeniable))
+    return tuple(stage for stage in stages if not isinstance(stage.event, events.PlausiblyDeniable))
 
 
-def divides_rows(event: Event) -> bool:
+def divides_rows(event: events.Event) -> bool:
     """Whether anything in an event is counted on disjoint parts of the rows alone."""
     match event:
-        case Composed():
+        case events.Composed():
             return any(divides_rows(part) for part, _ in event.parts)
-        case RepeatedSelection():
+        case events.RepeatedSelection():
             return divides_rows(event.base)
-    return isinstance(event, Parallel | PlausiblyDeniable)
+    return isinstance(event, events.Parallel | events.PlausiblyDeniable)
 
 
-def is_deniable(event: Event) -> bool:
+def is_deniable(event: events.Event) -> bool:
     """Whether anything in an event is under plausible deniability alone."""
     match event:
-        case Composed():
+        case events.Composed():
             return any(is_deniable(part) for part, _ in event.parts)
-        case Parallel():
+        case events.Parallel():
             return any(is_deniable(part) for part in event.parts)
-        case RepeatedSelection():
+        case events.RepeatedSelection():
             return is_deniable(event.base)
-    return isinstance(event, PlausiblyDeniable)
+    return isinstance(event, events.PlausiblyDeniable)
 
 
-def deniable_event(stages: Iterable[PlannedStage]) -> PlausiblyDeniable | None:
+def deniable_event(stages: Iterable[PlannedStage]) -> events.PlausiblyDeniable | None:
     """The event of the stage that is under plausible deniability alone, if there is one."""
-    return next((s.event for s in stages if isinstance(s.event, PlausiblyDeniable)), None)
+    return next((s.event for s in stages if isinstance(s.event, events.PlausiblyDeniable)), None)

@@ -19,6 +19,7 @@ from scipy.special import gammaln
 
 from cloister.arrays import Floats
 from cloister.errors import UnsupportedEvent
+from cloister.privacy import events
 from cloister.privacy.accounting.composition import Leaves, tries_of, unfold
 from cloister.privacy.accounting.loss import (
     LARGEST_EXPONENT,
@@ -30,16 +31,6 @@ from cloister.privacy.accounting.loss import (
     repeated_response,
 )
 from cloister.privacy.accounting.profiles import Direction, NormalMixture, samples_all, worst_pair
-from cloister.privacy.events import (
-    Bounded,
-    Event,
-    GaussianCounts,
-    LaplaceCounts,
-    Relation,
-    RepeatedSelection,
-    SampledGaussian,
-    Selection,
-)
 
 ORDERS = np.unique(
     np.concatenate(
@@ -67,7 +58,7 @@ double."""
 
 
 @singledispatch
-def renyi(event: Event, _relation: Relation) -> Floats:
+def renyi(event: events.Event, _relation: events.Relation) -> Floats:
     """Rényi divergences (orders,) of a simple event at `ORDERS`; infinite where unknown.
 
     Errors: UnsupportedEvent for an event that none is known of.
@@ -76,7 +67,7 @@ def renyi(event: Event, _relation: Relation) -> Floats:
 
 
 @renyi.register
-def _(event: GaussianCounts, _relation: Relation) -> Floats:
+def _(event: events.GaussianCounts, _relation: events.Relation) -> Floats:
     """1 / (2 noise_multiplier^2)-zero-concentrated in any dimension.
 
     Source: Canonne, Kamath, Steinke (arXiv 2004.00010), theorem 14.
@@ -85,16 +76,16 @@ def _(event: GaussianCounts, _relation: Relation) -> Floats:
     return divergences
 
 
-@renyi.register(LaplaceCounts)
-@renyi.register(Bounded)
-def _(event: LaplaceCounts | Bounded, _relation: Relation) -> Floats:
-    if isinstance(event, Bounded) and event.delta:
+@renyi.register(events.LaplaceCounts)
+@renyi.register(events.Bounded)
+def _(event: events.LaplaceCounts | events.Bounded, _relation: events.Relation) -> Floats:
+    if isinstance(event, events.Bounded) and event.delta:
         raise UnsupportedEvent("The leak of a bounded event is to be taken off first.")
     return _randomized_response(float(event.epsilon))
 
 
 @renyi.register
-def _(event: Selection, _relation: Relation) -> Floats:
+def _(event: events.Selection, _relation: events.Relation) -> Floats:
     """Cesar, Rogers (arXiv 2004.07223), lemma 3.2: range epsilon gives rho = epsilon^2 / 8."""
     return np.minimum(
         _randomized_response(float(event.epsilon)), ORDERS * float(event.epsilon) ** 2 / 8
@@ -102,16 +93,16 @@ def _(event: Selection, _relation: Relation) -> Floats:
 
 
 @renyi.register
-def _(event: SampledGaussian, relation: Relation) -> Floats:
+def _(event: events.SampledGaussian, relation: events.Relation) -> Floats:
     """A sum for whole orders, an integral for others.
 
     Source: Mironov, Talwar, Zhang (arXiv 1908.10530).
     """
-    sides = 1 if relation is Relation.ADD_REMOVE else 2
+    sides = 1 if relation is events.Relation.ADD_REMOVE else 2
     if samples_all(event):
         divergences: Floats = ORDERS * (sides * event.rows / float(event.noise_multiplier)) ** 2 / 2
         return divergences
-    if relation is not Relation.ADD_REMOVE:
+    if relation is not events.Relation.ADD_REMOVE:
         raise UnsupportedEvent(
             "Rényi divergences of Poisson-sampled sums are known for adding or removing a unit."
         )
@@ -122,7 +113,7 @@ def _(event: SampledGaussian, relation: Relation) -> Floats:
 
 
 @renyi.register
-def _(event: RepeatedSelection, relation: Relation) -> Floats:
+def _(event: events.RepeatedSelection, relation: events.Relation) -> Floats:
     """The least of that of all tries, and of the selection."""
     one = sum((times * renyi(leaf, relation) for leaf, times in tries_of(event)), _NONE)
     return np.minimum(event.most * one, selection(even_tries(event.most), one))
@@ -160,8 +151,8 @@ def selection(chances: Floats, divergences: Floats) -> Floats:
         least = np.maximum(least, np.maximum(passed, 1 - failed))
     grown, left = _log_slopes(chances, ends[1:]), _log_slopes(chances, least)
     excess = np.array([(order / (order - 1) * grown - left).max() for order in ORDERS])
-    found: Floats = np.minimum.accumulate((divergences + excess)[::-1])[::-1]
-    return found
+    bounds: Floats = np.minimum.accumulate((divergences + excess)[::-1])[::-1]
+    return bounds
 
 
 def pure_selection(epsilon: float, most: int) -> float:
@@ -174,11 +165,11 @@ def pure_selection(epsilon: float, most: int) -> float:
     return min(epsilon + float(excess), most * epsilon) * (1 + OUTWARD)
 
 
-def _log_slopes(chances: Floats, at: Floats) -> Floats:
+def _log_slopes(chances: Floats, points: Floats) -> Floats:
     """Logarithm of the derivative, at points (n,), of the generating function of tries."""
     times = np.arange(1, len(chances) + 1)
     with np.errstate(divide="ignore"):
-        slopes: Floats = np.log(np.polynomial.polynomial.polyval(at, times * chances))
+        slopes: Floats = np.log(np.polynomial.polynomial.polyval(points, times * chances))
     return slopes
 
 
@@ -186,12 +177,12 @@ def _log_slopes(chances: Floats, at: Floats) -> Floats:
 def _whole_orders(rate: float, noise_multiplier: float) -> Floats:
     """Source: Mironov, Talwar, Zhang (arXiv 1908.10530), section 3.3, for whole orders."""
     divergences = np.full_like(ORDERS, np.inf)
-    for place in np.flatnonzero((ORDERS.round() == ORDERS) & (ORDERS <= _LARGEST_SAMPLED_ORDER)):
-        order, taken = ORDERS[place], np.arange(ORDERS[place] + 1)
-        ways = gammaln(order + 1) - gammaln(taken + 1) - gammaln(order - taken + 1)
-        chances = ways + taken * np.log(rate) + (order - taken) * np.log1p(-rate)
-        moments = (taken**2 - taken) / (2 * noise_multiplier**2)
-        divergences[place] = max(np.logaddexp.reduce(chances + moments), 0.0) / (order - 1)
+    for index in np.flatnonzero((ORDERS.round() == ORDERS) & (ORDERS <= _LARGEST_SAMPLED_ORDER)):
+        order, rows = ORDERS[index], np.arange(ORDERS[index] + 1)
+        ways = gammaln(order + 1) - gammaln(rows + 1) - gammaln(order - rows + 1)
+        chances = ways + rows * np.log(rate) + (order - rows) * np.log1p(-rate)
+        moments = (rows**2 - rows) / (2 * noise_multiplier**2)
+        divergences[index] = max(np.logaddexp.reduce(chances + moments), 0.0) / (order - 1)
     return divergences
 
 
@@ -206,8 +197,8 @@ def convert(divergences: Floats, delta: float) -> float:
     if (delta**2 + np.expm1(-divergences) > 0).any():
         return 0.0
     usable = ORDERS > _LEAST_CONVERTED_ORDER
-    orders, at = ORDERS[usable], divergences[usable]
-    epsilons = at + np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1)
+    orders, values = ORDERS[usable], divergences[usable]
+    epsilons = values + np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1)
     return max(float(epsilons.min()), 0.0)
 
 
@@ -218,17 +209,17 @@ def _randomized_response(reach: float) -> Floats:
 
 
 @lru_cache(maxsize=64)
-def _integrated(event: SampledGaussian) -> Floats:
+def _integrated(event: events.SampledGaussian) -> Floats:
     pair = NormalMixture.of(event)
     points = np.arange(-_FARTHEST, _FARTHEST + _LARGEST_MIXTURE_ORDER * pair.means[-1], _SPACING)
     loss = pair.loss(points)
     densities = -(points**2) / 2 - np.log(2 * np.pi) / 2 + np.log(_SPACING)
     divergences = np.full_like(ORDERS, np.inf)
-    for place in np.flatnonzero(ORDERS <= _LARGEST_MIXTURE_ORDER):
-        order = ORDERS[place]
+    for index in np.flatnonzero(ORDERS <= _LARGEST_MIXTURE_ORDER):
+        order = ORDERS[index]
         removed = np.logaddexp.reduce(densities + order * loss)
         added = np.logaddexp.reduce(densities + (1 - order) * loss)
-        divergences[place] = max(removed, added, 0.0) / (order - 1)
+        divergences[index] = max(removed, added, 0.0) / (order - 1)
     return divergences
 
 
@@ -267,7 +258,7 @@ class LossDistribution:
     Has no bound at delta below 1e-10, where the rounding of Fourier transforms would count.
     """
 
-    def epsilon(self, leaves: Leaves, delta: float, relation: Relation, /) -> float:
+    def epsilon(self, leaves: Leaves, delta: float, relation: events.Relation, /) -> float:
         """The epsilon at which the divergence of the composition falls to delta."""
         if delta < _SMALLEST_DELTA or not leaves:
             return math.inf
@@ -284,17 +275,19 @@ class LossDistribution:
             step = 2.0 ** math.floor(math.log2(max(wanted, step / 64)))
 
     def _parts(
-        self, leaves: Leaves, delta: float, relation: Relation, step: float
+        self, leaves: Leaves, delta: float, relation: events.Relation, step: float
     ) -> list[tuple[_GridLosses, int]]:
         tail = delta * _TAIL_SHARE / sum(times for _, times in leaves)
         return [_losses_of(leaf, times, relation, step, tail) for leaf, times in leaves]
 
-    def _width(self, leaves: Leaves, delta: float, relation: Relation) -> float:
+    def _width(self, leaves: Leaves, delta: float, relation: events.Relation) -> float:
         return max(
             losses.width for losses, _ in self._parts(leaves, delta, relation, _COARSEST_STEP)
         )
 
-    def _on_grid(self, leaves: Leaves, delta: float, relation: Relation, step: float) -> float:
+    def _on_grid(
+        self, leaves: Leaves, delta: float, relation: events.Relation, step: float
+    ) -> float:
         slack, parts = delta * _TAIL_SHARE, self._parts(leaves, delta, relation, step)
         removed = [(losses.removed, times * losses.copies) for losses, times in parts]
         added = [(losses.added, times * losses.copies) for losses, times in parts]
@@ -318,23 +311,25 @@ class _GridLosses:
         return self.removed is self.added
 
 
-def _at_once(leaf: Event, times: int) -> bool:
-    return isinstance(leaf, Bounded) and times >= _MANY_COPIES
+def _at_once(leaf: events.Event, times: int) -> bool:
+    return isinstance(leaf, events.Bounded) and times >= _MANY_COPIES
 
 
 @lru_cache(maxsize=128)
 def _losses_of(
-    leaf: Event, times: int, relation: Relation, step: float, tail: float
+    leaf: events.Event, times: int, relation: events.Relation, step: float, tail: float
 ) -> tuple[_GridLosses, int]:
     """The losses of a leaf, and how often they are still to be composed."""
-    if isinstance(leaf, Bounded) and _at_once(leaf, times):
+    if isinstance(leaf, events.Bounded) and _at_once(leaf, times):
         together = repeated_response(float(leaf.epsilon), times, step, tail * times)
         return _GridLosses(together, together, 1), 1
     return _grid_losses(leaf, relation, step, tail), times
 
 
 @lru_cache(maxsize=128)
-def _grid_losses(leaf: Event, relation: Relation, step: float, tail: float) -> _GridLosses:
+def _grid_losses(
+    leaf: events.Event, relation: events.Relation, step: float, tail: float
+) -> _GridLosses:
     pair = worst_pair(leaf, relation, tail)
     removed = _on_grid(pair.removed, step)
     return _GridLosses(

@@ -79,8 +79,8 @@ class Loss:
 
     def log_moment(self, tilt: float) -> float:
         """Logarithm of E[exp(tilt * loss)] over the finite losses."""
-        held = self.mass > 0
-        exponents = tilt * self.losses[held] + np.log(self.mass[held])
+        possible = self.mass > 0
+        exponents = tilt * self.losses[possible] + np.log(self.mass[possible])
         top = float(exponents.max())
         return top + math.log(float(np.exp(exponents - top).sum()))
 
@@ -115,10 +115,10 @@ def convolve(parts: Sequence[tuple[Loss, int]], slack: float) -> Loss:
     At most ``slack`` of mass is moved to infinite loss for what falls outside the window; all of it
     where most is infinite already.
     """
-    kept = -math.expm1(
+    infinite = -math.expm1(
         sum(times * math.log1p(-min(loss.infinite, 1 - 1e-16)) for loss, times in parts)
     )
-    if kept > _HOPELESS:
+    if infinite > _HOPELESS:
         return Loss(parts[0][0].step, 0, np.zeros(1), 1.0)
     low, high = _window(parts, slack)
     size = next_fast_len(high - low + 1, real=True)
@@ -128,7 +128,7 @@ def convolve(parts: Sequence[tuple[Loss, int]], slack: float) -> Loss:
     wrapped = irfft(spectrum, n=size)
     mass = np.roll(wrapped, -(low % size))
     rounding = _ROUNDING * (100 + sum(times for _, times in parts))
-    return Loss(parts[0][0].step, low, np.maximum(mass, 0.0), min(1.0, kept + slack + rounding))
+    return Loss(parts[0][0].step, low, np.maximum(mass, 0.0), min(1.0, infinite + slack + rounding))
 
 
 def epsilon_at(loss: Loss, delta: float) -> float:
@@ -169,8 +169,8 @@ def _least(bound: Callable[[float], float], start: float) -> float:
     least = bound(start)
     for factor, worthwhile in ((0.5, 0.0), (2.0, _WORTHWHILE)):
         tilt = start * factor
-        while math.isfinite(found := bound(tilt)) and found < least - worthwhile * abs(least):
-            least, tilt = found, tilt * factor
+        while math.isfinite(value := bound(tilt)) and value < least - worthwhile * abs(least):
+            least, tilt = value, tilt * factor
     return least
 
 
@@ -231,12 +231,12 @@ def response_epsilon(epsilon: Fraction, delta: float, times: int) -> float:
     return low
 
 
-def _delta_of(each: float, times: int, whole: float) -> float:
-    """The delta of so many responses of an epsilon ``each`` at the epsilon ``whole``, exactly."""
-    if max(each, whole) > LARGEST_EXPONENT:
+def _delta_of(epsilon: float, times: int, whole: float) -> float:
+    """The delta at the epsilon ``whole`` of ``times`` responses of ``epsilon`` each, exactly."""
+    if max(epsilon, whole) > LARGEST_EXPONENT:
         return 1.0
-    most = math.ceil((times - whole / each) / 2) - 1
+    most = math.ceil((times - whole / epsilon) / 2) - 1
     if most < 0:
         return 0.0
-    chance = 1 / (1 + math.exp(each))
+    chance = 1 / (1 + math.exp(epsilon))
     return float(bdtr(most, times, chance) - math.exp(whole) * bdtr(most, times, 1 - chance))

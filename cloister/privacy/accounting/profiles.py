@@ -18,16 +18,8 @@ from scipy.special import gammaln, log_ndtr, ndtr, ndtri, xlog1py, xlogy
 
 from cloister.arrays import TINY, Floats, Integers
 from cloister.errors import UnsupportedEvent
+from cloister.privacy import events
 from cloister.privacy.accounting.loss import Profile
-from cloister.privacy.events import (
-    Bounded,
-    Event,
-    GaussianCounts,
-    LaplaceCounts,
-    Relation,
-    SampledGaussian,
-    Selection,
-)
 
 _LARGEST_EXPONENT = 700.0
 """Largest epsilon that is passed to exp, in nats; the largest double is exp(709.8)."""
@@ -77,7 +69,7 @@ class WorstPair:
 
 
 @singledispatch
-def worst_pair(event: Event, _relation: Relation, _tail: float) -> WorstPair:
+def worst_pair(event: events.Event, _relation: events.Relation, _tail: float) -> WorstPair:
     """The worst pair of an event; ``_tail`` is the mass that may lie above the range of losses.
 
     Errors: UnsupportedEvent for an event that no profile is known of.
@@ -86,7 +78,7 @@ def worst_pair(event: Event, _relation: Relation, _tail: float) -> WorstPair:
 
 
 @worst_pair.register
-def _(event: GaussianCounts, _relation: Relation, tail: float) -> WorstPair:
+def _(event: events.GaussianCounts, _relation: events.Relation, tail: float) -> WorstPair:
     bounds = event.sensitivity
     scale = float(event.noise_multiplier) * math.sqrt(bounds.l2_squared)
     if bounds.cells * bounds.step**2 != bounds.l2_squared or scale > _LARGEST_SCALE:
@@ -98,7 +90,7 @@ def _(event: GaussianCounts, _relation: Relation, tail: float) -> WorstPair:
 
 
 @worst_pair.register
-def _(event: LaplaceCounts, _relation: Relation, _tail: float) -> WorstPair:
+def _(event: events.LaplaceCounts, _relation: events.Relation, _tail: float) -> WorstPair:
     """As many one-cell mechanisms as cells change, where none moves by more than 1.
 
     Otherwise one mechanism with the whole epsilon: one count that moves by 5 is worse than five
@@ -111,7 +103,7 @@ def _(event: LaplaceCounts, _relation: Relation, _tail: float) -> WorstPair:
 
 
 @worst_pair.register
-def _(event: Bounded, _relation: Relation, _tail: float) -> WorstPair:
+def _(event: events.Bounded, _relation: events.Relation, _tail: float) -> WorstPair:
     if event.delta:
         raise UnsupportedEvent("The leak of a bounded event is to be taken off first.")
     reach = float(event.epsilon)
@@ -119,16 +111,16 @@ def _(event: Bounded, _relation: Relation, _tail: float) -> WorstPair:
 
 
 @worst_pair.register
-def _(event: Selection, _relation: Relation, _tail: float) -> WorstPair:
+def _(event: events.Selection, _relation: events.Relation, _tail: float) -> WorstPair:
     reach = float(event.epsilon)
     return _symmetric(partial(bounded_range, reach), reach)
 
 
 @worst_pair.register
-def _(event: SampledGaussian, relation: Relation, tail: float) -> WorstPair:
+def _(event: events.SampledGaussian, relation: events.Relation, tail: float) -> WorstPair:
     if samples_all(event):
         return _every_row(event, relation, tail)
-    if relation is Relation.REPLACE_ONE:
+    if relation is events.Relation.REPLACE_ONE:
         return _replaced_row(event, tail)
     rate, shift = float(event.rate), event.rows / float(event.noise_multiplier)
     high, low = _reach(shift, tail), event.rows * math.log1p(-rate)
@@ -142,7 +134,7 @@ def _(event: SampledGaussian, relation: Relation, tail: float) -> WorstPair:
     return WorstPair(Direction(removed, low, high), Direction(added, -high, -low))
 
 
-def samples_all(event: SampledGaussian) -> bool:
+def samples_all(event: events.SampledGaussian) -> bool:
     """Whether a step is accounted as one on every row, which costs at least as much.
 
     The sums with and without a unit are then at most its rows apart, and so they are, in pairs,
@@ -151,13 +143,13 @@ def samples_all(event: SampledGaussian) -> bool:
     return event.rate >= _NEARLY_ALL
 
 
-def _every_row(event: SampledGaussian, relation: Relation, tail: float) -> WorstPair:
-    sides = 1 if relation is Relation.ADD_REMOVE else 2
+def _every_row(event: events.SampledGaussian, relation: events.Relation, tail: float) -> WorstPair:
+    sides = 1 if relation is events.Relation.ADD_REMOVE else 2
     shift = sides * event.rows / float(event.noise_multiplier)
     return _symmetric(partial(gaussian, shift), _reach(shift, tail))
 
 
-def _replaced_row(event: SampledGaussian, tail: float) -> WorstPair:
+def _replaced_row(event: events.SampledGaussian, tail: float) -> WorstPair:
     if event.rows > 1:
         raise UnsupportedEvent(
             "DP-SGD over sampled rows of units with several rows is accounted for adding or "
@@ -258,11 +250,11 @@ class NormalMixture:
     weights: Floats
 
     @classmethod
-    def of(cls, event: SampledGaussian) -> NormalMixture:
+    def of(cls, event: events.SampledGaussian) -> NormalMixture:
         """The worst pair of one step."""
-        taken = np.arange(event.rows + 1)
-        chances = _binomial(taken, event.rows, float(event.rate))
-        return cls(taken / float(event.noise_multiplier), chances)
+        rows = np.arange(event.rows + 1)
+        chances = _binomial(rows, event.rows, float(event.rate))
+        return cls(rows / float(event.noise_multiplier), chances)
 
     def loss(self, points: Floats) -> Floats:
         """Log ratio of the mixture to the normal at mean 0, at points (n,); increasing."""
@@ -275,21 +267,23 @@ class NormalMixture:
     def removed_profile(self, epsilons: Floats) -> Floats:
         """The profile of the mixture against the normal."""
         points = self._where(epsilons)
-        taken = ndtr(np.subtract.outer(self.means, points)).T @ self.weights
-        deltas: Floats = taken - np.exp(np.minimum(epsilons, _LARGEST_EXPONENT) + log_ndtr(-points))
+        mixture = ndtr(np.subtract.outer(self.means, points)).T @ self.weights
+        deltas: Floats = mixture - np.exp(
+            np.minimum(epsilons, _LARGEST_EXPONENT) + log_ndtr(-points)
+        )
         return np.maximum(deltas, -np.expm1(np.minimum(epsilons, _LARGEST_EXPONENT)))
 
     def added_profile(self, epsilons: Floats) -> Floats:
         """The profile of the normal against the mixture."""
         points = self._where(-epsilons)
-        taken = ndtr(np.subtract.outer(points, self.means)) @ self.weights
-        deltas: Floats = ndtr(points) - np.exp(np.minimum(epsilons, _LARGEST_EXPONENT)) * taken
+        mixture = ndtr(np.subtract.outer(points, self.means)) @ self.weights
+        deltas: Floats = ndtr(points) - np.exp(np.minimum(epsilons, _LARGEST_EXPONENT)) * mixture
         return np.maximum(deltas, -np.expm1(np.minimum(epsilons, _LARGEST_EXPONENT)))
 
     def _where(self, losses: Floats) -> Floats:
         table = np.arange(-_FARTHEST - self.means[-1], _FARTHEST + 2 * self.means[-1], _TABLE_STEP)
-        place = np.clip(np.searchsorted(self.loss(table), losses), 1, table.size - 1)
-        low, high = table[place - 1], table[place]
+        index = np.clip(np.searchsorted(self.loss(table), losses), 1, table.size - 1)
+        low, high = table[index - 1], table[index]
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
             below = self.loss(middle) < losses
@@ -297,11 +291,11 @@ class NormalMixture:
         return high
 
 
-def _binomial(taken: Integers, trials: int, chance: float) -> Floats:
+def _binomial(successes: Integers, trials: int, chance: float) -> Floats:
     """Chances (n,) that so many of ``trials`` are taken, each with the same chance."""
-    left = trials - taken
-    ways = gammaln(trials + 1) - gammaln(taken + 1) - gammaln(left + 1)
-    chances: Floats = np.exp(ways + xlogy(taken, chance) + xlog1py(left, -chance))
+    failures = trials - successes
+    ways = gammaln(trials + 1) - gammaln(successes + 1) - gammaln(failures + 1)
+    chances: Floats = np.exp(ways + xlogy(successes, chance) + xlog1py(failures, -chance))
     return chances
 
 

@@ -13,17 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from cloister.errors import VerificationError
+from cloister.privacy import signing
 from cloister.privacy.certificate.certificate import YAML_NAME, Certificate, read_certificate
 from cloister.privacy.certificate.manifest import RELEASE_TYPE, TRUST_NAME, statement_name
 from cloister.privacy.ledger import State
-from cloister.privacy.signing import (
-    HOUSE,
-    PublicKey,
-    followed_trust,
-    read_envelope,
-    read_statement,
-    signers,
-)
 
 HOUSE_KEY = "house_key"
 """Name under which a registry keeps the house's public key, in PEM, beside a model."""
@@ -32,7 +25,7 @@ _ENDED = (State.REJECTED, State.WITHDRAWN)
 """States whose statements end an approval."""
 
 
-def require_approved(folder: Path, model: str, key: PublicKey) -> Mapping[str, Any]:
+def require_approved(folder: Path, model: str, key: signing.PublicKey) -> Mapping[str, Any]:
     """What the house's statement says of the approval of a model's release: by whom, when, why.
 
     Args:
@@ -70,17 +63,17 @@ def require_approved(folder: Path, model: str, key: PublicKey) -> Mapping[str, A
     return _approval(path, certificate, key)
 
 
-def _approval(path: Path, certificate: Certificate, key: PublicKey) -> Mapping[str, Any]:
+def _approval(path: Path, certificate: Certificate, key: signing.PublicKey) -> Mapping[str, Any]:
     """What a statement says, if it is the house's and of the files of a certificate."""
-    envelope = read_envelope(path)
-    trusts = followed_trust(path.with_name(TRUST_NAME), [key])
-    if not signers(envelope, trusts[-1].role(HOUSE).keys if trusts else [key]):
+    envelope = signing.read_envelope(path)
+    trusts = signing.followed_trust(path.with_name(TRUST_NAME), [key])
+    if not signing.signers(envelope, trusts[-1].role(signing.HOUSE).keys if trusts else [key]):
         raise VerificationError(
             f"{path} is not signed by the house's key {key.id[:16]}, and the model gives no rows: "
             "load the model from the house's own registry, or give the house's key as its "
             f"configuration {HOUSE_KEY}"
         )
-    statement = read_statement(envelope, str(path))
+    statement = signing.read_statement(envelope, str(path))
     facts = statement.facts(RELEASE_TYPE)
     written = path.with_name(YAML_NAME).read_bytes()
     named = {

@@ -196,9 +196,11 @@ def _differences(folder: Path, manifest: Manifest) -> list[FileFinding]:
     extra = [
         FileFinding(path, "is not part of the release") for path in present if path not in recorded
     ]
-    held = [path for path in present if path in recorded]
+    common = [path for path in present if path in recorded]
     altered = [
-        FileFinding(path, "was altered") for path in held if _record(folder, path) != recorded[path]
+        FileFinding(path, "was altered")
+        for path in common
+        if _record(folder, path) != recorded[path]
     ]
     return sorted(missing + extra + altered, key=lambda finding: finding.file)
 
@@ -206,14 +208,14 @@ def _differences(folder: Path, manifest: Manifest) -> list[FileFinding]:
 def _paths(folder: Path) -> list[str]:
     """All files, links and folders that hold nothing; manifest and statements apart; sorted."""
     try:
-        found = [
+        paths = [
             path
             for path in folder.rglob("*")
             if path.is_symlink() or not path.is_dir() or not any(path.iterdir())
         ]
     except OSError as error:
         raise _storage_error(folder, "read", error) from None
-    names = (path.relative_to(folder).as_posix() for path in found)
+    names = (path.relative_to(folder).as_posix() for path in paths)
     return sorted(name for name in names if name not in {MANIFEST_NAME, *STATEMENTS})
 
 

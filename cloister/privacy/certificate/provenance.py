@@ -19,25 +19,8 @@ from cloister.constraints import DenialConstraint
 from cloister.constraints.across import AcrossConstraint
 from cloister.constraints.declared import declaration_of
 from cloister.figures import count_of
-from cloister.privacy.certificate.certificate import (
-    NOT_STATED,
-    AttributeOrigin,
-    ConstraintOrigin,
-    Software,
-)
-from cloister.schema.attributes import (
-    MEASURED,
-    AnyAttribute,
-    Boolean,
-    Categorical,
-    Datetime,
-    Float,
-    Ordinal,
-    TextKey,
-    ValuesFile,
-    ValuesPattern,
-    is_data_derived,
-)
+from cloister.privacy.certificate import certificate
+from cloister.schema import attributes
 from cloister.schema.codelists import resolve_values
 from cloister.schema.relations import ForeignKey
 from cloister.schema.spec import About, PersonUnit, Spec
@@ -74,8 +57,8 @@ _UNSOURCED = "declared in the spec, which names no source"
 
 
 def statements(about: About) -> dict[str, str]:
-    """What a curator states of a release, in order; what was left out is told as missing."""
-    return {name: value or NOT_STATED for name, value in dict(about).items()}
+    """What a curator states about a release, in order; what is not stated is marked as missing."""
+    return {name: value or certificate.NOT_STATED for name, value in dict(about).items()}
 
 
 def exact_text(amount: Fraction) -> str:
@@ -88,13 +71,15 @@ _ONCE = "one value for all rows of a person"
 _PERSON_KEY = "one for each synthetic person"
 
 
-def attribute_origins(spec: Spec, of_persons: Sequence[str] = ()) -> tuple[AttributeOrigin, ...]:
+def attribute_origins(
+    spec: Spec, of_persons: Sequence[str] = ()
+) -> tuple[certificate.AttributeOrigin, ...]:
     """Every attribute with its declared domain in words, and where that comes from.
 
     ``of_persons`` are the key of persons, if they have several rows, and their attributes.
     """
     return tuple(
-        AttributeOrigin(
+        certificate.AttributeOrigin(
             name=f"{table}.{name}" if spec.tables else name,
             type=attribute.type,
             domain="; ".join([domain_words(attribute), *_of_person(name, of_persons)]),
@@ -118,14 +103,16 @@ def ignored_columns(spec: Spec) -> tuple[str, ...]:
     return tuple(
         f"{table}.{name}" if spec.tables else name
         for table, part in spec.parts.items()
-        for name in (own if own.strip() else "(without a name)" for own in part.ignore)
+        for name in (column if column.strip() else "(without a name)" for column in part.ignore)
     )
 
 
-def key_origins(dangling: Sequence[tuple[ForeignKey, int]]) -> tuple[ConstraintOrigin, ...]:
+def key_origins(
+    dangling: Sequence[tuple[ForeignKey, int]],
+) -> tuple[certificate.ConstraintOrigin, ...]:
     """Every foreign key with the synthetic rows that break it."""
     return tuple(
-        ConstraintOrigin(
+        certificate.ConstraintOrigin(
             name=f"{key.table}: {key.column}",
             rule=f"foreign key: {key.table}.{key.column} refers to {key.parent}.{key.key}",
             hard=True,
@@ -139,11 +126,11 @@ def key_origins(dangling: Sequence[tuple[ForeignKey, int]]) -> tuple[ConstraintO
 
 def constraint_origins(
     constraints: Sequence[DenialConstraint], violations: Sequence[ViolationReport]
-) -> tuple[ConstraintOrigin, ...]:
+) -> tuple[certificate.ConstraintOrigin, ...]:
     """Every constraint with its violations in the synthetic table."""
     counted = {report.name: report for report in violations}
     return tuple(
-        ConstraintOrigin(
+        certificate.ConstraintOrigin(
             name=constraint.name,
             rule=rule_text(constraint),
             hard=constraint.hard,
@@ -157,11 +144,11 @@ def constraint_origins(
 
 def across_origins(
     constraints: Sequence[AcrossConstraint], violations: Sequence[ViolationReport]
-) -> tuple[ConstraintOrigin, ...]:
+) -> tuple[certificate.ConstraintOrigin, ...]:
     """Every constraint across a foreign key with the synthetic rows that violate it."""
     counted = {report.name: report for report in violations}
     return tuple(
-        ConstraintOrigin(
+        certificate.ConstraintOrigin(
             name=constraint.name,
             rule=f"deny across {constraint.key.table}.{constraint.key.column}: {constraint.text}",
             hard=True,
@@ -218,54 +205,56 @@ def rule_text(constraint: DenialConstraint) -> str:
     return f"fd: {declared.fd}" if declared.fd is not None else f"deny: {declared.deny}"
 
 
-def domain_words(attribute: AnyAttribute) -> str:
+def domain_words(attribute: attributes.AnyAttribute) -> str:
     """The declared domain of an attribute, short."""
-    if isinstance(attribute, Categorical | Ordinal):
+    if isinstance(attribute, attributes.Categorical | attributes.Ordinal):
         return _list_words(attribute)
-    if isinstance(attribute, Boolean):
+    if isinstance(attribute, attributes.Boolean):
         return f"{attribute.false}, {attribute.true}"
-    if isinstance(attribute, TextKey):
+    if isinstance(attribute, attributes.TextKey):
         fresh = f"fresh serial values {attribute.pattern}; never modelled, never copied"
         return fresh + _gaps(attribute)
     return _range_words(attribute)
 
 
-def _gaps(attribute: TextKey) -> str:
+def _gaps(attribute: attributes.TextKey) -> str:
     """How often a key that may be missing is so in the synthetic rows, as a further clause."""
     if attribute.missing_share is not None:
         return f"; missing in {100 * attribute.missing_share:g} % of rows, chosen at random"
     return "; missing in none of the synthetic rows" if attribute.nullable else ""
 
 
-def _list_words(attribute: Categorical | Ordinal) -> str:
-    if isinstance(attribute.values, ValuesFile):
+def _list_words(attribute: attributes.Categorical | attributes.Ordinal) -> str:
+    if isinstance(attribute.values, attributes.ValuesFile):
         return f"the values in the file {attribute.values.file}"
-    if isinstance(attribute.values, ValuesPattern):
+    if isinstance(attribute.values, attributes.ValuesPattern):
         return f"the values {attribute.values.pattern}"
     values = [str(value) for value in attribute.values]
     shown = ", ".join(values[:_MOST_SHOWN])
     return shown if len(values) <= _MOST_SHOWN else f"{len(values)} values: {shown}, ..."
 
 
-def _whole_list(attribute: AnyAttribute, folder: Path) -> tuple[str, ...]:
+def _whole_list(attribute: attributes.AnyAttribute, folder: Path) -> tuple[str, ...]:
     """The values of a list that is too long to be shown whole; () of a pattern, which is whole."""
-    if not isinstance(attribute, Categorical | Ordinal):
+    if not isinstance(attribute, attributes.Categorical | attributes.Ordinal):
         return ()
-    if isinstance(attribute.values, ValuesPattern):
+    if isinstance(attribute.values, attributes.ValuesPattern):
         return ()
     values = tuple(str(value) for value in resolve_values(attribute.values, folder))
     shown = isinstance(attribute.values, list) and len(values) <= _MOST_SHOWN
     return () if shown or len(values) > _MOST_LISTED else values
 
 
-def _range_words(attribute: AnyAttribute) -> str:
+def _range_words(attribute: attributes.AnyAttribute) -> str:
     low, high = (getattr(attribute, end) for end in ("min", "max"))
     words = [f"{low} to {high}"]
-    if isinstance(attribute, Float) and attribute.decimals is not None:
+    if isinstance(attribute, attributes.Float) and attribute.decimals is not None:
         words.append(count_of(attribute.decimals, "decimal"))
     step = getattr(attribute, "step", None)
     if step not in (None, 1):
-        words.append(f"steps of {step}{' seconds' if isinstance(attribute, Datetime) else ''}")
+        words.append(
+            f"steps of {step}{' seconds' if isinstance(attribute, attributes.Datetime) else ''}"
+        )
     if bins := getattr(attribute, "bins", None):
         words.append(count_of(bins, "bin"))
     if getattr(attribute, "scale", None):
@@ -277,9 +266,9 @@ def _range_words(attribute: AnyAttribute) -> str:
 
 def _provenance(declared: str) -> str:
     """Where a declaration comes from: measured, read from the data, or public, from a source."""
-    if declared.startswith(MEASURED):
+    if declared.startswith(attributes.MEASURED):
         return declared
-    if is_data_derived(declared):
+    if attributes.is_data_derived(declared):
         return f"data-derived: {declared}"
     return f"public: {_UNSOURCED if declared in ('', 'declared') else declared}"
 
@@ -290,20 +279,20 @@ _LIBRARIES = ("torch", "opendp", "numpy", "cryptography", "pandas")
 
 
 @cache
-def software(sources: str) -> Software:
+def software(sources: str) -> certificate.Software:
     """The running code; ``sources`` is a digest of its sources.
 
     Commit and lock file are those of a checkout, and None for an installed package. A commit whose
     files were changed ends in ``+changes``.
     """
-    return Software(
+    return certificate.Software(
         cloister=__version__,
         sources=sources,
         commit=_commit(_ROOT) if (_ROOT / ".git").exists() else None,
         lock=_digest(_ROOT / _LOCK),
         python=platform.python_version(),
         platform=f"{platform.system()} {platform.machine()}",
-        libraries={name: found for name in _LIBRARIES if (found := _version(name))},
+        libraries={name: version for name in _LIBRARIES if (version := _version(name))},
     )
 
 

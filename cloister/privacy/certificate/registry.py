@@ -167,14 +167,14 @@ def registry_entry(certificate: Certificate) -> RegistryEntry:
             f"release {subject.id} is not differentially private; the registry lists deployments "
             "of differential privacy alone"
         )
-    if missing := [name for name in _REQUIRED if _said(certificate, name) == NOT_STATED]:
+    if missing := [name for name in _REQUIRED if _statement(certificate, name) == NOT_STATED]:
         raise InputError(
             f"the certificate of release {subject.id} does not state {', '.join(missing)}, which "
             "the registry requires; write them under about: in the spec of the next release"
         )
-    place = f"{subject.dataset} {_said(certificate, 'curator')} {subject.written[:4]}"
+    title = f"{subject.dataset} {_statement(certificate, 'curator')} {subject.written[:4]}"
     return RegistryEntry(
-        url_slug=re.sub(r"[^a-z0-9]+", "-", f"{place} {subject.id}".lower()).strip("-"),
+        url_slug=re.sub(r"[^a-z0-9]+", "-", f"{title} {subject.id}".lower()).strip("-"),
         deployment=Deployment(
             basic=_basic(certificate),
             dp_variant=_variant(certificate),
@@ -182,13 +182,13 @@ def registry_entry(certificate: Certificate) -> RegistryEntry:
             deployment_model=_deployment_model(certificate),
             implementation=_implementation(certificate),
             administrative=Administrative(
-                status="Draft", registry_authors=[_said(certificate, "curator")], tier=3
+                status="Draft", registry_authors=[_statement(certificate, "curator")], tier=3
             ),
         ),
     )
 
 
-def _said(certificate: Certificate, name: str) -> str:
+def _statement(certificate: Certificate, name: str) -> str:
     return certificate.about.get(name, NOT_STATED)
 
 
@@ -198,22 +198,22 @@ def _lines(sentences: Iterable[str]) -> str:
 
 
 def _basic(certificate: Certificate) -> Basic:
-    subject, sector = certificate.subject, _said(certificate, "sector").capitalize()
+    subject, sector = certificate.subject, _statement(certificate, "sector").capitalize()
     content: dict[str, Any] = {
         "name": f"{subject.dataset}, {subject.product} {subject.id}",
         "data_curators": [
             {
-                "data_curator_name": _said(certificate, "curator"),
-                "data_curator_type": _said(certificate, "curator_type").capitalize(),
+                "data_curator_name": _statement(certificate, "curator"),
+                "data_curator_type": _statement(certificate, "curator_type").capitalize(),
             }
         ],
         "description": (
             f"A {subject.product} of {subject.rows:,} rows with the declared schema of "
-            f"{subject.dataset}. Purpose: {_said(certificate, 'purpose')}"
+            f"{subject.dataset}. Purpose: {_statement(certificate, 'purpose')}"
         ),
-        "intended_use": _said(certificate, "intended_use"),
+        "intended_use": _statement(certificate, "intended_use"),
         "data_product_type": "Synthetic data",
-        "data_product_region": _said(certificate, "region"),
+        "data_product_region": _statement(certificate, "region"),
         "data_product_sector": sector if sector in get_args(Sector) else None,
         "publication_date": subject.written,
     }
@@ -225,8 +225,9 @@ def _variant(certificate: Certificate) -> Variant:
         variant_name="Approximate DP" if Fraction(certificate.guarantee.delta) else "Pure DP",
         data_domain="All tables with these attributes:\n"
         + _lines(
-            f"`{own.name}` ({own.type}): {', '.join(own.values) or own.domain}"
-            for own in certificate.attributes
+            f"`{attribute.name}` ({attribute.type}): "
+            f"{', '.join(attribute.values) or attribute.domain}"
+            for attribute in certificate.attributes
         ),
         unprotected_quantities=_lines(certificate.unprotected),
     )
@@ -236,7 +237,7 @@ def _privacy_loss(certificate: Certificate) -> PrivacyLoss:
     guarantee = certificate.guarantee
     shown = [guarantee, *certificate.reused]
     epsilon, delta = (
-        sum((Fraction(getattr(own, name)) for own in shown), Fraction(0))
+        sum((Fraction(getattr(cost, name)) for cost in shown), Fraction(0))
         for name in ("epsilon", "delta")
     )
     return PrivacyLoss(
@@ -257,7 +258,7 @@ def _privacy_loss(certificate: Certificate) -> PrivacyLoss:
 def _deployment_model(certificate: Certificate) -> DeploymentModel:
     total, blocks = certificate.cumulative, certificate.subject.blocks
     several = total.releases > 1 or blocks or certificate.reused or total.period != "ever"
-    access = _said(certificate, "access")
+    access = _statement(certificate, "access")
     return DeploymentModel(
         model_name="Central",
         model_name_details=certificate.guarantee.definition,
@@ -268,7 +269,7 @@ def _deployment_model(certificate: Certificate) -> DeploymentModel:
         ),
         actors=_lines(
             (
-                f"Curator, who holds the data: {_said(certificate, 'curator')}",
+                f"Curator, who holds the data: {_statement(certificate, 'curator')}",
                 "Those who run and approve releases, and may see exact internal evaluations",
                 f"Recipients of the synthetic table: {access}",
             )
@@ -293,7 +294,7 @@ def _deployment_model(certificate: Certificate) -> DeploymentModel:
 def _implementation(certificate: Certificate) -> Implementation:
     cost, code = certificate.guarantee.accounted, certificate.software
     named = {
-        name: _said(certificate, name)
+        name: _statement(certificate, name)
         for name in ("preparation", "exploration", "tuning", "why_epsilon", "sector", "contact")
     }
     return Implementation(
@@ -303,7 +304,10 @@ def _implementation(certificate: Certificate) -> Implementation:
         ),
         mechanisms=_lines(
             (
-                *(f"{own.name} ({own.sampler}; {own.source})" for own in certificate.mechanisms),
+                *(
+                    f"{mechanism.name} ({mechanism.sampler}; {mechanism.source})"
+                    for mechanism in certificate.mechanisms
+                ),
                 *certificate.safeguards,
                 f"Cloister {code.cloister}, sources SHA-256 `{code.sources}`",
             )

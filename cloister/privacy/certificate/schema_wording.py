@@ -50,19 +50,19 @@ def schema_limits(schema: Schema) -> tuple[str, ...]:
     cut = [key for key in schema.keys if is_truncated(schema, key)]
     loose = [key for key in schema.keys if key.optional and key not in cut]
     alone = [name for name in schema.tables if name not in schema.holding]
-    said = (
+    sentences = (
         _SEVERAL_UNITS.format(noun=schema_unit_noun(schema), start=_start(schema)),
-        _said(_TRUNCATED, (key for key in cut if not key.optional)),
-        _said(_DANGLING, required),
-        _said(_UNLINKED, (key for key in cut if key.optional)),
-        _said(_LEADING_NOWHERE, loose),
-        _said(_REFUSED, (key for key in schema.keys if is_refused(schema, key))),
+        _sentence(_TRUNCATED, (key for key in cut if not key.optional)),
+        _sentence(_DANGLING, required),
+        _sentence(_UNLINKED, (key for key in cut if key.optional)),
+        _sentence(_LEADING_NOWHERE, loose),
+        _sentence(_REFUSED, (key for key in schema.keys if is_refused(schema, key))),
         _ALONE.format(tables=", ".join(alone)) if alone else "",
     )
-    return tuple(sentence for sentence in said if sentence)
+    return tuple(sentence for sentence in sentences if sentence)
 
 
-def _said(sentence: str, keys: Iterable[ForeignKey]) -> str:
+def _sentence(sentence: str, keys: Iterable[ForeignKey]) -> str:
     names = ", ".join(f"{key.table}.{key.column}" for key in keys)
     return sentence.format(keys=names) if names else ""
 

@@ -12,38 +12,11 @@ from fractions import Fraction
 
 from cloister.errors import UnsupportedEvent
 from cloister.figures import count_of, figure, figure_above, percent
+from cloister.privacy import events
+from cloister.privacy.accounting import composition
 from cloister.privacy.accounting.accountants import readings, spend
-from cloister.privacy.accounting.composition import (
-    PlannedStage,
-    accountable,
-    best_record_guarantee,
-    event_of_stages,
-    row_steps,
-)
-from cloister.privacy.certificate.certificate import (
-    AccountedCost,
-    MechanismRecord,
-    RecordBound,
-    RecordGuarantees,
-    StageSpend,
-)
+from cloister.privacy.certificate import certificate
 from cloister.privacy.certificate.provenance import exact_text
-from cloister.privacy.events import (
-    Bounded,
-    Composed,
-    Event,
-    GaussianCounts,
-    LaplaceCounts,
-    OnGrid,
-    Parallel,
-    PlausiblyDeniable,
-    Relation,
-    RepeatedSelection,
-    SampledGaussian,
-    SeededRecords,
-    Selection,
-    Thresholded,
-)
 
 DENIABLE_DEFINITION = (
     "plausible deniability of each released record; this is NOT differential privacy of the table. "
@@ -78,8 +51,8 @@ _NOT_DP = (
 
 
 def record_guarantees(
-    event: Event, delta: Fraction, relation: Relation | str
-) -> RecordGuarantees | None:
+    event: events.Event, delta: Fraction, relation: events.Relation | str
+) -> certificate.RecordGuarantees | None:
     """Of one record, of all, and of the network, each at ``delta``; None if none has a seed.
 
     ``event`` is all that a release does.
@@ -87,59 +60,63 @@ def record_guarantees(
     records = next(iter(_records_in(event)), None)
     if records is None:
         return None
-    deniable = isinstance(records, PlausiblyDeniable)
-    bounded = records.bounded if isinstance(records, PlausiblyDeniable) else records
-    return RecordGuarantees(
+    deniable = isinstance(records, events.PlausiblyDeniable)
+    bounded = records.bounded if isinstance(records, events.PlausiblyDeniable) else records
+    return certificate.RecordGuarantees(
         guarantee="plausible-deniability" if deniable else "differential-privacy",
         k=records.k,
         k_units=-(-records.k // records.rows),
         gamma=exact_text(records.gamma),
         candidates=records.candidates,
-        one_record=_one(bounded, delta, Relation(relation)),
+        one_record=_one(bounded, delta, events.Relation(relation)),
         all_candidates=_bound(bounded, delta, relation),
         network=_bound(_without_records(event), delta, relation),
     )
 
 
-def _one(event: SeededRecords | None, delta: Fraction, relation: Relation) -> RecordBound | None:
+def _one(
+    event: events.SeededRecords | None, delta: Fraction, relation: events.Relation
+) -> certificate.RecordBound | None:
     """Theorem 1 for one released record, of a whole privacy unit."""
     if event is None:
         return None
-    steps = row_steps(event.rows, relation)
-    best = best_record_guarantee(event.k, event.gamma, event.epsilon0, float(delta), steps)
-    return RecordBound(epsilon=best.epsilon, delta=best.delta, t=best.t)
+    steps = composition.row_steps(event.rows, relation)
+    best = composition.best_record_guarantee(
+        event.k, event.gamma, event.epsilon0, float(delta), steps
+    )
+    return certificate.RecordBound(epsilon=best.epsilon, delta=best.delta, t=best.t)
 
 
-def _records_in(event: Event) -> Iterator[SeededRecords | PlausiblyDeniable]:
+def _records_in(event: events.Event) -> Iterator[events.SeededRecords | events.PlausiblyDeniable]:
     match event:
-        case SeededRecords() | PlausiblyDeniable():
+        case events.SeededRecords() | events.PlausiblyDeniable():
             yield event
-        case Composed():
+        case events.Composed():
             for part, _ in event.parts:
                 yield from _records_in(part)
-        case Parallel():
+        case events.Parallel():
             for part in event.parts:
                 yield from _records_in(part)
 
 
-def _without_records(event: Event) -> Event:
+def _without_records(event: events.Event) -> events.Event:
     """The event without its records."""
     match event:
-        case SeededRecords() | PlausiblyDeniable():
-            return Composed(())
-        case Composed():
-            return Composed(tuple((_without_records(part), n) for part, n in event.parts))
-        case Parallel():
-            return Parallel(tuple(map(_without_records, event.parts)), event.rows)
+        case events.SeededRecords() | events.PlausiblyDeniable():
+            return events.Composed(())
+        case events.Composed():
+            return events.Composed(tuple((_without_records(part), n) for part, n in event.parts))
+        case events.Parallel():
+            return events.Parallel(tuple(map(_without_records, event.parts)), event.rows)
     return event
 
 
-def deniable_meaning(records: RecordGuarantees) -> tuple[str, ...]:
+def deniable_meaning(records: certificate.RecordGuarantees) -> tuple[str, ...]:
     """What plausible deniability promises, and what it does not, in sentences."""
     return (_NOT_DP, *record_words(records))
 
 
-def record_words(records: RecordGuarantees) -> tuple[str, ...]:
+def record_words(records: certificate.RecordGuarantees) -> tuple[str, ...]:
     """The guarantees of the records, in sentences."""
     one, every = records.one_record, records.all_candidates
     noise = _NOISE if one else ""
@@ -155,11 +132,13 @@ def record_words(records: RecordGuarantees) -> tuple[str, ...]:
     return (inside, _COPIED, *alone, together)
 
 
-def _terms(bound: RecordBound) -> dict[str, str]:
+def _terms(bound: certificate.RecordBound) -> dict[str, str]:
     return {"epsilon": figure_above(bound.epsilon, 4), "delta": figure_above(bound.delta, 2)}
 
 
-def _bound(event: Event | None, delta: Fraction, relation: Relation | str) -> RecordBound | None:
+def _bound(
+    event: events.Event | None, delta: Fraction, relation: events.Relation | str
+) -> certificate.RecordBound | None:
     """What an event costs at ``delta``; None if nothing bounds it."""
     if event is None:
         return None
@@ -167,7 +146,7 @@ def _bound(event: Event | None, delta: Fraction, relation: Relation | str) -> Re
         cost = spend(event, delta, relation)
     except UnsupportedEvent:
         return None
-    return RecordBound(epsilon=cost.epsilon, delta=float(delta))
+    return certificate.RecordBound(epsilon=cost.epsilon, delta=float(delta))
 
 
 _FREE_BEFORE = (
@@ -178,44 +157,44 @@ _FREE_AFTER = ("sampling", "rows drawn from the released model: post-processing,
 
 NOT_COUNTED = "plausible deniability: not counted in any epsilon"
 
-_SOURCES: dict[type[Event], tuple[str, str, str]] = {
-    GaussianCounts: (
+_SOURCES: dict[type[events.Event], tuple[str, str, str]] = {
+    events.GaussianCounts: (
         "discrete Gaussian noise on integer counts",
         "exact, on integers (OpenDP)",
         "Canonne, Kamath, Steinke, arXiv 2004.00010",
     ),
-    LaplaceCounts: (
+    events.LaplaceCounts: (
         "discrete Laplace noise on integer counts",
         "exact, on integers (OpenDP)",
         "Ghosh, Roughgarden, Sundararajan, 2009",
     ),
-    Thresholded: (
+    events.Thresholded: (
         "noisy counts of non-empty cells, those under a public threshold withheld",
         "exact, on integers (OpenDP)",
         "Korolova et al., 2009; Wilson et al., arXiv 1909.01917",
     ),
-    Selection: ("exponential mechanism", "exact", "McSherry, Talwar, 2007"),
-    SampledGaussian: (
+    events.Selection: ("exponential mechanism", "exact", "McSherry, Talwar, 2007"),
+    events.SampledGaussian: (
         "DP-SGD: Poisson-sampled, clipped gradients with normal noise",
         "normal numbers of four draws, rounded to a grid",
         "Abadi et al., arXiv 1607.00133",
     ),
-    SeededRecords: (
+    events.SeededRecords: (
         "plausible deniability with a randomised threshold",
         "threshold noise exact, on integers (OpenDP); seeds and records from AES-256",
         "Bindschaedler, Shokri, Gunter, VLDB 2017; docs/privacy.md",
     ),
-    PlausiblyDeniable: (
+    events.PlausiblyDeniable: (
         "plausible deniability alone: NOT differential privacy of the table",
         "threshold noise, if any, exact (OpenDP); seeds and records from AES-256",
         "Bindschaedler, Shokri, Gunter, VLDB 2017, definition 1",
     ),
-    RepeatedSelection: (
+    events.RepeatedSelection: (
         "private selection of one of several tries, among a secret number of the first",
         "number of tries from AES-256",
         "Liu, Talwar, arXiv 1811.07971; Papernot, Steinke, arXiv 2110.03620; docs/privacy.md",
     ),
-    Bounded: (
+    events.Bounded: (
         "mechanism with a privacy argument of its own",
         "see docs/privacy.md",
         "docs/privacy.md",
@@ -224,8 +203,11 @@ _SOURCES: dict[type[Event], tuple[str, str, str]] = {
 
 
 def accounted_cost(
-    stages: Sequence[PlannedStage], delta: Fraction, relation: Relation | str, group: int = 1
-) -> AccountedCost:
+    stages: Sequence[composition.PlannedStage],
+    delta: Fraction,
+    relation: events.Relation | str,
+    group: int = 1,
+) -> certificate.AccountedCost:
     """What all stages cost together, but for those of plausible deniability alone.
 
     ``group`` is how many rows the unit that is charged has, of those that the stages protect.
@@ -238,8 +220,11 @@ def accounted_cost(
 
 
 def second_cost(
-    stages: Sequence[PlannedStage], delta: Fraction, relation: Relation | str, group: int = 1
-) -> AccountedCost | None:
+    stages: Sequence[composition.PlannedStage],
+    delta: Fraction,
+    relation: events.Relation | str,
+    group: int = 1,
+) -> certificate.AccountedCost | None:
     """The least answer of any accountant but that of `accounted_cost`; None if no other has one."""
     first = accounted_cost(stages, delta, relation)
     others = readings(_accounted(stages), delta, relation)
@@ -250,20 +235,20 @@ def second_cost(
     return _of_group(others[least], least, group)
 
 
-def _of_group(epsilon: float, accountant: str, rows: int) -> AccountedCost:
+def _of_group(epsilon: float, accountant: str, rows: int) -> certificate.AccountedCost:
     if rows == 1:
-        return AccountedCost(epsilon=epsilon, accountant=accountant)
+        return certificate.AccountedCost(epsilon=epsilon, accountant=accountant)
     named = f"{accountant}, and group privacy of {rows:,} rows"
-    return AccountedCost(epsilon=rows * epsilon, accountant=named)
+    return certificate.AccountedCost(epsilon=rows * epsilon, accountant=named)
 
 
 def stage_spends(
-    stages: Sequence[PlannedStage],
+    stages: Sequence[composition.PlannedStage],
     delta: Fraction,
-    relation: Relation | str,
+    relation: events.Relation | str,
     capacity: int | None = None,
     group: int = 1,
-) -> tuple[StageSpend, ...]:
+) -> tuple[certificate.StageSpend, ...]:
     """Each stage with its cost alone, between the two stages that cost nothing."""
     spends = [_free(*_FREE_BEFORE)]
     spends += [_stage_spend(stage, delta, relation, group) for stage in stages]
@@ -272,12 +257,12 @@ def stage_spends(
 
 
 def _stage_spend(
-    stage: PlannedStage, delta: Fraction, relation: Relation | str, group: int
-) -> StageSpend:
-    counted = not isinstance(stage.event, PlausiblyDeniable)
+    stage: composition.PlannedStage, delta: Fraction, relation: events.Relation | str, group: int
+) -> certificate.StageSpend:
+    counted = not isinstance(stage.event, events.PlausiblyDeniable)
     alone = spend(stage.event, delta, relation) if counted else None
     cost = _of_group(alone.epsilon, alone.accountant, group) if alone else None
-    return StageSpend(
+    return certificate.StageSpend(
         name=stage.name,
         purpose=stage.explanation,
         done=describe(stage.event),
@@ -287,33 +272,33 @@ def _stage_spend(
     )
 
 
-_NOISE_ON_COUNTS: Mapping[type[Event], str] = {
-    GaussianCounts: "discrete Gaussian noise of scale {scale} on counts",
-    LaplaceCounts: "discrete Laplace noise of scale {scale} on counts",
+_NOISE_ON_COUNTS: Mapping[type[events.Event], str] = {
+    events.GaussianCounts: "discrete Gaussian noise of scale {scale} on counts",
+    events.LaplaceCounts: "discrete Laplace noise of scale {scale} on counts",
 }
 
 
-def describe(event: Event) -> str:
+def describe(event: events.Event) -> str:
     """What was done to the data, in words; noise in rows, or in multiples of the clipping norm."""
-    if isinstance(event, Composed):
+    if isinstance(event, events.Composed):
         return _describe_all(event)
-    if isinstance(event, Parallel):
+    if isinstance(event, events.Parallel):
         return f"on disjoint parts of the rows: {'; '.join(describe(part) for part in event.parts)}"
-    if isinstance(event, RepeatedSelection):
+    if isinstance(event, events.RepeatedSelection):
         tries = count_of(event.most, "try", "tries")
         return f"{tries}, of which one is delivered, each: {describe(event.base)}"
-    if isinstance(event, Thresholded):
+    if isinstance(event, events.Thresholded):
         return f"{describe(event.counts)} of non-empty cells, small ones withheld"
     return _describe_simple(event)
 
 
-def _describe_all(event: Composed) -> str:
+def _describe_all(event: events.Composed) -> str:
     """Every kind of part once, with the number of queries; noise on counts from least to most."""
     numbers: Counter[str] = Counter()
     scales: dict[str, list[float]] = {}
     for part, number in event.parts:
         words = describe(part)
-        if isinstance(part, GaussianCounts | LaplaceCounts):
+        if isinstance(part, events.GaussianCounts | events.LaplaceCounts):
             words = _NOISE_ON_COUNTS[type(part)]
             scales.setdefault(words, []).append(_scale(part))
         numbers[words] += number
@@ -324,9 +309,9 @@ def _describe_all(event: Composed) -> str:
     )
 
 
-def _scale(event: GaussianCounts | LaplaceCounts) -> float:
+def _scale(event: events.GaussianCounts | events.LaplaceCounts) -> float:
     """The scale of noise on counts, in rows."""
-    if isinstance(event, GaussianCounts):
+    if isinstance(event, events.GaussianCounts):
         return float(event.noise_multiplier) * math.sqrt(event.sensitivity.l2_squared)
     return float(event.sensitivity.l1 / event.epsilon)
 
@@ -337,34 +322,34 @@ def _scale_words(scales: Sequence[float]) -> str:
     return " to ".join((*least, count_of(most, "row")))
 
 
-def _describe_simple(event: Event) -> str:
+def _describe_simple(event: events.Event) -> str:
     match event:
-        case GaussianCounts() | LaplaceCounts():
+        case events.GaussianCounts() | events.LaplaceCounts():
             return _NOISE_ON_COUNTS[type(event)].format(scale=_scale_words([_scale(event)]))
-        case SampledGaussian():
+        case events.SampledGaussian():
             noise = figure(float(event.noise_multiplier), 4)
             return (
                 f"{count_of(event.steps, 'step')} of DP-SGD on {percent(100 * float(event.rate))} "
                 f"of the rows, drawn anew, with noise of {noise} times the clipping norm"
             )
-        case Selection():
+        case events.Selection():
             epsilon = figure_above(float(event.epsilon), 4)
             return f"a choice by the exponential mechanism at epsilon {epsilon}"
-        case Bounded():
+        case events.Bounded():
             epsilon = figure_above(float(event.epsilon), 4)
             return f"a mechanism shown to be ({epsilon}, {exact_text(event.delta)})-private"
-        case OnGrid() | SeededRecords() | PlausiblyDeniable():
+        case events.OnGrid() | events.SeededRecords() | events.PlausiblyDeniable():
             return _describe_rarer(event)
     raise UnsupportedEvent(f"No words are known for a {type(event).__name__} event.")
 
 
-def _describe_rarer(event: OnGrid | SeededRecords | PlausiblyDeniable) -> str:
+def _describe_rarer(event: events.OnGrid | events.SeededRecords | events.PlausiblyDeniable) -> str:
     match event:
-        case OnGrid():
+        case events.OnGrid():
             words = _describe_simple(event.noise).replace(" rows on counts", " steps on numbers")
             most = event.noise.sensitivity.step
             return f"{words} of a grid; one unit moves a number by at most {count_of(most, 'step')}"
-        case SeededRecords():
+        case events.SeededRecords():
             scale = figure(float(1 / event.epsilon0), 4)
             return (
                 f"{event.candidates:,} records, each released if {count_of(event.k, 'row')} or "
@@ -376,42 +361,48 @@ def _describe_rarer(event: OnGrid | SeededRecords | PlausiblyDeniable) -> str:
     )
 
 
-def kinds(stages: Sequence[PlannedStage]) -> list[type[Event]]:
+def kinds(stages: Sequence[composition.PlannedStage]) -> list[type[events.Event]]:
     """The kinds of simple events in the stages, in the order of the table above."""
-    found = {type(leaf) for stage in stages for leaf in _simple(stage.event)}
-    return [kind for kind in _SOURCES if kind in found]
+    present = {type(leaf) for stage in stages for leaf in _simple(stage.event)}
+    return [kind for kind in _SOURCES if kind in present]
 
 
-def mechanisms(stages: Sequence[PlannedStage], secure: bool) -> tuple[MechanismRecord, ...]:
+def mechanisms(
+    stages: Sequence[composition.PlannedStage], secure: bool
+) -> tuple[certificate.MechanismRecord, ...]:
     """The mechanisms of the stages, with their samplers; those of a test are stand-ins."""
     rows = [_SOURCES[kind] for kind in kinds(stages)]
     stand_in = "REPEATABLE STAND-IN FOR TESTS: not private"
     return tuple(
-        MechanismRecord(name=name, sampler=sampler if secure else stand_in, source=source)
+        certificate.MechanismRecord(
+            name=name, sampler=sampler if secure else stand_in, source=source
+        )
         for name, sampler, source in rows
     )
 
 
-def _free(name: str, purpose: str) -> StageSpend:
+def _free(name: str, purpose: str) -> certificate.StageSpend:
     done = "the data is not read"
-    return StageSpend(name=name, purpose=purpose, done=done, epsilon=0.0, accountant="", event=None)
+    return certificate.StageSpend(
+        name=name, purpose=purpose, done=done, epsilon=0.0, accountant="", event=None
+    )
 
 
-def _accounted(stages: Sequence[PlannedStage]) -> Composed:
-    return event_of_stages(accountable(stages))
+def _accounted(stages: Sequence[composition.PlannedStage]) -> events.Composed:
+    return composition.event_of_stages(composition.accountable(stages))
 
 
-def _simple(event: Event) -> Iterator[Event]:
-    if isinstance(event, Composed):
+def _simple(event: events.Event) -> Iterator[events.Event]:
+    if isinstance(event, events.Composed):
         for part, _ in event.parts:
             yield from _simple(part)
-    elif isinstance(event, Parallel):
+    elif isinstance(event, events.Parallel):
         for part in event.parts:
             yield from _simple(part)
-    elif isinstance(event, RepeatedSelection):
+    elif isinstance(event, events.RepeatedSelection):
         yield event
         yield from _simple(event.base)
-    elif isinstance(event, OnGrid):
+    elif isinstance(event, events.OnGrid):
         yield event.noise
     else:
         yield event

@@ -7,26 +7,13 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from cloister.figures import count_of, figure_above
+from cloister.privacy import events
 from cloister.privacy.accounting.composition import PlannedStage
 from cloister.privacy.accounting.loss import LARGEST_EXPONENT
+from cloister.privacy.certificate import schema_wording
 from cloister.privacy.certificate.certificate import Detection, Odds, ReusedRelease
 from cloister.privacy.certificate.provenance import exact_text
-from cloister.privacy.certificate.schema_wording import (
-    schema_limits,
-    schema_unit_description,
-    schema_unit_noun,
-    schema_unit_statement,
-)
 from cloister.privacy.certificate.spend import kinds
-from cloister.privacy.events import (
-    GaussianCounts,
-    LaplaceCounts,
-    PlausiblyDeniable,
-    Relation,
-    SampledGaussian,
-    SeededRecords,
-    Thresholded,
-)
 from cloister.schema.attributes import MEASURED
 from cloister.schema.spec import PersonUnit, RowsSpec, Spec
 from cloister.schema.spec_files.foreign_keys import schema_of
@@ -163,7 +150,7 @@ def unit_description(spec: Spec) -> str:
     if isinstance(unit, PersonUnit):
         return f"one person: all rows with the same {unit.key}, at most {unit.max_rows} of them"
     if spec.tables:
-        return schema_unit_description(schema_of(spec))
+        return schema_wording.schema_unit_description(schema_of(spec))
     return "one row of the table"
 
 
@@ -173,13 +160,13 @@ def unit_statement(spec: Spec) -> str:
     if isinstance(unit, PersonUnit):
         return f"unit = rows of {dataset} grouped by {unit.key}; rows per unit <= {unit.max_rows}"
     if spec.tables:
-        return schema_unit_statement(dataset, schema_of(spec))
+        return schema_wording.schema_unit_statement(dataset, schema_of(spec))
     return f"unit = one row of {dataset}; rows per unit = 1"
 
 
-def relation_words(relation: Relation | str) -> str:
+def relation_words(relation: events.Relation | str) -> str:
     """Which two tables are neighbours."""
-    if Relation(relation) is Relation.ADD_REMOVE:
+    if events.Relation(relation) is events.Relation.ADD_REMOVE:
         return "the table with the unit, and the table without it"
     return "the table, and the table in which the unit is replaced by any other"
 
@@ -217,8 +204,8 @@ def meaning(
         return (STAIN,)
     noun = "person" if isinstance(spec.privacy.protected, PersonUnit) else "row"
     if spec.tables:
-        noun = schema_unit_noun(schema_of(spec))
-    added = Relation(spec.privacy.relation) is Relation.ADD_REMOVE
+        noun = schema_wording.schema_unit_noun(schema_of(spec))
+    added = events.Relation(spec.privacy.relation) is events.Relation.ADD_REMOVE
     terms = {
         "noun": noun,
         "case": "is in the table or not" if added else "is as it is or any other",
@@ -235,7 +222,10 @@ def reuse_words(reused: Sequence[ReusedRelease], epsilon: str, delta: str) -> tu
 
     ``epsilon`` and ``delta`` are what this release was charged.
     """
-    named = [f"{own.release} (epsilon {own.epsilon}, delta {own.delta})" for own in reused]
+    named = [
+        f"{release.release} (epsilon {release.epsilon}, delta {release.delta})"
+        for release in reused
+    ]
     if not named:
         return ()
     return (_REUSED.format(releases=", ".join(named), epsilon=epsilon, delta=delta),)
@@ -322,10 +312,16 @@ def safeguards(stages: Sequence[PlannedStage], secure: bool) -> tuple[str, ...]:
         return (_SEEDED,)
     used = kinds(stages)
     counting = (
-        (_EXACT_COUNTS,) if {GaussianCounts, LaplaceCounts, Thresholded}.intersection(used) else ()
+        (_EXACT_COUNTS,)
+        if {events.GaussianCounts, events.LaplaceCounts, events.Thresholded}.intersection(used)
+        else ()
     )
-    seeded = (_SECURE_SEEDS,) if {SeededRecords, PlausiblyDeniable}.intersection(used) else ()
-    learning = (_SECURE_GRADIENTS, _ROUNDED_GRADIENTS) if SampledGaussian in used else ()
+    seeded = (
+        (_SECURE_SEEDS,)
+        if {events.SeededRecords, events.PlausiblyDeniable}.intersection(used)
+        else ()
+    )
+    learning = (_SECURE_GRADIENTS, _ROUNDED_GRADIENTS) if events.SampledGaussian in used else ()
     return (*counting, *learning, *seeded, _JOURNALED, _CHARGED)
 
 
@@ -338,11 +334,11 @@ def limitations(spec: Spec, secure: bool, deniable: int = 0, refusals: int = 0) 
     stain = () if secure else (STAIN,)
     apart = (_DENIABLE_RELEASES.format(releases=deniable),) if deniable else ()
     answers = count_of(refusals, "exact answer")
-    told = (_EXACT_ANSWERS.format(answers=answers),) if refusals else ()
+    answered = (_EXACT_ANSWERS.format(answers=answers),) if refusals else ()
     return (
         *stain,
         *apart,
-        *told,
+        *answered,
         *_unit_limits(spec),
         _SMALL_GROUPS,
         _INTERNAL,
@@ -356,7 +352,7 @@ def _unit_limits(spec: Spec) -> tuple[str, ...]:
     if isinstance(unit, PersonUnit):
         return (_MOST_OF_A_PERSON.format(most=unit.max_rows),)
     if spec.tables:
-        return schema_limits(schema_of(spec))
+        return schema_wording.schema_limits(schema_of(spec))
     return (_SEVERAL_ROWS,)
 
 

@@ -35,22 +35,7 @@ import numpy as np
 from cloister.arrays import Array
 from cloister.errors import JournalMismatch, StorageError
 from cloister.figures import count_of
-from cloister.privacy.door.journal_format import (
-    ANSWER,
-    FIRST,
-    FIRST_SEAL,
-    JOURNAL_NAME,
-    LAST,
-    MAGIC,
-    RUN,
-    SEAL_BYTES,
-    Frame,
-    TornFrame,
-    canonical_json,
-    decode_array,
-    encode_frame,
-    parse_frame,
-)
+from cloister.privacy.door import journal_format
 from cloister.privacy.ledger.records import JournalState, Mark
 
 _ARRAY_KINDS = "biuf"
@@ -99,8 +84,8 @@ class Journal:
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path = path
         self._file = descriptor
-        self._frames: list[Frame] = []
-        self._answers: list[Frame] = []
+        self._frames: list[journal_format.Frame] = []
+        self._answers: list[journal_format.Frame] = []
         self._guard: Guard = _Unguarded()
         self.position = 0
 
@@ -113,7 +98,7 @@ class Journal:
         Errors: ``JournalMismatch`` for another run's journal or a damaged one; ``StorageError`` if
         it cannot be read or written, or another process has it open.
         """
-        path = Path(folder) / JOURNAL_NAME
+        path = Path(folder) / journal_format.JOURNAL_NAME
         journal = cls(path, _open_locked(path))
         try:
             journal._load()
@@ -136,7 +121,7 @@ class Journal:
     @property
     def sealed(self) -> bool:
         """Whether the journal is finished: no answer can be added."""
-        return self._frames[-1].kind == LAST
+        return self._frames[-1].kind == journal_format.LAST
 
     @property
     def digest(self) -> str:
@@ -148,8 +133,10 @@ class Journal:
         """How many answers each version of the code drew, in the order of their first answers."""
         version, drawn = self._first_version, Counter[str]()
         for frame in self._frames:
-            version = frame.meta.get("code", version) if frame.kind == RUN else version
-            drawn[version] += frame.kind == ANSWER
+            version = (
+                frame.meta.get("code", version) if frame.kind == journal_format.RUN else version
+            )
+            drawn[version] += frame.kind == journal_format.ANSWER
         return {version: answers for version, answers in drawn.items() if answers}
 
     def begin_run(self, code: str = "") -> JournalState:
@@ -162,7 +149,9 @@ class Journal:
         """
         nonce = "" if self.sealed else secrets.token_hex(16)
         if nonce:
-            self._append(RUN, {"nonce": nonce, "code": code or self._first_version}, b"")
+            self._append(
+                journal_format.RUN, {"nonce": nonce, "code": code or self._first_version}, b""
+            )
         digests = frozenset(frame.seal.hex() for frame in self._frames)
         return JournalState(Mark(self.recorded, self.digest, nonce), self.sealed, digests)
 
@@ -179,7 +168,7 @@ class Journal:
         took over the release; ``StorageError`` if the answer cannot be written, and then the
         journal is closed, or if the guard cannot record it. No answer is returned then.
         """
-        digest = hashlib.sha256(canonical_json(request)).hexdigest()
+        digest = hashlib.sha256(journal_format.canonical_json(request)).hexdigest()
         answer = (
             self._replay(digest) if self.position < self.recorded else self._record(digest, draw)
         )
@@ -196,7 +185,7 @@ class Journal:
                 f"{self._path} holds more answers than this run needed: start a new release."
             )
         if not self.sealed:
-            self._append(LAST, {}, b"")
+            self._append(journal_format.LAST, {}, b"")
             self._guard.record(self.recorded, self.digest)
         return Mark(self.recorded, self.digest)
 
@@ -216,7 +205,7 @@ class Journal:
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
-        at: TracebackType | None,
+        traceback: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -233,7 +222,9 @@ class Journal:
                 f"{' and '.join(self.drawn_by)}: finish the release by the last of these, or "
                 "withdraw it and start a new one at a new charge."
             )
-        return decode_array(frame, self._read(frame.payload.start, frame.payload.stop))
+        return journal_format.decode_array(
+            frame, self._read(frame.payload.start, frame.payload.stop)
+        )
 
     def _record(self, digest: str, draw: Callable[[], Array]) -> Array:
         if self.sealed:
@@ -247,32 +238,32 @@ class Journal:
             raise TypeError("a journal holds arrays of booleans, integers or floats")
         meta = {"request": digest, "dtype": answer.dtype.str, "shape": list(answer.shape)}
         meta["blinding"] = secrets.token_hex(16)
-        self._append(ANSWER, meta, answer.tobytes())
+        self._append(journal_format.ANSWER, meta, answer.tobytes())
         self._guard.record(self.recorded, self.digest)
         return answer
 
     def _load(self) -> None:
         size = os.fstat(self._file).st_size
-        end = min(size, len(MAGIC))
-        if self._read(0, end) != MAGIC[:end]:
+        end = min(size, len(journal_format.MAGIC))
+        if self._read(0, end) != journal_format.MAGIC[:end]:
             raise JournalMismatch(f"{self._path} is not a journal: move it away.")
         try:
             while end < size:
                 self._add(self._next_frame(end))
                 end = self._frames[-1].end
-        except TornFrame:
+        except journal_format.TornFrame:
             os.ftruncate(self._file, end)
             os.fsync(self._file)
 
-    def _add(self, frame: Frame) -> None:
+    def _add(self, frame: journal_format.Frame) -> None:
         self._frames.append(frame)
-        if frame.kind == ANSWER:
+        if frame.kind == journal_format.ANSWER:
             self._answers.append(frame)
 
-    def _next_frame(self, start: int) -> Frame:
-        frame = parse_frame(self._read, start, self._last_seal)
+    def _next_frame(self, start: int) -> journal_format.Frame:
+        frame = journal_format.parse_frame(self._read, start, self._last_seal)
         misplaced = bool(self._frames) and self.sealed
-        if frame is None or misplaced or (frame.kind == FIRST) != (not self._frames):
+        if frame is None or misplaced or (frame.kind == journal_format.FIRST) != (not self._frames):
             raise JournalMismatch(
                 f"{self._path} is damaged at byte {start}: its answers cannot be used; withdraw "
                 "the release and start a new one."
@@ -281,14 +272,18 @@ class Journal:
 
     @property
     def _last_seal(self) -> bytes:
-        return self._frames[-1].seal if self._frames else FIRST_SEAL
+        return self._frames[-1].seal if self._frames else journal_format.FIRST_SEAL
 
     def _begin(self, fingerprint: dict[str, str]) -> None:
         if not self._frames:
-            self._append(FIRST, {"id": secrets.token_hex(16), "fingerprint": fingerprint}, b"")
-        held = self._frames[0].meta["fingerprint"]
+            self._append(
+                journal_format.FIRST, {"id": secrets.token_hex(16), "fingerprint": fingerprint}, b""
+            )
+        recorded = self._frames[0].meta["fingerprint"]
         differing = sorted(
-            key for key in held.keys() | fingerprint if held.get(key) != fingerprint.get(key)
+            key
+            for key in recorded.keys() | fingerprint
+            if recorded.get(key) != fingerprint.get(key)
         )
         if differing:
             raise JournalMismatch(
@@ -298,12 +293,16 @@ class Journal:
 
     def _append(self, kind: bytes, meta: dict[str, Any], payload: bytes) -> None:
         start = self._frames[-1].end if self._frames else 0
-        lead = b"" if self._frames else MAGIC
-        frame = encode_frame(kind, meta, payload, self._last_seal)
+        lead = b"" if self._frames else journal_format.MAGIC
+        frame = journal_format.encode_frame(kind, meta, payload, self._last_seal)
         self._write(start, lead + frame)
         end = start + len(lead) + len(frame)
-        at = slice(end - SEAL_BYTES - len(payload), end - SEAL_BYTES)
-        self._add(Frame(kind, meta, start, end, frame[-SEAL_BYTES:], at))
+        where = slice(
+            end - journal_format.SEAL_BYTES - len(payload), end - journal_format.SEAL_BYTES
+        )
+        self._add(
+            journal_format.Frame(kind, meta, start, end, frame[-journal_format.SEAL_BYTES :], where)
+        )
 
     def _write(self, start: int, content: bytes) -> None:
         """Write and fsync; a partial write is undone, and the journal closed."""
@@ -318,11 +317,11 @@ class Journal:
 
     def _read(self, start: int, stop: int) -> bytes:
         """The bytes from ``start`` to ``stop``, fewer where the file ends."""
-        chunks, at = [], start
+        chunks, position = [], start
         try:
-            while at < stop and (chunk := os.pread(self._file, stop - at, at)):
+            while position < stop and (chunk := os.pread(self._file, stop - position, position)):
                 chunks.append(chunk)
-                at += len(chunk)
+                position += len(chunk)
         except OSError as error:
             raise _storage_error(self._path, "read", error) from error
         return b"".join(chunks)

@@ -139,16 +139,16 @@ def read_frames(content: bytes) -> list[Frame]:
     if not content.startswith(MAGIC):
         raise VerificationError("was altered: it is not a journal")
     frames: list[Frame] = []
-    at, seal = len(MAGIC), FIRST_SEAL
-    while at < len(content):
+    position, seal = len(MAGIC), FIRST_SEAL
+    while position < len(content):
         try:
-            frame = parse_frame(lambda start, stop: content[start:stop], at, seal)
+            frame = parse_frame(lambda start, stop: content[start:stop], position, seal)
         except TornFrame:
             break
         if frame is None:
-            raise VerificationError(f"was altered near byte {at}")
+            raise VerificationError(f"was altered near byte {position}")
         frames.append(frame)
-        at, seal = frame.end, frame.seal
-    if frames and frames[-1].kind == LAST and at < len(content):
+        position, seal = frame.end, frame.seal
+    if frames and frames[-1].kind == LAST and position < len(content):
         raise VerificationError("was altered: more follows its end")
     return frames

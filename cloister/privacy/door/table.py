@@ -67,8 +67,8 @@ def bound_contribution(table: Table, people: Integers, unit: PersonUnit, key: by
     Args:
         people: the number of each row's person, (rows,).
     """
-    kept = rows_within_bound(people, table.stored.values(), unit.max_rows, key)
-    return _grouped_by_name(table, people, unit.key).take(kept)
+    chosen = rows_within_bound(people, table.stored.values(), unit.max_rows, key)
+    return _grouped_by_name(table, people, unit.key).take(chosen)
 
 
 def _grouped_by_name(table: Table, people: Integers, key: str) -> Table:
@@ -138,7 +138,7 @@ class PlanBudget:
     def remaining(self) -> Mapping[Event, int]:
         """Events planned and not yet used, with their number; DP-SGD steps one by one.
 
-        Those of disjoint parts are told one by one once the rows are divided.
+        Those of disjoint parts are listed one by one once the rows are divided.
         """
         left = sum((Counter(part.remaining) for part in self._of_parts), self._left)
         return {event: times for event, times in left.items() if times}

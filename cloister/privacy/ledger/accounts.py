@@ -50,13 +50,13 @@ class BlockScheme:
 
         Errors: ``InputError`` if the text is of another form.
         """
-        found = re.fullmatch(r"(.+) \((.+)\) per (month|year)", text)
-        if found is None:
+        match = re.fullmatch(r"(.+) \((.+)\) per (month|year)", text)
+        if match is None:
             raise InputError(
                 f"'{text}' names no blocks: write COLUMN (TYPE) per month, or per year, with a "
                 "declared format as COLUMN (TYPE, FORMAT)."
             )
-        return cls(*found.groups())
+        return cls(*match.groups())
 
     @classmethod
     def from_body(cls, body: Mapping[str, str]) -> Self:
@@ -95,12 +95,12 @@ class Account:
             require_text(name, getattr(self, name))
         if self.partition and self.relation != "add_remove":
             raise InputError("A row that is replaced may change its block: use add_remove.")
-        if not all(isinstance(place, str) and place for place in self.places):
+        if not all(isinstance(location, str) and location for location in self.places):
             raise InputError("a place of an account is empty: name a file or a table")
 
-    def holds(self, place: str) -> bool:
-        """Whether a place, or a place that a pattern covers, is registered."""
-        return any(_covers(mine, place) or _covers(place, mine) for mine in self.places)
+    def holds(self, location: str) -> bool:
+        """Whether a location, or one that a pattern covers, is registered."""
+        return any(_covers(mine, location) or _covers(location, mine) for mine in self.places)
 
     @property
     def body(self) -> dict[str, Any]:
@@ -121,11 +121,11 @@ class Account:
         return cls(*named, tuple(body["places"]), divided)
 
 
-def _covers(pattern: str, place: str) -> bool:
-    """Whether a place is meant by a pattern, in which only ``*`` is more than itself."""
+def _covers(pattern: str, location: str) -> bool:
+    """Whether a pattern covers a location; only ``*`` has a meaning of its own in it."""
     if "*" not in pattern:
-        return pattern == place
-    return bool(re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), place, re.DOTALL))
+        return pattern == location
+    return bool(re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), location, re.DOTALL))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The books: budgets and releases, computed from the entries alone."""
+"""The state of a ledger: budgets and releases, computed from the entries alone."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from cloister.errors import InputError, VerificationError
+from cloister.privacy.ledger import records
 from cloister.privacy.ledger.accounts import Account, BudgetGrant, Granted, Period
 from cloister.privacy.ledger.composition import CHARGED, Key, Sum, Sums
 from cloister.privacy.ledger.entries import REVOKED, TRUSTED, Entry
@@ -20,16 +21,6 @@ from cloister.privacy.ledger.house import (
     House,
     deletion_slot,
     governing_slot,
-)
-from cloister.privacy.ledger.records import (
-    Consent,
-    Mark,
-    Release,
-    ReleaseStep,
-    ReservationRequest,
-    State,
-    identifier,
-    require_text,
 )
 
 OPENED, PLACED, GRANTED = "account_opened", "places_added", "budget_granted"
@@ -55,7 +46,7 @@ or on the house."""
 
 
 @dataclass
-class Books:
+class LedgerState:
     """Accounts by name, grants by dataset and unit, releases by id, in the order of the entries.
 
     And the house: its people, rules and trusted keys; running sums of what is charged; the releases
@@ -67,7 +58,7 @@ class Books:
 
     accounts: dict[str, Account] = field(default_factory=dict)
     grants: dict[tuple[str, str], list[Granted]] = field(default_factory=dict)
-    releases: MutableMapping[str, Release] = field(default_factory=dict)
+    releases: MutableMapping[str, records.Release] = field(default_factory=dict)
     house: House = field(default_factory=House)
     counted_refusals: bool = False
     sums: Sums = field(default_factory=Sums)
@@ -108,12 +99,14 @@ class Books:
         except (KeyError, TypeError, ValueError, AttributeError, InputError) as error:
             raise VerificationError("holds what no ledger writes at this place") from error
 
-    def account_at(self, place: str) -> Account | None:
-        """The account that a place is registered to."""
-        return next((each for each in self.accounts.values() if each.holds(place)), None)
+    def account_at(self, location: str) -> Account | None:
+        """The account to which a location is registered."""
+        return next(
+            (account for account in self.accounts.values() if account.holds(location)), None
+        )
 
-    def reserved(self, dataset: str, unit: str, block: str | None = None) -> list[Release]:
-        """The releases that a budget was asked for, oldest first: all of an account, or a block."""
+    def reserved(self, dataset: str, unit: str, block: str | None = None) -> list[records.Release]:
+        """The releases reserved against a budget, oldest first: of an account, or of a block."""
         return [
             release
             for release in map(self.releases.__getitem__, self.reservations.get(dataset, []))
@@ -126,20 +119,20 @@ class Books:
         parts = self.sums.parts.get((dataset, Period.EVER), {})
         return sorted({key.block for key in parts if key.block and key.standing in CHARGED})
 
-    def charged(self, dataset: str, unit: str) -> list[Release]:
+    def charged(self, dataset: str, unit: str) -> list[records.Release]:
         """Those that count against a budget."""
-        return [each for each in self.reserved(dataset, unit) if each.state.charged]
+        return [release for release in self.reserved(dataset, unit) if release.state.charged]
 
-    def forfeited(self, dataset: str, unit: str) -> Release | None:
+    def forfeited(self, dataset: str, unit: str) -> records.Release | None:
         """The last release that was forfeited and after which no officer allowed another run."""
         since = self.allowed.get(dataset, 0)
-        forfeited = [self.releases[each] for each in reversed(self.forfeits.get(dataset, []))]
+        forfeited = [self.releases[release] for release in reversed(self.forfeits.get(dataset, []))]
         return next(
             (
-                each
-                for each in forfeited
-                if each.steps[-1].seq > since
-                and (dataset in self.accounts or each.request.unit == unit)
+                release
+                for release in forfeited
+                if release.steps[-1].seq > since
+                and (dataset in self.accounts or release.request.unit == unit)
             ),
             None,
         )
@@ -153,7 +146,7 @@ class Books:
             if (dataset in self.accounts or key.unit == unit) and key.block in blocks:
                 yield key, part
 
-    def pending(self, spend_id: str) -> Release | None:
+    def pending(self, spend_id: str) -> records.Release | None:
         """The release that a run with ``spend_id`` resumes."""
         last = self.runs.get(spend_id, [None])[-1]
         release = self.releases[last] if last else None
@@ -166,9 +159,9 @@ class Books:
     def _post(self, entry: Entry) -> None:
         kinds = {
             OPENED: self._open,
-            PLACED: self._place,
+            PLACED: self._add_places,
             GRANTED: self._grant,
-            State.RESERVED.value: self._reserve,
+            records.State.RESERVED.value: self._reserve,
             RUN: self._begin_run,
             SEALED: self._seal,
             DELIVERED: self._deliver,
@@ -185,21 +178,21 @@ class Books:
     def _open(self, entry: Entry) -> None:
         account = Account.from_body(entry.body)
         _require_slot(entry, account_slot(account.name))
-        require_text("by", entry.body["by"])
+        records.require_text("by", entry.body["by"])
         self._require_free(account.name, account.places)
         if account.name in self.accounts:
             raise ValueError("opened twice")
         self.accounts[account.name] = account
 
-    def _place(self, entry: Entry) -> None:
+    def _add_places(self, entry: Entry) -> None:
         account, places = self.accounts[entry.body["account"]], tuple(entry.body["places"])
         _require_slot(entry, place_slot(entry.seq))
-        require_text("by", entry.body["by"])
+        records.require_text("by", entry.body["by"])
         self._require_free(account.name, places)
         self.accounts[account.name] = replace(account, places=(*account.places, *places))
 
     def _require_free(self, name: str, places: Sequence[str]) -> None:
-        owners = {held.name for place in places if (held := self.account_at(place))}
+        owners = {account.name for location in places if (account := self.account_at(location))}
         if owners - {name}:
             raise ValueError("places of another account")
 
@@ -213,7 +206,7 @@ class Books:
         self.grants.setdefault((budget.dataset, budget.unit), []).append(granted)
 
     def _reserve(self, entry: Entry) -> None:
-        request = ReservationRequest.from_body(entry.body)
+        request = records.ReservationRequest.from_body(entry.body)
         _require_slot(entry, self.spend_slot(request.spend_id))
         account = self.accounts.get(request.dataset)
         _require_of_account(account, request.unit, request.relation)
@@ -222,7 +215,7 @@ class Books:
         if request.release in self.releases or self.pending(request.spend_id):
             raise ValueError("reserved twice")
         rule = self.house.rules_of(request.dataset).admission
-        release = Release(request, (self._step(entry),), admission=rule)
+        release = records.Release(request, (self._step(entry),), admission=rule)
         self.releases[request.release] = release
         self.sums.move(None, release)
         self.runs.setdefault(request.spend_id, []).append(request.release)
@@ -237,16 +230,17 @@ class Books:
         moved = replace(release, steps=(*release.steps, step))
         self.releases[release.id] = moved
         self.sums.move(release, moved)
-        if step.state is State.FORFEITED:
+        if step.state is records.State.FORFEITED:
             self.forfeits.setdefault(release.request.dataset, []).append(release.id)
         self.counted_refusals |= REFUSAL in entry.body
 
-    def _step(self, entry: Entry) -> ReleaseStep:
+    def _step(self, entry: Entry) -> records.ReleaseStep:
         body = entry.body
-        evidence = {key: require_text(key, digest) for key, digest in body["evidence"].items()}
-        by = require_text("by", body["by"])
-        return ReleaseStep(
-            State(entry.kind),
+        digests = body["evidence"].items()
+        evidence = {key: records.require_text(key, digest) for key, digest in digests}
+        by = records.require_text("by", body["by"])
+        return records.ReleaseStep(
+            records.State(entry.kind),
             entry.seq,
             entry.time,
             by,
@@ -258,22 +252,26 @@ class Books:
     def _begin_run(self, entry: Entry) -> None:
         release, mark = self.releases[entry.body["release"]], _mark(entry)
         _require_slot(entry, run_slot(release))
-        identifier("nonce", mark.nonce)
-        if release.state is not State.SPENT or release.seal or mark.position < _reached(release):
+        records.identifier("nonce", mark.nonce)
+        if (
+            release.state is not records.State.SPENT
+            or release.seal
+            or mark.position < _reached(release)
+        ):
             raise ValueError("no run begins here")
         self.releases[release.id] = replace(release, runs=(*release.runs, mark))
 
     def _seal(self, entry: Entry) -> None:
         release, mark = self.releases[entry.body["release"]], _mark(entry)
         _require_slot(entry, seal_slot(release.id))
-        if release.state is not State.SPENT or mark.position < _reached(release):
+        if release.state is not records.State.SPENT or mark.position < _reached(release):
             raise ValueError("no journal is sealed here")
         self.releases[release.id] = replace(release, seal=mark)
 
     def _deliver(self, entry: Entry) -> None:
         release = self.releases[entry.body["release"]]
         _require_slot(entry, delivery_slot(release.id))
-        require_text("by", entry.body["by"])
+        records.require_text("by", entry.body["by"])
         if release.state in _UNFINISHED:
             raise ValueError("not finished")
         self.releases[release.id] = replace(release, delivered=True)
@@ -281,46 +279,49 @@ class Books:
     def _sign(self, entry: Entry) -> None:
         release, digest = self.releases[entry.body["release"]], entry.body["signature"]
         _require_slot(entry, signature_slot(entry.seq))
-        require_text("by", entry.body["by"])
-        signatures = (*release.signatures, identifier("signature", digest))
+        records.require_text("by", entry.body["by"])
+        signatures = (*release.signatures, records.identifier("signature", digest))
         self.releases[release.id] = replace(release, signatures=signatures)
 
     def _allow(self, entry: Entry) -> None:
         _require_slot(entry, governing_slot(ALLOWED, entry.seq))
-        require_text("by", entry.body["by"])
-        require_text("reason", entry.body["reason"])
-        self.allowed[require_text("account", entry.body["account"])] = entry.seq
+        records.require_text("by", entry.body["by"])
+        records.require_text("reason", entry.body["reason"])
+        self.allowed[records.require_text("account", entry.body["account"])] = entry.seq
 
     def _decline(self, entry: Entry) -> None:
         _require_slot(entry, decline_slot(entry.seq))
         for name in ("dataset", "unit", "method", "epsilon", "delta", "by"):
-            require_text(name, entry.body[name])
+            records.require_text(name, entry.body[name])
 
     def _consent(self, entry: Entry) -> None:
-        release, by = self.releases[entry.body["release"]], require_text("by", entry.body["by"])
-        require_text("reason", entry.body["reason"])
+        release = self.releases[entry.body["release"]]
+        for name in ("by", "reason"):
+            records.require_text(name, entry.body[name])
         _require_slot(entry, consent_slot(release.id, len(release.consents)))
-        if release.state is not State.CANDIDATE:
+        if release.state is not records.State.CANDIDATE:
             raise ValueError("no candidate")
-        number, house = len(release.consents) + 1, self.house
-        asked = sum(house.rules_of(release.request.dataset).approvals.values())
-        signed = (entry.seq, entry.time, by, entry.body["reason"], house.known_as(by))
-        consent = Consent(number, asked, *signed)
+        consent = self.house.consent_to(release, entry)
         self.releases[release.id] = replace(release, consents=(*release.consents, consent))
 
     def _delete(self, entry: Entry) -> None:
         release, deletion = self.releases[entry.body["release"]], Deletion.of(entry)
-        require_text("by", entry.body["by"])
-        require_text("reason", entry.body["reason"])
+        records.require_text("by", entry.body["by"])
+        records.require_text("reason", entry.body["reason"])
         _require_slot(entry, deletion_slot(release))
         self.releases[release.id] = replace(release, deletions=(*release.deletions, deletion))
 
 
-_UNFINISHED = (State.RESERVED, State.SPENT, State.REFUNDED, State.FORFEITED)
+_UNFINISHED = (
+    records.State.RESERVED,
+    records.State.SPENT,
+    records.State.REFUNDED,
+    records.State.FORFEITED,
+)
 """States of releases that have nothing to deliver."""
 
 
-def reads_blocks_of(account: Account | None, request: ReservationRequest) -> bool:
+def reads_blocks_of(account: Account | None, request: records.ReservationRequest) -> bool:
     """Whether a request names blocks of the account's partition, and none where it has none."""
     partition = account.partition if account else None
     if partition is None:
@@ -353,12 +354,12 @@ def place_slot(seq: int) -> str:
     return f"places/{seq}"
 
 
-def state_slot(release: str, state: State) -> str:
+def state_slot(release: str, state: records.State) -> str:
     """The slot of a state: a release enters each state once."""
     return f"move/{release}/{state.value}"
 
 
-def run_slot(release: Release) -> str:
+def run_slot(release: records.Release) -> str:
     """The slot of the next run of a release: each begins once."""
     return f"run/{release.id}/{len(release.runs)}"
 
@@ -373,18 +374,18 @@ def delivery_slot(release: str) -> str:
     return f"delivery/{release}"
 
 
-def _reached(release: Release) -> int:
+def _reached(release: records.Release) -> int:
     """The number of answers that the last run began with."""
     return release.runs[-1].position if release.runs else 0
 
 
-def _mark(entry: Entry) -> Mark:
+def _mark(entry: Entry) -> records.Mark:
     body = entry.body
-    require_text("by", body["by"])
+    records.require_text("by", body["by"])
     position = body["position"]
     if type(position) is not int or position < 0:
         raise ValueError("no position")
-    return Mark(position, identifier("digest", body["digest"]), body["nonce"])
+    return records.Mark(position, records.identifier("digest", body["digest"]), body["nonce"])
 
 
 def _require_of_account(account: Account | None, unit: str, relation: str | None = None) -> None:

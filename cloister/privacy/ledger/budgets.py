@@ -28,27 +28,14 @@ from typing import Self
 from cloister.errors import BudgetExceeded, InputError
 from cloister.figures import count_of
 from cloister.privacy.exact import decimal, decimal_below
+from cloister.privacy.ledger import composition
 from cloister.privacy.ledger.accounts import BudgetGrant, Period
-from cloister.privacy.ledger.books import Books
-from cloister.privacy.ledger.composition import (
-    CHARGED,
-    FINAL,
-    QUERIED,
-    REFUSALS,
-    Charges,
-    ChargeState,
-    Compose,
-    Sum,
-    checked_composition,
-    falls_in,
-    filtered_cap,
-    require_filtered,
-)
+from cloister.privacy.ledger.books import LedgerState
 from cloister.privacy.ledger.house import FILTER, SUM
 from cloister.privacy.ledger.records import Release, ReservationRequest, State
 
 
-def binding_budgets(books: Books, dataset: str, unit: str, time: str) -> list[BudgetGrant]:
+def binding_budgets(books: LedgerState, dataset: str, unit: str, time: str) -> list[BudgetGrant]:
     """The budgets that hold at a time, the last granted first; empty if none was granted.
 
     A budget of another period takes effect with the next window of both: until then the earlier one
@@ -59,13 +46,13 @@ def binding_budgets(books: Books, dataset: str, unit: str, time: str) -> list[Bu
     grants = books.grants.get((dataset, unit), [])
     if not grants or dataset not in books.accounts:
         return [granted.budget for granted in grants[-1:]]
-    held = {grants[-1].budget.period: grants[-1].budget}
+    binding = {grants[-1].budget.period: grants[-1].budget}
     for earlier, later in reversed(list(pairwise(grants))):
         period, changed = earlier.budget.period, later.time
         both = {period, later.budget.period} - ({Period.EVER} - {period})
-        if any(each.window(changed) == each.window(time) for each in both):
-            held.setdefault(period, earlier.budget)
-    return list(held.values())
+        if any(spell.window(changed) == spell.window(time) for spell in both):
+            binding.setdefault(period, earlier.budget)
+    return list(binding.values())
 
 
 @dataclass(frozen=True)
@@ -99,7 +86,7 @@ class BudgetStatus:
     windows: tuple[Window, ...] = ()
     next_admission: str = SUM
     filtered: Fraction | None = None
-    queried: Charges = field(default_factory=Charges)
+    queried: composition.Charges = field(default_factory=composition.Charges)
     block: str = ""
     lifetime_delta: Fraction = Fraction(0)
 
@@ -115,12 +102,12 @@ class BudgetStatus:
         Where a filter keeps them within the budget, that; the sum may be less.
         """
         cap = self.budget.epsilon
-        if not self.kept:
+        if not self.kept_by_filter:
             return self.spent
         return cap if self.spent is None else min(self.spent, cap)
 
     @property
-    def kept(self) -> bool:
+    def kept_by_filter(self) -> bool:
         """Whether a filter keeps the window within its budget, which may have been lowered."""
         return self.filtered is not None and self.filtered <= self.budget.epsilon
 
@@ -135,15 +122,15 @@ class Window:
 
     name: str
     admission: str
-    summed: Charges = field(default_factory=Charges)
+    summed: composition.Charges = field(default_factory=composition.Charges)
     filtered: tuple[Release, ...] = ()
-    charged: Charges = field(default_factory=Charges)
+    charged: composition.Charges = field(default_factory=composition.Charges)
     relations: frozenset[str] = frozenset()
 
     @classmethod
     def of(
         cls,
-        books: Books,
+        books: LedgerState,
         owner: tuple[str, str],
         period: Period,
         time: str,
@@ -152,33 +139,42 @@ class Window:
         """The window of a dataset and unit, or of one of its blocks, that a time falls in."""
         name = period.window(time)
         keys = [key for key, _ in books.sums_of(*owner, name, block)]
-        charged = _charges(books, owner, name, CHARGED, block)
-        relations = frozenset(key.relation for key in keys if key.standing in CHARGED)
+        charged = _charges(books, owner, name, composition.CHARGED, block)
+        relations = frozenset(key.relation for key in keys if key.standing in composition.CHARGED)
         if FILTER not in {key.admission for key in keys}:
             rule = books.house.rules_of(owner[0]).admission
             return cls(name, rule, charged, (), charged, relations)
-        releases = [each for each in books.reserved(*owner, block) if falls_in(each, name)]
-        begun = next(each.steps[0].seq for each in releases if each.admission == FILTER)
-        before = [each for each in releases if each.steps[0].seq < begun]
-        summed = [each.request for each in before if not _given_back(each, begun)]
-        filtered = tuple(each for each in releases[len(before) :] if each.state.charged)
-        return cls(name, FILTER, Charges.of(summed), filtered, charged, relations)
+        releases = [
+            release
+            for release in books.reserved(*owner, block)
+            if composition.falls_in(release, name)
+        ]
+        begun = next(release.steps[0].seq for release in releases if release.admission == FILTER)
+        before = [release for release in releases if release.steps[0].seq < begun]
+        summed = [release.request for release in before if not _given_back(release, begun)]
+        filtered = tuple(release for release in releases[len(before) :] if release.state.charged)
+        return cls(name, FILTER, composition.Charges.of(summed), filtered, charged, relations)
 
     def total(
-        self, delta: Fraction, compose: Compose, further: Sequence[ReservationRequest] = ()
+        self,
+        delta: Fraction,
+        compose: composition.Compose,
+        further: Sequence[ReservationRequest] = (),
     ) -> Fraction | None:
         """The least epsilon of a budget at ``delta`` that holds the window and further requests.
 
         None if none does.
         """
         if self.admission == SUM:
-            return checked_composition(self.summed.plus(further), delta, compose)
-        before = checked_composition(self.summed, delta, compose)
+            return composition.checked_composition(self.summed.plus(further), delta, compose)
+        before = composition.checked_composition(self.summed, delta, compose)
         rest = delta - self.summed.sum.delta
-        after = filtered_cap([*(each.request for each in self.filtered), *further], rest)
+        after = composition.filtered_cap(
+            [*(release.request for release in self.filtered), *further], rest
+        )
         return None if before is None or after is None else before + after
 
-    def left(self, budget: BudgetGrant, compose: Compose) -> tuple[Fraction, Fraction]:
+    def left(self, budget: BudgetGrant, compose: composition.Compose) -> tuple[Fraction, Fraction]:
         """The epsilon that a budget leaves, and the delta that those that add up leave."""
         total = self.total(budget.delta, compose)
         epsilon = Fraction(0) if total is None else max(Fraction(0), budget.epsilon - total)
@@ -186,22 +182,25 @@ class Window:
 
 
 def _charges(
-    books: Books,
+    books: LedgerState,
     owner: tuple[str, str],
     window: str,
-    standings: Collection[ChargeState],
+    standings: Collection[composition.ChargeState],
     block: str | None = None,
-) -> Charges:
+) -> composition.Charges:
     """The charges of releases of some standings in a window."""
     sums = books.sums_of(*owner, window, block)
     parts = [part for key, part in sums if key.standing in standings]
 
     def requests() -> Iterator[ReservationRequest]:
         for release in books.reserved(*owner, block):
-            if falls_in(release, window) and ChargeState.of(release) in standings:
+            if (
+                composition.falls_in(release, window)
+                and composition.ChargeState.of(release) in standings
+            ):
                 yield release.request
 
-    return Charges(reduce(Sum.plus, parts, Sum()), requests)
+    return composition.Charges(reduce(composition.Sum.plus, parts, composition.Sum()), requests)
 
 
 def _given_back(release: Release, entry: int) -> bool:
@@ -210,7 +209,12 @@ def _given_back(release: Release, entry: int) -> bool:
 
 
 def statuses(
-    books: Books, dataset: str, unit: str, time: str, compose: Compose, blocks: Sequence[str] = ()
+    books: LedgerState,
+    dataset: str,
+    unit: str,
+    time: str,
+    compose: composition.Compose,
+    blocks: Sequence[str] = (),
 ) -> list[BudgetStatus]:
     """The budget of each of some blocks of growing data, by default of all that were read.
 
@@ -222,18 +226,28 @@ def statuses(
 
 
 def tightest(
-    books: Books, dataset: str, unit: str, time: str, compose: Compose, blocks: Sequence[str] = ()
+    books: LedgerState,
+    dataset: str,
+    unit: str,
+    time: str,
+    compose: composition.Compose,
+    blocks: Sequence[str] = (),
 ) -> BudgetStatus:
-    """Of those budgets the one that the least is left of.
+    """The budget of these with the least left.
 
     Errors: ``BudgetExceeded`` if none was granted.
     """
-    found = statuses(books, dataset, unit, time, compose, blocks)
-    return min(found, key=lambda status: (status.left, status.left_delta))
+    budgets = statuses(books, dataset, unit, time, compose, blocks)
+    return min(budgets, key=lambda status: (status.left, status.left_delta))
 
 
 def status(
-    books: Books, dataset: str, unit: str, time: str, compose: Compose, block: str | None = None
+    books: LedgerState,
+    dataset: str,
+    unit: str,
+    time: str,
+    compose: composition.Compose,
+    block: str | None = None,
 ) -> BudgetStatus:
     """The budget of a dataset, or of one of its blocks, in the window of ``time``.
 
@@ -248,15 +262,15 @@ def status(
         )
     budget, *others = binding
     owner = (dataset, unit)
-    ever = _charges(books, owner, Period.EVER, CHARGED)
+    ever = _charges(books, owner, Period.EVER, composition.CHARGED)
     lifetime_delta = budget.delta if block is None else max(budget.delta, ever.sum.delta)
-    windows = tuple(Window.of(books, owner, each.period, time, block) for each in binding)
+    windows = tuple(Window.of(books, owner, grant.period, time, block) for grant in binding)
     current = windows[0]
-    held = checked_composition(current.charged, budget.delta, compose)
-    opened = _charges(books, owner, current.name, FINAL, block)
-    spent = checked_composition(opened, budget.delta, compose)
-    reserved = None if held is None or spent is None else held - spent
-    rooms = [window.left(each, compose) for window, each in zip(windows, binding, strict=True)]
+    charged = composition.checked_composition(current.charged, budget.delta, compose)
+    opened = _charges(books, owner, current.name, composition.FINAL, block)
+    spent = composition.checked_composition(opened, budget.delta, compose)
+    reserved = None if charged is None or spent is None else charged - spent
+    rooms = [window.left(grant, compose) for window, grant in zip(windows, binding, strict=True)]
     return BudgetStatus(
         budget,
         current.name,
@@ -265,20 +279,20 @@ def status(
         min(epsilon for epsilon, _ in rooms),
         min(delta for _, delta in rooms),
         len(current.charged),
-        checked_composition(ever, lifetime_delta, compose),
-        len(_charges(books, owner, Period.EVER, REFUSALS)),
+        composition.checked_composition(ever, lifetime_delta, compose),
+        len(_charges(books, owner, Period.EVER, composition.REFUSALS)),
         tuple(others),
         windows,
         books.house.rules_of(dataset).admission,
         current.total(budget.delta, compose) if current.admission == FILTER else None,
-        _charges(books, owner, Period.EVER, QUERIED),
+        _charges(books, owner, Period.EVER, composition.QUERIED),
         block or "",
         lifetime_delta,
     )
 
 
 def admit_request(
-    books: Books, request: ReservationRequest, time: str, compose: Compose
+    books: LedgerState, request: ReservationRequest, time: str, compose: composition.Compose
 ) -> Fraction:
     """The least epsilon of the last budget that would hold its window with ``request`` in it.
 
@@ -292,14 +306,18 @@ def admit_request(
 
 
 def _admit(
-    books: Books, request: ReservationRequest, time: str, compose: Compose, block: str | None
+    books: LedgerState,
+    request: ReservationRequest,
+    time: str,
+    compose: composition.Compose,
+    block: str | None,
 ) -> Fraction:
     now = status(books, request.dataset, request.unit, time, compose, block)
     totals = []
     for budget, window in zip((now.budget, *now.others), now.windows, strict=True):
         _require_one_relation(window, request)
         if window.admission == FILTER:
-            require_filtered(request)
+            composition.require_filtered(request)
         total = window.total(budget.delta, compose, [request])
         exceeded = window.admission == SUM and request.delta > budget.delta
         if total is None or total > budget.epsilon or exceeded:
@@ -308,7 +326,7 @@ def _admit(
     return totals[0]
 
 
-def _require_allowed(books: Books, request: ReservationRequest) -> None:
+def _require_allowed(books: LedgerState, request: ReservationRequest) -> None:
     """Check that no forfeited reservation keeps an account from its next.
 
     Raises:
@@ -338,18 +356,20 @@ def _refusal(
     request: ReservationRequest,
     cap: BudgetGrant,
     window: Window,
-    compose: Compose,
+    compose: composition.Compose,
     block: str | None,
 ) -> str:
     total, number = window.total(cap.delta, compose), len(window.charged)
     left, left_delta = window.left(cap, compose)
     hold = "no finite epsilon" if total is None else decimal(total)
-    asked = f"epsilon {decimal(request.epsilon)} at delta {decimal(request.delta)} was requested"
+    requested = (
+        f"epsilon {decimal(request.epsilon)} at delta {decimal(request.delta)} was requested"
+    )
     by_filter, used_up = "", ""
     if window.admission == FILTER:
         needed = window.total(cap.delta, compose, [request])
         needs = "no epsilon" if needed is None else f"an epsilon of {decimal(needed)}"
-        by_filter, asked = " by the filter", f"{asked}, with which it needs {needs}"
+        by_filter, requested = " by the filter", f"{requested}, with which it needs {needs}"
     elif request.delta > left_delta:
         used_up = (
             f"Of delta, which deltas of releases add up to, {decimal_below(left_delta)} is left. "
@@ -359,6 +379,6 @@ def _refusal(
         f"{f'block {block}, ' if block else ''}window {window.name}) is epsilon "
         f"{decimal_below(cap.epsilon)} at delta {decimal_below(cap.delta)}; "
         f"{count_of(number, 'release')} {'holds' if number == 1 else 'hold'} {hold}{by_filter} and "
-        f"{decimal_below(left)} is left, but {asked}. "
+        f"{decimal_below(left)} is left, but {requested}. "
         f"{used_up}Request less, or have more granted with cloister budget grant."
     )

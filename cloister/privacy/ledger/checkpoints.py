@@ -31,7 +31,7 @@ from sqlalchemy import Connection
 
 from cloister.errors import CloisterError, StorageError, VerificationError
 from cloister.files import write_whole
-from cloister.privacy.ledger.books import Books
+from cloister.privacy.ledger.books import LedgerState
 from cloister.privacy.ledger.checks import require_sound
 from cloister.privacy.ledger.entries import Anchor, Entry, Finding
 from cloister.privacy.ledger.house import Deletion
@@ -132,7 +132,7 @@ def _simple(kind: Any) -> _Codec:
     if kind is bytes:
         return lambda value, _: value.hex(), lambda value, _: bytes.fromhex(value)
     if isinstance(kind, type) and issubclass(kind, Enum):
-        members = {each.value: each for each in kind}
+        members = {member.value: member for member in kind}
         return _same, lambda value, _: members[value]
     return _same, _same
 
@@ -143,10 +143,10 @@ def _of_several(kind: Any, arguments: tuple[Any, ...]) -> _Codec:
     if kind in (list, set) or arguments[1:] == (...,):
         return _collection(kind, _codec(arguments[0]))
     if kind is tuple:
-        return _tuple([_codec(each) for each in arguments])
+        return _tuple([_codec(argument) for argument in arguments])
     if arguments == (str, str):
         return lambda value, _: dict(value), _same
-    return _mapping(_tuple([_codec(each) for each in arguments]))
+    return _mapping(_tuple([_codec(argument) for argument in arguments]))
 
 
 def _same(value: Any, _: Shared) -> Any:
@@ -155,20 +155,20 @@ def _same(value: Any, _: Shared) -> Any:
 
 def _dataclass(kind: Any) -> _Codec:
     hints = get_type_hints(kind, localns={"Deletion": Deletion})
-    names = [each.name for each in fields(kind)]
+    names = [part.name for part in fields(kind)]
     codecs = [_codec(hints[name]) for name in names]
-    others = [(place, each[1]) for place, each in enumerate(codecs) if each[1] is not _same]
+    others = [(position, part[1]) for position, part in enumerate(codecs) if part[1] is not _same]
 
     def write(value: Any, shared: Shared) -> list[Any]:
         pairs = zip(names, codecs, strict=True)
         return [codec[0](getattr(value, name), shared) for name, codec in pairs]
 
     def read(values: list[Any], shared: Shared) -> Any:
-        for place, convert in others:
-            values[place] = convert(values[place], shared)
-        made = object.__new__(kind)
-        made.__dict__.update(zip(names, values, strict=True))
-        return made
+        for position, convert in others:
+            values[position] = convert(values[position], shared)
+        instance = object.__new__(kind)
+        instance.__dict__.update(zip(names, values, strict=True))
+        return instance
 
     return write, read
 
@@ -183,15 +183,15 @@ def _optional(codec: _Codec) -> _Codec:
 def _collection(kind: Any, codec: _Codec) -> _Codec:
     write, read = codec
     return (
-        lambda value, shared: [write(each, shared) for each in value],
-        lambda value, shared: kind([read(each, shared) for each in value]),
+        lambda value, shared: [write(item, shared) for item in value],
+        lambda value, shared: kind([read(item, shared) for item in value]),
     )
 
 
 def _tuple(codecs: Sequence[_Codec]) -> _Codec:
     def converted(side: int) -> _Convert:
         return lambda value, shared: tuple(
-            codec[side](each, shared) for codec, each in zip(codecs, value, strict=True)
+            codec[side](item, shared) for codec, item in zip(codecs, value, strict=True)
         )
 
     return converted(0), converted(1)
@@ -200,8 +200,8 @@ def _tuple(codecs: Sequence[_Codec]) -> _Codec:
 def _mapping(pair: _Codec) -> _Codec:
     """Keys need not be text: a map is the list of its pairs."""
     return (
-        lambda value, shared: [pair[0](each, shared) for each in value.items()],
-        lambda value, shared: dict(pair[1](each, shared) for each in value),
+        lambda value, shared: [pair[0](item, shared) for item in value.items()],
+        lambda value, shared: dict(pair[1](item, shared) for item in value),
     )
 
 
@@ -219,7 +219,7 @@ class Checkpoint:
     """The books after an entry."""
 
     entry: Anchor
-    books: Books
+    books: LedgerState
 
 
 @dataclass(frozen=True)
@@ -243,47 +243,47 @@ class CheckpointFile:
         except OSError as error:
             raise StorageError(f"{self.path} cannot be read: correct its permissions.") from error
         try:
-            said = load(head.decode("ascii"))
-            signature, digest = bytes.fromhex(said.pop("signature")), said["digest"]
-            entry, code = Anchor(said["seq"], said["hash"]), said["code"]
+            header = load(head.decode("ascii"))
+            signature, digest = bytes.fromhex(header.pop("signature")), header["digest"]
+            entry, code = Anchor(header["seq"], header["hash"]), header["code"]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise VerificationError("was altered") from None
         key = self.key()
-        if key is None or not key.verify(signature, _message(said)):
+        if key is None or not key.verify(signature, _message(header)):
             raise VerificationError("is not signed by the key of this home")
         if hashlib.sha256(body).hexdigest() != digest:
             raise VerificationError("was altered")
         return Checkpoint(entry, _books(body)) if code == _code() else None
 
-    def write(self, entry: Anchor, books: Books, signer: Signer) -> None:
+    def write(self, entry: Anchor, books: LedgerState, signer: Signer) -> None:
         """Write the checkpoint of an entry in place of the one before.
 
         The one before stays if this one cannot be written: it is as true.
         """
         body = _body(books)
         digest = hashlib.sha256(body).hexdigest()
-        said = {"code": _code(), "digest": digest, "hash": entry.hash, "seq": entry.seq}
-        signed = said | {"signature": signer.sign(_message(said)).hex()}
+        header = {"code": _code(), "digest": digest, "hash": entry.hash, "seq": entry.seq}
+        signed = header | {"signature": signer.sign(_message(header)).hex()}
         with suppress(OSError):
             text = dump(signed).encode() + b"\n" + body
             write_whole(self.path, lambda part: part.write_bytes(text))
 
 
 @dataclass(frozen=True)
-class LedgerState:
+class LedgerSnapshot:
     """The books of a ledger, and its last entry, None of an empty one.
 
     ``since`` is the number of the entry whose checkpoint was believed; 0 if none was.
     """
 
-    books: Books
+    books: LedgerState
     last: Entry | None
     since: int
 
     @classmethod
     def read(
         cls, store: Store, connection: Connection, checkpoints: CheckpointFile | None
-    ) -> LedgerState:
+    ) -> LedgerSnapshot:
         """The state that a transaction sees.
 
         Errors: ``VerificationError`` if the chain is broken, or no ledger could have written it.
@@ -296,7 +296,7 @@ class LedgerState:
             entries = require_sound(rows, known.entry.seq)
             return cls(known.books.after(entries[1:]), entries[-1], known.entry.seq)
         entries = require_sound(store.rows(connection))
-        return cls(Books.of(entries), entries[-1] if entries else None, 0)
+        return cls(LedgerState.of(entries), entries[-1] if entries else None, 0)
 
 
 def checkpoint_findings(file: CheckpointFile, entries: Sequence[Entry]) -> list[Finding]:
@@ -319,7 +319,7 @@ def checkpoint_findings(file: CheckpointFile, entries: Sequence[Entry]) -> list[
                 "ledger was cut off or rewritten, or the checkpoint is of another ledger",
             )
         ]
-    if known.books != Books.of(entries[: known.entry.seq]):
+    if known.books != LedgerState.of(entries[: known.entry.seq]):
         return [
             Finding(
                 known.entry.seq,
@@ -330,7 +330,7 @@ def checkpoint_findings(file: CheckpointFile, entries: Sequence[Entry]) -> list[
     return []
 
 
-def _body(books: Books) -> bytes:
+def _body(books: LedgerState) -> bytes:
     """Books as text: a line of all but releases, lines of shared values, and one of each release.
 
     A release that is as it was read is written as it was read.
@@ -341,22 +341,22 @@ def _body(books: Books) -> bytes:
         f"{name} {texts.get(name) or dump(packed(Release, books.releases[name], shared))}"
         for name in books.releases
     ]
-    rest = dump(packed(Books, replace(books, releases={}), shared))
+    rest = dump(packed(LedgerState, replace(books, releases={}), shared))
     head = f"{len(shared.texts)} {rest}"
     return "\n".join([head, *shared.texts, *lines]).encode("ascii")
 
 
-def _books(body: bytes) -> Books:
+def _books(body: bytes) -> LedgerState:
     head, *lines = body.decode("ascii").split("\n")
     number, _, rest = head.partition(" ")
     shared = Shared(lines[: int(number)])
     releases = Lazy(Release, dict(line.split(" ", 1) for line in lines[int(number) :]), shared)
-    books: Books = unpacked(Books, load(rest), shared)
+    books: LedgerState = unpacked(LedgerState, load(rest), shared)
     return replace(books, releases=releases)
 
 
-def _message(said: object) -> bytes:
-    return pae(_TYPE, dump(said).encode("ascii"))
+def _message(header: object) -> bytes:
+    return pae(_TYPE, dump(header).encode("ascii"))
 
 
 @cache

@@ -17,27 +17,15 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from cloister.errors import (
-    CloisterError,
-    InputError,
-    JournalMismatch,
-    StorageError,
-    VerificationError,
-)
+from cloister import errors
+from cloister.privacy.ledger import records
 from cloister.privacy.ledger.accounts import Account
-from cloister.privacy.ledger.books import REFUSAL, Books
+from cloister.privacy.ledger.books import REFUSAL, LedgerState
 from cloister.privacy.ledger.budgets import admit_request, binding_budgets
 from cloister.privacy.ledger.composition import REFUSALS, Compose, basic_composition
 from cloister.privacy.ledger.entries import Anchor, Entry, Finding, check_chain, read_chain
 from cloister.privacy.ledger.leases import Held
 from cloister.privacy.ledger.permissions import require_permitted
-from cloister.privacy.ledger.records import (
-    REFUSED,
-    JournalState,
-    Release,
-    ReservationRequest,
-    State,
-)
 from cloister.privacy.ledger.store import Row
 
 
@@ -46,11 +34,11 @@ def require_sound(rows: list[Row], first: int = 1) -> list[Entry]:
 
     Errors: ``VerificationError`` if the chain is broken.
     """
-    entries, found = read_chain(entry_lines(rows), first)
-    found = found or check_copies(rows, entries)
-    if found:
-        raise VerificationError(
-            f"The ledger is not as it was written ({found[0]}): run cloister verify."
+    entries, findings = read_chain(entry_lines(rows), first)
+    findings = findings or check_copies(rows, entries)
+    if findings:
+        raise errors.VerificationError(
+            f"The ledger is not as it was written ({findings[0]}): run cloister verify."
         )
     return entries
 
@@ -58,7 +46,7 @@ def require_sound(rows: list[Row], first: int = 1) -> list[Entry]:
 def require_guarded(changed: Sequence[str]) -> None:
     """Check that the guards of the database are those that a ledger makes."""
     if changed:
-        raise VerificationError(
+        raise errors.VerificationError(
             f"The ledger's database was changed by other means ({changed[0]}), and nothing is "
             "added to it: run cloister verify, and restore it from a backup or an export. Nothing "
             "was charged."
@@ -80,74 +68,79 @@ def check_copies(rows: list[Row], entries: list[Entry]) -> list[Finding]:
     ]
 
 
-def find_release(books: Books, release: str) -> Release:
+def find_release(books: LedgerState, release: str) -> records.Release:
     """The release of this name. Errors: ``InputError`` if there is none."""
     if release not in books.releases:
-        raise InputError(f"There is no release '{release}': see cloister ledger list.")
+        raise errors.InputError(f"There is no release '{release}': see cloister ledger list.")
     return books.releases[release]
 
 
-def require_account(books: Books, account: Account) -> None:
+def require_account(books: LedgerState, account: Account) -> None:
     """Check that an account can be opened, or is as it was opened, and may have these places.
 
     A new account of a dataset with releases of an earlier version takes their unit and relation.
     """
-    for place in account.places:
-        holder = books.account_at(place)
+    for location in account.places:
+        holder = books.account_at(location)
         if holder and holder.name != account.name:
-            raise InputError(
-                f"{place} is data of account '{holder.name}', and one data set has one budget: "
+            raise errors.InputError(
+                f"{location} is data of account '{holder.name}', and one data set has one budget: "
                 f"write account: {holder.name} in the spec, instead of '{account.name}'. Nothing "
                 "was charged."
             )
-    held = books.accounts.get(account.name)
-    earlier = [held] if held else _earlier_accounts(books, account.name)
-    for each in earlier:
-        if each.partition != account.partition:
-            divided, asked = (one.partition or "none" for one in (each, account))
-            raise InputError(
+    opened = books.accounts.get(account.name)
+    earlier = [opened] if opened else _earlier_accounts(books, account.name)
+    for existing in earlier:
+        if existing.partition != account.partition:
+            divided, requested = (one.partition or "none" for one in (existing, account))
+            raise errors.InputError(
                 f"account '{account.name}' has blocks by {divided}, for life, and this asks for "
-                f"{asked}: a row would be in two blocks, or in all. Use the account's in the spec. "
-                "Nothing was charged."
+                f"{requested}: a row would be in two blocks, or in all. Use the account's in the "
+                "spec. Nothing was charged."
             )
-        if (each.unit, each.relation) != (account.unit, account.relation):
-            raise InputError(
-                f"account '{account.name}' protects unit '{each.unit}' under '{each.relation}', "
-                f"for life, and this asks for unit '{account.unit}' under '{account.relation}', "
+        if (existing.unit, existing.relation) != (account.unit, account.relation):
+            raise errors.InputError(
+                f"account '{account.name}' protects unit '{existing.unit}' under "
+                f"'{existing.relation}', for life, and this asks for unit "
+                f"'{account.unit}' under '{account.relation}', "
                 "whose epsilons do not add up with those: use the account's in the spec, or for "
                 "rows on an account of persons privacy.group. Nothing was charged."
             )
 
 
-def _earlier_accounts(books: Books, name: str) -> list[Account]:
+def _earlier_accounts(books: LedgerState, name: str) -> list[Account]:
     """The units and relations of the charged releases of a dataset without an account."""
-    charged = [held.request for held in books.releases.values() if held.state.charged]
-    asked = {(each.unit, each.relation) for each in charged if each.dataset == name}
-    return [Account(name, unit, relation) for unit, relation in sorted(asked)]
+    charged = [release.request for release in books.releases.values() if release.state.charged]
+    pairs = {(request.unit, request.relation) for request in charged if request.dataset == name}
+    return [Account(name, unit, relation) for unit, relation in sorted(pairs)]
 
 
-def require_unit(books: Books, dataset: str, unit: str) -> None:
+def require_unit(books: LedgerState, dataset: str, unit: str) -> None:
     """Check that a budget is granted to the privacy unit of its account."""
     account = books.accounts.get(dataset)
     if account and account.unit != unit:
-        raise InputError(
+        raise errors.InputError(
             f"account '{dataset}' protects unit '{account.unit}', for life: grant its budget with "
             f"--unit {account.unit}."
         )
 
 
-def require_whole_journal(held: Release, lease: Held, journal: JournalState) -> None:
+def require_whole_journal(
+    release: records.Release, lease: Held, journal: records.JournalState
+) -> None:
     """Check that a run may begin: the release is spent, and its journal holds all earlier runs."""
-    if held.state is not State.SPENT:
-        raise InputError(f"Release {held.id} is {held.state.words}: nothing more is drawn for it.")
-    known = [*held.runs[-1:], *filter(None, (lease.last, held.seal))]
+    if release.state is not records.State.SPENT:
+        raise errors.InputError(
+            f"Release {release.id} is {release.state.words}: nothing more is drawn for it."
+        )
+    known = [*release.runs[-1:], *filter(None, (lease.last, release.seal))]
     if not {mark.digest for mark in known} <= journal.digests:
-        raise stale_journal(held.id)
+        raise stale_journal(release.id)
 
 
-def stale_journal(release: str) -> JournalMismatch:
+def stale_journal(release: str) -> errors.JournalMismatch:
     """The error of a journal that is an older copy."""
-    return JournalMismatch(
+    return errors.JournalMismatch(
         f"The journal of release {release} lacks answers that the ledger knows were drawn: it is a "
         "copy made before them, or an older one was restored. Run the command where the whole "
         f"journal is; if it is lost, cloister review withdraw {release}, and start a new release "
@@ -155,44 +148,48 @@ def stale_journal(release: str) -> JournalMismatch:
     )
 
 
-def is_replanned(held: Release, request: ReservationRequest) -> bool:
+def is_replanned(release: records.Release, request: records.ReservationRequest) -> bool:
     """Whether a release that queried nothing was reserved by another version with another plan."""
-    other_code = held.request.code_version != request.code_version
-    return held.state is State.RESERVED and other_code and not held.request.same_run(request)
+    other_code = release.request.code_version != request.code_version
+    return (
+        release.state is records.State.RESERVED
+        and other_code
+        and not release.request.same_run(request)
+    )
 
 
-def require_same_run(held: Release, request: ReservationRequest) -> None:
+def require_same_run(release: records.Release, request: records.ReservationRequest) -> None:
     """Check that an unfinished release was reserved by the same request."""
-    if held.request.same_run(request):
+    if release.request.same_run(request):
         return
-    if held.request.code_version != request.code_version:
-        raise other_version(held, "plans it otherwise")
-    raise InputError(
-        f"Release {held.id} is unfinished and has the same spend id, but was requested with "
+    if release.request.code_version != request.code_version:
+        raise other_version(release, "plans it otherwise")
+    raise errors.InputError(
+        f"Release {release.id} is unfinished and has the same spend id, but was requested with "
         "other values: compute the spend id from everything that makes the run."
     )
 
 
-def other_version(held: Release, difference: str) -> InputError:
+def other_version(release: records.Release, difference: str) -> errors.InputError:
     """The error of a release that only the version that began it can finish.
 
     ``difference`` is what this version does with the same request.
     """
-    return InputError(
-        f"Release {held.id} was begun by version {held.request.code_version}, and this version "
-        f"{difference}, so it cannot use the answers that were drawn. Their charge stands: install "
-        "that version and run the same command to finish the release, or cloister review withdraw "
-        f"{held.id}, and the same command starts a new one at a new charge. Nothing more was "
-        "charged."
+    return errors.InputError(
+        f"Release {release.id} was begun by version {release.request.code_version}, and this "
+        f"version {difference}, so it cannot use the answers that were drawn. Their charge stands: "
+        "install that version and run the same command to finish the release, or cloister review "
+        f"withdraw {release.id}, and the same command starts a new one at a new charge. Nothing "
+        "more was charged."
     )
 
 
-def require_same_evidence(held: Release, evidence: Mapping[str, str]) -> None:
+def require_same_evidence(release: records.Release, evidence: Mapping[str, str]) -> None:
     """Check that a release began with the same journal and data."""
-    differing = sorted(key for key in evidence if held.evidence.get(key) != evidence[key])
+    differing = sorted(key for key in evidence if release.evidence.get(key) != evidence[key])
     if differing:
-        raise JournalMismatch(
-            f"Release {held.id} was begun with another {' and '.join(differing)}: its answers "
+        raise errors.JournalMismatch(
+            f"Release {release.id} was begun with another {' and '.join(differing)}: its answers "
             "cannot be drawn again without a new charge; withdraw it and start a new release."
         )
 
@@ -238,13 +235,13 @@ def export_lines(path: Path | str) -> list[bytes]:
     try:
         lines = Path(path).read_bytes().split(b"\n")
     except OSError as error:
-        raise StorageError(f"{path} cannot be read: correct the path.") from error
+        raise errors.StorageError(f"{path} cannot be read: correct the path.") from error
     return lines[:-1] if lines[-1] == b"" else lines
 
 
 def audit(entries: Iterable[Entry], compose: Compose) -> list[Finding]:
     """What no ledger would have written: illegal moves, charges over budget, decreasing times."""
-    books, found, before = Books(), [], ""
+    books, findings, before = LedgerState(), [], ""
     for entry in entries:
         for check in (
             partial(_require_time, before=before),
@@ -255,59 +252,65 @@ def audit(entries: Iterable[Entry], compose: Compose) -> list[Finding]:
         ):
             try:
                 check(entry)
-            except CloisterError as error:
-                found.append(Finding(entry.seq, str(error)))
+            except errors.CloisterError as error:
+                findings.append(Finding(entry.seq, str(error)))
         before = entry.time
-    return found
+    return findings
 
 
 def _require_time(entry: Entry, before: str) -> None:
     try:
         datetime.strptime(entry.time, "%Y-%m-%dT%H:%M:%S.%fZ")  # noqa: DTZ007
     except (TypeError, ValueError):
-        raise VerificationError("holds no time as the ledger writes them") from None
+        raise errors.VerificationError("holds no time as the ledger writes them") from None
     if entry.time < before:
-        raise VerificationError("is earlier than the entry before it")
+        raise errors.VerificationError("is earlier than the entry before it")
 
 
-def _require_room(books: Books, compose: Compose, entry: Entry) -> None:
+def _require_room(books: LedgerState, compose: Compose, entry: Entry) -> None:
     request = _request(entry)
     if request:
         admit_request(books, request, entry.time, compose)
 
 
-def _require_counted(books: Books, entry: Entry) -> None:
+def _require_counted(books: LedgerState, entry: Entry) -> None:
     """Check that refusals are counted, as all are after the first that is."""
     if books.counted_refusals or REFUSAL in entry.body:
         require_counted(books, entry)
 
 
-def _require_permission(books: Books, entry: Entry) -> None:
+def _require_permission(books: LedgerState, entry: Entry) -> None:
     """Check that who wrote an entry might; one that cannot be read fails when posted."""
     with suppress(KeyError, TypeError, ValueError, AttributeError):
         require_permitted(books, entry)
 
 
-def _request(entry: Entry) -> ReservationRequest | None:
+def _request(entry: Entry) -> records.ReservationRequest | None:
     """The request of a reservation; one that cannot be read is found when it is posted."""
     try:
-        return ReservationRequest.from_body(entry.body) if entry.kind == State.RESERVED else None
-    except (KeyError, TypeError, InputError):
+        return (
+            records.ReservationRequest.from_body(entry.body)
+            if entry.kind == records.State.RESERVED
+            else None
+        )
+    except (KeyError, TypeError, errors.InputError):
         return None
 
 
 def _check_anchors(entries: Sequence[Entry], anchors: Iterable[Anchor]) -> list[Finding]:
-    held = {entry.seq: entry.hash for entry in entries}
+    hashes = {entry.seq: entry.hash for entry in entries}
     return [
         Finding(anchor.seq, "is missing: a certificate vouches for it")
-        if anchor.seq not in held
+        if anchor.seq not in hashes
         else Finding(anchor.seq, "is not the entry that a certificate vouches for")
         for anchor in anchors
-        if held.get(anchor.seq) != anchor.hash
+        if hashes.get(anchor.seq) != anchor.hash
     ]
 
 
-def refusal_of(books: Books, release: Release, time: str) -> tuple[int, State]:
+def refusal_of(
+    books: LedgerState, release: records.Release, time: str
+) -> tuple[int, records.State]:
     """Which refusal of its window that of a reserved release is, and what becomes of its charge.
 
     Of the longest of the windows of the budgets that hold at a time.
@@ -320,21 +323,29 @@ def refusal_of(books: Books, release: Release, time: str) -> tuple[int, State]:
     ]
     number = 1 + max(windows, default=0)
     forfeited = number >= books.house.rules_of(release.request.dataset).refusals
-    return number, State.FORFEITED if forfeited else State.REFUNDED
+    return number, records.State.FORFEITED if forfeited else records.State.REFUNDED
 
 
-def require_counted(books: Books, entry: Entry) -> None:
+def require_counted(books: LedgerState, entry: Entry) -> None:
     """Check that an entry on refused data counts it, and gives back no more than the rules allow.
 
     Errors: ``InputError`` if it does not.
     """
-    refused = entry.kind == State.FORFEITED or entry.body.get("reason") == REFUSED
+    refused = entry.kind == records.State.FORFEITED or entry.body.get("reason") == records.REFUSED
     release = books.releases.get(str(entry.body.get("release")))
-    if release is None or not refused or entry.kind not in (State.REFUNDED, State.FORFEITED):
+    if (
+        release is None
+        or not refused
+        or entry.kind not in (records.State.REFUNDED, records.State.FORFEITED)
+    ):
         return
     number, state = refusal_of(books, release, entry.time)
-    if (entry.body.get(REFUSAL), entry.body.get("reason"), entry.kind) != (number, REFUSED, state):
-        raise InputError(
+    if (entry.body.get(REFUSAL), entry.body.get("reason"), entry.kind) != (
+        number,
+        records.REFUSED,
+        state,
+    ):
+        raise errors.InputError(
             f"Release {release.id} is refusal {number} of data in its window, by which it is "
             f"{state.words}, and this says otherwise. Nothing was changed."
         )

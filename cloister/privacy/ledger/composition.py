@@ -109,11 +109,11 @@ class Sums:
         self._count(after, 1)
 
     def _count(self, release: Release, times: int) -> None:
-        asked, one = release.request, Sum(1, release.request.epsilon, release.request.delta)
-        of = asked.unit, asked.relation, ChargeState.of(release), release.admission
+        request, one = release.request, Sum(1, release.request.epsilon, release.request.delta)
+        of = request.unit, request.relation, ChargeState.of(release), release.admission
         for window in (period.window(release.reserved_at) for period in Period):
-            parts = self.parts.setdefault((asked.dataset, window), {})
-            for key in (Key(*of, block) for block in (None, *(asked.blocks or ("",)))):
+            parts = self.parts.setdefault((request.dataset, window), {})
+            for key in (Key(*of, block) for block in (None, *(request.blocks or ("",)))):
                 parts[key] = parts.get(key, Sum()).plus(one, times)
                 if not parts[key].number:
                     del parts[key]
@@ -199,12 +199,18 @@ def checked_composition(charges: Charges, delta: Fraction, compose: Compose) -> 
 
 def events_of(requests: Iterable[ReservationRequest]) -> dict[Event, int]:
     """What requests do to the data, each event with how often it happens."""
-    asked = [request.events for request in requests]
-    events, times = {id(each): each for each in asked}, Counter(map(id, asked))
-    found: Counter[Event] = Counter()
-    for each, values in events.items():  # requests of one plan may hold one object: read once
-        found[event_from_json(values)] += times[each]
-    return found
+    descriptions = [request.events for request in requests]
+    events, times = (
+        {id(description): description for description in descriptions},
+        Counter(map(id, descriptions)),
+    )
+    counts: Counter[Event] = Counter()
+    for (
+        description,
+        values,
+    ) in events.items():  # requests of one plan may hold one object: read once
+        counts[event_from_json(values)] += times[description]
+    return counts
 
 
 def together(requests: Sequence[ReservationRequest], delta: Fraction) -> Spend | None:
@@ -231,10 +237,16 @@ def filtered_cap(requests: Sequence[ReservationRequest], delta: Fraction) -> Fra
     from cloister.privacy.accounting.filters import least_cap  # which imports numpy and scipy
 
     # requests of one plan may hold one object, which is written as text once
-    alike = {(id(each.events), each.relation, each.epsilon, each.delta): each for each in requests}
+    alike = {
+        (id(request.events), request.relation, request.epsilon, request.delta): request
+        for request in requests
+    }
     try:
         costs = {key: _cost_of(request) for key, request in alike.items()}
-        keys = ((id(each.events), each.relation, each.epsilon, each.delta) for each in requests)
+        keys = (
+            (id(request.events), request.relation, request.epsilon, request.delta)
+            for request in requests
+        )
         return least_cap([costs[key] for key in keys], delta)
     except UnsupportedEvent:
         return None

@@ -256,20 +256,20 @@ def signature_findings(entries: Sequence[Entry], keys: Iterable[PublicKey]) -> l
     known = {key.raw.hex() for key in keys}
     trusted = known | _trusted(entries, known)
     revoked = _revoked(entries, trusted)
-    found, unknown = [], dict[str, list[int]]()
+    findings, unknown = [], dict[str, list[int]]()
     for entry in dropwhile(lambda entry: _SIGNED not in entry.body, entries):
         key = _signer(entry)
         if _SIGNED not in entry.body:
             problem = "is not signed, as entries before it are: an older version or other means"
-            found.append(Finding(entry.seq, f"{problem} wrote it"))
+            findings.append(Finding(entry.seq, f"{problem} wrote it"))
         elif key is None:
-            found.append(Finding(entry.seq, "was altered: its signature does not verify"))
+            findings.append(Finding(entry.seq, "was altered: its signature does not verify"))
         elif key not in trusted:
             unknown.setdefault(key, []).append(entry.seq)
         elif entry.seq > revoked.get(key, entry.seq):
             problem = f"is signed by a key that entry {revoked[key]} revoked"
-            found.append(Finding(entry.seq, problem))
-    return found + [_of_unknown_key(key, numbers) for key, numbers in unknown.items()]
+            findings.append(Finding(entry.seq, problem))
+    return findings + [_of_unknown_key(key, numbers) for key, numbers in unknown.items()]
 
 
 def signed_by(entries: Iterable[Entry], key: PublicKey) -> int:
@@ -279,13 +279,13 @@ def signed_by(entries: Iterable[Entry], key: PublicKey) -> int:
 
 def _trusted(entries: Sequence[Entry], known: set[str]) -> set[str]:
     """The keys that known keys trust, that these trust, and so on."""
-    given = [
+    grants = [
         (_signer(entry), str(entry.body.get("key"))) for entry in entries if entry.kind == TRUSTED
     ]
-    found = set(known)
-    while more := {key for by, key in given if by in found} - found:
-        found |= more
-    return found
+    trusted = set(known)
+    while more := {key for by, key in grants if by in trusted} - trusted:
+        trusted |= more
+    return trusted
 
 
 def _revoked(entries: Sequence[Entry], trusted: set[str]) -> dict[str, int]:

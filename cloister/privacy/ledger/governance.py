@@ -12,49 +12,30 @@ from typing import Any
 
 from cloister.errors import InputError
 from cloister.privacy.exact import ratio
+from cloister.privacy.ledger import house, records
 from cloister.privacy.ledger.books import ALLOWED, DECLINED, REFUSAL, decline_slot
 from cloister.privacy.ledger.checks import export_lines, find_release, refusal_of
 from cloister.privacy.ledger.entries import REVOKED, TRUSTED, Anchor, Entry, read_chain
-from cloister.privacy.ledger.house import (
-    DELETED,
-    EVERYWHERE,
-    PERSON,
-    RULES,
-    Person,
-    Proposal,
-    Rules,
-    deletion_slot,
-    governing_slot,
-    revocation_slot,
-    trust_slot,
-)
 from cloister.privacy.ledger.ledger import Ledger
-from cloister.privacy.ledger.records import (
-    REFUSED,
-    Release,
-    ReservationRequest,
-    State,
-    require_text,
-)
 from cloister.privacy.signing import PublicKey
 
 
 def change_person(
-    ledger: Ledger, name: str, change: Callable[[Person], Person], by: str, reason: str
-) -> Proposal | None:
+    ledger: Ledger, name: str, change: Callable[[house.Person], house.Person], by: str, reason: str
+) -> house.Proposal | None:
     """Change who a person is and what they may do; one who is new begins with nothing.
 
     The proposal, where the rules ask for a second officer. Errors: ``NotPermitted`` if no officer
     would be left.
     """
     with ledger.writing() as transaction:
-        person = change(transaction.books.house.people.get(name, Person(name)))
-        return transaction.govern(PERSON, person.body | _signature(by, reason))
+        person = change(transaction.books.house.people.get(name, house.Person(name)))
+        return transaction.govern(house.PERSON, person.body | _signature(by, reason))
 
 
 def change_rules(
-    ledger: Ledger, account: str, change: Callable[[Rules], Rules], by: str, reason: str
-) -> Proposal | None:
+    ledger: Ledger, account: str, change: Callable[[house.Rules], house.Rules], by: str, reason: str
+) -> house.Proposal | None:
     """Change the rules of an account, or of every account that has none of its own (``*``).
 
     The proposal, where the rules ask for a second officer. Errors: ``InputError`` if there is no
@@ -62,10 +43,12 @@ def change_rules(
     """
     with ledger.writing() as transaction:
         books = transaction.books
-        if account != EVERYWHERE and account not in books.accounts:
+        if account != house.EVERYWHERE and account not in books.accounts:
             raise InputError(f"there is no account '{account}'; see cloister dataset list")
         rules = change(books.house.rules_of(account))
-        return transaction.govern(RULES, {"account": account} | rules.body | _signature(by, reason))
+        return transaction.govern(
+            house.RULES, {"account": account} | rules.body | _signature(by, reason)
+        )
 
 
 def confirm(ledger: Ledger, proposal: int, by: str, reason: str) -> Entry:
@@ -77,30 +60,30 @@ def confirm(ledger: Ledger, proposal: int, by: str, reason: str) -> Entry:
         return transaction.confirm(proposal, _signature(by, reason))
 
 
-def refuse(ledger: Ledger, release: str, by: str) -> Release:
+def refuse(ledger: Ledger, release: str, by: str) -> records.Release:
     """Record that the data of a reserved release was refused: it is given back, or forfeited.
 
     A release in another state stays as it is.
     """
     with ledger.writing() as transaction:
-        held = find_release(transaction.books, release)
-        if held.state is not State.RESERVED:
-            return held
-        number, to = refusal_of(transaction.books, held, transaction.time)
-        signature = {"by": by, "reason": REFUSED, "evidence": {}, REFUSAL: number}
-        return transaction.move(held, to, signature)
+        reserved = find_release(transaction.books, release)
+        if reserved.state is not records.State.RESERVED:
+            return reserved
+        number, to = refusal_of(transaction.books, reserved, transaction.time)
+        signature = {"by": by, "reason": records.REFUSED, "evidence": {}, REFUSAL: number}
+        return transaction.move(reserved, to, signature)
 
 
-def decline(ledger: Ledger, request: ReservationRequest, by: str, purpose: str) -> Entry:
-    """Record that a budget does not hold a request, of which nothing was reserved.
+def decline(ledger: Ledger, request: records.ReservationRequest, by: str, purpose: str) -> Entry:
+    """Record that a request exceeds its budget; nothing was reserved for it.
 
     Errors: ``NotPermitted`` if ``by`` may not reserve at all.
     """
-    asked = {name: getattr(request, name) for name in ("dataset", "unit", "method")}
+    subject = {name: getattr(request, name) for name in ("dataset", "unit", "method")}
     price = {"epsilon": ratio(request.epsilon), "delta": ratio(request.delta)}
     with ledger.writing() as transaction:
         slot = decline_slot(transaction.next_seq)
-        body = asked | price | {"by": require_text("by", by), "reason": purpose}
+        body = subject | price | {"by": records.require_text("by", by), "reason": purpose}
         return transaction.write(DECLINED, slot, body)
 
 
@@ -111,10 +94,10 @@ def allow_run(ledger: Ledger, account: str, by: str, reason: str) -> Entry:
     """
     with ledger.writing() as transaction:
         books = transaction.books
-        units = {held.request.unit for held in books.releases.values()}
+        units = {release.request.unit for release in books.releases.values()}
         if not any(books.forfeited(account, unit) for unit in units):
             raise InputError(f"Nothing keeps account '{account}' from its next run.")
-        slot = governing_slot(ALLOWED, transaction.next_seq)
+        slot = house.governing_slot(ALLOWED, transaction.next_seq)
         return transaction.write(ALLOWED, slot, {"account": account} | _signature(by, reason))
 
 
@@ -123,7 +106,7 @@ def trust(ledger: Ledger, key: PublicKey, by: str, reason: str) -> None:
     with ledger.writing() as transaction:
         if key not in transaction.books.house.trusted:
             body = {"key": key.raw.hex()} | _signature(by, reason)
-            transaction.write(TRUSTED, trust_slot(key), body)
+            transaction.write(TRUSTED, house.trust_slot(key), body)
 
 
 def record_deletions(
@@ -135,9 +118,9 @@ def record_deletions(
     """
     with ledger.writing() as transaction:
         for release, body in deletions.items():
-            slot = deletion_slot(find_release(transaction.books, release))
+            slot = house.deletion_slot(find_release(transaction.books, release))
             signed = {"release": release, **body, **_signature(by, reason)}
-            transaction.write(DELETED, slot, signed)
+            transaction.write(house.DELETED, slot, signed)
 
 
 def revoke(ledger: Ledger, key: PublicKey, by: str, reason: str) -> None:
@@ -152,19 +135,19 @@ def revoke(ledger: Ledger, key: PublicKey, by: str, reason: str) -> None:
             )
         if key.raw.hex() not in transaction.books.house.revoked:
             body = {"key": key.raw.hex()} | _signature(by, reason)
-            transaction.write(REVOKED, revocation_slot(key), body)
+            transaction.write(REVOKED, house.revocation_slot(key), body)
 
 
 def _signature(by: str, reason: str) -> dict[str, str]:
-    return {"by": require_text("by", by), "reason": require_text("reason", reason)}
+    return {"by": records.require_text("by", by), "reason": records.require_text("reason", reason)}
 
 
-def restore(place: str | Path, export: Path) -> Anchor:
+def restore(address: str | Path, export: Path) -> Anchor:
     """Write the entries of a sound export into a new ledger; the anchor of the last.
 
     Errors: ``StorageError`` if there is a ledger with entries, or the export has none.
     """
     entries, _ = read_chain(export_lines(export))
-    with Ledger.open(place).writing() as transaction:
+    with Ledger.open(address).writing() as transaction:
         transaction.restore(entries)
         return entries[-1].anchor

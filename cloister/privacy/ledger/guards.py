@@ -138,12 +138,12 @@ def declared_on_sqlite() -> dict[str, str]:
 
 def declared_on_postgresql() -> dict[str, str]:
     """The objects of a ledger that was made just now."""
-    made = [
+    functions = [
         text.split("$$") for text in STATEMENTS["postgresql"] if text.startswith("CREATE FUNCTION")
     ]
     sources = {
         head.split("(")[0].removeprefix(f"CREATE FUNCTION {TABLE}_"): source
-        for head, source, _ in made
+        for head, source, _ in functions
     }
     triggers = {
         f"{TABLE}_{event}": f"trigger {kind} A t {sources[function]}"
@@ -161,16 +161,18 @@ DECLARED: Mapping[str, Callable[[], dict[str, str]]] = {
 """What gives the objects as `LIST_OBJECTS` lists them of a sound database."""
 
 
-def differences(held: Mapping[str, str], declared: Mapping[str, str]) -> list[str]:
+def differences(present: Mapping[str, str], declared: Mapping[str, str]) -> list[str]:
     """What is wrong with the objects of a database, each given as a name and its text."""
-    missing = [f"{name} is missing from the database" for name in _needed(declared) - held.keys()]
+    missing = [
+        f"{name} is missing from the database" for name in _needed(declared) - present.keys()
+    ]
     extra = [
         f"{name} is in the database, and no ledger makes it"
-        for name in held.keys() - declared.keys()
+        for name in present.keys() - declared.keys()
     ]
-    common = declared.keys() & held.keys()
+    common = declared.keys() & present.keys()
     other = [
-        f"{name} is not as a ledger makes it" for name in common if held[name] != declared[name]
+        f"{name} is not as a ledger makes it" for name in common if present[name] != declared[name]
     ]
     return sorted(missing + extra + other)
 

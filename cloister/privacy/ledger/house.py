@@ -21,7 +21,7 @@ from typing import Any, Self
 from cloister.errors import InputError
 from cloister.identities import identity_of, token_end
 from cloister.privacy.ledger.entries import REVOKED, TRUSTED, Anchor, Entry
-from cloister.privacy.ledger.records import Release, State, require_text
+from cloister.privacy.ledger.records import Consent, Release, State, require_text
 from cloister.privacy.signing import ROLES, PublicKey
 
 DELETED = "deleted"
@@ -62,7 +62,7 @@ class Deletion:
         Errors: ``ValueError`` for kinds or places that no ledger writes.
         """
         kinds: dict[str, dict[str, str]] = entry.body["kinds"]
-        places = [place for places in kinds.values() for place in places]
+        places = [path for places in kinds.values() for path in places]
         if set(kinds) - set(DAYS) or not places or not all(map(_inside, places)):
             raise ValueError("no kinds or places")
         return cls(entry.seq, entry.time, kinds, str(entry.body.get("listed", "")))
@@ -70,7 +70,7 @@ class Deletion:
     @property
     def places(self) -> list[str]:
         """All places, whatever their kind."""
-        return [place for places in self.kinds.values() for place in places]
+        return [path for places in self.kinds.values() for path in places]
 
 
 def deletion_slot(release: Release) -> str:
@@ -78,9 +78,9 @@ def deletion_slot(release: Release) -> str:
     return f"deletion/{release.id}/{len(release.deletions)}"
 
 
-def is_deleted(release: Release, place: str) -> bool:
-    """Whether an entry says that a place of a release was deleted."""
-    return any(place in each.places for each in release.deletions)
+def is_deleted(release: Release, path: str) -> bool:
+    """Whether an entry records that a path of a release was deleted."""
+    return any(path in deletion.places for deletion in release.deletions)
 
 
 def goes_at(release: Release, kind: str, rules: Rules) -> str | None:
@@ -100,9 +100,9 @@ def require_days(keep: Mapping[str, Any]) -> None:
             raise InputError(f"'keep' is 0 to {_MOST_DAYS} days of {', '.join(DAYS)}.")
 
 
-def _inside(place: str) -> bool:
-    """Whether a place is a path inside of a home."""
-    path = PurePosixPath(place)
+def _inside(name: str) -> bool:
+    """Whether a name is a path inside a home."""
+    path = PurePosixPath(name)
     return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
 
 
@@ -164,7 +164,7 @@ class Person:
 
 @dataclass(frozen=True)
 class Rules:
-    """What is asked of releases and budgets of an account, beyond that they fit.
+    """What an account requires of releases and budgets, besides fitting.
 
     ``four_eyes``: nobody decides on what they ran. ``approvals``: how many people of each role must
     approve; one officer or reviewer, if it is empty. ``second_officer``: grants, people and rules
@@ -273,7 +273,9 @@ class House:
     def person_of(self, by: str) -> Person | None:
         """The person whose identity acts."""
         identity = identity_of(by)
-        return next((each for each in self.people.values() if identity in each.identities), None)
+        return next(
+            (person for person in self.people.values() if identity in person.identities), None
+        )
 
     def name_of(self, by: str) -> str:
         """The person who acts, by one name for all their identities."""
@@ -284,6 +286,15 @@ class House:
         """The name of the person who acts; empty where the identity is nobody's."""
         person = self.person_of(by)
         return person.name if person else ""
+
+    def consent_to(self, release: Release, entry: Entry) -> Consent:
+        """An approval after which a release waits for others, counted in the role that needs it."""
+        by, needed = entry.body["by"], self.rules_of(release.request.dataset).approvals
+        person = self.person_of(by)
+        role = next((role for role in needed if person and role in person.roles), "")
+        number = 1 + sum(earlier.role == role for earlier in release.consents)
+        signed = (entry.seq, entry.time, by, entry.body["reason"], person.name if person else "")
+        return Consent(role, number, needed.get(role, 0), *signed)
 
     def _set_person(self, entry: Entry) -> None:
         person = Person.from_body(entry.body)

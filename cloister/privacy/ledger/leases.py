@@ -82,8 +82,8 @@ class Owner:
             return True
         if not self.boot or (self.boot, self.namespace) != (_boot(), _namespace()):
             return False
-        found = _stat(self.pid)
-        return not found or found[_STATE] in _ENDED or found[_STARTED] != self.started
+        process = _stat(self.pid)
+        return not process or process[_STATE] in _ENDED or process[_STARTED] != self.started
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
@@ -198,10 +198,10 @@ class Lease:
     A ``Guard`` of a journal. Each method may be called by any thread.
     """
 
-    def __init__(self, store: Store, release: str, owner: Owner, taken: float) -> None:
-        """``taken``, by the monotonic clock: when the transaction that took it began."""
+    def __init__(self, store: Store, release: str, owner: Owner, began: float) -> None:
+        """``began``, by the monotonic clock: when the transaction that took it began."""
         self._store, self._release, self._owner = store, release, owner
-        self._until = taken + LEASE_SECONDS
+        self._until = began + LEASE_SECONDS
         self._connection: Connection | None = None
         self._lock = threading.RLock()
         self._closing = threading.Event()
@@ -253,10 +253,10 @@ class Lease:
     def _update(self, more: str, values: dict[str, object]) -> None:
         began = time.monotonic()
         with self._lock:
-            kept = not self._closing.is_set() and self._execute(
+            extended = not self._closing.is_set() and self._execute(
                 f"expires = {_until(self._store)}{more}", values
             )
-        if not kept:
+        if not extended:
             raise JournalMismatch(
                 f"Release {self._release} was taken over by another process, or withdrawn: this "
                 "run uses no further answer; see cloister ledger show."

@@ -12,13 +12,14 @@ from typing import Self
 
 from cloister.errors import InputError, StorageError
 from cloister.privacy.exact import Amount, ratio
+from cloister.privacy.ledger import checks, leases, records
 from cloister.privacy.ledger.accounts import Account, BudgetGrant, Opening
 from cloister.privacy.ledger.books import (
     DELIVERED,
     RUN,
     SEALED,
     SIGNED,
-    Books,
+    LedgerState,
     delivery_slot,
     run_slot,
     seal_slot,
@@ -28,45 +29,12 @@ from cloister.privacy.ledger.budgets import BudgetStatus, admit_request, statuse
 from cloister.privacy.ledger.checkpoints import (
     INTERVAL,
     CheckpointFile,
-    LedgerState,
+    LedgerSnapshot,
     checkpoint_findings,
-)
-from cloister.privacy.ledger.checks import (
-    check_copies,
-    entry_lines,
-    find_release,
-    is_replanned,
-    require_guarded,
-    require_same_evidence,
-    require_same_run,
-    require_sound,
-    require_whole_journal,
-    stale_journal,
-    verify_read,
 )
 from cloister.privacy.ledger.composition import Compose, basic_composition
 from cloister.privacy.ledger.entries import Anchor, Entry, Finding, read_chain
 from cloister.privacy.ledger.house import Proposal
-from cloister.privacy.ledger.leases import (
-    LEASE_SECONDS,
-    Lease,
-    Owner,
-    end,
-    held_lease,
-    shorten,
-    take,
-)
-from cloister.privacy.ledger.records import (
-    REPLANNED,
-    JournalState,
-    Mark,
-    Release,
-    Reservation,
-    ReservationRequest,
-    State,
-    identifier,
-    require_text,
-)
 from cloister.privacy.ledger.store import Store, write_export
 from cloister.privacy.ledger.transactions import Transaction, marked
 from cloister.privacy.signing import Signer
@@ -97,14 +65,14 @@ class Ledger:
 
     @classmethod
     def open(
-        cls, place: str | Path, compose: Compose = basic_composition, timeout: float = 60.0
+        cls, address: str | Path, compose: Compose = basic_composition, timeout: float = 60.0
     ) -> Self:
         """The ledger at a path, ``sqlite:///FILE`` or ``postgresql://...``; made if there is none.
 
         ``timeout`` is how long an operation waits for another, in seconds.
         Errors: ``StorageError`` if it cannot be reached, read or made.
         """
-        return cls(Store.open(place, timeout), compose)
+        return cls(Store.open(address, timeout), compose)
 
     def grant(
         self,
@@ -122,7 +90,10 @@ class Ledger:
         amounts, periods or names that cannot be used.
         """
         budget = BudgetGrant.of(dataset, unit, epsilon, delta, period)
-        signature = {"by": require_text("by", by), "reason": require_text("reason", reason)}
+        signature = {
+            "by": records.require_text("by", by),
+            "reason": records.require_text("reason", reason),
+        }
         with self.writing() as transaction:
             proposal = transaction.grant(budget, signature)
             now = transaction.time
@@ -134,17 +105,20 @@ class Ledger:
         Errors: ``InputError`` if the account is of another unit or relation, or a place is
         registered to another.
         """
-        signature = {"by": require_text("by", by), "reason": require_text("reason", reason)}
+        signature = {
+            "by": records.require_text("by", by),
+            "reason": records.require_text("reason", reason),
+        }
         with self.writing() as transaction:
             return transaction.open(account, signature)
 
     def reserve(
         self,
-        request: ReservationRequest,
+        request: records.ReservationRequest,
         by: str,
         opening: Opening | None = None,
         purpose: str = "",
-    ) -> Reservation:
+    ) -> records.Reservation:
         """Reserve the price of a release before a row is read, or find its pending release.
 
         ``opening`` is the account of the release, which its first one opens with the budget of its
@@ -158,17 +132,17 @@ class Ledger:
         ``InputError`` if the ``spend_id`` was used for another request, or for another plan by
         another version.
         """
-        require_text("by", by)
+        records.require_text("by", by)
         if purpose:
-            require_text("purpose", purpose)
+            records.require_text("purpose", purpose)
         with self.writing() as transaction:
-            held = transaction.books.pending(request.spend_id)
-            if held and is_replanned(held, request):
-                replanned = {"by": by, "reason": REPLANNED, "evidence": {}}
-                transaction.move(held, State.REFUNDED, replanned)
-            elif held:
-                require_same_run(held, request)
-                return Reservation(held, resumed=True)
+            pending = transaction.books.pending(request.spend_id)
+            if pending and checks.is_replanned(pending, request):
+                replanned = {"by": by, "reason": records.REPLANNED, "evidence": {}}
+                transaction.move(pending, records.State.REFUNDED, replanned)
+            elif pending:
+                checks.require_same_run(pending, request)
+                return records.Reservation(pending, resumed=True)
             if request.release in transaction.books.releases:
                 raise InputError(
                     f"Release {request.release} exists already: let the ledger choose a name."
@@ -181,12 +155,12 @@ class Ledger:
             composed = admit_request(transaction.books, request, transaction.time, self.compose)
             signature = {"by": by, "reason": purpose, "evidence": {}, "composed": ratio(composed)}
             slot = transaction.books.spend_slot(request.spend_id)
-            transaction.write(State.RESERVED.value, slot, request.body | signature)
-            return Reservation(transaction.books.releases[request.release], resumed=False)
+            transaction.write(records.State.RESERVED.value, slot, request.body | signature)
+            return records.Reservation(transaction.books.releases[request.release], resumed=False)
 
     def spend(
         self, release: str, by: str, journal: str, data: str, fingerprint: str = ""
-    ) -> Release:
+    ) -> records.Release:
         """Record that the data is about to be opened: from here on the charge is final.
 
         ``journal`` is the id of the run's journal, ``data`` a keyed digest of the data,
@@ -194,17 +168,26 @@ class Ledger:
         same journal and data only, so that answers that were lost are never drawn again for free.
         Errors: ``JournalMismatch`` for others; ``InputError`` if its state does not allow it.
         """
-        evidence = {"data": identifier("data", data), "journal": identifier("journal", journal)}
-        signature = {"by": require_text("by", by), "reason": ""}
-        sealed = {"fingerprint": identifier("fingerprint", fingerprint)} if fingerprint else {}
+        evidence = {
+            "data": records.identifier("data", data),
+            "journal": records.identifier("journal", journal),
+        }
+        signature = {"by": records.require_text("by", by), "reason": ""}
+        sealed = (
+            {"fingerprint": records.identifier("fingerprint", fingerprint)} if fingerprint else {}
+        )
         with self.writing() as transaction:
-            held = find_release(transaction.books, release)
-            if held.state is State.SPENT:
-                require_same_evidence(held, evidence)
-                return held
-            return transaction.move(held, State.SPENT, signature | {"evidence": evidence | sealed})
+            current = checks.find_release(transaction.books, release)
+            if current.state is records.State.SPENT:
+                checks.require_same_evidence(current, evidence)
+                return current
+            return transaction.move(
+                current, records.State.SPENT, signature | {"evidence": evidence | sealed}
+            )
 
-    def begin_run(self, release: str, by: str, journal: JournalState, owner: Owner) -> Lease:
+    def begin_run(
+        self, release: str, by: str, journal: records.JournalState, owner: leases.Owner
+    ) -> leases.Lease:
         """Register where a run of a spent release begins, and lease the release to it.
 
         ``journal`` must hold all that the ledger knows of the release's journal: where the last run
@@ -218,27 +201,27 @@ class Ledger:
         """
         began = time.monotonic()
         with self.writing() as transaction:
-            held = find_release(transaction.books, release)
-            lease = held_lease(self.store, transaction.connection, release)
-            if lease.live and lease.left > LEASE_SECONDS:
-                shorten(self.store, transaction.connection, release)
+            current = checks.find_release(transaction.books, release)
+            lease = leases.held_lease(self.store, transaction.connection, release)
+            if lease.live and lease.left > leases.LEASE_SECONDS:
+                leases.shorten(self.store, transaction.connection, release)
             if not lease.live:
-                require_whole_journal(held, lease, journal)
+                checks.require_whole_journal(current, lease, journal)
                 if not journal.sealed:
-                    transaction.write(RUN, run_slot(held), marked(release, by, journal.mark))
-                take(self.store, transaction.connection, release, owner)
+                    transaction.write(RUN, run_slot(current), marked(release, by, journal.mark))
+                leases.take(self.store, transaction.connection, release, owner)
         if lease.live:
             raise StorageError(
                 f"Release {release} is being run by {lease.owner}: wait for it or end it."
             )
-        return Lease(self.store, release, owner, began)
+        return leases.Lease(self.store, release, owner, began)
 
     def is_running(self, release: str) -> bool:
         """Whether a process holds the lease of a release, and may still be running."""
         with self.store.reading() as connection:
-            return held_lease(self.store, connection, release).live
+            return leases.held_lease(self.store, connection, release).live
 
-    def seal(self, release: str, by: str, mark: Mark) -> Release:
+    def seal(self, release: str, by: str, mark: records.Mark) -> records.Release:
         """Record where the journal of a release ends: nothing is drawn after.
 
         Recording it again changes nothing.
@@ -247,52 +230,59 @@ class Ledger:
             JournalMismatch: it was sealed elsewhere.
         """
         with self.writing() as transaction:
-            held = find_release(transaction.books, release)
-            if held.seal is None:
+            current = checks.find_release(transaction.books, release)
+            if current.seal is None:
                 transaction.write(SEALED, seal_slot(release), marked(release, by, mark))
-            elif held.seal != mark:
-                raise stale_journal(release)
+            elif current.seal != mark:
+                raise checks.stale_journal(release)
             return transaction.books.releases[release]
 
-    def deliver(self, release: str, by: str) -> Release:
+    def deliver(self, release: str, by: str) -> records.Release:
         """Record that a finished release was reported: the same request is then a new release."""
         with self.writing() as transaction:
-            held = find_release(transaction.books, release)
-            if not held.delivered:
-                body = {"release": release, "by": require_text("by", by)}
+            current = checks.find_release(transaction.books, release)
+            if not current.delivered:
+                body = {"release": release, "by": records.require_text("by", by)}
                 transaction.write(DELIVERED, delivery_slot(release), body)
             return transaction.books.releases[release]
 
-    def sign(self, release: str, by: str, signature: str) -> Release:
+    def sign(self, release: str, by: str, signature: str) -> records.Release:
         """Record the digest of a signature, which shows that it is older than later entries."""
         with self.writing() as transaction:
-            body = {"release": release, "by": require_text("by", by), "signature": signature}
-            find_release(transaction.books, release)
+            body = {
+                "release": release,
+                "by": records.require_text("by", by),
+                "signature": signature,
+            }
+            checks.find_release(transaction.books, release)
             transaction.write(SIGNED, signature_slot(transaction.next_seq), body)
             return transaction.books.releases[release]
 
     def advance(
         self,
         release: str,
-        to: State,
+        to: records.State,
         by: str,
         reason: str,
         evidence: Mapping[str, str] | None = None,
-    ) -> Release:
+    ) -> records.Release:
         """Move a release to another state.
 
         ``evidence`` are digests of its documents (certificate, manifest).
 
         Errors: ``InputError`` if there is no such release, or its state does not allow the move.
         """
-        signature = {"by": require_text("by", by), "reason": require_text("reason", reason)}
-        if to is State.SPENT:
+        signature = {
+            "by": records.require_text("by", by),
+            "reason": records.require_text("reason", reason),
+        }
+        if to is records.State.SPENT:
             raise InputError("A release is spent by its run, with a journal: start the run again.")
         with self.writing() as transaction:
-            held = find_release(transaction.books, release)
-            moved = transaction.move(held, to, signature | {"evidence": dict(evidence or {})})
-            if to is State.WITHDRAWN:
-                end(transaction.connection, release)
+            current = checks.find_release(transaction.books, release)
+            moved = transaction.move(current, to, signature | {"evidence": dict(evidence or {})})
+            if to is records.State.WITHDRAWN:
+                leases.end(transaction.connection, release)
             return moved
 
     def budget(self, dataset: str, unit: str, blocks: Sequence[str] = ()) -> BudgetStatus:
@@ -306,23 +296,27 @@ class Ledger:
     def budgets(self) -> list[BudgetStatus]:
         """All budgets, now; of growing data those of the blocks that were read."""
         books, now = self._books()
-        return [held for own in books.grants for held in statuses(books, *own, now, self.compose)]
+        return [
+            status
+            for owner in books.grants
+            for status in statuses(books, *owner, now, self.compose)
+        ]
 
-    def books(self) -> Books:
+    def books(self) -> LedgerState:
         """All that the entries say."""
         return self._books()[0]
 
-    def release(self, release: str) -> Release:
+    def release(self, release: str) -> records.Release:
         """One release.
 
         Errors: ``InputError`` if there is none of this name.
         """
-        return find_release(self._books()[0], release)
+        return checks.find_release(self._books()[0], release)
 
-    def releases(self, dataset: str | None = None) -> list[Release]:
+    def releases(self, dataset: str | None = None) -> list[records.Release]:
         """All releases, or those of one dataset, oldest first."""
-        held = self._books()[0].releases.values()
-        return [each for each in held if dataset in (None, each.request.dataset)]
+        releases = self._books()[0].releases.values()
+        return [release for release in releases if dataset in (None, release.request.dataset)]
 
     def entries(self) -> list[Entry]:
         """All entries, oldest first.
@@ -330,7 +324,7 @@ class Ledger:
         Errors: ``VerificationError`` if the chain is broken.
         """
         with self.store.reading() as connection:
-            return require_sound(self.store.rows(connection))
+            return checks.require_sound(self.store.rows(connection))
 
     def anchor(self) -> Anchor | None:
         """The last entry, for a certificate to vouch for; None while the ledger is empty."""
@@ -355,18 +349,18 @@ class Ledger:
         with self.store.reading() as connection:
             rows = self.store.rows(connection)
         damages = [Finding(0, damage) for damage in self.store.damages()]
-        entries, broken = read_chain(entry_lines(rows))
-        copies = [] if broken else check_copies(rows, entries)
-        found = damages + copies + verify_read(entries, broken, anchors, self.compose)
-        checked = self.checkpoints if not found else None
-        return found + (checkpoint_findings(checked, entries) if checked else [])
+        entries, broken = read_chain(checks.entry_lines(rows))
+        copies = [] if broken else checks.check_copies(rows, entries)
+        findings = damages + copies + checks.verify_read(entries, broken, anchors, self.compose)
+        checked = self.checkpoints if not findings else None
+        return findings + (checkpoint_findings(checked, entries) if checked else [])
 
     @contextmanager
     def writing(self) -> Iterator[Transaction]:
         """A transaction that adds entries: all of them, or none where it ends by an error."""
         with self.store.writing() as connection:
-            state = LedgerState.read(self.store, connection, self.checkpoints)
-            require_guarded(self.store.changed_guards(connection))
+            state = LedgerSnapshot.read(self.store, connection, self.checkpoints)
+            checks.require_guarded(self.store.changed_guards(connection))
             time = self._time(state.last)
             transaction = Transaction(self.store, connection, state.last, state.books, time)
             self.before(transaction)
@@ -378,11 +372,11 @@ class Ledger:
             if self.checkpoints and signer and last.seq >= state.since + INTERVAL:
                 self.checkpoints.write(last.anchor, transaction.books, signer)
 
-    def _state(self) -> LedgerState:
+    def _state(self) -> LedgerSnapshot:
         with self.store.reading() as connection:
-            return LedgerState.read(self.store, connection, self.checkpoints)
+            return LedgerSnapshot.read(self.store, connection, self.checkpoints)
 
-    def _books(self) -> tuple[Books, str]:
+    def _books(self) -> tuple[LedgerState, str]:
         state = self._state()
         return state.books, self._time(state.last)
 

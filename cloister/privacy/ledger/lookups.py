@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 from cloister.errors import VerificationError
-from cloister.privacy.ledger.books import Books, consent_slot, state_slot
-from cloister.privacy.ledger.checkpoints import LedgerState
+from cloister.privacy.ledger.books import LedgerState, consent_slot, state_slot
+from cloister.privacy.ledger.checkpoints import LedgerSnapshot
 from cloister.privacy.ledger.checks import require_sound
 from cloister.privacy.ledger.entries import Anchor, Entry
 from cloister.privacy.ledger.ledger import Ledger
@@ -46,8 +46,8 @@ def moves_of(ledger: Ledger, release: Release) -> list[Entry]:
     slots = [state_slot(release.id, step.state) for step in release.steps]
     slots += [consent_slot(release.id, number) for number in range(len(release.consents))]
     with ledger.store.reading() as connection:
-        found = [ledger.store.find(connection, "slot", slot) for slot in slots]
-    return [entry for entry in found if entry]
+        entries = [ledger.store.find(connection, "slot", slot) for slot in slots]
+    return [entry for entry in entries if entry]
 
 
 @dataclass
@@ -58,11 +58,11 @@ class Follower:
     """
 
     ledger: Ledger
-    _state: LedgerState | None = None
+    _state: LedgerSnapshot | None = None
     _lock: Lock = field(default_factory=Lock)
 
     @contextmanager
-    def reading(self) -> Iterator[tuple[Books, Entry | None]]:
+    def reading(self) -> Iterator[tuple[LedgerState, Entry | None]]:
         """The books as they are now, and the last entry, for a block that must not change them.
 
         Nobody else reads meanwhile: lists are to be made inside the block.
@@ -74,13 +74,13 @@ class Follower:
             self._state = self._now()
             yield self._state.books, self._state.last
 
-    def _now(self) -> LedgerState:
+    def _now(self) -> LedgerSnapshot:
         store, known = self.ledger.store, self._state
         with store.reading() as connection:
             if known is None or known.last is None:
-                return LedgerState.read(store, connection, self.ledger.checkpoints)
+                return LedgerSnapshot.read(store, connection, self.ledger.checkpoints)
             rows, self._state = store.rows(connection, known.last.seq), None
             if not rows or rows[0].hash != known.last.hash:  # what was read is there no more
-                return LedgerState.read(store, connection, self.ledger.checkpoints)
+                return LedgerSnapshot.read(store, connection, self.ledger.checkpoints)
             entries = require_sound(rows, known.last.seq)
-        return LedgerState(known.books.after(entries[1:]), entries[-1], known.since)
+        return LedgerSnapshot(known.books.after(entries[1:]), entries[-1], known.since)

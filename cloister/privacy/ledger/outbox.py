@@ -1,4 +1,4 @@
-"""What others are told of releases: the entries of the ledger are the outbox.
+"""What is reported about releases: the entries of the ledger are the outbox.
 
 An event is its entry, so that both are written by one transaction, on either database, and no copy
 can differ from the ledger or be lost without it. Who sends events keeps the number of the last
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cloister.privacy.ledger.books import DECLINED, Books
+from cloister.privacy.ledger.books import DECLINED, LedgerState
 from cloister.privacy.ledger.checks import require_sound
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.guards import TABLE
@@ -24,7 +24,7 @@ EVENTS = (
     State.WITHDRAWN.value,
     DECLINED,
 )
-"""Kinds of entries that others are told of."""
+"""Kinds of entries that are reported."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ def events_after(ledger: Ledger, seq: int) -> tuple[list[Event], int]:
         if last <= seq:
             return [], last
         entries = require_sound(ledger.store.rows(connection, seq + 1), seq + 1)
-    told = [entry for entry in entries if entry.kind in EVENTS]
-    books = ledger.books() if told else Books()
-    return [_event(entry, books) for entry in told], entries[-1].seq
+    reported = [entry for entry in entries if entry.kind in EVENTS]
+    books = ledger.books() if reported else LedgerState()
+    return [_event(entry, books) for entry in reported], entries[-1].seq
 
 
-def _event(entry: Entry, books: Books) -> Event:
+def _event(entry: Entry, books: LedgerState) -> Event:
     body = entry.body
     release = str(body.get("release", ""))
     dataset = books.releases[release].request.dataset if release else str(body["dataset"])

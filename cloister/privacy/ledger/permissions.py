@@ -23,7 +23,7 @@ from cloister.privacy.ledger.books import (
     GRANTED,
     OPENED,
     PLACED,
-    Books,
+    LedgerState,
 )
 from cloister.privacy.ledger.entries import REVOKED, TRUSTED, Entry
 from cloister.privacy.ledger.house import (
@@ -60,7 +60,7 @@ _ROLES: dict[str, tuple[str, ...]] = {
 """Roles that may write an entry, by its kind; anyone may write those of other kinds."""
 
 
-def require_permitted(books: Books, entry: Entry) -> None:
+def require_permitted(books: LedgerState, entry: Entry) -> None:
     """Check that who writes an entry may, before it is posted.
 
     Raises:
@@ -83,7 +83,7 @@ def require_permitted(books: Books, entry: Entry) -> None:
         _require_due(house, release, entry)
 
 
-def _require_decider(books: Books, release: Release, entry: Entry) -> None:
+def _require_decider(books: LedgerState, release: Release, entry: Entry) -> None:
     """Check who approves or publishes a release, and that enough others do."""
     house, by = books.house, str(entry.body["by"])
     _require_other_eyes(house, release, by)
@@ -96,43 +96,43 @@ def _require_decider(books: Books, release: Release, entry: Entry) -> None:
         raise _refusal(f"release {release.id} still needs {_wanted(missing)} to approve it")
 
 
-def missing_of(books: Books, release: Release) -> str:
+def missing_of(books: LedgerState, release: Release) -> str:
     """Who has yet to approve a release, in words."""
-    asked = books.house.rules_of(release.request.dataset).approvals
-    return _wanted(_missing(asked, map(books.house.person_of, _voices(release))))
+    required = books.house.rules_of(release.request.dataset).approvals
+    return _wanted(_missing(required, map(books.house.person_of, _voices(release))))
 
 
-def missing_approvals(books: Books, release: Release, by: str) -> dict[str, int]:
+def missing_approvals(books: LedgerState, release: Release, by: str) -> dict[str, int]:
     """How many people of each role have yet to approve a release, once ``by`` does too."""
     house = books.house
-    asked = house.rules_of(release.request.dataset).approvals
-    return _missing(asked, map(house.person_of, (*_voices(release), by)))
+    required = house.rules_of(release.request.dataset).approvals
+    return _missing(required, map(house.person_of, (*_voices(release), by)))
 
 
 def _voices(release: Release) -> list[str]:
     """Who approved a release so far."""
-    return [each.by for each in release.consents]
+    return [consent.by for consent in release.consents]
 
 
-def _missing(asked: Mapping[str, int], people: Iterable[Person | None]) -> dict[str, int]:
+def _missing(required: Mapping[str, int], people: Iterable[Person | None]) -> dict[str, int]:
     """How many people of each role are missing from some; None is nobody."""
     counted = Counter(role for person in {*people} if person for role in person.roles)
     return {
-        role: number - counted[role] for role, number in asked.items() if number > counted[role]
+        role: number - counted[role] for role, number in required.items() if number > counted[role]
     }
 
 
 def _require_people_for(house: House, rules: Rules) -> None:
-    """Check that there are people enough for what rules ask."""
+    """Check that there are enough people for what the rules require."""
     able = [person for person in house.people.values() if person.identities]
-    asked = dict(rules.approvals)
+    required = dict(rules.approvals)
     if rules.second_officer and house.people:
-        asked["officer"] = max(2, asked.get("officer", 0))
-    if missing := _missing(asked, able):
+        required["officer"] = max(2, required.get("officer", 0))
+    if missing := _missing(required, able):
         raise _refusal(f"these rules need {_wanted(missing)} more: set people first")
 
 
-def require_keepable(books: Books, entry: Entry) -> None:
+def require_keepable(books: LedgerState, entry: Entry) -> None:
     """Check that people could keep the rules once an entry, written or proposed now, holds.
 
     `verify` does not ask this of entries, since earlier versions wrote rules that nobody can keep.
@@ -168,33 +168,33 @@ def _lacking(rules: Rules, people: Iterable[Person]) -> str:
 
     Where no people are set, whoever reaches the ledger may approve.
     """
-    able = [each for each in people if each.identities]
+    able = [person for person in people if person.identities]
     if not able:
         return ""
-    asked = dict(rules.approvals)
+    required = dict(rules.approvals)
     if rules.second_officer and (few := _missing({"officer": 2}, able)):
         return f"{_wanted(few)} more"
-    runners = [each for each in able if "engineer" in each.roles] if rules.four_eyes else []
-    besides = [[each for each in able if each is not runner] for runner in runners]
-    found = [_missing_to_approve(asked, others) for others in besides or [able]]
-    if not all(found):
+    runners = [person for person in able if "engineer" in person.roles] if rules.four_eyes else []
+    besides = [[person for person in able if person is not runner] for runner in runners]
+    shortages = [_missing_to_approve(required, others) for others in besides or [able]]
+    if not all(shortages):
         return ""
-    names = " or ".join(sorted(each.name for each in runners))
-    return f"{found[0]} more" + (f", besides {names}, who runs releases" if names else "")
+    names = " or ".join(sorted(person.name for person in runners))
+    return f"{shortages[0]} more" + (f", besides {names}, who runs releases" if names else "")
 
 
-def _missing_to_approve(asked: Mapping[str, int], people: Sequence[Person]) -> str:
+def _missing_to_approve(required: Mapping[str, int], people: Sequence[Person]) -> str:
     """Who is missing from some people for an approval, in words; empty if nobody is."""
-    if sum(asked.values()):
-        return _wanted(_missing(asked, people))
-    able = any(role in each.roles for each in people for role in _DECIDERS)
+    if sum(required.values()):
+        return _wanted(_missing(required, people))
+    able = any(role in person.roles for person in people for role in _DECIDERS)
     return "" if able else "1 officer or reviewer"
 
 
 _HOW_TO_SET = "with cloister people set NAME --role ROLE --identity WHO"
 
 
-def _require_role(books: Books, entry: Entry) -> None:
+def _require_role(books: LedgerState, entry: Entry) -> None:
     roles, house = _ROLES.get(entry.kind), books.house
     if roles is None or _ends_own_run(books, entry):
         return
@@ -211,7 +211,7 @@ def _require_role(books: Books, entry: Entry) -> None:
     )
 
 
-def _ends_own_run(books: Books, entry: Entry) -> bool:
+def _ends_own_run(books: LedgerState, entry: Entry) -> bool:
     """Whether a reservation is ended by whoever made it, whatever their role is now."""
     if entry.kind not in _ENDED:
         return False
@@ -247,13 +247,13 @@ def _require_person(house: House, entry: Entry) -> None:
     The first person is who sets it.
     """
     person = Person.from_body(entry.body)
-    others = [each for each in house.people.values() if each.name != person.name]
-    if taken := {one for each in others for one in each.identities} & set(person.identities):
-        raise InputError(f"{min(taken)} is the identity of another person. Nothing was changed.")
+    others = [other for other in house.people.values() if other.name != person.name]
+    if shared := {one for other in others for one in other.identities} & set(person.identities):
+        raise InputError(f"{min(shared)} is the identity of another person. Nothing was changed.")
     if not house.people:
         _require_first(person, entry)
     after = {**house.people, person.name: person}.values()
-    left = [each for each in after if "officer" in each.roles and each.identities]
+    left = [other for other in after if "officer" in other.roles and other.identities]
     needed = 2 if house.people and house.rules_of(EVERYWHERE).second_officer else 1
     if len(left) < needed:
         nameless = "officer" in person.roles and not person.identities
@@ -263,13 +263,13 @@ def _require_person(house: House, entry: Entry) -> None:
 
 def _require_first(person: Person, entry: Entry) -> None:
     """Check that the first person is an officer, and whoever sets it."""
-    own = identity_of(entry.body["by"])
-    if "officer" in person.roles and own in person.identities:
+    identity = identity_of(entry.body["by"])
+    if "officer" in person.roles and identity in person.identities:
         return
     known = "" if person.identities else ", and --identity says by what you are known"
     raise _refusal(
         f"the first person that is set is an officer, and is you{known}: cloister people set NAME "
-        f"--role officer --identity {quote(own)}; then set the others"
+        f"--role officer --identity {quote(identity)}; then set the others"
     )
 
 
@@ -281,7 +281,7 @@ def _require_purpose(entry: Entry) -> None:
 def _require_other_eyes(house: House, release: Release, by: str) -> None:
     if not house.rules_of(release.request.dataset).four_eyes:
         return
-    ran = {house.name_of(each.by) for each in release.steps if each.state in _RUN}
+    ran = {house.name_of(step.by) for step in release.steps if step.state in _RUN}
     if house.name_of(by) in ran:
         raise _refusal(
             f"{house.name_of(by)} ran release {release.id}, and the rules ask for somebody else"

@@ -95,7 +95,7 @@ class State(StrEnum):
 
     @property
     def resumable(self) -> bool:
-        """Whether a run may resume this release instead of being charged anew."""
+        """Whether a run may resume this release without a new charge."""
         return self in (State.RESERVED, State.SPENT)
 
     @property
@@ -214,8 +214,8 @@ class ReservationRequest:
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Self:
         """The request in ``body``, which may hold more."""
-        given = {"blocks": ()} | dict(body)
-        return cls(**{part.name: given[part.name] for part in fields(cls)})
+        values = {"blocks": ()} | dict(body)
+        return cls(**{part.name: values[part.name] for part in fields(cls)})
 
 
 @dataclass(frozen=True)
@@ -246,10 +246,15 @@ class ReleaseStep:
 
 @dataclass(frozen=True)
 class Consent:
-    """An approval after which a release waits for others: the ``number``-th of ``asked`` ones."""
+    """An approval after which a release waits for others.
 
+    It is the ``number``-th of ``needed`` by a ``role``; in no role that the rules ask for it does
+    not count.
+    """
+
+    role: str
     number: int
-    asked: int
+    needed: int
     seq: int
     time: str
     by: str
@@ -259,7 +264,9 @@ class Consent:
     @property
     def words(self) -> str:
         """What happened."""
-        return f"approved ({self.number} of {self.asked})"
+        if not self.role:
+            return "approved (in no role that the rules count)"
+        return f"approved ({self.role} {self.number} of {self.needed})"
 
     @property
     def who(self) -> str:
@@ -301,7 +308,7 @@ class Release:
     @property
     def moves(self) -> list[ReleaseStep | Consent]:
         """What was done with it, in order: its states, and the approvals that did not suffice."""
-        return sorted((*self.steps, *self.consents), key=lambda each: each.seq)
+        return sorted((*self.steps, *self.consents), key=lambda move: move.seq)
 
     @property
     def undelivered(self) -> bool:
@@ -313,7 +320,7 @@ class Release:
 
     @property
     def pending(self) -> bool:
-        """Whether the same command resumes it instead of being charged anew."""
+        """Whether the same command resumes it without a new charge."""
         return self.state.resumable or self.undelivered
 
     @property

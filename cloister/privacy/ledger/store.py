@@ -64,14 +64,14 @@ class Store:
     timeout: float
 
     @classmethod
-    def open(cls, place: str | Path, timeout: float) -> Self:
+    def open(cls, address: str | Path, timeout: float) -> Self:
         """The store at a path or SQLAlchemy URL, made if there is none.
 
         In a read-only folder it can be read, and nothing is made.
 
         Errors: ``StorageError`` if it cannot be reached, read or made.
         """
-        url = _url(place)
+        url = _url(address)
         if url.get_backend_name() == "sqlite" and not _sealed(url):
             _make_file(url, timeout)
         store = cls(_engine(url, timeout), timeout)
@@ -185,14 +185,14 @@ class Store:
 
     def _prepare(self) -> None:
         with self.reading() as connection:
-            made = inspect_database(connection).has_table(TABLE)
-            held = self._objects(connection) if self.dialect == "sqlite" else {}
-        if not made and held:
+            exists = inspect_database(connection).has_table(TABLE)
+            objects = self._objects(connection) if self.dialect == "sqlite" else {}
+        if not exists and objects:
             raise StorageError(
                 f"{self.name} is a database without the table of a ledger: restore a copy, or give "
                 "another place."
             )
-        if not made:
+        if not exists:
             self._make()
 
     def _make(self) -> None:
@@ -207,11 +207,11 @@ def _row(seq: Any, slot: Any, previous: Any, digest: Any, line: Any) -> Row:
     return Row(seq, slot, previous, digest, line if isinstance(line, str) else "")
 
 
-def _url(place: str | Path) -> URL:
-    if isinstance(place, Path) or "://" not in place:
-        return URL.create("sqlite", database=str(Path(place).absolute()))
+def _url(address: str | Path) -> URL:
+    if isinstance(address, Path) or "://" not in address:
+        return URL.create("sqlite", database=str(Path(address).absolute()))
     try:
-        url = make_url(place)
+        url = make_url(address)
         if url.drivername in ("postgres", "postgresql"):
             url = url.set(drivername="postgresql+psycopg")
         backend = url.get_backend_name()
@@ -276,19 +276,18 @@ def _use_wal(path: Path, timeout: float) -> None:
 
 def _engine(url: URL, timeout: float) -> Engine:
     if url.get_backend_name() == "postgresql":
-        arguments: dict[str, Any] = {"connect_timeout": max(1, int(timeout))}
         return create_engine(
             url,
             poolclass=NullPool,
             isolation_level="READ COMMITTED",
             hide_parameters=True,
-            connect_args=arguments,
+            connect_args={"connect_timeout": max(1, int(timeout))},
         )
-    given: dict[str, Any] = {"connect_args": {"timeout": timeout}}
+    arguments: dict[str, Any] = {"connect_args": {"timeout": timeout}}
     if _sealed(url):
         source = database_to_read(Path(str(url.database)))
-        given = {"creator": partial(sqlite3.connect, source, timeout, uri=True)}
-    engine = create_engine(url, poolclass=NullPool, hide_parameters=True, **given)
+        arguments = {"creator": partial(sqlite3.connect, source, timeout, uri=True)}
+    engine = create_engine(url, poolclass=NullPool, hide_parameters=True, **arguments)
     event.listen(engine, "connect", _own_transactions)
     event.listen(engine, "begin", _begin)
     return engine
@@ -359,7 +358,7 @@ def write_export(path: Path, content: bytes) -> None:
         earlier = _is_earlier(path, content)
         write_whole(path, lambda part: part.write_bytes(content), replace=earlier)
     except FileExistsError:
-        raise _taken(path) from None
+        raise _not_an_export(path) from None
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         raise StorageError(
@@ -378,17 +377,17 @@ def _is_earlier(path: Path, content: bytes) -> bool:
     except FileNotFoundError:
         return False
     if not stat.S_ISREG(mode) or not _begins(path, content):
-        raise _taken(path)
+        raise _not_an_export(path)
     return True
 
 
 def _begins(path: Path, content: bytes) -> bool:
     with os.fdopen(os.open(path, _READ), "rb") as file:
-        held = file.read(len(content) + 1)
-    return bool(held) and held.endswith(b"\n") and content.startswith(held)
+        earlier = file.read(len(content) + 1)
+    return bool(earlier) and earlier.endswith(b"\n") and content.startswith(earlier)
 
 
-def _taken(path: Path) -> StorageError:
+def _not_an_export(path: Path) -> StorageError:
     return StorageError(
         f"{path} is not an earlier export of this ledger, and is left as it is: give another file."
     )

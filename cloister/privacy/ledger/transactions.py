@@ -9,13 +9,14 @@ from typing import Any
 from sqlalchemy import Connection
 
 from cloister.errors import InputError, StorageError
+from cloister.privacy.ledger import permissions
 from cloister.privacy.ledger.accounts import Account, BudgetGrant
 from cloister.privacy.ledger.books import (
     CONSENTED,
     GRANTED,
     OPENED,
     PLACED,
-    Books,
+    LedgerState,
     account_slot,
     consent_slot,
     place_slot,
@@ -24,11 +25,6 @@ from cloister.privacy.ledger.books import (
 from cloister.privacy.ledger.checks import require_account, require_counted, require_unit
 from cloister.privacy.ledger.entries import Anchor, Entry, signed_body
 from cloister.privacy.ledger.house import CONFIRMED, PROPOSED, Proposal, governing_slot
-from cloister.privacy.ledger.permissions import (
-    missing_approvals,
-    require_keepable,
-    require_permitted,
-)
 from cloister.privacy.ledger.records import Mark, Release, State, require_text
 from cloister.privacy.ledger.store import Store
 from cloister.privacy.signing import Signer
@@ -44,7 +40,7 @@ class Transaction:
     store: Store
     connection: Connection
     last: Entry | None
-    books: Books
+    books: LedgerState
     time: str
     signer: Signer | None = None
 
@@ -54,8 +50,8 @@ class Transaction:
         Errors: ``NotPermitted`` if who writes it may not.
         """
         entry = Entry.after(self.last, self.time, kind, slot, body)
-        require_permitted(self.books, entry)
-        require_keepable(self.books, entry)
+        permissions.require_permitted(self.books, entry)
+        permissions.require_keepable(self.books, entry)
         require_counted(self.books, entry)
         if self.signer:
             signed = signed_body(entry, self.signer)
@@ -125,39 +121,40 @@ class Transaction:
         return self.govern(GRANTED, budget.body | dict(signature))
 
     def open(self, account: Account, signature: Mapping[str, str]) -> Account:
-        """Open an account, or add the places that it does not have yet.
+        """Open an account, or add the locations that it lacks.
 
         Errors: ``InputError`` if it was opened otherwise, or a place is of another account.
         """
         require_account(self.books, account)
-        held = self.books.accounts.get(account.name)
-        if held is None:
+        opened = self.books.accounts.get(account.name)
+        if opened is None:
             self.write(OPENED, account_slot(account.name), account.body | dict(signature))
-        elif places := [place for place in account.places if place not in held.places]:
+        elif places := [location for location in account.places if location not in opened.places]:
             added = {"account": account.name, "places": places}
             self.write(PLACED, place_slot(self.next_seq), added | dict(signature))
         return self.books.accounts[account.name]
 
-    def move(self, held: Release, to: State, signature: Mapping[str, Any]) -> Release:
+    def move(self, release: Release, to: State, signature: Mapping[str, Any]) -> Release:
         """Move a release to another state; approved by too few, it stays a candidate.
 
         Errors: ``InputError`` if its state does not allow the move.
         """
-        if to not in held.state.next:
-            allowed = " or ".join(state.words for state in held.state.next)
+        if to not in release.state.next:
+            allowed = " or ".join(state.words for state in release.state.next)
             remedy = f"it can only become {allowed}" if allowed else "that state is final"
             raise InputError(
-                f"Release {held.id} is {held.state.words} and cannot become {to.words}: {remedy}."
+                f"Release {release.id} is {release.state.words} and cannot become {to.words}: "
+                f"{remedy}."
             )
-        body = {"release": held.id} | dict(signature)
-        if to is State.APPROVED and missing_approvals(self.books, held, body["by"]):
-            self.write(CONSENTED, consent_slot(held.id, len(held.consents)), body)
+        body = {"release": release.id} | dict(signature)
+        if to is State.APPROVED and permissions.missing_approvals(self.books, release, body["by"]):
+            self.write(CONSENTED, consent_slot(release.id, len(release.consents)), body)
         else:
-            self.write(to.value, state_slot(held.id, to), body)
-        return self.books.releases[held.id]
+            self.write(to.value, state_slot(release.id, to), body)
+        return self.books.releases[release.id]
 
 
 def marked(release: str, by: str, mark: Mark) -> dict[str, Any]:
     """The body of an entry on a place in a journal."""
-    place = {"position": mark.position, "digest": mark.digest, "nonce": mark.nonce}
-    return {"release": release, "by": require_text("by", by), **place}
+    position = {"position": mark.position, "digest": mark.digest, "nonce": mark.nonce}
+    return {"release": release, "by": require_text("by", by), **position}

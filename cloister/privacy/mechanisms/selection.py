@@ -25,13 +25,7 @@ from opendp.mod import enable_features
 
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.errors import PrivacyError
-from cloister.privacy.events import (
-    Bounded,
-    PlausiblyDeniable,
-    SeededRecords,
-    Selection,
-    Sensitivity,
-)
+from cloister.privacy import events
 from cloister.privacy.exact import float_above
 from cloister.privacy.mechanisms.noise import DiscreteLaplace
 from cloister.privacy.mechanisms.randomness import NoiseSource, insecure_exponentials
@@ -71,9 +65,9 @@ class PermuteAndFlip:
         """The index of the chosen candidate, (1,)."""
         return np.array([self.select(exact, sensitivity, source)], dtype=np.int64)
 
-    def event(self, sensitivity: Fraction = ANY) -> Bounded:  # noqa: ARG002
+    def event(self, sensitivity: Fraction = ANY) -> events.Bounded:  # noqa: ARG002
         """What `release` does, which is the same for any sensitivity."""
-        return Bounded(self.epsilon)
+        return events.Bounded(self.epsilon)
 
 
 @dataclass(frozen=True)
@@ -103,9 +97,9 @@ class Exponential:
         """The index of the chosen candidate, (1,)."""
         return np.array([self.select(exact, sensitivity, source)], dtype=np.int64)
 
-    def event(self, sensitivity: Fraction = ANY) -> Selection:  # noqa: ARG002
+    def event(self, sensitivity: Fraction = ANY) -> events.Selection:  # noqa: ARG002
         """What `release` does, which is the same for any sensitivity."""
-        return Selection(self.epsilon)
+        return events.Selection(self.epsilon)
 
 
 def _scale(scores: Scores, sensitivity: Fraction, epsilon: Fraction) -> float:
@@ -127,7 +121,7 @@ def _noisy_max(scores: Scores, scale: float, measure: Measure) -> int:
     return int(make_noisy_max(*space, measure, scale=scale)(scores.astype(np.float64).tolist()))
 
 
-_ONE_SEED = Sensitivity(1, 1, 1, 1)
+_ONE_SEED = events.Sensitivity(1, 1, 1, 1)
 """One row changes the number of plausible seeds by one."""
 
 
@@ -170,9 +164,9 @@ class RandomisedTest:
         noisy = DiscreteLaplace(self.epsilon0).release(exact[:, -1], _ONE_SEED, source)
         return _passing(exact, noisy >= self.k)
 
-    def event(self, sensitivity: CandidateSet) -> SeededRecords:
+    def event(self, sensitivity: CandidateSet) -> events.SeededRecords:
         """What `release` does."""
-        return SeededRecords(
+        return events.SeededRecords(
             self.k,
             sensitivity.gamma,
             self.epsilon0,
@@ -203,9 +197,9 @@ class DeterministicTest:
         """The levels (n, m) of the candidates (c, m + 1) that pass; their last column counts."""
         return _passing(exact, exact[:, -1] >= self.k)
 
-    def event(self, sensitivity: CandidateSet) -> PlausiblyDeniable:
+    def event(self, sensitivity: CandidateSet) -> events.PlausiblyDeniable:
         """What `release` does."""
-        return PlausiblyDeniable(
+        return events.PlausiblyDeniable(
             self.k, sensitivity.gamma, sensitivity.candidates, rows=sensitivity.rows
         )
 
@@ -220,10 +214,10 @@ class DeniableTest:
         """As :meth:`RandomisedTest.release`."""
         return self.test.release(exact, sensitivity, source)
 
-    def event(self, sensitivity: CandidateSet) -> PlausiblyDeniable:
+    def event(self, sensitivity: CandidateSet) -> events.PlausiblyDeniable:
         """What `release` does; its bound is beside it."""
         bounded = self.test.event(sensitivity)
-        return PlausiblyDeniable(
+        return events.PlausiblyDeniable(
             self.test.k, bounded.gamma, bounded.candidates, bounded, bounded.rows
         )
 

@@ -132,7 +132,7 @@ def clipped_sum(gradient: FactoredGradient, clip: float) -> dict[str, Tensor]:
     squared = torch.stack([block.squared_norms() for block in gradient.values()]).sum(0)
     finite = torch.isfinite(squared)
     if not finite.all():
-        return clipped_sum(_taken(gradient, torch.nonzero(finite)[:, 0]), clip)
+        return clipped_sum(_examples(gradient, torch.nonzero(finite)[:, 0]), clip)
     weights = clip / torch.clamp(torch.sqrt(squared) * (1.0 + _NORM_ERROR), min=clip)
     return {name: block.weighted_sum(weights) for name, block in gradient.items()}
 
@@ -141,17 +141,17 @@ def clipped_sum(gradient: FactoredGradient, clip: float) -> dict[str, Tensor]:
 class Block:
     """Rows that are computed together, padded to one size.
 
-    Shapes: codes (size, k), of which the first ``held`` are rows, the rest padding.
+    Shapes: codes (size, k), of which the first ``rows`` are rows, the rest padding.
     """
 
     codes: Tensor
-    held: int
+    rows: int
 
     def of(self, gradient: FactoredGradient) -> FactoredGradient:
         """The gradients of the rows alone."""
-        if self.held == len(self.codes):
+        if self.rows == len(self.codes):
             return gradient
-        return _taken(gradient, slice(self.held))
+        return _examples(gradient, slice(self.rows))
 
 
 def block_size(expected: float) -> int:
@@ -174,7 +174,7 @@ def in_blocks(codes: Tensor, rows: Integers, size: int) -> Iterator[Block]:
         yield Block(padded, len(chosen))
 
 
-def _taken(gradient: FactoredGradient, examples: Tensor | slice) -> FactoredGradient:
+def _examples(gradient: FactoredGradient, examples: Tensor | slice) -> FactoredGradient:
     return {name: block.take(examples) for name, block in gradient.items()}
 
 

@@ -102,25 +102,25 @@ class DummyCoding:
         """The pairs of columns of different attributes, each once; (width, width)."""
         return np.asarray(self.attribute[:, None] < self.attribute[None, :])
 
-    def block(self, place: int) -> slice:
+    def block(self, attribute: int) -> slice:
         """The columns of one attribute."""
-        return slice(int(self.begins[place]), int(self.begins[place + 1]))
+        return slice(int(self.begins[attribute]), int(self.begins[attribute + 1]))
 
     def code(self, parts: Sequence[PartNumbers]) -> NDArray[np.float32]:
         """The columns (width, n) of the parts (n,) of each attribute, zeros and ones."""
         coded = np.zeros((self.width, len(parts[0])), dtype=np.float32)
         rows = np.arange(coded.shape[1])
-        for place, own in enumerate(parts):
-            if not self.single[place]:
-                coded[self.begins[place] + own, rows] = 1.0
-            elif self.widths[place]:
-                coded[self.begins[place]] = own
+        for attribute, numbers in enumerate(parts):
+            if not self.single[attribute]:
+                coded[self.begins[attribute] + numbers, rows] = 1.0
+            elif self.widths[attribute]:
+                coded[self.begins[attribute]] = numbers
         return coded
 
     def margins(self, shares: Sequence[Floats]) -> Floats:
         """The share of ones in each column (width,), from that of each part of each attribute."""
-        kept = [own[single:] for own, single in zip(shares, self.single, strict=True)]
-        return np.concatenate(kept) if kept else np.zeros(0)
+        coded = [parts[single:] for parts, single in zip(shares, self.single, strict=True)]
+        return np.concatenate(coded) if coded else np.zeros(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,6 +207,6 @@ def _by_lookups(columns: Sequence[PartNumbers], coding: DummyCoding) -> Integers
         sizes = coding.sizes[first], coding.sizes[second]
         joint = columns[first].astype(np.int64) * sizes[1] + columns[second]
         table = np.bincount(joint, minlength=sizes[0] * sizes[1]).reshape(sizes)
-        kept = table[coding.single[first] :, coding.single[second] :]
-        total[coding.block(first), coding.block(second)] = kept
+        coded = table[coding.single[first] :, coding.single[second] :]
+        total[coding.block(first), coding.block(second)] = coded
     return total

@@ -49,11 +49,11 @@ class Distances(Query[TableRows, OnGridSensitivity, Floats]):
         return distance_sensitivity(len(self.tables), neighbours)
 
     def exact(self, rows: TableRows, source: NoiseSource) -> Integers:  # noqa: ARG002
-        found = [
+        distances = [
             np.abs(rows.remembered_counts(table.partitions) - table.expected).sum()
             for table in self.tables
         ]
-        return np.rint(np.array(found) * (GRID_STEPS / (1 + FLOATING))).astype(np.int64)
+        return np.rint(np.array(distances) * (GRID_STEPS / (1 + FLOATING))).astype(np.int64)
 
     def outcome(self, rows: TableRows, noisy: Array) -> Floats:  # noqa: ARG002
         return noisy.astype(np.float64) * ((1 + FLOATING) / GRID_STEPS)
@@ -74,24 +74,24 @@ class Candidate:
     """A joint table that could be measured, and what is known of it without the data.
 
     Shapes: ``expected`` has one axis a partition: the rows a model expects in each joint part.
-    ``handicap``, in rows, is subtracted from the candidate's score. Both are released or public.
+    ``penalty``, in rows, is subtracted from the candidate's score. Both are released or public.
     """
 
     partitions: tuple[Partition, ...]
     expected: NDArray[np.floating]
-    handicap: float
+    penalty: float
 
 
 @dataclass(frozen=True, eq=False)
 class CandidateScores(Query[TableRows, Fraction, int]):
-    """The score of each candidate: L1 distance of exact from expected counts, less the handicap.
+    """The score of each candidate: L1 distance of exact from expected counts, less the penalty.
 
     Scores are in units of 1/1024 row. The answer is the number of one candidate, likelier the
     higher its score.
 
     Proof: one unit changes the exact counts of a partition by at most ``neighbours.partition.l1``
     in L1 norm, and nothing else in a score, so by the triangle inequality it changes each score by
-    no more. Expected counts and handicaps are rounded to 1/1024 row first, so that scores are
+    no more. Expected counts and penalties are rounded to 1/1024 row first, so that scores are
     whole numbers and the bound holds exactly.
     """
 
@@ -116,7 +116,7 @@ class CandidateScores(Query[TableRows, Fraction, int]):
 def _score(candidate: Candidate, rows: TableRows) -> int:
     exact = rows.remembered_counts(candidate.partitions)
     expected = np.rint(FINENESS * candidate.expected.astype(np.float64).ravel()).astype(np.int64)
-    return int(np.abs(FINENESS * exact - expected).sum()) - round(FINENESS * candidate.handicap)
+    return int(np.abs(FINENESS * exact - expected).sum()) - round(FINENESS * candidate.penalty)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +125,7 @@ class PairScores(Query[TableRows, Fraction, tuple[int, int]]):
 
     The answer is the places of two partitions, likelier the higher the score of their joint table.
     Shapes, for k partitions of ``width`` parts in all: ``expected`` (width, width), the rows that a
-    model expects in two parts; ``handicaps`` (k, k), in rows; ``open`` (k, k), the pairs that can
+    model expects in two parts; ``penalties`` (k, k), in rows; ``open`` (k, k), the pairs that can
     be chosen, each once: above the diagonal. All of it is released or public.
 
     Proof: that of `CandidateScores`, for each of the pairs.
@@ -134,7 +134,7 @@ class PairScores(Query[TableRows, Fraction, tuple[int, int]]):
     name: ClassVar[str] = "select pair"
     partitions: tuple[Partition, ...]
     expected: NDArray[np.floating]
-    handicaps: Floats
+    penalties: Floats
     open: Booleans
 
     def request(self) -> Mapping[str, Any]:
@@ -147,13 +147,13 @@ class PairScores(Query[TableRows, Fraction, tuple[int, int]]):
         coding = DummyCoding(tuple(p.size for p in self.partitions), (False,) * len(self.open))
         count = partial(count_conjunctions, partitions=self.partitions, coding=coding)
         counts = rows.remembered_pairs(self.partitions, count)
-        scores = -np.rint(FINENESS * self.handicaps).astype(np.int64)
-        for place in range(len(self.open) - 1):
-            own, later = coding.block(place), slice(int(coding.begins[place + 1]), None)
-            expected = np.rint(FINENESS * self.expected[own, later].astype(np.float64))
-            distances = np.abs(FINENESS * counts[own, later] - expected.astype(np.int64)).sum(0)
-            begins = coding.begins[place + 1 : -1] - coding.begins[place + 1]
-            scores[place, place + 1 :] += np.add.reduceat(distances, begins)
+        scores = -np.rint(FINENESS * self.penalties).astype(np.int64)
+        for position in range(len(self.open) - 1):
+            block, later = coding.block(position), slice(int(coding.begins[position + 1]), None)
+            expected = np.rint(FINENESS * self.expected[block, later].astype(np.float64))
+            distances = np.abs(FINENESS * counts[block, later] - expected.astype(np.int64)).sum(0)
+            begins = coding.begins[position + 1 : -1] - coding.begins[position + 1]
+            scores[position, position + 1 :] += np.add.reduceat(distances, begins)
         return np.asarray(scores[self.open])
 
     def outcome(self, rows: TableRows, noisy: Array) -> tuple[int, int]:  # noqa: ARG002

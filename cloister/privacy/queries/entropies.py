@@ -69,8 +69,8 @@ class Entropies(Query[TableRows, OnGridSensitivity, Floats]):
 
     def _entropy(self, rows: TableRows, parts: Sequence[Partition]) -> float:
         shares = np.minimum(rows.remembered_counts(parts) / self.rows, 1.0)
-        held = shares[shares > 0]
-        return float(-(held * np.log2(held)).sum())
+        positive = shares[shares > 0]
+        return float(-(positive * np.log2(positive)).sum())
 
 
 def entropy_sensitivity(entropies: int, neighbours: Neighbours) -> OnGridSensitivity:

@@ -30,7 +30,7 @@ from cloister.schema.attributes import LARGEST_WHOLE, AnyAttribute, Date, Dateti
 from cloister.schema.parsing import parse
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.ticks import EPOCH
-from cloister.schema.written_values import SECONDS_OF_DAY, clock_unit, is_clock_format
+from cloister.schema.written_moments import SECONDS_OF_DAY, clock_unit, is_clock_format
 
 _WHOLE_POWERS = range(60)
 """Powers of two between whose quarters whole numbers are counted."""
@@ -257,13 +257,13 @@ class RawColumns:
     def texts(self, name: str, attribute: AnyAttribute) -> tuple[list[str], Integers, Integers]:
         """Distinct readable texts of a column, their numbers, ascending, and their rows."""
         typed, _ = parse(self.frame[name], attribute)
-        found = texts(typed.dropna()).value_counts()
+        frequencies = texts(typed.dropna()).value_counts()
         cells, first, places = np.unique(
-            keyed_numbers(found.index, self.key), return_index=True, return_inverse=True
+            keyed_numbers(frequencies.index, self.key), return_index=True, return_inverse=True
         )
         counts = np.zeros(len(cells), dtype=np.int64)
-        np.add.at(counts, places, found.to_numpy(dtype=np.int64))
-        return [str(found.index[place]) for place in first], cells, counts
+        np.add.at(counts, places, frequencies.to_numpy(dtype=np.int64))
+        return [str(frequencies.index[row]) for row in first], cells, counts
 
 
 @dataclass(frozen=True)
@@ -342,4 +342,4 @@ class TextCounts(Query[RawColumns, Sensitivity, dict[str, int]]):
         words, cells, _ = rows.texts(self.column, self.attribute)
         released, counts = noisy
         places = np.searchsorted(cells, released)
-        return {words[place]: int(count) for place, count in zip(places, counts, strict=True)}
+        return {words[position]: int(count) for position, count in zip(places, counts, strict=True)}

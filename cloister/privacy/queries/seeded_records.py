@@ -43,11 +43,11 @@ class PrefixCounts:
         """The counts of all prefixes of rows (n, m)."""
         number = np.zeros(len(levels), dtype=np.int64)
         keys, counts = [], []
-        for place, size in enumerate(sizes):
-            found, number, times = np.unique(
-                number * size + levels[:, place], return_inverse=True, return_counts=True
+        for attribute, size in enumerate(sizes):
+            present, number, times = np.unique(
+                number * size + levels[:, attribute], return_inverse=True, return_counts=True
             )
-            keys.append(found)
+            keys.append(present)
             counts.append(times.astype(np.int64))
         return cls(len(levels), tuple(sizes), tuple(keys), tuple(counts))
 
@@ -56,16 +56,22 @@ class PrefixCounts:
 
         Shape (n, most - least + 1).
         """
-        found = np.zeros((len(records), most + 1), dtype=np.int64)
-        found[:, 0] = self.rows
+        agreement = np.zeros((len(records), most + 1), dtype=np.int64)
+        agreement[:, 0] = self.rows
         number, known = np.zeros(len(records), dtype=np.int64), np.arange(len(records))
-        for place in range(most):
-            wanted = number * self.sizes[place] + records[known, place]
-            at = np.minimum(np.searchsorted(self.keys[place], wanted), len(self.keys[place]) - 1)
-            held = self.keys[place][at] == wanted if len(self.keys[place]) else wanted < 0
-            number, known = at[held], known[held]
-            found[known, place + 1] = self.counts[place][number]
-        return found[:, least:]
+        for attribute in range(most):
+            wanted = number * self.sizes[attribute] + records[known, attribute]
+            position = np.minimum(
+                np.searchsorted(self.keys[attribute], wanted), len(self.keys[attribute]) - 1
+            )
+            matched = (
+                self.keys[attribute][position] == wanted
+                if len(self.keys[attribute])
+                else wanted < 0
+            )
+            number, known = position[matched], known[matched]
+            agreement[known, attribute + 1] = self.counts[attribute][number]
+        return agreement[:, least:]
 
 
 _BLOCK = 65_536
@@ -88,20 +94,20 @@ class RecordModel(Protocol):
         """Of each attribute, in the order in which they are drawn."""
         ...
 
-    def draw(self, place: int, levels: Integers, words: Words) -> Integers:
-        """A level (n,) of the attribute at a place, given levels (n, m) before it.
+    def draw(self, attribute: int, levels: Integers, words: Words) -> Integers:
+        """A level (n,) of an attribute, given the levels (n, m) before it.
 
         ``words`` (n,) are even numbers below 2^32.
         """
         ...
 
-    def logs(self, place: int, levels: Integers) -> Floats:
-        """log2 of the probability (n,) of the level at a place, given those before it."""
+    def logs(self, attribute: int, levels: Integers) -> Floats:
+        """log2 of the probability (n,) of an attribute's level, given those before it."""
         ...
 
 
 @dataclass(frozen=True)
-class Kept:
+class PrefixLengths:
     """How many attributes a candidate keeps from its seed, from the front: even in a range."""
 
     least: int
@@ -117,9 +123,9 @@ class Kept:
 class SeededCandidates(Query[TableRows, CandidateSet, Integers]):
     """Levels (n, m) of the records that passed a test, each made from a row, its seed.
 
-    A candidate keeps the first attributes of its seed, a number drawn from ``kept``, and draws the
-    others anew. The exact answer is the levels of each candidate, and how many rows could have made
-    it with a probability in the same interval (gamma^-(i+1), gamma^-i] as its seed.
+    A candidate keeps the first attributes of its seed, a number drawn from ``prefix``, and draws
+    the others anew. The exact answer is the levels of each candidate, and how many rows could have
+    made it with a probability in the same interval (gamma^-(i+1), gamma^-i] as its seed.
 
     Proof: docs/privacy.md, plausible deniability. A row agrees with a candidate y on its first l
     attributes and not on the next; the probability that it makes y depends on l and y alone. So the
@@ -132,7 +138,7 @@ class SeededCandidates(Query[TableRows, CandidateSet, Integers]):
 
     name: ClassVar[str] = "seeded records"
     model: RecordModel
-    kept: Kept
+    prefix: PrefixLengths
     gamma: Fraction
     candidates: int
     withheld: Fraction
@@ -141,7 +147,7 @@ class SeededCandidates(Query[TableRows, CandidateSet, Integers]):
     def request(self) -> Mapping[str, Any]:
         return {
             "of": [part.name for part in self.model.partitions],
-            "kept": [self.kept.least, self.kept.most],
+            "kept": [self.prefix.least, self.prefix.most],
             "candidates": self.candidates,
         }
 
@@ -151,10 +157,12 @@ class SeededCandidates(Query[TableRows, CandidateSet, Integers]):
         )
 
     def exact(self, rows: TableRows, source: NoiseSource) -> Integers:
-        kept, seeds = self.kept.most, rows.part_matrix(self.model.partitions)
-        sizes = [part.size for part in self.model.partitions[:kept]]
-        counts = PrefixCounts.of(seeds[:, :kept], sizes)
-        blocks = _in_threads(lambda drawn: self._made(drawn, counts), self._drawn(seeds, source))
+        longest, seeds = self.prefix.most, rows.part_matrix(self.model.partitions)
+        sizes = [part.size for part in self.model.partitions[:longest]]
+        counts = PrefixCounts.of(seeds[:, :longest], sizes)
+        blocks = _in_threads(
+            lambda drawn: self._candidates(drawn, counts), self._drawn(seeds, source)
+        )
         return np.concatenate([np.zeros((0, seeds.shape[1] + 1), dtype=np.int32), *blocks])
 
     def outcome(self, rows: TableRows, noisy: Array) -> Integers:  # noqa: ARG002
@@ -166,19 +174,23 @@ class SeededCandidates(Query[TableRows, CandidateSet, Integers]):
         for begin in range(0, self.candidates, _BLOCK):
             count = min(_BLOCK, self.candidates - begin)
             chosen = source.integers(places, count)
-            kept = self.kept.least + source.integers(self.kept.choices, count)
+            lengths = self.prefix.least + source.integers(self.prefix.choices, count)
             used = (chosen < len(seeds)) & ~source.bernoulli(self.withheld, count)
             words = source.words(count * seeds.shape[1]).reshape(count, -1) >> np.uint64(_HALF_WORD)
-            yield _Drawn(seeds[chosen[used]].astype(np.int64), kept[used], words[used])
+            yield _Drawn(seeds[chosen[used]].astype(np.int64), lengths[used], words[used])
 
-    def _made(self, drawn: _Drawn, counts: PrefixCounts) -> Integers:
+    def _candidates(self, drawn: _Drawn, counts: PrefixCounts) -> Integers:
         """The levels of candidates, and their plausible seeds in the last column."""
-        made = drawn.seeds.copy()
-        for place in range(self.kept.least, made.shape[1]):
-            anew = np.flatnonzero(drawn.kept <= place)
-            made[anew, place] = self.model.draw(place, made[anew], drawn.words[anew, place])
-        plausible = plausible_seeds(self.model, self.kept, self.gamma, drawn.seeds, made, counts)
-        return np.column_stack([made, plausible]).astype(np.int32)
+        records = drawn.seeds.copy()
+        for attribute in range(self.prefix.least, records.shape[1]):
+            anew = np.flatnonzero(drawn.lengths <= attribute)
+            records[anew, attribute] = self.model.draw(
+                attribute, records[anew], drawn.words[anew, attribute]
+            )
+        plausible = plausible_seeds(
+            self.model, self.prefix, self.gamma, drawn.seeds, records, counts
+        )
+        return np.column_stack([records, plausible]).astype(np.int32)
 
 
 @dataclass(frozen=True)
@@ -186,7 +198,7 @@ class _Drawn:
     """The seeds (c, m) of a block of candidates, what each keeps (c,), and its words (c, m)."""
 
     seeds: Integers
-    kept: Integers
+    lengths: Integers
     words: Words
 
 
@@ -210,36 +222,39 @@ def workers() -> int:
 
 def plausible_seeds(
     model: RecordModel,
-    kept: Kept,
+    prefix: PrefixLengths,
     gamma: Fraction,
     seeds: Integers,
-    made: Integers,
+    records: Integers,
     counts: PrefixCounts,
 ) -> Integers:
     """How many rows could have made each record (n, m) about as likely as its seed (n, m).
 
     Step 2 of Privacy Test 1, by prefix counts.
     """
-    intervals = intervals_of(chances(model, kept, made), gamma)
-    agreeing = counts.agreeing(made, kept.least, kept.most)
+    intervals = intervals_of(chances(model, prefix, records), gamma)
+    agreeing = counts.agreeing(records, prefix.least, prefix.most)
     agreeing[:, :-1] -= agreeing[:, 1:]
-    shared = np.minimum((np.cumprod(seeds == made, axis=1)).sum(axis=1), kept.most) - kept.least
-    own = np.take_along_axis(intervals, shared[:, None], axis=1)
-    return np.asarray(np.where(intervals == own, agreeing, 0).sum(axis=1))
+    shared = (
+        np.minimum((np.cumprod(seeds == records, axis=1)).sum(axis=1), prefix.most) - prefix.least
+    )
+    seed_interval = np.take_along_axis(intervals, shared[:, None], axis=1)
+    return np.asarray(np.where(intervals == seed_interval, agreeing, 0).sum(axis=1))
 
 
-def chances(model: RecordModel, kept: Kept, made: Integers) -> Floats:
+def chances(model: RecordModel, prefix: PrefixLengths, records: Integers) -> Floats:
     """log2 of the probability that a row makes a record, by how many first attributes agree.
 
-    Shape (n, choices): column j is of rows that agree on kept.least + j attributes, or of the last
-    column on more. Equation (2) for the attributes drawn anew, averaged over how many these are.
+    Shape (n, choices): column j is of rows that agree on prefix.least + j attributes, the last
+    column also of those that agree on more. Equation (2) for the attributes drawn anew, averaged
+    over how many these are.
     """
-    width = made.shape[1]
-    logs = np.zeros((len(made), width + 1))
-    for place in reversed(range(kept.least, width)):
-        logs[:, place] = logs[:, place + 1] + model.logs(place, made)
-    by_kept = logs[:, kept.least : kept.most + 1]
-    return np.asarray(np.logaddexp2.accumulate(by_kept, axis=1) - np.log2(kept.choices))
+    width = records.shape[1]
+    logs = np.zeros((len(records), width + 1))
+    for attribute in reversed(range(prefix.least, width)):
+        logs[:, attribute] = logs[:, attribute + 1] + model.logs(attribute, records)
+    by_kept = logs[:, prefix.least : prefix.most + 1]
+    return np.asarray(np.logaddexp2.accumulate(by_kept, axis=1) - np.log2(prefix.choices))
 
 
 def intervals_of(logs: Floats, gamma: Fraction) -> Integers:

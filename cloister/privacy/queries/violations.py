@@ -43,8 +43,8 @@ class ViolatingPairs(Query[TableRows, Sensitivity, Integers]):
         return Sensitivity.box(len(self.constraints), neighbours.max_rows * self.matchings)
 
     def exact(self, rows: TableRows, source: NoiseSource) -> Integers:
-        found = [self._of_a_matching(rows.table, source) for _ in range(self.matchings)]
-        return np.sum(found, axis=0, dtype=np.int64)
+        counts = [self._of_a_matching(rows.table, source) for _ in range(self.matchings)]
+        return np.sum(counts, axis=0, dtype=np.int64)
 
     def outcome(self, rows: TableRows, noisy: Array) -> Integers:  # noqa: ARG002
         return noisy
@@ -59,8 +59,8 @@ class ViolatingPairs(Query[TableRows, Sensitivity, Integers]):
 
 def _violating(rule: BoundConstraint, first: Table, second: Table) -> Booleans:
     """Which pairs violate a rule, in either order; of a rule on single rows, which first rows."""
-    found = rule.violation_mask(first, second)
-    return found if rule.arity == 1 else found | rule.violation_mask(second, first)
+    mask = rule.violation_mask(first, second)
+    return mask if rule.arity == 1 else mask | rule.violation_mask(second, first)
 
 
 @dataclass(frozen=True)
@@ -102,10 +102,10 @@ class ViolationMatrix(Query[TableRows, Sensitivity, Integers]):
 
         table = rows.table
         chosen = np.flatnonzero(source.bernoulli(self.rate, table.rows))
-        taken = table.take(chosen[source.permutation(len(chosen))][: self.sample])
+        sample = table.take(chosen[source.permutation(len(chosen))][: self.sample])
         matrix = np.zeros((self.sample, len(self.constraints)), dtype=np.int64)
-        lines = source.permutation(self.sample)[: taken.rows]
-        matrix[lines] = np.stack([violations_per_row(c, taken) for c in self.constraints], axis=1)
+        lines = source.permutation(self.sample)[: sample.rows]
+        matrix[lines] = np.stack([violations_per_row(c, sample) for c in self.constraints], axis=1)
         return matrix.ravel()
 
     def outcome(self, rows: TableRows, noisy: Array) -> Integers:  # noqa: ARG002

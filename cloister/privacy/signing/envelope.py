@@ -18,16 +18,8 @@ from typing import Self
 
 from cloister.errors import InputError, StorageError, VerificationError
 from cloister.files import write_whole
+from cloister.privacy.signing import statement
 from cloister.privacy.signing.keys import PublicKey, Signer
-from cloister.privacy.signing.statement import (
-    MOST_BYTES,
-    Fault,
-    Statement,
-    exact_fields,
-    parse_statement,
-    storage_error,
-    strict_json,
-)
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 """The type of the bytes that are signed; it is signed with them."""
@@ -63,8 +55,8 @@ class Envelope:
             VerificationError: it is not one, or could be read in two ways.
         """
         try:
-            return cls(text, *_parts(strict_json(text)))
-        except Fault as fault:
+            return cls(text, *_parts(statement.strict_json(text)))
+        except statement.Fault as fault:
             raise _unreadable(name, fault) from None
 
     @property
@@ -88,9 +80,9 @@ def sign(payload: bytes, *signers: Signer) -> Envelope:
     """
     different = {signer.key.id: signer for signer in signers}.values()
     try:
-        parse_statement(payload)
+        statement.parse_statement(payload)
         return _envelope(payload, [_signature(payload, signer) for signer in different])
-    except Fault as fault:
+    except statement.Fault as fault:
         raise InputError(f"The statement {fault}; correct it before it is signed") from None
 
 
@@ -104,10 +96,10 @@ def add_signature(envelope: Envelope, signer: Signer) -> Envelope:
     if signers(envelope, [signer.key]):
         return envelope
     # those that name this key are not by it: stock readers refuse a key that is named twice
-    others = [each for each in envelope.signatures if each.keyid != signer.key.id]
+    others = [signature for signature in envelope.signatures if signature.keyid != signer.key.id]
     try:
         return _envelope(envelope.payload, [*others, _signature(envelope.payload, signer)])
-    except Fault as fault:
+    except statement.Fault as fault:
         raise InputError(f"The envelope {fault}; remove those of unknown keys") from None
 
 
@@ -123,24 +115,26 @@ def signature_digests(envelope: Envelope, keys: Iterable[PublicKey]) -> dict[str
     of key, signature and signed bytes: an entry of the ledger that holds it shows that the
     signature is older than the entry.
     """
-    message, found = envelope.message, dict[str, frozenset[str]]()
+    message, digests_by_key = envelope.message, dict[str, frozenset[str]]()
     for key in keys:
-        valid = {each.sig for each in envelope.signatures if key.verify(each.sig, message)}
+        valid = {
+            signature.sig for signature in envelope.signatures if key.verify(signature.sig, message)
+        }
         if valid:
             digests = (hashlib.sha256(key.raw + sig + message).hexdigest() for sig in valid)
-            found[key.id] = frozenset(digests)
-    return found
+            digests_by_key[key.id] = frozenset(digests)
+    return digests_by_key
 
 
-def read_statement(envelope: Envelope, name: str = "The statement") -> Statement:
+def read_statement(envelope: Envelope, name: str = "The statement") -> statement.Statement:
     """What an envelope says, whoever signed it; ``name`` names it in messages.
 
     Raises:
         VerificationError: its bytes are not a statement of ours.
     """
     try:
-        return parse_statement(envelope.payload)
-    except Fault as fault:
+        return statement.parse_statement(envelope.payload)
+    except statement.Fault as fault:
         raise _unreadable(name, fault) from None
 
 
@@ -155,9 +149,9 @@ def read_envelope(path: Path) -> Envelope:
         raise StorageError(f"{path} is not a file; correct the path")
     try:
         with path.open("rb") as file:
-            text = file.read(MOST_BYTES + 1)
+            text = file.read(statement.MOST_BYTES + 1)
     except OSError as error:
-        raise storage_error(path, "read", error) from None
+        raise statement.storage_error(path, "read", error) from None
     return Envelope.parse(text, str(path))
 
 
@@ -170,10 +164,10 @@ def write_envelope(path: Path, envelope: Envelope, *, replace: bool = False) -> 
     try:
         write_whole(path, lambda part: part.write_bytes(envelope.text), replace=replace)
     except OSError as error:
-        raise storage_error(path, "written", error) from None
+        raise statement.storage_error(path, "written", error) from None
 
 
-def _unreadable(name: str, fault: Fault) -> VerificationError:
+def _unreadable(name: str, fault: statement.Fault) -> VerificationError:
     return VerificationError(f"{name} {fault}; get the file again from its publisher")
 
 
@@ -194,32 +188,36 @@ def _envelope(payload: bytes, signatures: Sequence[Signature]) -> Envelope:
         "payload": base64.b64encode(payload).decode("ascii"),
         "payloadType": PAYLOAD_TYPE,
         "signatures": [
-            {"keyid": each.keyid, "sig": base64.b64encode(each.sig).decode("ascii")}
-            for each in signatures
+            {"keyid": signature.keyid, "sig": base64.b64encode(signature.sig).decode("ascii")}
+            for signature in signatures
         ],
     }
     text = json.dumps(content, indent=2).encode("ascii") + b"\n"
-    return Envelope(text, *_parts(strict_json(text)))
+    return Envelope(text, *_parts(statement.strict_json(text)))
 
 
 def _parts(content: object) -> tuple[bytes, tuple[Signature, ...]]:
     """Payload and signatures of an envelope's JSON."""
-    fields = exact_fields(content, "an envelope", ("payload", "payloadType", "signatures"))
+    fields = statement.exact_fields(
+        content, "an envelope", ("payload", "payloadType", "signatures")
+    )
     if fields["payloadType"] != PAYLOAD_TYPE:
-        raise Fault(f"does not hold bytes of the type {PAYLOAD_TYPE}")
+        raise statement.Fault(f"does not hold bytes of the type {PAYLOAD_TYPE}")
     listed = fields["signatures"]
     if not isinstance(listed, list) or not 1 <= len(listed) <= _MOST_SIGNATURES:
-        raise Fault(f"does not hold 1 to {_MOST_SIGNATURES} signatures")
+        raise statement.Fault(f"does not hold 1 to {_MOST_SIGNATURES} signatures")
     return _decoded(fields["payload"]), tuple(map(_read_signature, listed))
 
 
 def _read_signature(content: object) -> Signature:
     """A signature's JSON; the specification lets ``keyid`` be left out."""
     hinted = isinstance(content, dict) and "keyid" in content
-    fields = exact_fields(content, "a signature", ("keyid", "sig") if hinted else ("sig",))
+    fields = statement.exact_fields(
+        content, "a signature", ("keyid", "sig") if hinted else ("sig",)
+    )
     keyid = fields.get("keyid", "")
     if not isinstance(keyid, str):
-        raise Fault("holds a 'keyid' that is not text")
+        raise statement.Fault("holds a 'keyid' that is not text")
     return Signature(keyid, _decoded(fields["sig"]))
 
 
@@ -233,4 +231,4 @@ def _decoded(text: object) -> bytes:
                 continue
             if base64.b64encode(decoded, alphabet).decode("ascii") == text:
                 return decoded
-    raise Fault("holds bytes that are not canonical base64")
+    raise statement.Fault("holds bytes that are not canonical base64")

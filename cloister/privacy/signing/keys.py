@@ -217,7 +217,7 @@ class TokenSigner:
             return bytes(private.sign(message, mechanism=pkcs11.Mechanism.EDDSA))
 
 
-def open_signer(place: str, pin: str = "") -> Signer:
+def open_signer(address: str, pin: str = "") -> Signer:
     """The private half of a key: a file, or a token by a URI of RFC 7512.
 
     ``pkcs11:token=TOKEN;object=LABEL?module-path=LIBRARY``; the PIN is given apart, since
@@ -227,9 +227,9 @@ def open_signer(place: str, pin: str = "") -> Signer:
         InputError: the URI lacks one of these.
         StorageError: the file or the token cannot be used.
     """
-    if not place.startswith("pkcs11:"):
-        return FileSigner.open(Path(place), make=False)
-    path, _, query = place.removeprefix("pkcs11:").partition("?")
+    if not address.startswith("pkcs11:"):
+        return FileSigner.open(Path(address), make=False)
+    path, _, query = address.removeprefix("pkcs11:").partition("?")
     parts = dict(parse_qsl(path, separator=";")) | dict(parse_qsl(query))
     try:
         module = Path(parts["module-path"])

@@ -130,8 +130,8 @@ def parse_statement(payload: bytes) -> Statement:
         raise Fault(
             f"is of format {predicate['format']} and this version reads {FORMAT}: use a later one"
         )
-    said = {key: value for key, value in predicate.items() if key != "format"}
-    return Statement(_subjects(fields["subject"]), kind, said)
+    facts = {key: value for key, value in predicate.items() if key != "format"}
+    return Statement(_subjects(fields["subject"]), kind, facts)
 
 
 def folder_digests(folder: Path, apart: Collection[str] = ()) -> dict[str, str]:
@@ -215,7 +215,7 @@ def printable(name: str) -> str:
 def _subjects(content: object) -> dict[str, str]:
     if not isinstance(content, list) or not content:
         raise Fault("names no files in 'subject'")
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for subject in content:
         fields = exact_fields(subject, "a subject", ("name", "digest"))
         digest = exact_fields(fields["digest"], "a digest", ("sha256",))["sha256"]
@@ -224,10 +224,10 @@ def _subjects(content: object) -> dict[str, str]:
             raise Fault("names a file that is not a path inside a folder")
         if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
             raise Fault(f"has no SHA-256 of 64 hexadecimal digits for {printable(name)}")
-        if name in found:
+        if name in digests:
             raise Fault(f"names {printable(name)} twice")
-        found[name] = digest
-    return found
+        digests[name] = digest
+    return digests
 
 
 def _names(folder: Path, apart: Collection[str]) -> list[str]:
@@ -235,14 +235,14 @@ def _names(folder: Path, apart: Collection[str]) -> list[str]:
     if not folder.is_dir():
         raise StorageError(f"{folder} is not a folder; correct the path")
     try:
-        found = [
+        names = [
             path.relative_to(folder).as_posix()
             for path in folder.rglob("*")
             if path.is_symlink() or not path.is_dir() or not any(path.iterdir())
         ]
     except OSError as error:
         raise storage_error(folder, "read", error) from None
-    return sorted(name for name in found if name not in apart)
+    return sorted(name for name in names if name not in apart)
 
 
 def _digest(folder: Path, name: str) -> str:

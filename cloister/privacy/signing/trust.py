@@ -83,7 +83,7 @@ class Role:
 
     def signers(self, keys: Collection[str]) -> int:
         """How many of the people have one of some keys, given by their ids."""
-        return sum(any(key.id in keys for key in each) for each in self.people)
+        return sum(any(key.id in keys for key in person_keys) for person_keys in self.people)
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Trust:
         houses = self.role(HOUSE).keys
         if any(key in houses for role in self.roles for key in role.keys):
             raise InputError("The house's key has a role of people: give the person another key.")
-        if any(each.key == self.house.id for each in self.revoked):
+        if any(revocation.key == self.house.id for revocation in self.revoked):
             raise InputError("The house's key is revoked: change it for another first.")
 
     def role(self, name: str) -> Role:
@@ -135,7 +135,7 @@ class Trust:
 
     def with_role(self, role: Role) -> Self:
         """The next version, with this role instead of the one of its name."""
-        others = (each for each in self.roles if each.name != role.name)
+        others = (role_before for role_before in self.roles if role_before.name != role.name)
         return replace(self, roles=(*others, role), version=self.version + 1)
 
     def with_house(self, key: PublicKey) -> Self:
@@ -153,8 +153,8 @@ class Trust:
 
     def revoked_since(self, key: str) -> Revocation | None:
         """The earliest revocation of a key, by its id."""
-        of_key = [each for each in self.revoked if each.key == key]
-        return min(of_key, key=lambda each: each.seq, default=None)
+        of_key = [revocation for revocation in self.revoked if revocation.key == key]
+        return min(of_key, key=lambda revocation: revocation.seq, default=None)
 
 
 @dataclass(frozen=True)
@@ -176,12 +176,14 @@ class Standing:
         return not self.missing
 
     def __str__(self) -> str:
-        said = [f"signed by {len(self.signed)} of the role '{self.role}'"]
+        clauses = [f"signed by {len(self.signed)} of the role '{self.role}'"]
         if self.undated:
-            said.append(f"{len(self.undated)} revoked since, and not shown to be older")
+            clauses.append(f"{len(self.undated)} revoked since, and not shown to be older")
         if self.missing:
-            said.append(f"missing: {'one' if self.missing == 1 else self.missing} more {self.role}")
-        return "; ".join(said)
+            clauses.append(
+                f"missing: {'one' if self.missing == 1 else self.missing} more {self.role}"
+            )
+        return "; ".join(clauses)
 
 
 def sign_trust(trust: Trust, *by: Signer) -> Envelope:
@@ -204,7 +206,7 @@ def follow_trust(envelopes: Sequence[Envelope], key: PublicKey) -> list[Trust]:
         VerificationError: no version is of this key, or one does not follow from the one before.
     """
     trusts: list[Trust] = []
-    for envelope in dropwhile(lambda each: not _is_of(each, key), envelopes):
+    for envelope in dropwhile(lambda envelope: not _is_of(envelope, key), envelopes):
         trusts.append(_next(envelope, trusts[-1]) if trusts else _read(envelope))
     if not trusts:
         raise VerificationError(
@@ -255,13 +257,13 @@ def standing(
 
     Errors: ``InputError`` if nobody has the role.
     """
-    asked = trust.role(role)
-    found = signature_digests(envelope, asked.keys)
+    wanted = trust.role(role)
+    digests_by_key = signature_digests(envelope, wanted.keys)
     undated = frozenset(
-        key for key, digests in found.items() if not _counts(trust, key, digests, entries)
+        key for key, digests in digests_by_key.items() if not _counts(trust, key, digests, entries)
     )
-    signed = found.keys() - undated
-    missing = max(0, asked.threshold - asked.signers(signed))
+    signed = digests_by_key.keys() - undated
+    missing = max(0, wanted.threshold - wanted.signers(signed))
     return Standing(role, frozenset(signed), undated, missing)
 
 
@@ -327,7 +329,8 @@ def _written(trust: Trust) -> dict[str, Any]:
             for role in trust.roles
         ],
         "revoked": [
-            {"key": each.key, "seq": each.seq, "hash": each.hash} for each in trust.revoked
+            {"key": revocation.key, "seq": revocation.seq, "hash": revocation.hash}
+            for revocation in trust.revoked
         ],
     }
 
@@ -335,20 +338,20 @@ def _written(trust: Trust) -> dict[str, Any]:
 def _read(envelope: Envelope) -> Trust:
     """The trust that a statement says, which must be written as `sign_trust` writes it."""
     statement = read_statement(envelope, "The trust statement")
-    said = statement.facts(TRUST_TYPE)
+    content = statement.facts(TRUST_TYPE)
     try:
-        trust = _parsed(said)
+        trust = _parsed(content)
     except InputError as error:
         raise VerificationError(f"The trust statement contradicts itself. {error}") from None
     except (KeyError, TypeError, ValueError):
         raise _not_ours() from None
-    same = json.dumps(_written(trust), sort_keys=True) == json.dumps(said, sort_keys=True)
+    same = json.dumps(_written(trust), sort_keys=True) == json.dumps(content, sort_keys=True)
     if not same or statement.subjects != {HOUSE: trust.house.id}:
         raise _not_ours()
     return trust
 
 
-def _parsed(said: Mapping[str, Any]) -> Trust:
+def _parsed(content: Mapping[str, Any]) -> Trust:
     """The trust of a predicate; whether it is written as ours are is checked after."""
     roles = (
         Role(
@@ -356,15 +359,19 @@ def _parsed(said: Mapping[str, Any]) -> Trust:
             tuple(tuple(map(_key, keys)) for keys in role["people"]),
             _whole(role["threshold"]),
         )
-        for role in said["roles"]
+        for role in content["roles"]
     )
     revoked = (
-        Revocation(_text(each["key"]), _whole(each["seq"]), _text(each["hash"]))
-        for each in said["revoked"]
+        Revocation(_text(revocation["key"]), _whole(revocation["seq"]), _text(revocation["hash"]))
+        for revocation in content["revoked"]
     )
-    former = map(_key, said["former"])
+    former = map(_key, content["former"])
     return Trust(
-        _key(said["house"]), tuple(roles), tuple(former), tuple(revoked), _whole(said["version"])
+        _key(content["house"]),
+        tuple(roles),
+        tuple(former),
+        tuple(revoked),
+        _whole(content["version"]),
     )
 
 

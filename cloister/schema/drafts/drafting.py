@@ -14,8 +14,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from itertools import chain
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,45 +25,27 @@ from pydantic import TypeAdapter
 
 from cloister.errors import DataError
 from cloister.schema.attributes import AnyAttribute, Float, Integer
-from cloister.schema.drafts.guessing import guess
-from cloister.schema.drafts.numbers import (
-    distinct_cells,
-    has_foreign_marks,
-    in_native_times,
-    in_plain_marks,
-    likeliest_marks,
-)
-from cloister.schema.drafts.proposals import (
-    dependency_proposals,
-    order_proposals,
-    presence_proposals,
-    reference_hints,
-)
-from cloister.schema.drafts.written_forms import (
+from cloister.schema.drafts import proposals
+from cloister.schema.drafts.cases import guess
+from cloister.schema.drafts.columns import (
     FEWEST_NUMBERS,
     ColumnCells,
     Guess,
+    distinct_cells,
     guess_unit,
+    in_plain_marks,
+    likeliest_marks,
     numbers_alone,
 )
 from cloister.schema.parsing import parse
+from cloister.schema.sources import reading
 from cloister.schema.sources.batches import DELIMITERS, require_columns
 from cloister.schema.sources.csv_files import csv_header, read_text
 from cloister.schema.sources.files_and_urls import MARKS, UTF_8
-from cloister.schema.sources.reading import (
-    guarded_reading,
-    is_larger_unpacked,
-    nested_names,
-    parquet_names,
-    parquet_rows,
-    read_native,
-    table_format,
-    time_dtypes,
-)
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import DraftedFact, SourceSpec
 from cloister.schema.spec_files.yaml_text import entries, flow, scalar
-from cloister.schema.written_values import NO_UNIT, Unit
+from cloister.schema.written_numbers import STARTS_AS_NUMBER
 
 _MISSING = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "NaN", "nan", "?", " ?", "-", ".")
 """Texts that usually stand for a missing value; the empty cell always does."""
@@ -87,23 +68,14 @@ _CONTROLS = bytes(range(0x80, 0xA0))
 
 @dataclass(frozen=True)
 class DraftedFile:
-    """The cells of a file, and the keys of the source that read them so.
+    """The columns of a file, and the keys of the source that read them so.
 
-    ``plain`` holds the cells with numbers as ``1234.5``, ``written`` as they are in the file; in
-    both the ``missing`` texts are missing, and only the latter has units: those of ``units``.
-    ``tokens`` is the usual missing text of each column. ``nested`` are columns without single
-    values, which are in none of them; ``times`` are the dtypes of columns of times of day, of
-    lengths of time and of moments in a zone.
+    ``nested`` are columns without single values, which are in none of them.
     """
 
     source: dict[str, Any]
-    written: pd.DataFrame
-    plain: pd.DataFrame
-    tokens: dict[str, str]
-    units: dict[str, Unit] = field(default_factory=dict)
+    columns: dict[str, ColumnCells]
     nested: tuple[str, ...] = ()
-    times: Mapping[str, str] = field(default_factory=dict)
-    foreign: tuple[str, ...] = ()
 
 
 def drafted_csv(path: Path) -> DraftedFile:
@@ -125,17 +97,20 @@ def drafted_csv(path: Path) -> DraftedFile:
     written = cells.mask(cells.isin(missing))
     units = {name: guess_unit(distinct_cells(written[name])) for name in names}
     alone = {name: numbers_alone(written[name], unit) for name, unit in units.items()}
-    decimal, thousands = likeliest_marks(list(alone.values()), delimiter)
+    decimal, thousands = likeliest_marks(alone.values(), delimiter)
     dialect |= {"decimal": decimal} | ({"thousands": thousands} if thousands else {})
     source = SourceSpec(**dialect, missing=tuple(missing))
-    return DraftedFile(
-        dialect | {"missing": missing},
-        written,
-        pd.DataFrame({name: in_plain_marks(cells, source) for name, cells in alone.items()}),
-        {name: max(found, key=found.__getitem__) for name, found in counts.items() if found},
-        {name: unit for name, unit in units.items() if unit != NO_UNIT},
-        foreign=tuple(name for name in names if has_foreign_marks(alone[name], source)),
-    )
+    columns = {}
+    for name, tokens in counts.items():
+        plain, foreign = in_plain_marks(alone[name], source)
+        token = max(tokens, key=tokens.__getitem__, default=missing[0])
+        columns[name] = ColumnCells(
+            *(name, written[name], plain, thousands),
+            missing=None if token == missing[0] else token,
+            unit=units[name],
+            foreign=foreign,
+        )
+    return DraftedFile(dialect | {"missing": missing}, columns)
 
 
 def _require_modest_text(path: Path) -> None:
@@ -152,7 +127,10 @@ def _require_modest_text(path: Path) -> None:
 
 
 def _encoding(path: Path) -> str:
-    wide = _wide_encoding(next(_blocks(path)))
+    """UTF-16 by its mark or the empty half of an ASCII letter, else UTF-8, else of one byte."""
+    first = next(_blocks(path))
+    starts = [*MARKS.items(), ("utf-16-be", b"\0"), ("utf-16-le", first[:1] + b"\0")]
+    wide = next((name for name, start in starts if first.startswith(start)), None)
     if wide:
         return wide
     try:
@@ -162,14 +140,6 @@ def _encoding(path: Path) -> str:
         letters = any(block.translate(None, _CONTROLS) != block for block in _blocks(path))
         return "cp1252" if letters else "latin-1"
     return UTF_8
-
-
-def _wide_encoding(first: bytes) -> str | None:
-    """UTF-16 of a file's first bytes, by its mark or the empty half of an ASCII letter."""
-    marked = (name for name, mark in MARKS.items() if first.startswith(mark))
-    halves = {"utf-16-be": first[:1], "utf-16-le": first[1:2]}
-    empty = (name for name, half in halves.items() if half == b"\0")
-    return next(chain(marked, empty), None)
 
 
 def _blocks(path: Path) -> Iterator[bytes]:
@@ -183,8 +153,8 @@ def _blocks(path: Path) -> Iterator[bytes]:
 
 
 def _missing_counts(cells: pd.Series) -> dict[str, int]:
-    found = cells[cells.isin(["", *_MISSING, *_words_among_numbers(cells)])].value_counts()
-    return {str(token): int(count) for token, count in found.items()}
+    missing = cells[cells.isin(["", *_MISSING, *_words_among_numbers(cells)])]
+    return {str(token): int(count) for token, count in missing.value_counts().items()}
 
 
 def _words_among_numbers(cells: pd.Series) -> list[str]:
@@ -195,7 +165,7 @@ def _words_among_numbers(cells: pd.Series) -> list[str]:
     counts = cells[~cells.isin(["", *_MISSING])].value_counts()
     texts = counts.index.to_series()
     words = counts[~texts.str.contains("[0-9]", regex=True)]
-    numbers = texts.str.match(r"\s*\(?[+-]?(?:[$€£¥]\s?)?[.,]?[0-9]").sum()
+    numbers = texts.str.match(STARTS_AS_NUMBER).sum()
     few = len(words) <= _MOST_WORDS and len(words) + numbers == len(counts)
     if not few or numbers < FEWEST_NUMBERS or (words < _FEWEST_ROWS).any():
         return []
@@ -205,8 +175,8 @@ def _words_among_numbers(cells: pd.Series) -> list[str]:
 def _by_frequency(counts: Iterable[dict[str, int]]) -> list[str]:
     """The missing texts that occur, the most frequent first, and the empty cell at last."""
     total = Counter({"": 0})
-    for found in counts:
-        total.update(found)
+    for tokens in counts:
+        total.update(tokens)
     ordered = sorted(total, key=lambda token: -total[token])
     return [token for token in ordered if total[token] or token == ""]
 
@@ -281,18 +251,20 @@ def draft(path: Path) -> str:
     """
     read, facts = (
         (drafted_csv, _TEXT_FACTS)
-        if table_format(path) == "csv"
+        if reading.table_format(path) == "csv"
         else (_drafted_parquet, _NATIVE_FACTS)
     )
-    with guarded_reading(path):
+    with reading.guarded_reading(path):
         file = read(path)
-    if file.plain.empty:
+    if not any(len(cells.written) for cells in file.columns.values()):
         raise DataError(f"{path} has no rows; give a table with rows")
-    names = list(map(str, file.plain))
-    left_out = [name for name in names if not name.strip() or file.plain[name].isna().all()]
-    guesses = {name: _keyed(file, name) for name in names if name not in left_out}
-    if not guesses:
+    columns = {
+        name: cells for name, cells in file.columns.items() if name.strip() and len(cells.known)
+    }
+    if not columns:
         raise DataError(f"{path} has no column with a name and a value; give a table with some")
+    guesses = {name: guess(cells) for name, cells in columns.items()}
+    left_out = [name for name in file.columns if name not in columns]
     name = re.sub(r"[^A-Za-z0-9._-]", "-", path.name.partition(".")[0]).lstrip("._-") or "dataset"
     head = _HEAD.format(
         source=json.dumps(path.name),
@@ -302,66 +274,61 @@ def draft(path: Path) -> str:
         unconfirmed=flow(facts),
         ignore=flow([*left_out, *file.nested]),
     )
-    lines = "".join(_line(name, own) for name, own in guesses.items())
-    hints = "".join(reference_hints(file.plain, guesses, name, file.source))
-    return head + lines + _FOOT.format(proposals=_proposed(file, guesses) + hints)
+    lines = "".join(_line(name, guessed) for name, guessed in guesses.items())
+    values = {name: _values(cells, guesses[name]) for name, cells in columns.items()}
+    typed = {name: series for name, series in values.items() if series is not None}
+    plain = pd.DataFrame({name: cells.plain for name, cells in file.columns.items()})
+    frame = pd.DataFrame({name: typed.get(name, plain[name]) for name in columns})
+    rules = _proposed(frame, typed, guesses)
+    hints = "".join(proposals.reference_hints(plain, guesses, name, file.source))
+    return head + lines + _FOOT.format(proposals=rules + hints)
 
 
-def _proposed(file: DraftedFile, guesses: Mapping[str, Guess]) -> str:
+def _proposed(
+    frame: pd.DataFrame, typed: Mapping[str, pd.Series], guesses: Mapping[str, Guess]
+) -> str:
     """Rules that the rows obey, commented out, and what to do with them."""
-    typed = dict(_typed(file, guesses))
-    values = pd.DataFrame({name: typed.get(name, file.plain[name]) for name in guesses})
-    found = [
-        *presence_proposals(values, guesses),
-        *dependency_proposals(values, guesses),
-        *order_proposals(typed, guesses),
+    rules = [
+        *proposals.presence_proposals(frame, guesses),
+        *proposals.dependency_proposals(frame, guesses),
+        *proposals.order_proposals(typed, guesses),
     ]
-    return _PROPOSALS + "".join(f"#  - {rule}\n" for rule in found) if found else ""
+    return _PROPOSALS + "".join(f"#  - {rule}\n" for rule in rules) if rules else ""
 
 
-def _typed(file: DraftedFile, guesses: Mapping[str, Guess]) -> Iterator[tuple[str, pd.Series]]:
-    """The values of the columns that are guessed to be numbers, dates or moments."""
-    for name, own in guesses.items():
-        if own.keys["type"] in ("integer", "float", "date", "datetime"):
-            attribute = _ATTRIBUTE.validate_python(own.keys)
-            cells = file.plain if isinstance(attribute, Integer | Float) else file.written
-            typed, invalid = parse(cells[name], attribute)
-            if not invalid.any():
-                yield name, typed
+def _values(cells: ColumnCells, guessed: Guess) -> pd.Series | None:
+    """The values (n,) of a column that is guessed to be of numbers, dates or moments."""
+    if guessed.keys["type"] not in ("integer", "float", "date", "datetime"):
+        return None
+    attribute = _ATTRIBUTE.validate_python(guessed.keys)
+    numeric = isinstance(attribute, Integer | Float)
+    typed, invalid = parse(cells.plain if numeric else cells.written, attribute)
+    return None if invalid.any() else typed
 
 
 def _drafted_parquet(path: Path) -> DraftedFile:
-    names = parquet_names(path)
+    names = reading.parquet_names(path)
     require_columns(names, names, str(path))
-    nested = nested_names(path)
+    nested = reading.nested_names(path)
     plain = [name for name in names if name not in nested]
     _require_modest_parquet(path, plain)
-    frame = read_native(path, plain)
+    frame = reading.read_native(path, plain)
     decimals = frame.columns[[pt.is_object_dtype(kind) for kind in frame.dtypes]]
     frame = frame.assign(**{name: texts(frame[name]) for name in decimals})
-    found = DraftedFile({"path": str(path)}, frame, frame, {}, nested=tuple(nested))
-    return replace(found, times=time_dtypes(path))
+    times = reading.time_dtypes(path)
+    columns = {
+        name: ColumnCells(name, frame[name], frame[name], stored=times.get(name)) for name in plain
+    }
+    return DraftedFile({"path": str(path)}, columns, tuple(nested))
 
 
 def _require_modest_parquet(path: Path, names: list[str]) -> None:
-    cells = parquet_rows(path) * len(names)
-    if cells > _MOST_CELLS or is_larger_unpacked(path, names, MOST_BYTES):
+    cells = reading.parquet_rows(path) * len(names)
+    if cells > _MOST_CELLS or reading.is_larger_unpacked(path, names, MOST_BYTES):
         raise DataError(
             f"{path} has more than {_MOST_CELLS:,} cells, or {MOST_BYTES >> 20:,} MiB unpacked; "
             "a draft reads all of them, so give a file of fewer rows, or of shorter cells"
         )
-
-
-def _keyed(file: DraftedFile, name: str) -> Guess:
-    """The guess of one column, with its own missing text if it is not the first of the file."""
-    known, plain = file.written[name].dropna(), file.plain[name].dropna()
-    thousands = file.source.get("thousands")
-    token = file.tokens.get(name)
-    own = None if token in (None, *file.source.get("missing", ())[:1]) else token
-    unit = file.units.get(name, NO_UNIT)
-    foreign = name in file.foreign
-    cells = ColumnCells(name, known, plain, len(file.plain), thousands, own, unit, foreign)
-    return in_native_times(guess(cells), file.times[name]) if name in file.times else guess(cells)
 
 
 def _line(name: str, guess: Guess) -> str:

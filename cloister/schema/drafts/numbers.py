@@ -1,6 +1,4 @@
-"""Bounds, decimal places and point masses of drafted numbers, their marks, and clocks.
-
-The marks of a CSV file, decimal and thousands, are those by which most of its cells are numbers.
+"""Whole and decimal numbers of a draft: bounds, grids, bins, point masses, and their format.
 
 Privacy: guessed from the data; one row may decide any of it.
 """
@@ -8,24 +6,21 @@ Privacy: guessed from the data; one row may decide any of it.
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
+from pandas.api import types as pt
 
-from cloister.schema.attributes import Float, Integer
+from cloister.figures import count_of
+from cloister.schema.attributes import LARGEST_WHOLE, Float, Integer
 from cloister.schema.domain import GROWTH
-from cloister.schema.drafts.codes import public_range
-from cloister.schema.drafts.written_forms import ColumnCells, Guess, Keys, half_of_day
-from cloister.schema.parsing import plain_numbers
-from cloister.schema.spec import SourceSpec
-from cloister.schema.written_values import SECONDS_OF_DAY, clock_unit, number_pattern
+from cloister.schema.drafts.columns import ColumnCells, Guess, Keys, public_range
+from cloister.schema.written_numbers import NO_UNIT, Unit, decimal_places, places_pattern, with_unit
+
+ANY_WHOLE = Integer(type="integer", min=0, max=0)
+ANY_NUMBER = Float(type="float", min=0, max=0)
 
 BINS = 50
 """Bins of a guessed number; whole numbers get them where the range is wider than twice as many."""
@@ -72,7 +67,7 @@ _POINT_MASS = 0.1
 """The share of zeros above which zero is guessed a special value."""
 
 MOST_DECIMALS = 6
-"""Decimal places that a guessed grid has at most, if that tells the values apart."""
+"""Decimal places that a guessed grid has at most, if that distinguishes the values."""
 
 _FINEST = 12
 """Decimal places that a grid can have."""
@@ -103,6 +98,115 @@ _STEPS = 5
 _ROUNDED = "bounds are those of the data, rounded outwards: declare what is possible"
 
 
+_DIGITS = len(str(LARGEST_WHOLE)) - 1
+"""Digits of a drafted bound with its decimals: one less than a spec may have, as it is rounded."""
+
+_MIDNIGHT = 2400
+"""The last clock time that is written as hhmm."""
+
+_NO_EXPONENT = r"[^A-Za-z]*[0-9]"
+
+
+def guess_whole(cells: ColumnCells) -> Guess | None:
+    """Whole numbers, on a grid of hundreds if all are; single those that stand for no answer."""
+    typed = None if pt.is_float_dtype(cells.known.dtype) else cells.typed(ANY_WHOLE)
+    if typed is None or cells.is_written:
+        return None
+    answers = answers_of(typed)
+    counted = typed[~typed.isin(answers)]
+    low, high, why = bounds_of(cells.name, int(counted.min()), int(counted.max()), "whole numbers")
+    few = few_numbers(counted) if high - low > 2 * BINS else []
+    if cells.distinct > BINS and low >= 0 and high <= _MIDNIGHT and (typed % 100 < 60).all():
+        why += "; clock times as hhmm? list their values, or 60 to 99 minutes come out too"
+    if answers:
+        why += f"; {', '.join(map(str, answers))} taken for answers such as not known"
+    if few:
+        why += f"; {count_of(len(few), 'number')} alone, kept single by special"
+    step = step_of(counted)
+    least, most = _whole_limits(cells)
+    low, high = max(int(low) // step, -(-least // step)), min(-(-int(high) // step), most // step)
+    keys: Keys = {"type": "integer", "min": low * step, "max": high * step}
+    if step > 1:
+        keys["step"] = step
+        why += f"; all multiples of {step}"
+    if high - low > 2 * BINS:
+        keys |= bins_of(counted, low * step, high * step) | point_mass(typed, 0)
+    if few or answers:
+        keys["special"] = [*few, *answers]
+    return Guess(keys | _format_of(cells, whole=True), why)
+
+
+def _whole_limits(cells: ColumnCells) -> tuple[int, int]:
+    """The least and greatest whole number that the storage of a column, and a spec, can hold."""
+    if not pt.is_integer_dtype(cells.known.dtype):
+        return -LARGEST_WHOLE, LARGEST_WHOLE
+    stored = np.iinfo(str(cells.known.dtype).lower())
+    return max(-LARGEST_WHOLE, int(stored.min)), min(LARGEST_WHOLE, int(stored.max))
+
+
+def guess_decimal(cells: ColumnCells) -> Guess | None:
+    """Decimal numbers, on a grid of their places, or of a step of which all are multiples."""
+    typed = cells.typed(ANY_NUMBER)
+    if typed is None or cells.is_written:
+        return None
+    ends = float(typed.min()), float(typed.max())
+    low, high, why = bounds_of(cells.name, *ends, "decimal numbers")
+    form = _format_of(cells, whole=False)
+    places = max(decimals_of(typed), decimal_places(form.get("format")))
+    most = 10.0 ** (_DIGITS - places)
+    if max(abs(low), abs(high)) > most:
+        low, high = max(low, -most), min(high, most)
+        why += f"; numbers beyond {most:g} have more digits than a spec can declare"
+        if low >= high:
+            return None
+    keys: Keys = {"type": "float", "min": float(low), "max": float(high), "decimals": places}
+    step = fine_step_of(typed, places)
+    if step is not None:
+        least, greatest = (math.floor(low / step) * step, math.ceil(high / step) * step)
+        keys |= {"min": round(least, places), "max": round(greatest, places), "step": step}
+        why += f"; all multiples of {step:g}"
+    return Guess({**keys, **bins_of(typed, low, high), **point_mass(typed, 0.0), **form}, why)
+
+
+def _format_of(cells: ColumnCells, whole: bool) -> Keys:
+    if not cells.is_text:
+        return {}
+    form = number_format(cells.written_numbers, whole, cells.thousands, cells.unit)
+    short = whole or decimal_places(form) <= MOST_DECIMALS
+    return {"format": form} if form and short else {}
+
+
+def number_format(
+    texts: pd.Series, whole: bool, thousands: str | None, unit: Unit = NO_UNIT
+) -> str | None:
+    """The format by which numbers come out as they are written; None if the usual one does.
+
+    ``texts`` (n,) are distinct, and lack the ``unit``, which is a part of the format.
+    """
+    places = texts.str.extract(places_pattern(thousands))["places"].str.len()
+    alone = _format_alone(texts, places, whole, thousands)
+    if unit == NO_UNIT:
+        return alone
+    most = places.max()
+    usual = "%d" if whole or pd.isna(most) else f"%.{int(most)}f"
+    return with_unit(alone or usual, unit)
+
+
+def _format_alone(
+    texts: pd.Series, places: pd.Series, whole: bool, thousands: str | None
+) -> str | None:
+    """The format of texts (n,) of so many decimal places, missing where there is no mark."""
+    group = "'" if thousands and texts.str.contains(thousands, regex=False).any() else ""
+    short = places.isna()
+    zeros = texts[~short].str.endswith("0").any()
+    if not short.any() and places.nunique() == 1:
+        return f"%{group}.{int(places.iloc[0])}f" if whole or group or zeros else None
+    if whole:
+        return "%'d" if group else None
+    plain = texts[short].str.fullmatch(_NO_EXPONENT).all()
+    return f"%{group}g" if (group or short.any()) and plain and not zeros else None
+
+
 def bounds_of(name: str, low: float, high: float, what: str) -> tuple[float, float, str]:
     """Bounds by the name of a column, else those of the data moved outwards; and why."""
     known = public_range(name, low, high)
@@ -127,12 +231,12 @@ def decimals_of(typed: pd.Series) -> int:
     numbers = typed.to_numpy(dtype=np.float64)
     places = range(MOST_DECIMALS)
     fitting = (p for p in places if np.array_equal(np.round(numbers, p), numbers))
-    found = next(fitting, None)
-    return max(MOST_DECIMALS, _telling_decimals(numbers)) if found is None else found
+    fewest = next(fitting, None)
+    return max(MOST_DECIMALS, _telling_decimals(numbers)) if fewest is None else fewest
 
 
 def _telling_decimals(numbers: np.ndarray) -> int:
-    """Decimal places by which nearly all of the values are told from zero and from each other.
+    """Decimal places that distinguish nearly all values from zero and from each other.
 
     Not all ``numbers`` are zero. A grid has no more places than the finest.
     """
@@ -166,9 +270,9 @@ def _far_above(numbers: np.ndarray, answers: list[int]) -> list[int]:
 
 def few_numbers(typed: pd.Series) -> list[int]:
     """The numbers of a column that holds few, each in many rows; none if it holds more."""
-    found = typed.unique()
-    few = 1 < len(found) <= min(_FEW, len(typed) // _ROWS_EACH)
-    return sorted(map(int, found)) if few else []
+    numbers = typed.unique()
+    few = 1 < len(numbers) <= min(_FEW, len(typed) // _ROWS_EACH)
+    return sorted(map(int, numbers)) if few else []
 
 
 def step_of(typed: pd.Series) -> int:
@@ -189,8 +293,8 @@ def fine_step_of(typed: pd.Series, places: int) -> float | None:
     if np.abs(units).max(initial=0) >= _EXACT:
         return None
     step = int(np.gcd.reduce(units.astype(np.int64))) if len(units) else 1
-    told = len(units) * math.log(step) >= _SURE
-    return round(step / 10**places, places) if step > 1 and told else None
+    sure = len(units) * math.log(step) >= _SURE
+    return round(step / 10**places, places) if step > 1 and sure else None
 
 
 def bins_of(typed: pd.Series, low: float, high: float) -> dict[str, Any]:
@@ -225,144 +329,3 @@ def _bins_from_zero(distance: pd.Series, low: float, high: float) -> int:
 def point_mass(typed: pd.Series, value: float) -> dict[str, Any]:
     """The key of a special value that many rows have, if it is one."""
     return {"special": [value]} if float(typed.eq(value).mean()) > _POINT_MASS else {}
-
-
-_TEXTS = r"[0-9]{1,6}:[0-5][0-9](?::[0-5][0-9](?:\.[0-9]{1,9})?)?"
-_TWELVE = r"(?:0?[1-9]|1[0-2]):[0-5][0-9](?::[0-5][0-9])? ?(?:[AP]M|[ap]m)"
-_MOST_DIGITS = 6
-"""Digits of a second's fraction that are written; finer ones are rounded."""
-
-_MINUTE = 60  # seconds
-_UNITS = {_MINUTE: "minutes", 1: "seconds"}
-_LENGTH = "a length of time in seconds"
-
-
-def guess_clock(cells: ColumnCells) -> Guess | None:
-    """Numbers of minutes or seconds, where all texts are times such as 08:30 or 8:30 AM."""
-    texts = cells.known.drop_duplicates() if cells.is_text else None
-    form = None if texts is None else _form(texts)
-    if form is None:
-        return None
-    whole = Integer(type="integer", min=0, max=0, format=form) if "f" not in form else None
-    typed = cells.typed(whole or Float(type="float", min=0, max=0, format=form))
-    if typed is None:
-        return None
-    last, why = _bounds(typed, clock_unit(form))
-    if whole is None:
-        places = int(form[-2])
-        keys: Keys = {"type": "float", "min": 0.0, "max": last + 1 - 10.0**-places}
-        return Guess({**keys, "decimals": places, "format": form}, why)
-    step = _MINUTE if "%S" in form and (typed % _MINUTE == 0).all() else 1
-    steps = {"step": step} if step > 1 else {}
-    keys = {"type": "integer", "min": 0, "max": last // step * step, **steps, "format": form}
-    return Guess(keys, why)
-
-
-def _bounds(typed: pd.Series, unit: int) -> tuple[int, str]:
-    """The greatest whole number of a day, or of greater ones rounded up; and why."""
-    last, words = SECONDS_OF_DAY // unit - 1, f"as numbers of {_UNITS[unit]}"
-    if float(typed.max()) < last + 1:
-        return last, f"times of day, {words}; bounds are those of a day"
-    _, high, why = bounds_of("", 0, int(typed.max()) + 1, f"lengths of time, {words}")
-    return int(high), why
-
-
-def in_native_times(guess: Guess, dtype: str) -> Guess:
-    """The guess of a column that a file stores as times, lengths of time or moments in a zone."""
-    if guess.keys["type"] == "datetime":
-        return _stored_as(guess, dtype, f"{guess.why}; in UTC here, released in the file's zone")
-    if guess.keys["type"] not in ("integer", "float"):
-        return guess
-    what = guess.why if "format" in guess.keys else f"{_LENGTH}; {guess.why}"
-    return _stored_as(guess, dtype, what)
-
-
-def _stored_as(guess: Guess, dtype: str, why: str) -> Guess:
-    keys = {name: key for name, key in guess.keys.items() if name != "dtype"}
-    at = list(keys).index("provenance")
-    ordered = [*list(keys.items())[:at], ("dtype", dtype), *list(keys.items())[at:]]
-    return replace(guess, keys=dict(ordered), why=why)
-
-
-def _form(texts: pd.Series) -> str | None:
-    """The form of texts of times: as fine as the finest of them; None if not all are times."""
-    short = "" if (texts.str.find(":") > 1).all() else "-"
-    seconds = ":%S" if (texts.str.count(":") > 1).any() else ""
-    if texts.str.fullmatch(_TWELVE).all():
-        space = " " if texts.str.contains(" ", regex=False).any() else ""
-        return f"%{short}I:%M{seconds}{space}{half_of_day(texts)}"
-    if not texts.str.fullmatch(_TEXTS).all():
-        return None
-    fractions = texts.str.extract(r"\.([0-9]+)$")[0].dropna()
-    if fractions.str.contains("[1-9]").any():
-        return f"%{short}H:%M:%S.%{min(int(fractions.str.len().max()), _MOST_DIGITS)}f"
-    return f"%{short}H:%M{seconds}"
-
-
-Marks = tuple[str, str | None]
-
-_MARKS: tuple[Marks, ...] = (
-    (".", None),
-    (".", ","),
-    (",", None),
-    (",", "."),
-    (".", "'"),
-    (".", " "),
-    (",", " "),
-    (",", "\u00a0"),
-    (",", "\u202f"),
-)
-"""Decimal and thousands marks; of two that read as many different numbers, the first is taken."""
-
-_MARKS_BESIDE_SEMICOLONS = (_MARKS[0], *sorted(_MARKS[1:], key=lambda marks: marks[0] != ","))
-"""The same where decimal commas are likelier, since cells are not divided by commas."""
-
-
-def likeliest_marks(columns: Sequence[pd.Series], delimiter: str) -> Marks:
-    """The marks by which columns of the most different numbers are numbers throughout.
-
-    One column of many amounts tells more than several of ``1.0`` and ``0.0``. Files with semicolons
-    have them for the sake of decimal commas.
-    """
-    distinct = [_texts(cells) for cells in columns]
-
-    def numeric(marks: Marks) -> int:
-        return sum(len(texts) for texts in distinct if _are_numbers(texts, marks))
-
-    return max(_MARKS_BESIDE_SEMICOLONS if delimiter == ";" else _MARKS, key=numeric)
-
-
-def _are_numbers(texts: pa.Array, marks: Marks) -> bool:
-    """Whether all texts are numbers in these marks; no group of thousands follows a zero alone."""
-    known = pc.match_substring_regex(texts, number_pattern(*marks))
-    if len(texts) == 0 or not pc.all(known).as_py():
-        return False
-    if marks[1] is None:
-        return True
-    below_one = pc.match_substring_regex(texts, rf"^\s*[+-]?0+{re.escape(marks[1])}")
-    return not pc.any(below_one).as_py()
-
-
-def in_plain_marks(cells: pd.Series, source: SourceSpec) -> pd.Series:
-    """A column with its numbers as ``1234.5``, if all are numbers; else as it is."""
-    marks = source.decimal, source.thousands
-    if marks == _MARKS[0] or not _are_numbers(_texts(cells), marks):
-        return cells
-    return plain_numbers(cells, source)
-
-
-def has_foreign_marks(cells: pd.Series, source: SourceSpec) -> bool:
-    """Whether all cells of a column are numbers as ``1234.5``, and not in the marks of the file."""
-    texts = _texts(cells)
-    own = _are_numbers(texts, (source.decimal, source.thousands))
-    return not own and _are_numbers(texts, _MARKS[0])
-
-
-def _texts(cells: pd.Series) -> pa.Array:
-    """The different known cells (n,)."""
-    return pa.array(distinct_cells(cells), pa.large_string())
-
-
-def distinct_cells(cells: pd.Series) -> pd.Series:
-    """The different known cells of a column."""
-    return pd.Series(cells.dropna().unique(), dtype="str")

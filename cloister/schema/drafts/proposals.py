@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import islice, permutations
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,13 @@ from pandas.api import types as pt
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.schema.attributes import DATA_DERIVED
 from cloister.schema.declarations import quote
-from cloister.schema.drafts.codes import names_a_key, names_a_person, names_another_row
-from cloister.schema.drafts.written_forms import FEWEST_KEYS, Guess
+from cloister.schema.drafts.columns import (
+    FEWEST_KEYS,
+    Guess,
+    names_a_key,
+    names_a_person,
+    names_another_row,
+)
 from cloister.schema.spec_files.yaml_text import flow, scalar
 
 _ROWS_EACH = 20
@@ -47,9 +52,9 @@ def dependency_proposals(frame: pd.DataFrame, guesses: Mapping[str, Guess]) -> l
     since synthetic rows get them afresh.
     """
     columns = [
-        _Cells.of(frame[name], name, own.keys["type"])
-        for name, own in guesses.items()
-        if own.keys["type"] != "text"
+        _Codes.of(frame[name], guess.keys["type"])
+        for name, guess in guesses.items()
+        if guess.keys["type"] != "text"
     ]
     decided = {left.name: list(_decided_by(left, columns)) for left in columns}
     return [
@@ -60,36 +65,33 @@ def dependency_proposals(frame: pd.DataFrame, guesses: Mapping[str, Guess]) -> l
 
 
 @dataclass(frozen=True)
-class _Cells:
+class _Codes:
     """A column as numbers of its values, -1 where it is missing; shape (n,)."""
 
     name: str
-    type: str
-    places: Integers
+    codes: Integers
     values: int
+    may_decide: bool
+    """Whether the column may be the left side of a dependency."""
 
     @classmethod
-    def of(cls, cells: pd.Series, name: str, kind: str) -> _Cells:
-        places, values = pd.factorize(cells)
-        return cls(name, kind, places.astype(np.int64), len(values))
-
-    @property
-    def may_decide(self) -> bool:
-        """Whether the column may be the left side of a dependency."""
-        rows = int((self.places >= 0).sum())
-        return self.type in _LEFT and 1 < self.values <= rows // _ROWS_EACH
+    def of(cls, cells: pd.Series, kind: str) -> _Codes:
+        codes, values = pd.factorize(cells)
+        rows = int((codes >= 0).sum())
+        decides = kind in _LEFT and 1 < len(values) <= rows // _ROWS_EACH
+        return cls(str(cells.name), codes.astype(np.int64), len(values), decides)
 
 
-def _decided_by(left: _Cells, columns: list[_Cells]) -> Iterator[str]:
+def _decided_by(left: _Codes, columns: list[_Codes]) -> Iterator[str]:
     if left.may_decide:
         yield from (
             right.name
             for right in columns
             if right is not left
             and 1 < right.values <= left.values
-            and _agree(left.places[:_FIRST_ROWS], right.places[:_FIRST_ROWS])
-            and _agree(left.places, right.places)
-            and _log_chance(left, right) <= _CHANCE
+            and _agree(left.codes[:_FIRST_ROWS], right.codes[:_FIRST_ROWS])
+            and _agree(left.codes, right.codes)
+            and _log_chance(left.codes, right.codes) <= _CHANCE
         )
 
 
@@ -101,11 +103,11 @@ def _agree(left: Integers, right: Integers) -> bool:
     return bool((one[left[both]] == right[both]).all())
 
 
-def _log_chance(left: _Cells, right: _Cells) -> float:
-    """The logarithm of the probability that independent columns agree so, at most."""
-    both = (left.places >= 0) & (right.places >= 0)
-    sizes = np.bincount(left.places[both])
-    shares = np.bincount(right.places[both]) / max(int(both.sum()), 1)
+def _log_chance(left: Integers, right: Integers) -> float:
+    """The logarithm of the probability that independent columns (n,) agree so, at most."""
+    both = (left >= 0) & (right >= 0)
+    sizes = np.bincount(left[both])
+    shares = np.bincount(right[both]) / max(int(both.sum()), 1)
     return float((sizes[sizes > 0] - 1).sum() * math.log(max(float(shares.max(initial=0)), 1e-12)))
 
 
@@ -141,44 +143,38 @@ def order_proposals(typed: Mapping[str, pd.Series], guesses: Mapping[str, Guess]
 
     ``typed`` are the values (n,) of numbers, dates and moments.
     """
-    kinds: dict[str, list[_Numbers]] = {}
+    kinds: dict[str, dict[str, Floats]] = {}
     for name, values in typed.items():
-        kinds.setdefault(guesses[name].keys["type"], []).append(_Numbers.of(name, values))
-    found = [rule for alike in kinds.values() if len(alike) <= _MOST for rule in _orders(alike)]
-    return [_proposal("deny", f"t.{quote(less)} > t.{quote(more)}") for less, more in found]
+        kinds.setdefault(guesses[name].keys["type"], {})[name] = _as_numbers(values)
+    orders = (order for alike in kinds.values() if len(alike) <= _MOST for order in _orders(alike))
+    return [_proposal("deny", f"t.{quote(less)} > t.{quote(more)}") for less, more in orders]
 
 
-@dataclass(frozen=True)
-class _Numbers:
-    """A column as numbers (n,), NaN where it is missing."""
-
-    name: str
-    numbers: Floats
-
-    @classmethod
-    def of(cls, name: str, values: pd.Series) -> _Numbers:
-        if pd.api.types.is_datetime64_any_dtype(values.dtype):
-            micros = values.to_numpy().astype("datetime64[us]")
-            return cls(name, np.where(np.isnat(micros), np.nan, micros.astype(np.float64)))
-        return cls(name, values.to_numpy(dtype=np.float64, na_value=np.nan))
+def _as_numbers(values: pd.Series) -> Floats:
+    """Numbers, dates or moments (n,) as numbers, NaN where they are missing."""
+    if pt.is_datetime64_any_dtype(values.dtype):
+        micros = values.to_numpy().astype("datetime64[us]")
+        return np.where(np.isnat(micros), np.nan, micros.astype(np.float64))
+    return values.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def _orders(columns: Sequence[_Numbers]) -> Iterator[tuple[str, str]]:
+def _orders(columns: Mapping[str, Floats]) -> Iterator[tuple[str, str]]:
     """The names of the less and the greater column of each order that no others imply."""
-    found = {
-        (less.name, more.name)
+    orders = {
+        (less, more)
         for less, more in permutations(columns, 2)
-        if _never_above(less.numbers[:_FIRST_ROWS], more.numbers[:_FIRST_ROWS])
-        and _never_above(less.numbers, more.numbers)
-        and _tells(less.numbers, more.numbers)
+        if _never_above(columns[less][:_FIRST_ROWS], columns[more][:_FIRST_ROWS])
+        and _never_above(columns[less], columns[more])
+        and _tells(columns[less], columns[more])
     }
-    for less, more in sorted(found, key=lambda pair: [own.name for own in columns].index(pair[0])):
-        if not any((less, own.name) in found and (own.name, more) in found for own in columns):
+    first = list(columns).index
+    for less, more in sorted(orders, key=lambda pair: first(pair[0])):
+        if not any((less, name) in orders and (name, more) in orders for name in columns):
             yield less, more
 
 
 def _never_above(less: Floats, more: Floats) -> bool:
-    """Whether no number (n,) is above the other one of its row, and some are below."""
+    """Whether no number (n,) is above the other of its row, and some are below."""
     return not (less > more).any() and bool((less < more).any())
 
 
@@ -211,21 +207,23 @@ def presence_proposals(frame: pd.DataFrame, guesses: Mapping[str, Guess]) -> lis
     ``frame`` holds the cells of a file, those of numbers and dates as values. Keys are left out,
     since synthetic rows get them afresh.
     """
-    known = {name: own for name, own in guesses.items() if own.keys["type"] != "text"}
+    known = {name: guess for name, guess in guesses.items() if guess.keys["type"] != "text"}
     missing = {name: frame[name].isna().to_numpy() for name in known}
-    candidates = [
-        found for name, own in known.items() if (found := _Condition.of(frame[name], name, own))
+    conditions = [
+        condition
+        for name, guess in known.items()
+        if (condition := _Condition.of(frame[name], guess))
     ]
     sentences, before = [], dict[bytes, str]()
     for name, mask in missing.items():
         if not _FEWEST <= mask.sum() <= len(mask) - _FEWEST:
             continue
         twin = before.setdefault(mask.tobytes(), name)
-        own = _best(name, mask, candidates)
-        if own is None and twin != name:
-            own = f"is missing exactly if t.{quote(twin)} is missing"
-        if own is not None:
-            sentences.append(f"t.{quote(name)} {own}")
+        rule = _best(name, mask, conditions)
+        if rule is None and twin != name:
+            rule = f"is missing exactly if t.{quote(twin)} is missing"
+        if rule is not None:
+            sentences.append(f"t.{quote(name)} {rule}")
     return [_proposal("check", sentence) for sentence in sentences]
 
 
@@ -234,27 +232,27 @@ class _Condition:
     """A column of few values, which may say when another one is missing.
 
     ``constants`` are its values as rules write them, the last one None where it is missing itself;
-    row r has the one at ``places[r]``.
+    row r has the one at ``codes[r]``.
     """
 
     name: str
     constants: tuple[str | None, ...]
-    places: Integers
+    codes: Integers
 
     @classmethod
-    def of(cls, cells: pd.Series, name: str, guess: Guess) -> _Condition | None:
+    def of(cls, cells: pd.Series, guess: Guess) -> _Condition | None:
         """The condition of a column; None if it has one value, or many, or is measured."""
         if guess.keys["type"] not in ("categorical", "ordinal", "boolean", "integer"):
             return None
         if not 1 < cells.nunique(dropna=False) <= _MOST_VALUES:
             return None
-        places, values = pd.factorize(cells.astype("object"), sort=True)
-        constants = [_constant(value, guess) for value in values]
-        return cls(name, (*constants, None), np.where(places < 0, len(values), places))
+        codes, values = pd.factorize(cells.astype("object"), sort=True)
+        constants = (*(_constant(value, guess) for value in values), None)
+        return cls(str(cells.name), constants, np.where(codes < 0, len(values), codes))
 
     def counts(self, mask: Booleans) -> Integers:
         """How many rows of the mask have each value; shape (constants,)."""
-        return np.bincount(self.places[mask], minlength=len(self.constants))
+        return np.bincount(self.codes[mask], minlength=len(self.constants))
 
 
 def _constant(value: object, guess: Guess) -> str:
@@ -268,15 +266,15 @@ def _constant(value: object, guess: Guess) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _best(name: str, mask: Booleans, candidates: Sequence[_Condition]) -> str | None:
+def _best(name: str, mask: Booleans, conditions: Sequence[_Condition]) -> str | None:
     """The rule on a column that says most; of several, that of the first condition."""
-    others = [condition for condition in candidates if condition.name != name]
-    for say in (_exactly, _partly):
-        for condition in others:
-            found = say(condition, condition.counts(mask), condition.counts(~mask))
-            if found is not None:
-                return found
-    return None
+    rules = (
+        say(condition, condition.counts(mask), condition.counts(~mask))
+        for say in (_exactly, _partly)
+        for condition in conditions
+        if condition.name != name
+    )
+    return next((rule for rule in rules if rule is not None), None)
 
 
 def _exactly(condition: _Condition, gone: Integers, there: Integers) -> str | None:
@@ -304,7 +302,7 @@ def _partly(condition: _Condition, gone: Integers, there: Integers) -> str | Non
 
 def _sentence(words: str, condition: _Condition, values: Booleans) -> str | None:
     """The rule with the values of a mask (constants,); None if they are many, or none."""
-    named = [condition.constants[at] for at in np.flatnonzero(values)]
+    named = [condition.constants[code] for code in np.flatnonzero(values)]
     if not 0 < len(named) <= _MOST_NAMED or None in named:
         return None
     cell = f"t.{quote(condition.name)}"
@@ -331,58 +329,48 @@ _FILLED = ", with no value in {column} where a row is the first"
 _DECIMAL = ", and its whole numbers in the file without decimals"
 
 
-@dataclass(frozen=True)
-class _SelfReference:
-    """A column whose values are all among those of a unique one."""
-
-    key: str
-    column: str
-    most: int
-    remedy: str
-
-
 def reference_hints(
     frame: pd.DataFrame, guesses: Mapping[str, Guess], table: str, source: Mapping[str, Any]
 ) -> Iterator[str]:
     """Comments that say how to declare the columns that refer to rows of the same file."""
-    for found in _self_references(frame, guesses):
-        guessed = guesses[found.key].keys
+    for key, column in _self_references(frame, guesses):
+        cells = frame[column].dropna()
+        texts = _texts(cells)
+        most = int(texts.value_counts().iloc[0])
+        unit = 10 ** max(len(str(most)) - 1, 1)
+        remedy = _FILLED.format(column=scalar(column)) * (len(cells) == len(frame))
+        remedy += _DECIMAL * (pt.is_string_dtype(cells.dtype) and not cells.equals(texts))
+        guessed = guesses[key].keys
         whole = str(guessed.get("dtype", "")).lower().endswith("int64")
         dtype = {"dtype": "Int64"} if whole else {}
         keys = {"type": "text", "pattern": guessed["pattern"], **dtype}
         yield _REFERENCE.format(
-            column=scalar(found.column),
-            key=scalar(found.key),
-            remedy=found.remedy,
+            column=scalar(column),
+            key=scalar(key),
+            remedy=remedy,
             table=scalar(table),
             source=flow(source),
-            most=found.most,
+            most=-(-most // unit) * unit,  # rounded up to one digit, and at least ten
             key_keys=flow(keys | {"provenance": DATA_DERIVED}),
             column_keys=flow(keys | {"nullable": True, "provenance": DATA_DERIVED}),
         )
 
 
-def _self_references(frame: pd.DataFrame, guesses: Mapping[str, Guess]) -> Iterator[_SelfReference]:
-    """The columns that refer, each to the first key that holds all of its values."""
+def _self_references(
+    frame: pd.DataFrame, guesses: Mapping[str, Guess]
+) -> Iterator[tuple[str, str]]:
+    """The columns that refer, each behind the first key that holds all of its values."""
     keys = {
         name: set(_texts(frame[name]))
-        for name, own in guesses.items()
-        if own.keys["type"] == "text" and frame[name].is_unique and frame[name].notna().all()
+        for name, guess in guesses.items()
+        if guess.keys["type"] == "text" and frame[name].is_unique and frame[name].notna().all()
     }
-    for name, own in guesses.items():
-        if own.keys["type"] in ("boolean", "date", "datetime"):
-            continue
-        cells = frame[name].dropna()
-        texts = _texts(cells)
-        for key, values in keys.items():
-            if key != name and _names_rows(name, texts, values):
-                most = int(texts.value_counts().iloc[0])
-                unit = 10 ** max(len(str(most)) - 1, 1)
-                most = -(-most // unit) * unit  # rounded up to one digit, and at least ten
-                remedy = _FILLED.format(column=scalar(name)) * (len(cells) == len(frame))
-                remedy += _DECIMAL * (pt.is_string_dtype(cells.dtype) and not cells.equals(texts))
-                yield _SelfReference(key, name, most, remedy)
-                break
+    for name, guess in guesses.items():
+        if keys and guess.keys["type"] not in ("boolean", "date", "datetime"):
+            texts = _texts(frame[name].dropna())
+            others = (key for key in keys if key != name)
+            referred = (key for key in others if _names_rows(name, texts, keys[key]))
+            yield from ((key, name) for key in islice(referred, 1))
 
 
 def _names_rows(name: str, texts: pd.Series, keys: set[str]) -> bool:

@@ -68,12 +68,12 @@ class ReflectedTable:
 
     def hard_keys(self) -> Iterator[tuple[str, ...]]:
         """The keys of several columns that hold as rules: of two references, or of none."""
-        return (key for key in self._wide() if self._kept(key))
+        return (key for key in self._wide() if self._is_rule(key))
 
     def lost_keys(self) -> Iterator[str]:
         """In words, the keys of several columns that are no rules, and what follows."""
         for key in self._wide():
-            if not self._kept(key):
+            if not self._is_rule(key):
                 kind = "primary key" if key == self.primary else "unique key"
                 yield (
                     f"{kind} ({', '.join(key)}) is not kept: a key with a reference is one of two "
@@ -86,17 +86,17 @@ class ReflectedTable:
         keys = dict.fromkeys((self.primary, *self.unique))
         return [key for key in keys if len(key) > 1 and not alone & set(key)]
 
-    def _kept(self, key: tuple[str, ...]) -> bool:
+    def _is_rule(self, key: tuple[str, ...]) -> bool:
         referring = len(set(key) & set(self.references))
         return not referring or referring == len(key) == _MOST_LINKED
 
 
 def reflected_tables(schema: sa.Inspector, names: Sequence[str]) -> list[ReflectedTable]:
     """Tables by name, each after those that it refers to; of a circle one reference is left out."""
-    found: dict[str, ReflectedTable] = {}
+    tables: dict[str, ReflectedTable] = {}
     for table in _parents_first([_reflected(schema, name) for name in names]):
-        found[table.name] = _with_references(table, found, names)
-    return list(found.values())
+        tables[table.name] = _with_references(table, tables, names)
+    return list(tables.values())
 
 
 def _reflected(schema: sa.Inspector, name: str) -> ReflectedTable:
@@ -122,16 +122,16 @@ def _primary(schema: sa.Inspector, name: str) -> tuple[str, ...]:
 
 
 def _parents_first(tables: list[ReflectedTable]) -> list[ReflectedTable]:
-    found: list[ReflectedTable] = []
-    while waiting := [table for table in tables if table not in found]:
+    ordered: list[ReflectedTable] = []
+    while waiting := [table for table in tables if table not in ordered]:
         names = {table.name for table in waiting}
         ready = [
             table
             for table in waiting
             if not names & {key.table for key in table.foreign if key.table != table.name}
         ]
-        found += ready or [min(_circle(waiting), key=_never_missing)]
-    return found
+        ordered += ready or [min(_circle(waiting), key=_never_missing)]
+    return ordered
 
 
 def _circle(waiting: list[ReflectedTable]) -> list[ReflectedTable]:
@@ -160,7 +160,7 @@ def _with_references(
     A key of several columns may hold a single one: stays are numbered within their patient, so what
     names a stay by both names a patient too.
     """
-    found: dict[str, tuple[str, str]] = {}
+    references: dict[str, tuple[str, str]] = {}
     left_out: list[str] = []
     for key in sorted(table.foreign, key=lambda key: len(key.columns)):
         if key.table not in names:
@@ -169,19 +169,19 @@ def _with_references(
             left_out.append(f"{key} is not kept: {_CIRCLE}")
         elif len(key.columns) > 1:
             passed = _passed_on(key, parents) if key.table != table.name else {}
-            found = passed | found
+            references = passed | references
             left_out.append(_not_kept(key, passed))
-        elif key.columns[0] in found:
+        elif key.columns[0] in references:
             left_out.append(f"{key} is not kept: a column refers to one table; choose which")
         elif above := _passed_on(key, parents):
-            found |= above
+            references |= above
             to = above[key.columns[0]][0]
             left_out.append(f"{key} is kept as one to {to}, to which that column refers itself")
-        elif (own := (parents | {table.name: table})[key.table].key) not in (None, key.to[0]):
-            left_out.append(f"{key} is not kept: rows are named by the key of their table, {own}")
+        elif (named := (parents | {table.name: table})[key.table].key) not in (None, key.to[0]):
+            left_out.append(f"{key} is not kept: rows are named by the key of their table, {named}")
         else:
-            found[key.columns[0]] = (key.table, key.to[0])
-    return replace(table, references=found, left_out=tuple(left_out))
+            references[key.columns[0]] = (key.table, key.to[0])
+    return replace(table, references=references, left_out=tuple(left_out))
 
 
 def _passed_on(
@@ -194,8 +194,8 @@ def _passed_on(
 
 
 def _not_kept(key: ReflectedKey, passed: Mapping[str, tuple[str, str]]) -> str:
-    kept = " and ".join(f"{column}, which refers to {to}" for column, (to, _) in passed.items())
-    what = f"only {kept}, is kept of it" if kept else "its rows are not protected with those"
+    columns = " and ".join(f"{column}, which refers to {to}" for column, (to, _) in passed.items())
+    what = f"only {columns}, is kept of it" if columns else "its rows are not protected with those"
     return (
         f"{key} is not kept: a reference is one column; {what}; to keep it, number the rows of "
         f"{key.table} in one column, in a view of both tables"

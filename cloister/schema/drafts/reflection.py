@@ -11,9 +11,9 @@ import sqlalchemy as sa
 
 from cloister.errors import DataError, InputError, StorageError
 from cloister.schema.attributes import DATA_DERIVED
+from cloister.schema.drafts.columns import Guess, Keys
 from cloister.schema.drafts.drafting import ABOUT, draft
 from cloister.schema.drafts.reflected_tables import ReflectedTable, reflected_tables
-from cloister.schema.drafts.written_forms import Guess, Keys
 from cloister.schema.sinks import NOTES
 from cloister.schema.sources.databases import connect
 from cloister.schema.sources.files_and_urls import HIDE_IT, holds_password, is_url
@@ -72,10 +72,10 @@ def draft_database(url: str, wanted: Sequence[str] = ()) -> str:
 
 
 def _names(schema: sa.Inspector, wanted: Sequence[str]) -> list[str]:
-    found = [name for name in schema.get_table_names() if name != NOTES]
-    if unknown := [name for name in wanted if name not in found]:
+    tables = [name for name in schema.get_table_names() if name != NOTES]
+    if unknown := [name for name in wanted if name not in tables]:
         raise DataError(f"the database has no table '{unknown[0]}'; correct --table")
-    names = list(wanted) or found
+    names = list(wanted) or tables
     if not names:
         raise DataError("the database has no table; correct the URL, or its search path")
     return names
@@ -99,11 +99,11 @@ def _draft_of_one(url: str, table: ReflectedTable) -> str:
 def _draft_of_several(url: str, name: str, tables: Sequence[ReflectedTable]) -> str:
     unit = _unit(tables)
     lost = _is_lost(unit, tables)
-    said = _ANY_ROW if lost else f"{{table: {scalar(unit.name)}}} # {_WHOSE}"
+    declared = _ANY_ROW if lost else f"{{table: {scalar(unit.name)}}} # {_WHOSE}"
     counted = tables[0] if lost else unit
     by_name = {table.name: table for table in tables}
     parts = (line for table in tables for line in _part(url, table, table is counted, by_name))
-    head = _HEAD.format(name=_dataset(name), about=ABOUT) + _PRIVACY.format(unit=said)
+    head = _HEAD.format(name=_dataset(name), about=ABOUT) + _PRIVACY.format(unit=declared)
     return head + "tables:\n" + "".join(parts) + _FOOT.format(method="relational")
 
 
@@ -146,8 +146,8 @@ def _left_out(table: ReflectedTable, indent: str) -> Iterator[str]:
     yield from (f"{indent}# {words}\n" for words in (*table.left_out, *table.lost_keys()))
     ignored = set(_without_values(table))
     for key in table.hard_keys():
-        if held := [column for column in key if column in ignored]:
-            yield f"{indent}# key ({', '.join(key)}) is not kept: {held[0]} is left out\n"
+        if columns := [column for column in key if column in ignored]:
+            yield f"{indent}# key ({', '.join(key)}) is not kept: {columns[0]} is left out\n"
 
 
 def _unit(tables: Sequence[ReflectedTable]) -> ReflectedTable:
@@ -164,11 +164,11 @@ def _unit(tables: Sequence[ReflectedTable]) -> ReflectedTable:
 
 def _is_lost(unit: ReflectedTable, tables: Sequence[ReflectedTable]) -> bool:
     """Whether rows may lack the one reference that makes them part of a unit."""
-    held, found = {unit.name}, -1
-    while found != len(held):
-        found = len(held)
-        held |= {table.name for table in tables if _refers(table, held, nullable=False)}
-    return any(_refers(table, held, nullable=True) for table in tables if table.name not in held)
+    names, before = {unit.name}, 0
+    while before != len(names):
+        before = len(names)
+        names |= {table.name for table in tables if _refers(table, names, nullable=False)}
+    return any(_refers(table, names, nullable=True) for table in tables if table.name not in names)
 
 
 def _refers(table: ReflectedTable, to: set[str], nullable: bool) -> bool:

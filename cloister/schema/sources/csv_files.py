@@ -28,18 +28,13 @@ from cloister.errors import DataError
 from cloister.figures import count_of, listed
 from cloister.schema.attributes import AnyAttribute, Date, Datetime, Float, Integer
 from cloister.schema.parsing import declared_unit, has_own_marks, parse, plain_numbers
-from cloister.schema.series import time_type, write_clocks
+from cloister.schema.series import time_type
+from cloister.schema.sources import files_and_urls
 from cloister.schema.sources.batches import ROWS_NAMED, SourceBatch, SourceCells, require_columns
-from cloister.schema.sources.files_and_urls import (
-    BYTE_ORDER_MARK,
-    MARKS,
-    UTF_8,
-    decode_text,
-    is_wide,
-)
 from cloister.schema.sources.storage_types import text_of_arrow
 from cloister.schema.spec import SourceSpec, Spec
-from cloister.schema.written_values import Unit, is_clock_format, write_moments, write_numbers
+from cloister.schema.written_moments import is_clock_format, write_clocks, write_moments
+from cloister.schema.written_numbers import Unit, write_numbers
 
 _LONGEST = 4
 """Bytes of a letter in UTF-8 at most."""
@@ -58,13 +53,13 @@ def open_text(path: Path, encoding: str) -> Iterator[TextIOWrapper]:
     Raises:
         DataError: its byte order mark is that of another encoding.
     """
-    errors = "backslashreplace" if is_wide(encoding) else "surrogateescape"
+    errors = "backslashreplace" if files_and_urls.is_wide(encoding) else "surrogateescape"
     with (
         pa.input_stream(str(path), compression="detect") as raw,
         BufferedReader(raw, _BUFFER_BYTES) as file,
     ):
         _skip_mark(file, path, encoding)
-        codec = "utf-8-sig" if encoding == UTF_8 else encoding
+        codec = "utf-8-sig" if encoding == files_and_urls.UTF_8 else encoding
         with TextIOWrapper(file, codec, errors, newline="") as text:
             yield text
 
@@ -97,10 +92,10 @@ class _Recoded(RawIOBase):
 
 def _skip_mark(file: BufferedReader, path: Path, encoding: str) -> None:
     first = file.peek(2)[:2]
-    found = next((name for name, mark in MARKS.items() if mark == first), encoding)
-    if found != encoding:
-        raise DataError(f"{path} is {found.upper()} text; declare source.encoding: {found}")
-    if first == MARKS.get(encoding):
+    marked = next((name for name, mark in files_and_urls.MARKS.items() if mark == first), encoding)
+    if marked != encoding:
+        raise DataError(f"{path} is {marked.upper()} text; declare source.encoding: {marked}")
+    if first == files_and_urls.MARKS.get(encoding):
         file.read(len(first))
 
 
@@ -152,8 +147,8 @@ def require_csv_columns(path: Path, spec: Spec) -> None:
     """
     source = spec.source
     header = csv_header(path, source.delimiter, source.encoding)
-    found = [name for name in header if name not in spec.ignore]
-    require_columns(found, list(spec.attributes), str(path), source.delimiter)
+    names = [name for name in header if name not in spec.ignore]
+    require_columns(names, list(spec.attributes), str(path), source.delimiter)
 
 
 def read_text(path: Path, source: SourceSpec, names: Sequence[str]) -> pd.DataFrame:
@@ -237,7 +232,7 @@ def _opened(
         ragged.append(row.number or 0)
         return "skip"
 
-    wide = is_wide(source.encoding)
+    wide = files_and_urls.is_wide(source.encoding)
     with (
         open_as_utf_8(path, source.encoding) if wide else nullcontext(path) as file,
         pacsv.open_csv(
@@ -258,7 +253,7 @@ def _opened(
 
 
 def _is_read_as_utf_8(encoding: str) -> bool:
-    return encoding == UTF_8 or is_wide(encoding)
+    return encoding == files_and_urls.UTF_8 or files_and_urls.is_wide(encoding)
 
 
 def _read_options(path: Path, source: SourceSpec, threads: bool) -> pacsv.ReadOptions:
@@ -285,8 +280,10 @@ def _read_cells(cells: pa.Array, source: SourceSpec, unit: Unit | None = None) -
     else:
         letters = cells.cast(pa.large_string()).to_pylist()
         read = [
-            None if own is None else decode_text(own.encode(_LATIN), source.encoding)
-            for own in letters
+            None
+            if cell is None
+            else files_and_urls.decode_text(cell.encode(_LATIN), source.encoding)
+            for cell in letters
         ]
         texts = pd.Series(read, dtype="str")
     return texts if unit is None else plain_numbers(texts, source, unit)
@@ -324,8 +321,8 @@ def write_csv_rows(frame: pd.DataFrame, file: TextIO, spec: Spec, header: bool) 
     ]
     names = _quoted(np.array(list(spec.attributes), dtype=object), source.delimiter)
     rows = chain([tuple(names)] if header else [], zip(*columns, strict=True))
-    if header and is_wide(source.encoding):
-        file.write(BYTE_ORDER_MARK)
+    if header and files_and_urls.is_wide(source.encoding):
+        file.write(files_and_urls.BYTE_ORDER_MARK)
     # an empty line is no row
     file.writelines((source.delimiter.join(row) or '""') + "\n" for row in rows)
 
@@ -336,17 +333,18 @@ def _quoted(texts: Array, delimiter: str) -> Array:
     if special.search("".join(texts)) is None:
         return texts
     quoted = texts.copy()
-    for at, text in enumerate(texts):
+    for row, text in enumerate(texts):
         if special.search(text):
-            quoted[at] = '"' + text.replace('"', '""') + '"'
+            quoted[row] = '"' + text.replace('"', '""') + '"'
     return quoted
 
 
 def _texts(values: pd.Series, attribute: AnyAttribute, source: SourceSpec) -> Array:
     """A column as text (n,)."""
     known = values.notna().to_numpy(dtype=bool)
-    own, usual = attribute.missing, (*source.missing, "")[0]
-    texts = np.full(len(values), usual if own is None else own, dtype=object)
+    usual = (*source.missing, "")[0]
+    missing = usual if attribute.missing is None else attribute.missing
+    texts = np.full(len(values), missing, dtype=object)
     if known.any():
         texts[known] = _written(values[known], attribute, source)
     return texts
@@ -362,10 +360,10 @@ def _written(values: pd.Series, attribute: AnyAttribute, source: SourceSpec) -> 
         return values.astype("str").to_numpy(dtype=object)
     whole = pt.is_integer_dtype(values.dtype)
     numbers = values.to_numpy(dtype="int64" if whole else _width(values))
-    own = form if isinstance(attribute, Integer | Float) else None
-    if own is not None and is_clock_format(own):
-        return write_clocks(numbers, own)
-    return write_numbers(numbers, own, source.decimal, source.thousands)
+    number_form = form if isinstance(attribute, Integer | Float) else None
+    if number_form is not None and is_clock_format(number_form):
+        return write_clocks(numbers, number_form)
+    return write_numbers(numbers, number_form, source.decimal, source.thousands)
 
 
 def _usual_form(attribute: AnyAttribute) -> str:

@@ -16,14 +16,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from cloister.errors import SpecError, StorageError
-from cloister.schema.attributes import (
-    AnyAttribute,
-    Boolean,
-    Categorical,
-    Ordinal,
-    TextKey,
-    ValuesFile,
-)
+from cloister.schema import attributes
 from cloister.schema.codelists import MOST_VALUES_BYTES
 from cloister.schema.declarations import ConstraintDeclaration
 from cloister.schema.sources.files_and_urls import read_small_file, reason_of
@@ -87,8 +80,8 @@ def _parsed(path: Path, document: Marked) -> Spec:
 def _files_of(spec: Spec) -> Iterator[str]:
     for part in spec.parts.values():
         for attribute in part.attributes.values():
-            if isinstance(attribute, Categorical | Ordinal) and isinstance(
-                attribute.values, ValuesFile
+            if isinstance(attribute, attributes.Categorical | attributes.Ordinal) and isinstance(
+                attribute.values, attributes.ValuesFile
             ):
                 yield attribute.values.file
         for declaration in part.constraints:
@@ -224,11 +217,11 @@ def cites_a_source(provenance: str) -> bool:
     return len(words) >= _FEWEST_WORDS and not _NO_SOURCE.issuperset(words)
 
 
-def _has_domain(attribute: AnyAttribute) -> bool:
+def _has_domain(attribute: attributes.AnyAttribute) -> bool:
     """Whether something is declared of the values, or of how many are missing."""
-    if isinstance(attribute, TextKey):
+    if isinstance(attribute, attributes.TextKey):
         return attribute.missing_share is not None
-    return not isinstance(attribute, Boolean)
+    return not isinstance(attribute, attributes.Boolean)
 
 
 def _declarations(spec: Spec) -> Iterator[tuple[str, str, bool]]:

@@ -9,63 +9,36 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from cloister.schema.attributes import (
-    Attribute,
-    Boolean,
-    Categorical,
-    Date,
-    Datetime,
-    Float,
-    Integer,
-    Ordinal,
-    TextKey,
-)
-from cloister.schema.declarations import (
-    AcceptanceSpec,
-    AcceptRejectSpec,
-    ConstraintDeclaration,
-    DPViewSpec,
-    ReleaseSpec,
-)
-from cloister.schema.spec import (
-    About,
-    BudgetSpec,
-    EvaluationSpec,
-    PrivacySpec,
-    RowsSpec,
-    SourceSpec,
-    Spec,
-    ValidationSpec,
-)
+from cloister.schema import attributes, declarations, spec
 from cloister.schema.spec_files.yaml_text import Key, Marked, SpecProblem
 
 BrokenRules = Iterator[tuple[tuple[Key, ...], str]]
 """The keys and the sentence of each rule that a spec breaks."""
 
-ATTRIBUTE_TYPES: dict[str, type[Attribute]] = {
-    "categorical": Categorical,
-    "ordinal": Ordinal,
-    "boolean": Boolean,
-    "integer": Integer,
-    "float": Float,
-    "date": Date,
-    "datetime": Datetime,
-    "text": TextKey,
+ATTRIBUTE_TYPES: dict[str, type[attributes.Attribute]] = {
+    "categorical": attributes.Categorical,
+    "ordinal": attributes.Ordinal,
+    "boolean": attributes.Boolean,
+    "integer": attributes.Integer,
+    "float": attributes.Float,
+    "date": attributes.Date,
+    "datetime": attributes.Datetime,
+    "text": attributes.TextKey,
 }
 
 _SECTIONS: dict[tuple[Key, ...], type[BaseModel]] = {
-    (): Spec,
-    ("about",): About,
-    ("source",): SourceSpec,
-    ("privacy",): PrivacySpec,
-    ("privacy", "rows"): RowsSpec,
-    ("privacy", "budget"): BudgetSpec,
-    ("release",): ReleaseSpec,
-    ("release", "accept_reject"): AcceptRejectSpec,
-    ("release", "acceptance"): AcceptanceSpec,
-    ("release", "dpview"): DPViewSpec,
-    ("evaluation",): EvaluationSpec,
-    ("validation",): ValidationSpec,
+    (): spec.Spec,
+    ("about",): spec.About,
+    ("source",): spec.SourceSpec,
+    ("privacy",): spec.PrivacySpec,
+    ("privacy", "rows"): spec.RowsSpec,
+    ("privacy", "budget"): spec.BudgetSpec,
+    ("release",): declarations.ReleaseSpec,
+    ("release", "accept_reject"): declarations.AcceptRejectSpec,
+    ("release", "acceptance"): declarations.AcceptanceSpec,
+    ("release", "dpview"): declarations.DPViewSpec,
+    ("evaluation",): spec.EvaluationSpec,
+    ("validation",): spec.ValidationSpec,
 }
 
 _EXAMPLES = {
@@ -209,7 +182,7 @@ def _remedy(name: str) -> str:
 def _known_keys(keys: Sequence[Key], content: Any) -> list[str]:
     model = _SECTIONS.get(tuple(keys))
     if keys[:1] == ("constraints",):
-        model = ConstraintDeclaration
+        model = declarations.ConstraintDeclaration
     if len(keys) == 2 and keys[0] == "attributes":
         model = ATTRIBUTE_TYPES[content["attributes"][keys[1]]["type"]]
     return list(model.model_fields) if model else []

@@ -12,25 +12,7 @@ import numpy as np
 
 from cloister.errors import CloisterError, SpecError
 from cloister.figures import count_of
-from cloister.schema.attributes import (
-    LARGEST_WHOLE,
-    AnyAttribute,
-    Boolean,
-    Categorical,
-    Date,
-    Datetime,
-    Float,
-    Integer,
-    Ordinal,
-    Scalar,
-    TextKey,
-)
-from cloister.schema.codelists import (
-    MOST_PATTERN_DIGITS,
-    NUMBERED_PATTERN,
-    require_modest,
-    resolve_values,
-)
+from cloister.schema import attributes, codelists
 from cloister.schema.domain import column_of
 from cloister.schema.sources.files_and_urls import HIDE_IT, can_encode, holds_password
 from cloister.schema.spec import Above, PersonUnit, Spec, TableUnit
@@ -38,7 +20,7 @@ from cloister.schema.spec_files.foreign_keys import broken_relations
 from cloister.schema.spec_files.problems import BrokenRules, closest
 from cloister.schema.spec_files.yaml_text import Key
 from cloister.schema.ticks import float_decimals
-from cloister.schema.written_values import groups_thousands
+from cloister.schema.written_numbers import groups_thousands
 
 _NUMERIC = ("integer", "float", "date", "datetime")
 
@@ -65,10 +47,12 @@ def broken_rules(spec: Spec) -> BrokenRules:
 
 def _rules_of_one(spec: Spec) -> BrokenRules:
     lists = [
-        each.values for each in spec.attributes.values() if isinstance(each, Categorical | Ordinal)
+        each.values
+        for each in spec.attributes.values()
+        if isinstance(each, attributes.Categorical | attributes.Ordinal)
     ]
     try:
-        require_modest(lists, spec.folder)
+        codelists.require_modest(lists, spec.folder)
     except SpecError as error:
         yield ("attributes",), str(error)
         return
@@ -85,16 +69,16 @@ def _rules_of_one(spec: Spec) -> BrokenRules:
         )
 
 
-def _attribute_rules(name: str, attribute: AnyAttribute, spec: Spec) -> BrokenRules:
+def _attribute_rules(name: str, attribute: attributes.AnyAttribute, spec: Spec) -> BrokenRules:
     if not name.strip():
         yield (), "an attribute has no name; name the column as the data does"
-    if isinstance(attribute, Categorical | Ordinal):
+    if isinstance(attribute, attributes.Categorical | attributes.Ordinal):
         yield from ((("values",), text) for text in _list_rules(attribute, spec))
-    if isinstance(attribute, Boolean):
+    if isinstance(attribute, attributes.Boolean):
         yield from _boolean_rules(attribute, spec)
-    if isinstance(attribute, Integer):
+    if isinstance(attribute, attributes.Integer):
         yield from _whole_rules(attribute)
-    if isinstance(attribute, Float) and _ticks(attribute) > LARGEST_WHOLE:
+    if isinstance(attribute, attributes.Float) and _ticks(attribute) > attributes.LARGEST_WHOLE:
         yield (
             (),
             (
@@ -102,41 +86,43 @@ def _attribute_rules(name: str, attribute: AnyAttribute, spec: Spec) -> BrokenRu
                 "or declare fewer decimals"
             ),
         )
-    if isinstance(attribute, TextKey):
+    if isinstance(attribute, attributes.TextKey):
         yield from _pattern_rules(attribute)
 
 
-def _whole_rules(attribute: Integer) -> BrokenRules:
-    if max(map(abs, (attribute.min, attribute.max, attribute.step))) > LARGEST_WHOLE:
+def _whole_rules(attribute: attributes.Integer) -> BrokenRules:
+    if max(map(abs, (attribute.min, attribute.max, attribute.step))) > attributes.LARGEST_WHOLE:
         yield (), "a bound has more than 18 digits; use type float, or a text key"
-    if any(abs(value) > LARGEST_WHOLE for value in attribute.special):
+    if any(abs(value) > attributes.LARGEST_WHOLE for value in attribute.special):
         yield ("special",), "a value has more than 18 digits; use type float, or a text key"
 
 
-def _ticks(attribute: Float) -> float:
+def _ticks(attribute: attributes.Float) -> float:
     """The greatest distance from zero of a declared number, in steps of the grid."""
     numbers = (attribute.min, attribute.max, *attribute.special)
     return max(map(abs, numbers)) * 10.0 ** float_decimals(attribute)
 
 
-def _pattern_rules(attribute: TextKey) -> BrokenRules:
-    match = NUMBERED_PATTERN.fullmatch(attribute.pattern)
+def _pattern_rules(attribute: attributes.TextKey) -> BrokenRules:
+    match = codelists.NUMBERED_PATTERN.fullmatch(attribute.pattern)
     if match is None:
         yield ("pattern",), "needs one numbered range; write it like R{000001..999999}"
-    elif max(len(match["first"]), len(match["last"])) > MOST_PATTERN_DIGITS:
+    elif max(len(match["first"]), len(match["last"])) > codelists.MOST_PATTERN_DIGITS:
         yield (
             ("pattern",),
-            f"has a number of more than {MOST_PATTERN_DIGITS} digits; write shorter ones",
+            f"has a number of more than {codelists.MOST_PATTERN_DIGITS} digits; write shorter ones",
         )
     elif int(match["first"]) > int(match["last"]):
         yield ("pattern",), "ends before it starts; exchange the two numbers"
 
 
-def _list_rules(attribute: Categorical | Ordinal, spec: Spec) -> Iterator[str]:
+def _list_rules(
+    attribute: attributes.Categorical | attributes.Ordinal, spec: Spec
+) -> Iterator[str]:
     if isinstance(attribute.values, list):
         yield from _kind_rules(attribute.values)
     try:
-        values = resolve_values(attribute.values, spec.folder)
+        values = codelists.resolve_values(attribute.values, spec.folder)
     except SpecError as error:
         yield str(error)
         return
@@ -147,14 +133,14 @@ def _list_rules(attribute: Categorical | Ordinal, spec: Spec) -> Iterator[str]:
         )
 
 
-def _kind_rules(values: list[Scalar]) -> Iterator[str]:
+def _kind_rules(values: list[attributes.Scalar]) -> Iterator[str]:
     if any(isinstance(value, bool) for value in values):
         yield "true and false are no listed values; put quotes around them, or use type boolean"
     elif len({isinstance(value, str) for value in values}) > 1:
         yield "the list mixes texts and numbers; put quotes around the numbers"
 
 
-def _boolean_rules(attribute: Boolean, spec: Spec) -> BrokenRules:
+def _boolean_rules(attribute: attributes.Boolean, spec: Spec) -> BrokenRules:
     if attribute.true == attribute.false:
         yield ("true",), "true and false are the same word; give two words"
     if {attribute.true, attribute.false} & set(spec.source.missing):
@@ -211,7 +197,7 @@ def _block_rules(spec: Spec) -> BrokenRules:
     if column is None:
         near = closest(block.column, spec.attributes)
         yield ("privacy", "block", "column"), f"is no attribute; {near}"
-    elif not isinstance(column, Date | Datetime):
+    elif not isinstance(column, attributes.Date | attributes.Datetime):
         yield ("privacy", "block", "column"), "is no date; name an attribute of type date, datetime"
     elif column.nullable:
         yield ("privacy", "block", "column"), "is nullable, and a row without a date is in no block"
@@ -233,7 +219,7 @@ def _person_rules(spec: Spec) -> BrokenRules:
     if unit.key in own:
         yield ("attributes", unit.key, "per"), "is the key of persons itself; leave it out"
     key = spec.attributes.get(unit.key)
-    if (own or unit.persons) and key is not None and not isinstance(key, TextKey):
+    if (own or unit.persons) and key is not None and not isinstance(key, attributes.TextKey):
         yield (
             ("attributes", unit.key, "type"),
             "persons need a text key; write {type: text, pattern: 'P{0001..9999}'}",
@@ -261,12 +247,14 @@ def _delta_rules(spec: Spec) -> BrokenRules:
             )
 
 
-def _target_rules(name: str, positive: list[Scalar] | Above, spec: Spec) -> Iterator[str]:
+def _target_rules(
+    name: str, positive: list[attributes.Scalar] | Above, spec: Spec
+) -> Iterator[str]:
     attribute = spec.attributes.get(name)
     if attribute is None:
         if name not in spec.ignore:
             yield f"is no attribute; {closest(name, spec.attributes)}"
-    elif isinstance(attribute, TextKey):
+    elif isinstance(attribute, attributes.TextKey):
         yield "is a text key, which has no meaning to predict; leave it out"
     elif isinstance(positive, Above) != (attribute.type in _NUMERIC):
         yield (
@@ -277,7 +265,9 @@ def _target_rules(name: str, positive: list[Scalar] | Above, spec: Spec) -> Iter
         yield from _positive_rules(positive, attribute, spec)
 
 
-def _positive_rules(positive: list[Scalar], attribute: AnyAttribute, spec: Spec) -> Iterator[str]:
+def _positive_rules(
+    positive: list[attributes.Scalar], attribute: attributes.AnyAttribute, spec: Spec
+) -> Iterator[str]:
     try:
         unlisted = set(map(str, positive)) - _listed(attribute, spec)
     except SpecError:
@@ -289,10 +279,10 @@ def _positive_rules(positive: list[Scalar], attribute: AnyAttribute, spec: Spec)
         yield "is empty; name at least one value"
 
 
-def _listed(attribute: AnyAttribute, spec: Spec) -> set[str]:
-    if isinstance(attribute, Categorical | Ordinal):
-        return set(map(str, resolve_values(attribute.values, spec.folder)))
-    return {attribute.true, attribute.false} if isinstance(attribute, Boolean) else set()
+def _listed(attribute: attributes.AnyAttribute, spec: Spec) -> set[str]:
+    if isinstance(attribute, attributes.Categorical | attributes.Ordinal):
+        return set(map(str, codelists.resolve_values(attribute.values, spec.folder)))
+    return {attribute.true, attribute.false} if isinstance(attribute, attributes.Boolean) else set()
 
 
 def source_rules(spec: Spec) -> BrokenRules:
@@ -316,7 +306,7 @@ def source_rules(spec: Spec) -> BrokenRules:
             yield (*place, "dtype"), "cannot hold all declared values; leave it out, or widen it"
 
 
-def _holds_its_values(name: str, attribute: AnyAttribute, spec: Spec) -> bool:
+def _holds_its_values(name: str, attribute: attributes.AnyAttribute, spec: Spec) -> bool:
     """Whether the dtype of the column keeps its first two, last, special and missing values."""
     try:
         column = column_of(name, attribute, spec.folder)
@@ -344,16 +334,16 @@ def _ignore_rules(spec: Spec) -> BrokenRules:
         yield ("evaluation", "targets", name), "is left out by ignore; declare it under attributes"
 
 
-def _texts(name: str, attribute: AnyAttribute, spec: Spec) -> Iterator[str]:
+def _texts(name: str, attribute: attributes.AnyAttribute, spec: Spec) -> Iterator[str]:
     """Every text of a column that a CSV file holds beside numbers."""
     yield name
-    if isinstance(attribute, Boolean):
+    if isinstance(attribute, attributes.Boolean):
         yield from (attribute.true, attribute.false)
-    if isinstance(attribute, TextKey):
+    if isinstance(attribute, attributes.TextKey):
         yield attribute.pattern
-    if isinstance(attribute, Categorical | Ordinal):
+    if isinstance(attribute, attributes.Categorical | attributes.Ordinal):
         try:
-            yield from map(str, resolve_values(attribute.values, spec.folder))
+            yield from map(str, codelists.resolve_values(attribute.values, spec.folder))
         except SpecError:
             return
     yield getattr(attribute, "format", None) or ""

@@ -25,6 +25,7 @@ import numpy as np
 from cloister.arrays import Floats, Integers
 from cloister.constraints import DenialConstraint
 from cloister.figures import count_of
+from cloister.models import planning
 from cloister.models.discretization.bins import Bins
 from cloister.models.kamino.recipe import (
     EMBEDDING_WIDTH,
@@ -35,14 +36,6 @@ from cloister.models.kamino.recipe import (
     Material,
     Runs,
     single_runs,
-)
-from cloister.models.planning import (
-    NETWORKED_LEVELS,
-    POOL_ROWS,
-    SEQUENTIAL,
-    SUPPORTS,
-    choose_sampling,
-    printed_sequence,
 )
 from cloister.models.protocol import Arrays
 from cloister.models.soft_constraints.pair_counts import describe_soft
@@ -179,7 +172,7 @@ class MatrixAscent:
     """
 
     lines: int = MATRIX_ROWS
-    samplings: tuple[Sampling, ...] = (SEQUENTIAL,)
+    samplings: tuple[Sampling, ...] = (planning.SEQUENTIAL,)
     weighs_soft: bool = True
 
     def sample(self, task: Task) -> int:
@@ -209,7 +202,10 @@ class MatrixAscent:
         from cloister.models.sampling.violation_index import Penalty
         from cloister.models.soft_constraints.penalties import fit_penalties, known_penalties
 
-        options, learnt = choose_sampling(task, self.samplings).options, known_penalties(task)
+        options, learnt = (
+            planning.choose_sampling(task, self.samplings).options,
+            known_penalties(task),
+        )
         if noise is not None:
             answer = private.answer(self.query(task), DiscreteGaussian(noise), "soft constraints")
             rules = completed_constraints(model.sequence, task.measured_soft)
@@ -221,7 +217,7 @@ class MatrixAscent:
             for rule in task.soft
             if rule.known is not None and rule.known.rate is not None
         }
-        pool = model.pool(POOL_ROWS, SamplingSource(KAMINO_SEED))
+        pool = model.pool(planning.POOL_ROWS, SamplingSource(KAMINO_SEED))
         sampler = model.sequential(options, ()).constraint_sampler
         rng = np.random.default_rng(KAMINO_SEED)
         return model.sequential(options, fit_penalties(task, rates, learnt, sampler, pool, rng))
@@ -272,14 +268,14 @@ def random_sequence(
     del constraints
     shuffled = np.random.default_rng(_SEED).permutation(len(sizes))
     names = [sorted(sizes)[place] for place in shuffled]
-    return tuple(sorted(names, key=lambda name: sizes[name] > NETWORKED_LEVELS))
+    return tuple(sorted(names, key=lambda name: sizes[name] > planning.NETWORKED_LEVELS))
 
 
 @dataclass(frozen=True)
 class Unweighed:
     """Makes no query, and leaves soft constraints to the model: every row is kept."""
 
-    samplings: tuple[Sampling, ...] = (SUPPORTS,)
+    samplings: tuple[Sampling, ...] = (planning.SUPPORTS,)
     weighs_soft: bool = False
 
     def stage(self, task: Task, noise: Fraction) -> Stage:  # noqa: ARG002
@@ -322,7 +318,7 @@ PAPER_RECIPES = (
         "from a violation matrix, rows one after the other",
         OneByOne(units="hyper-attributes", heads="normal"),
         MatrixAscent(),
-        printed_sequence,
+        planning.printed_sequence,
     ),
     KaminoRecipe(
         "kamino-unsequenced",

@@ -15,15 +15,9 @@ from fractions import Fraction
 
 from cloister.errors import PlanError, UnsupportedEvent
 from cloister.figures import count_of, figure
+from cloister.models import planning
 from cloister.models.kamino.plan import KaminoParameters, forecast_kamino
 from cloister.models.kamino.recipe import KaminoRecipe, Runs
-from cloister.models.planning import (
-    count_networked,
-    counts_stage,
-    public_sizes,
-    require_delta,
-    require_signal,
-)
 from cloister.models.task import Budget, Plan, Stage, Task
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.events import Composed, SampledGaussian
@@ -93,7 +87,9 @@ class _Setting:
         if self.counted:
             listed = ", ".join(" x ".join(names) for names in self.counted)
             words = f"noisy histogram of {listed}"
-            yield counts_stage(self.task, "histograms", self.noise, len(self.counted), words)
+            yield planning.counts_stage(
+                self.task, "histograms", self.noise, len(self.counted), words
+            )
         if self.task.measured_soft:
             yield self.recipe.weigher.stage(self.task, self.noise)
         repeats = len(self.runs) - 1
@@ -139,9 +135,9 @@ def search_as_printed(
     Raises:
         PlanError: there is no delta to spend, or the noise would drown the rows.
     """
-    require_delta(recipe.name, budget)
+    planning.require_delta(recipe.name, budget)
     sizes = quantized_sizes(task)
-    networked = count_networked(public_sizes(task.domain))
+    networked = planning.count_networked(planning.public_sizes(task.domain))
     runs = recipe.trainer.runs([sizes[name] for name in sequence[:networked]])
 
     def setting(moves: int) -> _Setting:
@@ -152,7 +148,7 @@ def search_as_printed(
     )
     chosen = setting(found)
     scale = DiscreteGaussian(chosen.noise).scale(task.neighbours.partition)
-    require_signal(scale, task.data_rows, budget)
+    planning.require_signal(scale, task.data_rows, budget)
     stages = tuple(chosen.stages())
     steps = chosen.steps * max(len(runs) - 1, 0)
     expected = forecast_kamino(task, sizes, networked, steps, float(chosen.rate * task.data_rows))

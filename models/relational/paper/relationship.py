@@ -16,16 +16,9 @@ import numpy as np
 import pandas as pd
 
 from cloister.arrays import Floats, Integers
+from cloister.models.relational import profiles
 from cloister.models.relational.link import Link, Side
 from cloister.models.relational.matching import sample_exactly
-from cloister.models.relational.profiles import (
-    POWER_MARGIN,
-    POWER_STEPS,
-    ProfileTarget,
-    Workload,
-    joint_number,
-    project_columns,
-)
 
 STEPS = 100
 """Steps of the projected gradient of a slice; the paper does not say how many it takes.
@@ -52,7 +45,7 @@ class Pairs:
     refers has exactly one parent.
     """
 
-    targets: Sequence[ProfileTarget]
+    targets: Sequence[profiles.ProfileTarget]
     one_parent: bool
 
     def solve(self, shares: Floats) -> Floats:
@@ -93,14 +86,14 @@ class Pairs:
     def _curvature(self, shape: tuple[int, ...]) -> float:
         """The square of the greatest singular value, of which a step is the inverse."""
         found, greatest = np.ones(shape), 1.0
-        for _ in range(POWER_STEPS):
+        for _ in range(profiles.POWER_STEPS):
             found = self._back(self.answers(found / np.linalg.norm(found)))
             greatest = float(np.linalg.norm(found))
-        return POWER_MARGIN * greatest
+        return profiles.POWER_MARGIN * greatest
 
     def _project(self, points: Floats, mass: float) -> Floats:
         if self.one_parent:
-            return project_columns(points.T, np.ones(points.shape[1])).T
+            return profiles.project_columns(points.T, np.ones(points.shape[1])).T
         return project_capped(points, mass)
 
     def round(self, shares: Floats, number: int, rng: np.random.Generator) -> tuple[Integers, ...]:
@@ -186,7 +179,7 @@ class Relationship:
         targets = [self._target(own.workload, link) for own in worst[: self.slicing.fitted]]
         for children, parents in self._slices():
             own = [
-                ProfileTarget(each.parent[parents], each.child[children], each.shares)
+                profiles.ProfileTarget(each.parent[parents], each.child[children], each.shares)
                 for each in targets
             ]
             at = np.ix_(children, parents)
@@ -194,7 +187,7 @@ class Relationship:
             shares = Pairs(own, self.one_parent).solve(self.matrix[at])
             self.matrix[at] = self._rounded(shares, links)
 
-    def answers(self, tables: Sequence[Workload]) -> list[Floats]:
+    def answers(self, tables: Sequence[profiles.Workload]) -> list[Floats]:
         """The expected counts of joint tables, one axis an attribute."""
         found = []
         for workload in tables:
@@ -240,18 +233,18 @@ class Relationship:
         others = np.setdiff1d(np.arange(size), first)
         return np.append(first, self.rng.permutation(others)[: most - len(first)])
 
-    def _error(self, workload: Workload, link: Link) -> float:
+    def _error(self, workload: profiles.Workload, link: Link) -> float:
         target = self._target(workload, link)
         (answer,) = Pairs([target], self.one_parent).answers(self.matrix)
         return float(np.abs(answer / self.number - target.shares).sum())
 
-    def _target(self, workload: Workload, link: Link) -> ProfileTarget:
+    def _target(self, workload: profiles.Workload, link: Link) -> profiles.ProfileTarget:
         cells = self._cells(workload)
         (table,) = (own for own in link.measured if own.workload == workload)
         shares = table.counts.reshape(cells.shares.shape) / self.number
-        return ProfileTarget(cells.parent, cells.child, shares)
+        return profiles.ProfileTarget(cells.parent, cells.child, shares)
 
-    def _cells(self, workload: Workload) -> ProfileTarget:
+    def _cells(self, workload: profiles.Workload) -> profiles.ProfileTarget:
         """The cell of each row of both sides; shares are of no table."""
         parents = self._cell_of_rows(self.parents, workload.parent)
         children = self._cell_of_rows(self.children, workload.child)
@@ -259,10 +252,10 @@ class Relationship:
             math.prod(self.link.parts[name].size for name in names)
             for names in (workload.parent, workload.child)
         ]
-        return ProfileTarget(parents, children, np.zeros(shape))
+        return profiles.ProfileTarget(parents, children, np.zeros(shape))
 
     def _cell_of_rows(self, side: Side, names: Sequence[str]) -> Integers:
         """The joint part (rows,) of each row of a side."""
         parts = [self.link.parts[name] for name in names]
         numbers = [own.of(side.codes[own.name]) for own in parts]
-        return joint_number(numbers, [own.size for own in parts], side.rows)
+        return profiles.joint_number(numbers, [own.size for own in parts], side.rows)

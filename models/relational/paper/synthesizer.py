@@ -9,13 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from cloister.models.protocol import (
-    AnySynthesizer,
-    Arrays,
-    DatabaseDoor,
-    DatabaseSynthesizer,
-    Progress,
-)
+from cloister.models import protocol
 from cloister.models.relational.paper.plan import RelationalPaperParameters, plan_relational_paper
 from cloister.models.task import Budget, DatabaseTask, Plan
 
@@ -26,10 +20,10 @@ _ROWS = "mixture"
 """Method of rows where none is named; the paper takes AIM and MST, which it resembles."""
 
 
-class PaperSynthesizer(DatabaseSynthesizer[RelationalPaperParameters, "PaperModel"]):
+class PaperSynthesizer(protocol.DatabaseSynthesizer[RelationalPaperParameters, "PaperModel"]):
     """A method for the rows of two tables, and the matrix of all pairs of rows between them."""
 
-    def __init__(self, name: str, progress: Progress) -> None:
+    def __init__(self, name: str, progress: protocol.Progress) -> None:
         self.name, self._progress = name, progress
         self.summary = (
             "two related tables, as the paper prints it: a variable for each pair of rows"
@@ -50,25 +44,30 @@ class PaperSynthesizer(DatabaseSynthesizer[RelationalPaperParameters, "PaperMode
         return plan_relational_paper(self.name, base, task, budget)
 
     def train(
-        self, private: DatabaseDoor, task: DatabaseTask, plan: Plan[RelationalPaperParameters]
+        self,
+        private: protocol.DatabaseDoor,
+        task: DatabaseTask,
+        plan: Plan[RelationalPaperParameters],
     ) -> PaperModel:
         """The rows of each table, then the rounds."""
         from cloister.models.relational.paper.model import train_paper
 
         return train_paper(self._base(plan.parameters.base), private, task, plan)
 
-    def restore(self, task: DatabaseTask, meta: Mapping[str, Any], arrays: Arrays) -> PaperModel:
+    def restore(
+        self, task: DatabaseTask, meta: Mapping[str, Any], arrays: protocol.Arrays
+    ) -> PaperModel:
         """A model from its saved state."""
         from cloister.models.relational.paper.model import restore_paper
 
         return restore_paper(self._base, task, meta, arrays)
 
-    def _base(self, name: str) -> AnySynthesizer:
+    def _base(self, name: str) -> protocol.AnySynthesizer:
         from cloister.models.registry import create
 
         return create(name, self._progress)
 
 
-def synthesizer_of(name: str, progress: Progress) -> PaperSynthesizer:
+def synthesizer_of(name: str, progress: protocol.Progress) -> PaperSynthesizer:
     """The method of a name."""
     return PaperSynthesizer(name, progress)

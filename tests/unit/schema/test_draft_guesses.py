@@ -12,7 +12,7 @@ from shape import Shape, release_once
 
 from cloister.schema.domain import Domain
 from cloister.schema.drafts.drafting import draft
-from cloister.schema.drafts.numbers import bins_of, decimals_of
+from cloister.schema.drafts.numbers import bins_of, decimals_of, number_format
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.spec_files.yaml_text import read_marked
@@ -292,8 +292,6 @@ def test_a_flag_written_as_decimals_does_not_decide_the_decimal_mark(tmp_path):
 
 
 def test_a_thousands_mark_in_every_number_is_no_decimal_mark():
-    from cloister.schema.drafts.written_forms import number_format
-
     texts = pd.Series(["7.675", "-482.625", "10.000.000"])
     assert number_format(texts, whole=True, thousands=".") == "%'d"
     assert number_format(pd.Series(["7.50", "12.00"]), whole=False, thousands=",") == "%.2f"

@@ -10,7 +10,7 @@ from cloister.errors import DataError, SpecError
 from cloister.schema.attributes import Datetime, Ordinal
 from cloister.schema.domain import Domain
 from cloister.schema.drafts.drafting import draft
-from cloister.schema.drafts.written_forms import ANY_MOMENT
+from cloister.schema.drafts.times import ANY_MOMENT
 from cloister.schema.parsing import parse
 from cloister.schema.series import zoned_dtype
 from cloister.schema.sources.reading import read_frame

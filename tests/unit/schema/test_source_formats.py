@@ -15,7 +15,7 @@ from cloister.errors import DataError, SpecError
 from cloister.schema.domain import Domain, Table
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.validation import validate_rows
-from cloister.schema.written_values import MICROS, written_micros
+from cloister.schema.written_moments import MICROS, written_micros
 from cloister.tasks.data.tables import write_csv, write_table
 
 DAYS = ["%d/%m/%Y", "%-m/%-d/%y", "%Y%m%d", "%d. %B %Y", "%b-%d-%Y", "%Y-%m-%d", None]
