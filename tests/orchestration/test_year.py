@@ -178,4 +178,5 @@ def said_of_a_byte(year: Year, pattern: str, capsys: pytest.CaptureFixture[str])
     code = run(["verify"])
     said = "".join("".join(capsys.readouterr()).split())
     path.write_bytes(before)
-    return "" if code == 1 and path.name in said else f"{code}: {path}: {said}"
+    name = "ledger,entry" if path.name == "ledger.db" else path.name
+    return "" if code == 1 and name in said else f"{code}: {path}: {said}"
