@@ -270,7 +270,8 @@ def _state_of(
     age = datetime.now(UTC) - datetime.fromisoformat(str(facts[last]["time"]))
     if known is None and oldest is not None and age > oldest:
         return Worth(f"{decided}, which is longer ago than {oldest.days} days", NOT_APPROVED)
-    return Worth(decided, SOUND)
+    later = "" if known else "; a later withdrawal does not show here: --ledger EXPORT, --max-age"
+    return Worth(decided + later, SOUND)
 
 
 def statement_findings(home: Home, ledger: Ledger, release: Release) -> Iterator[str]:

@@ -296,7 +296,8 @@ def test_a_release_says_what_it_is_for_where_rules_ask(ledger: Ledger) -> None:
 def test_no_spec_grants_itself_a_budget_where_people_have_roles(ledger: Ledger) -> None:
     budget = BudgetGrant.of("new", "row", 3, "1e-4", "year")
     opening = Opening(Account("new", "row", "add_remove", ("/data/new",)), budget, "first release")
-    with pytest.raises(NotPermitted, match="needs the role officer, and Eve has engineer"):
+    refused = "needs the role officer, and Eve has engineer: account 'new' is not open"
+    with pytest.raises(NotPermitted, match=refused):
         ledger.reserve(ask("new"), "eve", opening)
     known = Opening(
         Account("adult", "row", "add_remove", ("/elsewhere.csv",)),

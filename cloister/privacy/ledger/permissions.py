@@ -194,6 +194,12 @@ def _missing_to_approve(required: Mapping[str, int], people: Sequence[Person]) -
 _HOW_TO_SET = "with cloister people set NAME --role ROLE --identity WHO"
 
 
+_OPENING = (
+    "account '{account}' is not open, which an officer does before its first run, with cloister "
+    "dataset add and cloister budget grant"
+)
+
+
 def _require_role(books: LedgerState, entry: Entry) -> None:
     roles, house = _ROLES.get(entry.kind), books.house
     if roles is None or _ends_own_run(books, entry):
@@ -205,10 +211,9 @@ def _require_role(books: LedgerState, entry: Entry) -> None:
     if not house.people or (person and set(person.roles) & set(roles)):
         return
     has = f"has {' and '.join(person.roles) or 'none'}" if person else "is nobody's identity"
-    raise _refusal(
-        f"this needs the role {' or '.join(roles)}, and {house.name_of(by)} {has}: an officer sets "
-        "it with cloister people set"
-    )
+    remedy = _OPENING if entry.kind == OPENED else "an officer sets it with cloister people set"
+    needed = f"this needs the role {' or '.join(roles)}, and {house.name_of(by)} {has}"
+    raise _refusal(f"{needed}: {remedy.format(account=entry.body.get('account'))}")
 
 
 def _ends_own_run(books: LedgerState, entry: Entry) -> bool:
