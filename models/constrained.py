@@ -56,7 +56,7 @@ EXCHANGED = (
 
 _CHECKED = (
     "a row that would break a hard constraint for which there is no support is replaced by another "
-    "draw of the model; where the model runs out of such rows, by a draw from flatter probabilities"
+    "draw of the model, and by one from flatter probabilities where the model yields none that keeps it"
 )
 
 BALANCED = (

@@ -179,8 +179,8 @@ def rows_words(rows: RowsSpec) -> str:
         source = rows.provenance.removeprefix(MEASURED).strip()
         return f"{count_of(rows.public, 'row')}, a figure measured with noise: {source}"
     return (
-        f"{count_of(rows.public, 'row')}, a number that the spec declares; the data may hold a few "
-        "more or fewer, and how many is not published"
+        f"{count_of(rows.public, 'row')}, the number that the spec declares; how many "
+        "the data holds is not published"
     )
 
 
