@@ -56,7 +56,8 @@ EXCHANGED = (
 
 _CHECKED = (
     "a row that would break a hard constraint for which there is no support is replaced by another "
-    "draw of the model, and by one from flatter probabilities where the model yields none that keeps it"
+    "draw of the model, and by one from flatter probabilities where the model yields none that "
+    "keeps it"
 )
 
 BALANCED = (
