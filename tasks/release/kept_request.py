@@ -66,7 +66,9 @@ def beginning_command(home: Home, release: str) -> str:
     request = _kept_request(folder)
     if request.get("data") and Path(request["data"]).is_relative_to(home.folder):
         return ""
-    words = ["cloister", "release", str(request["spec"])]
+    if not isinstance(request.get("spec"), str):
+        raise _altered(folder)
+    words = ["cloister", "release", request["spec"]]
     for name, field in ReleaseRequest.model_fields.items():
         value = request.get(name)
         if name in _NOT_REPEATED or not value or value == field.default:
