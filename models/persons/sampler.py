@@ -25,7 +25,7 @@ from cloister.models.protocol import Model, Where
 from cloister.models.sampling.chain import flatten_chain
 from cloister.models.sampling.conditions import GivenSampler
 from cloister.models.sampling.row_by_row import AcceptedRows, Penalty
-from cloister.models.sampling.sampler import CHUNK_ROWS, ConstraintSampler, number_keys
+from cloister.models.sampling.sampler import ConstraintSampler, chunks_of, number_keys
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 
@@ -183,15 +183,14 @@ class PersonsSampler:
                 "rows that belong to persons are not drawn under conditions; draw without, and "
                 "select rows of the output"
             )
-        source, *streams = rng.spawn(1 + max(1, -(-rows // CHUNK_ROWS)))
-        people = draw_people(self.tasks, self.persons, rows, source)
+        people = draw_people(self.tasks, self.persons, rows, rng.spawn(1)[0])
         accepted = self._accepted_rows()
         accepted.record(before)
-        for number, stream in list(enumerate(streams))[first:]:
-            some = people.between(number * CHUNK_ROWS, (number + 1) * CHUNK_ROWS)
+        for own in chunks_of(rows, rng, first):
+            some = people.between(own.begin, own.begin + own.rows)
             if not self.remembers:
                 accepted = self._accepted_rows()
-            chunk = _RowsOfPersons(self, some, accepted, stream.generator).draw()
+            chunk = _RowsOfPersons(self, some, accepted, own.stream.generator).draw()
             yield number_keys(chunk, some.rows_before, kept=(self.tasks.key,))
 
     def _accepted_rows(self) -> AcceptedRows:

@@ -42,7 +42,7 @@ from cloister.schema.columns import Serial
 from cloister.schema.domain import Domain, Table
 
 CHUNK_ROWS = 32_768
-"""Rows of a chunk; it is part of what makes an unfinished draw the same as another."""
+"""Rows of a chunk at most; it is part of what makes an unfinished draw the same as another."""
 
 _TRIES = 300
 """Rows drawn for each row wanted, beyond `_IDLE`, before the draw is given up."""
@@ -80,11 +80,11 @@ class Chunk:
 
 
 def chunks_of(rows: int, rng: SamplingSource, first: int = 0) -> Iterator[Chunk]:
-    """The chunks of a draw from number ``first`` on; a draw of no rows has an empty one."""
-    begins = range(0, max(rows, 1), CHUNK_ROWS)
-    drawn = zip(begins, rng.spawn(len(begins)), strict=True)
-    for begin, stream in islice(drawn, first, None):
-        yield Chunk(begin, min(CHUNK_ROWS, rows - begin), stream)
+    """The chunks of a draw, of even size, from number ``first`` on; one if there are no rows."""
+    count = max(1, -(-rows // CHUNK_ROWS))
+    edges = [rows * number // count for number in range(count + 1)]
+    for number, stream in islice(enumerate(rng.spawn(count)), first, None):
+        yield Chunk(edges[number], edges[number + 1] - edges[number], stream)
 
 
 def number_keys(table: Table, first: int, kept: tuple[str, ...] = ()) -> Table:
