@@ -19,7 +19,7 @@ from fractions import Fraction
 from cloister.constraints import DenialConstraint, functional_dependency, key_attributes, order_rule
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure, figure_range
-from cloister.models.discretization.bins import MOST_VALUES, NUMERIC_BINS
+from cloister.models.core.bins import MOST_VALUES, NUMERIC_BINS
 from cloister.models.task import Budget, RowSampling, Stage, Task
 from cloister.privacy.accounting.accountants import zcdp_rho
 from cloister.privacy.events import Composed

@@ -19,7 +19,7 @@ from itertools import combinations
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure
 from cloister.models import planning
-from cloister.models.discretization.bins import NUMERIC_BINS
+from cloister.models.core.bins import NUMERIC_BINS
 from cloister.models.task import Budget, Forecast, Parameters, Plan, Stage, Task
 from cloister.privacy.accounting.accountants import calibrate, epsilon_of_each, zcdp_rho
 from cloister.privacy.events import Composed, Event, Sensitivity, repeat

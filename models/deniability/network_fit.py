@@ -10,6 +10,8 @@ import numpy as np
 
 from cloister.arrays import Floats
 from cloister.models.constrained import estimated_histograms
+from cloister.models.core import histograms
+from cloister.models.core.bins import Bins, Coarsening, coarse
 from cloister.models.deniability import network_plan
 from cloister.models.deniability.network import (
     BayesianNetwork,
@@ -23,8 +25,6 @@ from cloister.models.deniability.network import (
     in_steps,
     posterior_means,
 )
-from cloister.models.discretization import histograms
-from cloister.models.discretization.bins import Bins, Coarsening, coarse
 from cloister.models.planning import POOL_ROWS
 from cloister.models.protocol import Progress
 from cloister.models.sampling.expected_shares import JointTable

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from cloister.figures import count_of, figure
 from cloister.models import planning
-from cloister.models.discretization.histograms import counted_by_value
+from cloister.models.core.histograms import counted_by_value
 from cloister.models.planning import require_signal
 from cloister.models.soft_constraints.pair_counts import PairCounts
 from cloister.models.task import Budget, Forecast, Parameters, Plan, Stage, Task

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.models.constrained import EXCHANGED, ConstrainedModel, restore_bins, restore_rules
-from cloister.models.discretization.bins import Bins, Coarsening, bin_cells, coarse
-from cloister.models.discretization.denoising import estimate_shares
+from cloister.models.core.bins import Bins, Coarsening, bin_cells, coarse
+from cloister.models.core.denoising import estimate_shares
 from cloister.models.dpview.sampler import LinkedSampler, ViewChain
 from cloister.models.dpview.tables import (
     LARGEST,

@@ -21,7 +21,7 @@ from cloister.constraints import DenialConstraint
 from cloister.devices import Device
 from cloister.figures import count_of
 from cloister.models import planning
-from cloister.models.discretization.bins import Bins
+from cloister.models.core.bins import Bins
 from cloister.models.protocol import Arrays, Progress
 from cloister.models.soft_constraints.pair_counts import PairCounts
 from cloister.models.task import Stage, Task

@@ -25,8 +25,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cloister.models.discretization import histograms
-from cloister.models.discretization.bins import (
+from cloister.models.core import histograms
+from cloister.models.core.bins import (
     Bins,
     Coarsening,
     coarse,

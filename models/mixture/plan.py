@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from cloister.models import planning
-from cloister.models.discretization.histograms import TwoLevels, counted_by_value
+from cloister.models.core.histograms import TwoLevels, counted_by_value
 from cloister.models.mixture.schedule import (
     TYPICAL_SIGNAL,
     JointBudget,

@@ -18,7 +18,7 @@ import numpy as np
 from cloister.arrays import Floats
 from cloister.constraints import DenialConstraint
 from cloister.devices import CPU, Device
-from cloister.models.discretization.bins import Coarsening, coarse, fine
+from cloister.models.core.bins import Coarsening, coarse, fine
 from cloister.models.mixture.fit import MIXTURE_SEED
 from cloister.models.mixture.measurements import even_choice
 from cloister.models.mixture.model import MixtureModel

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from cloister.constraints.supports import Support
-from cloister.models.discretization.bins import bin_cells, coarse, fine
+from cloister.models.core.bins import bin_cells, coarse, fine
 from cloister.models.mixture import model
 from cloister.models.mixture.factors import (
     arrange_factors,

@@ -26,7 +26,7 @@ from cloister.arrays import Floats, Integers
 from cloister.constraints import DenialConstraint
 from cloister.figures import count_of
 from cloister.models import planning
-from cloister.models.discretization.bins import Bins
+from cloister.models.core.bins import Bins
 from cloister.models.kamino.recipe import (
     EMBEDDING_WIDTH,
     KAMINO_SEED,
