@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cloister.constraints import DenialConstraint
 from cloister.constraints.supports import Coupling, Support
-from cloister.models.discretization.bins import Bins
+from cloister.models.core.bins import Bins
 from cloister.models.protocol import Arrays, ModelState
 from cloister.models.sampling.chain import TupleModel
 from cloister.models.sampling.drawing import Sampler, Where
