@@ -111,6 +111,11 @@ def create(name: str, progress: Progress = silent) -> AnySynthesizer:
     return method if method.of_database else OfPersons(method)
 
 
+def methods_with(fact: str) -> list[str]:
+    """The names of the methods of which a fact, such as ``weighs_soft``, is true."""
+    return [name for name in sorted(METHODS) if getattr(create(name), fact)]
+
+
 def present_name(name: str) -> str:
     """The name of a method today, from that or a former one.
 

@@ -21,8 +21,8 @@ RULES = """constraints:
      soft: {rate: 10 %, provenance: yearbook of 2020}}
 """
 SPEC_KEYS = [
-    "dpview: {view_width: 3}",
-    "dpview: {view_width: 2, linking: matching, parts: 4}",
+    "options: {view_width: 3}",
+    "options: {view_width: 2, linking: matching, parts: 4}",
 ]
 
 
