@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cloister.constraints import DenialConstraint
 from cloister.constraints.supports import Coupling, Support
-from cloister.models.discretization.bins import Bins
+from cloister.models.core.bins import Bins
 from cloister.models.protocol import Arrays, ModelState, Sampler, Where, sample_whole
 from cloister.models.sampling.chain import TupleModel
 from cloister.models.sampling.row_by_row import Algorithm3, Penalty, compares_cells

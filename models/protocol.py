@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from cloister.errors import PlanError
 from cloister.models.acceptance import plan_tries
-from cloister.models.discretization.bins import Bins
-from cloister.models.discretization.histograms import ReleasedCounts
+from cloister.models.core.bins import Bins
+from cloister.models.core.histograms import ReleasedCounts
 from cloister.models.task import AnyPlan, AnyTask, Budget, DatabaseTask, ParametersT, Plan, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door, TableRows

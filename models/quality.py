@@ -51,7 +51,7 @@ import numpy as np
 
 from cloister.arrays import Floats
 from cloister.constraints import DenialConstraint, functional_dependency
-from cloister.models.discretization.bins import Bins
+from cloister.models.core.bins import Bins
 from cloister.models.task import AnyPlan, Budget, Task
 from cloister.privacy.accounting.accountants import zcdp_rho
 from cloister.privacy.events import Relation

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.models.copula.model import bin_labels
-from cloister.models.discretization.bins import Bins
+from cloister.models.core.bins import Bins
 from cloister.models.protocol import HasBinaryColumns
 from cloister.models.storage import load_saved
 from cloister.privacy.mechanisms.noise import Neighbours

@@ -38,8 +38,8 @@ from cloister.models.copula.plan import (
     paper_coding,
     public_coding,
 )
-from cloister.models.discretization.bins import Bins, bin_cells
-from cloister.models.discretization.denoising import estimate_shares, to_shares
+from cloister.models.core.bins import Bins, bin_cells
+from cloister.models.core.denoising import estimate_shares, to_shares
 from cloister.models.protocol import Progress
 from cloister.models.sampling.expected_shares import JointTable
 from cloister.models.sampling.support_builder import compile_constraints

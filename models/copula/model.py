@@ -25,7 +25,7 @@ from cloister.arrays import Floats, Integers
 from cloister.errors import SampleError
 from cloister.models.constrained import EXCHANGED, ConstrainedModel, restore_bins, restore_rules
 from cloister.models.copula.copula import Copula, Scores, independent_normals, normals
-from cloister.models.discretization.bins import Bins
+from cloister.models.core.bins import Bins
 from cloister.models.protocol import Arrays, ModelState, Where
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import Batch, ConstrainedChain, Probabilities

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
 from cloister.models import constrained
-from cloister.models.discretization.bins import Bins, Coarsening
+from cloister.models.core.bins import Bins, Coarsening
 from cloister.models.protocol import Arrays, ModelState, Sampler
 from cloister.models.sampling.chain import Probabilities
 from cloister.models.sampling.support_builder import CompiledConstraints

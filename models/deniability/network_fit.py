@@ -10,6 +10,9 @@ import numpy as np
 
 from cloister.arrays import Floats
 from cloister.models.constrained import estimated_histograms
+from cloister.models.core import histograms
+from cloister.models.core.bins import Bins, Coarsening, coarse
+from cloister.models.core.costs import POOL_ROWS
 from cloister.models.deniability import network_plan
 from cloister.models.deniability.network import (
     BayesianNetwork,
@@ -23,9 +26,6 @@ from cloister.models.deniability.network import (
     in_steps,
     posterior_means,
 )
-from cloister.models.discretization import histograms
-from cloister.models.discretization.bins import Bins, Coarsening, coarse
-from cloister.models.planning import POOL_ROWS
 from cloister.models.protocol import Progress
 from cloister.models.sampling.expected_shares import JointTable
 from cloister.models.sampling.support_builder import compile_constraints

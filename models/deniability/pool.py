@@ -24,6 +24,7 @@ from cloister.arrays import Floats, Integers
 from cloister.constraints.counting import violations_per_row
 from cloister.errors import SampleError
 from cloister.models.constrained import merge_states
+from cloister.models.core.bins import Bins
 from cloister.models.deniability.network import BayesianNetwork, NetworkModel, restore_network
 from cloister.models.deniability.network_fit import NetworkDoors, NetworkFit
 from cloister.models.deniability.paper.fit import PaperFit
@@ -36,7 +37,6 @@ from cloister.models.deniability.plan import (
     divided_parts,
 )
 from cloister.models.deniability.seeding import SeedParameters
-from cloister.models.discretization.bins import Bins
 from cloister.models.protocol import Arrays, ModelState, Progress, Where, sample_whole
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import Batch

@@ -13,10 +13,10 @@ import pandas as pd
 from cloister.errors import SampleError
 from cloister.figures import count_of
 from cloister.models.constrained import ConstrainedModel, merge_states, state_of_bins
+from cloister.models.core.bins import Bins
+from cloister.models.core.histograms import ReleasedCounts
 from cloister.models.differences import pairs
 from cloister.models.differences.orders import prepared
-from cloister.models.discretization.bins import Bins
-from cloister.models.discretization.histograms import ReleasedCounts
 from cloister.models.protocol import Arrays, KeepsCounts, ModelState, Sampler, Where, sample_whole
 from cloister.models.sampling.sampler import (
     CHUNK_ROWS,

@@ -18,8 +18,8 @@ import numpy as np
 from cloister.arrays import Integers
 from cloister.constraints import DenialConstraint
 from cloister.constraints.denial import Cell
+from cloister.models.core.bins import Bins
 from cloister.models.differences import orders
-from cloister.models.discretization.bins import Bins
 from cloister.models.task import Task
 from cloister.schema.attributes import Integer
 from cloister.schema.columns import Codes, Grid

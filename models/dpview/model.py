@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.models.constrained import EXCHANGED, ConstrainedModel, restore_bins, restore_rules
-from cloister.models.discretization.bins import Bins, Coarsening, bin_cells, coarse
-from cloister.models.discretization.denoising import estimate_shares
+from cloister.models.core.bins import Bins, Coarsening, bin_cells, coarse
+from cloister.models.core.budget_split import laplace_deviation
+from cloister.models.core.denoising import estimate_shares
 from cloister.models.dpview.sampler import LinkedSampler, ViewChain
 from cloister.models.dpview.tables import (
     LARGEST,
@@ -33,7 +34,6 @@ from cloister.models.dpview.view_choice import (
     planned_tables,
 )
 from cloister.models.dpview.views import Names, View
-from cloister.models.planning import laplace_deviation
 from cloister.models.protocol import Arrays, ModelState, Progress
 from cloister.models.sampling.expected_shares import JointTable
 from cloister.models.sampling.support_builder import CompiledConstraints, compile_constraints

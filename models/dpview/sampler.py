@@ -25,7 +25,7 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from cloister.arrays import Floats, Integers
-from cloister.models.discretization.bins import Bins, Coarsening
+from cloister.models.core.bins import Bins, Coarsening
 from cloister.models.dpview.tables import ROUNDINGS, UNBIASED, WholeView, round_views
 from cloister.models.dpview.view_choice import Linking
 from cloister.models.dpview.views import Names, View, margin_over

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 
 from cloister.arrays import Floats
-from cloister.models.discretization.bins import Bins
-from cloister.models.discretization.denoising import to_shares
-from cloister.models.discretization.histograms import measure_histogram, measure_joint_table
+from cloister.models.core.bins import Bins
+from cloister.models.core.denoising import to_shares
+from cloister.models.core.histograms import measure_histogram, measure_joint_table
 from cloister.models.kamino.model import KaminoModel
 from cloister.models.kamino.networks import TrainedChain
 from cloister.models.kamino.plan import KaminoParameters

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cloister.models import constrained
-from cloister.models.discretization.bins import Bins
+from cloister.models.core.bins import Bins
 from cloister.models.kamino.networks import TrainedChain
 from cloister.models.kamino.recipe import Trainer
 from cloister.models.protocol import Arrays, ModelState, Sampler

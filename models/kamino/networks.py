@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from cloister.arrays import Floats, Integers
-from cloister.models.discretization.bins import Bins
+from cloister.models.core.bins import Bins
 from cloister.models.kamino.recipe import EMBEDDING_WIDTH
 from cloister.models.protocol import Arrays, ModelState
 from cloister.models.sampling.chain import Probabilities

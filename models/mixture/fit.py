@@ -14,10 +14,10 @@ import numpy as np
 import torch
 
 from cloister.constraints import functional_dependency
+from cloister.models.core.bins import Bins, coarse, fine
+from cloister.models.core.histograms import measure_joint_table
 from cloister.models.differences import pairs
 from cloister.models.differences.model import DifferencedModel, inner_task
-from cloister.models.discretization.bins import Bins, coarse, fine
-from cloister.models.discretization.histograms import measure_joint_table
 from cloister.models.mixture import measurements
 from cloister.models.mixture.factors import arrange_factors, separate_factors, transfer
 from cloister.models.mixture.model import MixtureModel, chain_of

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
 from cloister.models import constrained
-from cloister.models.discretization.bins import Bins
-from cloister.models.discretization.histograms import ReleasedCounts
+from cloister.models.core.bins import Bins
+from cloister.models.core.histograms import ReleasedCounts
 from cloister.models.mixture.factors import arrange_factors
 from cloister.models.mixture.prior import ReleasedNumbers, restore_numbers
 from cloister.models.mixture.products import DependentAttribute, Factor, Layout, Mixture

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from cloister.arrays import Floats
-from cloister.models.discretization.bins import Coarsening
+from cloister.models.core.bins import Coarsening
 from cloister.models.mixture.factors import QuasiIndependence, joint_factors
 from cloister.models.mixture.products import FactorView, Layout, Mixture
 from cloister.models.protocol import Progress, silent

@@ -25,8 +25,8 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from cloister.arrays import Floats, Integers
-from cloister.models.discretization.bins import Bins, Coarsening
-from cloister.models.discretization.histograms import HistogramCounts
+from cloister.models.core.bins import Bins, Coarsening
+from cloister.models.core.histograms import HistogramCounts
 from cloister.models.mixture.optimizer import NoisyMarginal
 from cloister.models.protocol import Arrays, ModelState
 from cloister.models.sampling.expected_shares import JointTable

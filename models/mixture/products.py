@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from cloister.arrays import Floats, Integers
-from cloister.models.discretization.bins import Coarsening
+from cloister.models.core.bins import Coarsening
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloister.arrays import Floats, Integers
-from cloister.models.discretization.bins import Bins, Coarsening, fine
+from cloister.models.core.bins import Bins, Coarsening, fine
 from cloister.models.mixture.optimizer import NoisyMarginal
 from cloister.models.mixture.products import DependentAttribute, Mixture
 from cloister.models.mixture.within_bins import ScoreRelation, related_numbers

@@ -23,7 +23,7 @@ import torch
 from scipy.special import ndtr, ndtri
 
 from cloister.arrays import Booleans, Floats, Integers
-from cloister.models.discretization.bins import Bins, alone, fine
+from cloister.models.core.bins import Bins, alone, fine
 from cloister.models.mixture.products import Mixture
 from cloister.schema.columns import Grid
 

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from cloister.arrays import TINY, Floats, Integers
-from cloister.models.discretization.bins import Bins
+from cloister.models.core.bins import Bins
 from cloister.models.persons.parts import ALONE, EQUAL, NEAR, PairKinds
 from cloister.schema.columns import Grid
 

@@ -14,8 +14,8 @@ import numpy as np
 from cloister.arrays import Floats
 from cloister.models import protocol
 from cloister.models.constrained import ConstrainedModel
+from cloister.models.core.bins import Bins
 from cloister.models.differences.model import DifferencedModel
-from cloister.models.discretization.bins import Bins
 from cloister.models.persons.likeness import Likeness, released_ratios
 from cloister.models.persons.parts import PERSONS, ROWS, PairKinds, PersonTasks
 from cloister.models.persons.plan import LIKENESS, NUMBER, PersonsParameters

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Floats
-from cloister.models.discretization.bins import Bins
+from cloister.models.core.bins import Bins
 from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model
 from cloister.models.relational import profiles
 from cloister.models.relational.constraints import distinct_pairs, rules_across

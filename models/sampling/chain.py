@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.constraints.supports import Support, Trie
-from cloister.models.discretization.bins import Bins
+from cloister.models.core.bins import Bins
 
 _BLOCK_ROWS = 8192
 """Rows whose probabilities are computed at a time, so that they stay in the processor's cache."""

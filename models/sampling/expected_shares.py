@@ -12,8 +12,8 @@ import numpy as np
 
 from cloister.arrays import Floats, Integers
 from cloister.constraints.supports import Support
-from cloister.models.discretization.bins import Bins
-from cloister.models.planning import EXPECTED_ROWS
+from cloister.models.core.bins import Bins
+from cloister.models.core.costs import EXPECTED_ROWS
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import ConstrainedChain, JointModel, TupleModel
 

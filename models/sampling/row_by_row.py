@@ -32,7 +32,7 @@ from cloister.arrays import Booleans, Integers
 from cloister.constraints import DenialConstraint
 from cloister.constraints.counting import violations_per_row
 from cloister.constraints.denial import Cell
-from cloister.models.discretization.bins import Bins
+from cloister.models.core.bins import Bins
 from cloister.models.sampling.ancestral import Candidates
 from cloister.models.sampling.chain import Batch, ConstrainedChain
 from cloister.models.sampling.violation_index import DIRECT, Chooser, PairIndex, Penalty, accepting

@@ -25,7 +25,7 @@ from cloister.constraints import DenialConstraint, functional_dependency, key_at
 from cloister.constraints.counting import violations_per_row
 from cloister.constraints.denial import Cell, Op
 from cloister.constraints.supports import Levels, Support, grid
-from cloister.models.discretization.bins import Bins
+from cloister.models.core.bins import Bins
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import ConstrainedChain
 from cloister.models.sampling.violation_index import PairIndex, Penalty

@@ -22,7 +22,7 @@ from cloister.constraints import (
 )
 from cloister.constraints.denial import Cell, Op, Predicate
 from cloister.constraints.supports import Levels, Support
-from cloister.models.discretization.bins import Bins
+from cloister.models.core.bins import Bins
 from cloister.models.sampling import rule_groups, support_selection
 from cloister.models.sampling.chain import ConstrainedChain, TupleModel
 from cloister.models.sampling.expected_shares import ExpectedShares, JointTable

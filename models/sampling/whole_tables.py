@@ -32,8 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Array, Floats, Integers
-from cloister.models.discretization.bins import Bins
-from cloister.models.planning import MOST_PAIRS, OVERSAMPLING
+from cloister.models.core.bins import Bins
+from cloister.models.core.costs import MOST_PAIRS, OVERSAMPLING
 from cloister.models.protocol import Where
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.row_by_row import AcceptedRows, Penalty, in_random_order

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cloister.errors import InputError
-from cloister.models.discretization.drift import Drift, drifts
-from cloister.models.discretization.histograms import ReleasedCounts
+from cloister.models.core.drift import Drift, drifts
+from cloister.models.core.histograms import ReleasedCounts
 from cloister.models.protocol import KeepsCounts
 from cloister.privacy.certificate.certificate import YAML_NAME, Certificate
 from cloister.privacy.exact import decimal

@@ -17,7 +17,7 @@ from cloister.constraints.denial import ViolationReport
 from cloister.evaluation.report import AnyEvaluation, Evaluation
 from cloister.figures import figure
 from cloister.models.acceptance import TriedPlan, run_tries
-from cloister.models.discretization.bins import Bins
+from cloister.models.core.bins import Bins
 from cloister.models.protocol import AnyModel, AnySynthesizer, DatabaseModel, Model
 from cloister.models.quality import find_collapses, find_lost_references
 from cloister.models.registry import create

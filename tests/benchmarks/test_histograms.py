@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cloister.models.discretization import denoising
+from cloister.models.core import denoising
 from cloister.schema.domain import declared_cells
 
 pytestmark = pytest.mark.benchmark

@@ -24,7 +24,7 @@ from trials import RELEASES, marginal_errors, releases, show
 from cloister.evaluation.learning import TrainTestSplit, synthetic_training_rows, train_and_test
 from cloister.evaluation.persons import PersonColumns, compare_persons
 from cloister.evaluation.targets import targets_of
-from cloister.models.discretization.histograms import HistogramCounts, TwoLevels
+from cloister.models.core.histograms import HistogramCounts, TwoLevels
 from cloister.models.protocol import make_plan
 from cloister.models.quality import forecast_error
 from cloister.models.registry import create

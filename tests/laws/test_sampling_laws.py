@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from cloister.constraints import Cell, DenialConstraint, Op, Predicate
 from cloister.constraints.counting import count_violations
 from cloister.errors import SampleError
-from cloister.models.discretization.bins import bin_cells
-from cloister.models.discretization.denoising import to_shares
+from cloister.models.core.bins import bin_cells
+from cloister.models.core.denoising import to_shares
 from cloister.models.sampling.row_by_row import Algorithm3, Penalty
 from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.models.sampling.support_builder import SupportBuilder

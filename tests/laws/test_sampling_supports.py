@@ -7,7 +7,7 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloister.models.discretization.bins import bin_cells
+from cloister.models.core.bins import bin_cells
 from cloister.models.sampling.support_selection import likely_right, monotone_coupling
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain, declared_cells

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from cloister.constraints import parse_denial
 from cloister.constraints.counting import count_violations
-from cloister.models.discretization.bins import bin_cells
-from cloister.models.discretization.denoising import to_shares
+from cloister.models.core.bins import bin_cells
+from cloister.models.core.denoising import to_shares
 from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.models.sampling.support_builder import SupportBuilder
 from cloister.privacy.mechanisms.randomness import SamplingSource

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cloister.models.discretization.bins import bin_cells, coarse, coarse_by_spread
+from cloister.models.core.bins import bin_cells, coarse, coarse_by_spread
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain, declared_cells
 

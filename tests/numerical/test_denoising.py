@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloister.models.discretization.denoising import estimate_shares, to_shares
+from cloister.models.core.denoising import estimate_shares, to_shares
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain, declared_cells
 

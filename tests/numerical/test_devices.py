@@ -13,7 +13,7 @@ import torch
 from torch._subclasses import FakeTensorMode
 
 from cloister.devices import CPU, Device
-from cloister.models.discretization.bins import bin_cells, coarse, fine
+from cloister.models.core.bins import bin_cells, coarse, fine
 from cloister.models.kamino.networks import TupleNetwork
 from cloister.models.kamino.paper.heads import ATTENTIONS, LevelHead, NormalHead, Units
 from cloister.models.kamino.paper.submodels import SubModel, TiedSubModel

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloister.models.discretization.denoising import (
+from cloister.models.core.denoising import (
     degrees_of_freedom,
     estimate_shares,
     expected_counts,

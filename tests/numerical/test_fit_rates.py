@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cloister.constraints import parse_denial
 from cloister.constraints.counting import violation_share
-from cloister.models.discretization.bins import bin_cells, fine
+from cloister.models.core.bins import bin_cells, fine
 from cloister.models.mixture.factors import separate_factors
 from cloister.models.mixture.model import MixtureModel
 from cloister.models.mixture.optimizer import MeanTarget, NoisyMarginal, TableTarget

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister.evaluation.marginals import compare_marginals
-from cloister.models.discretization.bins import Bins, Coarsening, fine
-from cloister.models.discretization.histograms import HistogramCounts
+from cloister.models.core.bins import Bins, Coarsening, fine
+from cloister.models.core.histograms import HistogramCounts
 from cloister.models.mixture.optimizer import NoisyMarginal
 from cloister.models.mixture.prior import (
     EarlierTables,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cloister.models.discretization.bins import Bins, coarse, fine
+from cloister.models.core.bins import Bins, coarse, fine
 from cloister.models.mixture.optimizer import NoisyMarginal
 from cloister.models.mixture.sampler import MeasuredPair, recalibrate
 from cloister.models.sampling.whole_tables import BalancedSampler, PairChange, calibrate_weights

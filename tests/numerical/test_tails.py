@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cloister.models.discretization.denoising import estimate_shares, to_shares
+from cloister.models.core.denoising import estimate_shares, to_shares
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Cells, Domain, declared_cells
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloister.models.discretization.bins import Bins
-from cloister.models.discretization.denoising import estimate_shares
-from cloister.models.discretization.histograms import MOST_ONCE, TwoLevels, bin_deviations
+from cloister.models.core.bins import Bins
+from cloister.models.core.denoising import estimate_shares
+from cloister.models.core.histograms import MOST_ONCE, TwoLevels, bin_deviations
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain, declared_cells
 

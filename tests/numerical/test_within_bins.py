@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from cloister.models.discretization.bins import bin_cells
+from cloister.models.core.bins import bin_cells
 from cloister.models.mixture.factors import separate_factors
 from cloister.models.mixture.model import chain_of
 from cloister.models.mixture.products import Mixture

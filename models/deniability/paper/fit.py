@@ -12,6 +12,7 @@ import numpy as np
 
 from cloister.arrays import Floats
 from cloister.models.constrained import CUT_OFF
+from cloister.models.core.bins import Bins, Coarsening
 from cloister.models.deniability.network import (
     BayesianNetwork,
     Correlations,
@@ -25,7 +26,6 @@ from cloister.models.deniability.network import (
 )
 from cloister.models.deniability.network_fit import NetworkDoors, constrain
 from cloister.models.deniability.paper.plan import DeniabilityPaperParameters, most_costs
-from cloister.models.discretization.bins import Bins, Coarsening
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.noise import DiscreteLaplace, GridNoise
 from cloister.privacy.queries.counts import PartitionCounts

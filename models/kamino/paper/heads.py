@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from cloister.arrays import Floats
-from cloister.models.discretization.bins import Bins
+from cloister.models.core.bins import Bins
 from cloister.models.kamino.recipe import Runs
 from cloister.schema.columns import Grid
 

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from cloister.arrays import Floats
-from cloister.models.discretization.bins import Bins
-from cloister.models.discretization.denoising import to_shares
+from cloister.models.core.bins import Bins
+from cloister.models.core.denoising import to_shares
 from cloister.models.kamino.model import FOLLOWED, KaminoModel, restore_kamino
 from cloister.models.kamino.paper.search import QUANTIZED
 from cloister.models.kamino.paper.submodels import UnitChain, with_even_shares

@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.func import grad, vmap
 
 from cloister.arrays import TINY, Floats, Integers
-from cloister.models.discretization.bins import Bins
+from cloister.models.core.bins import Bins
 from cloister.models.kamino.networks import BIAS_GAIN, EMBEDDING_GAIN, GATE_GAIN, HEAD_GAIN, Tensors
 from cloister.models.kamino.paper.heads import ATTENTIONS, HEADS, Attention, Head, NormalHead, Units
 from cloister.models.kamino.recipe import EMBEDDING_WIDTH

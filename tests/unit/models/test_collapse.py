@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cloister.models.discretization.bins import bin_cells
+from cloister.models.core.bins import bin_cells
 from cloister.models.quality import find_collapses
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain, Table, declared_cells

@@ -14,6 +14,7 @@ from stays import stays, stays_of_patients
 from cloister.constraints import format_denial
 from cloister.constraints.counting import count_violations, violations_per_row
 from cloister.errors import SampleError
+from cloister.models.core.bins import bin_cells
 from cloister.models.differences.model import DifferencedSampler, inner_task
 from cloister.models.differences.pairs import (
     Difference,
@@ -22,7 +23,6 @@ from cloister.models.differences.pairs import (
     lacks_presence,
     orders_of,
 )
-from cloister.models.discretization.bins import bin_cells
 from cloister.models.registry import create
 from cloister.models.task import Persons, Task, task_of
 from cloister.privacy.mechanisms.noise import Neighbours

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cloister.models.discretization.drift import cell_labels, drifts
-from cloister.models.discretization.histograms import HistogramCounts, ReleasedCounts
+from cloister.models.core.drift import cell_labels, drifts
+from cloister.models.core.histograms import HistogramCounts, ReleasedCounts
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain, declared_cells
 

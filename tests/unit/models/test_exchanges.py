@@ -7,7 +7,7 @@ import pytest
 
 from cloister.constraints import parse_denial
 from cloister.constraints.counting import count_violations
-from cloister.models.discretization.bins import bin_cells
+from cloister.models.core.bins import bin_cells
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.models.sampling.whole_tables import ProposingSampler

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cloister.models.discretization.histograms import counted_by_value, with_spikes
+from cloister.models.core.histograms import counted_by_value, with_spikes
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain, declared_cells
 

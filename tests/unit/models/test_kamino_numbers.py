@@ -7,7 +7,7 @@ import pytest
 
 from cloister.constraints import dependency, parse_denial
 from cloister.constraints.counting import count_violations
-from cloister.models.discretization.bins import bin_cells
+from cloister.models.core.bins import bin_cells
 from cloister.models.kamino.paper.recipes import completed_constraints
 from cloister.models.planning import printed_sequence, schema_sequence
 from cloister.models.sampling.row_by_row import Algorithm3, Penalty

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cloister.models.discretization.bins import bin_cells
+from cloister.models.core.bins import bin_cells
 from cloister.models.quality import find_lost_references
 from cloister.schema.attributes import Boolean, TextKey
 from cloister.schema.domain import Domain, Table, column_of, declared_cells

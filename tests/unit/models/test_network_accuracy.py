@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cloister.models.core.bins import Bins, Coarsening
 from cloister.models.deniability.network import BayesianNetwork, in_steps
 from cloister.models.deniability.pool import model_errors, most_likely
-from cloister.models.discretization.bins import Bins, Coarsening
 from cloister.schema.attributes import Categorical
 from cloister.schema.domain import Domain, declared_cells
 

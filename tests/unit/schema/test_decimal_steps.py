@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from cloister.models.discretization.bins import bin_cells
+from cloister.models.core.bins import bin_cells
 from cloister.schema.attributes import Float
 from cloister.schema.domain import Domain, declared_cells
 from cloister.schema.drafts.drafting import draft

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import chi2, norm
 
-from cloister.models.discretization.histograms import ReleasedCounts
+from cloister.models.core.histograms import ReleasedCounts
 from cloister.schema.domain import Cells
 
 CONFIDENCE = 0.95

@@ -24,9 +24,9 @@ import numpy as np
 from scipy.special import ndtri
 
 from cloister.arrays import TINY, Booleans, Floats, Integers
-from cloister.models.discretization import denoising
-from cloister.models.discretization.bins import NUMERIC_BINS, Bins, bin_cells, bin_values
-from cloister.models.discretization.denoising import estimate_shares
+from cloister.models.core import denoising
+from cloister.models.core.bins import NUMERIC_BINS, Bins, bin_cells, bin_values
+from cloister.models.core.denoising import estimate_shares
 from cloister.models.sampling.expected_shares import JointTable
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
@@ -151,7 +151,7 @@ def best_split(
 
     Of their ``noisy`` counts (cells,), these smoothed, with their degrees of freedom, a ``curved``
     shape (cells,) that the wide cells suggest, and no shape at all. Source of the risk:
-    :mod:`cloister.models.discretization.denoising`.
+    :mod:`cloister.models.core.denoising`.
     """
     means, freedom = smooth
     candidates = (

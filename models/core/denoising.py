@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Booleans, Floats, Integers
-from cloister.models.discretization.tails import Remainder, cells_before_tail, fit_tail, isolated
+from cloister.models.core.tails import Remainder, cells_before_tail, fit_tail, isolated
 from cloister.schema.columns import Grid
 from cloister.schema.domain import Cells
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from cloister.arrays import TINY, Booleans, Floats, Integers
 from cloister.constraints.supports import Levels
-from cloister.models.discretization.denoising import apart
+from cloister.models.core.denoising import apart
 from cloister.schema.columns import Codes, Grid
 from cloister.schema.domain import Cells
 

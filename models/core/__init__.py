@@ -1,0 +1,1 @@
+"""What every method is made of: partitions, noisy tables, budget splits."""
