@@ -173,12 +173,12 @@ def _unknown_domains(spec: Spec) -> Iterator[UnconfirmedFact]:
     measure = "" if spec.tables else "; have the rest measured: cloister spec measure"
     for name, part in spec.parts.items():
         if marked := data_derived(part):
-            place = ("tables", name, "attributes") if spec.tables else ("attributes",)
+            keys = ("tables", name, "attributes") if spec.tables else ("attributes",)
             text = (
                 f"{_named(marked)} are marked data-derived; declare public what is known without "
                 "the data: correct the line, and write in provenance where it is known from"
             )
-            yield place, text + measure
+            yield keys, text + measure
 
 
 def _derived_constraints(spec: Spec) -> Iterator[UnconfirmedFact]:
@@ -195,8 +195,8 @@ def _constraints_of(spec: Spec) -> Iterator[tuple[tuple[Key, ...], ConstraintDec
     """All constraints with the keys that lead to them."""
     parts = {("tables", name): table.constraints for name, table in spec.tables.items()}
     for keys, declarations in ({(): spec.constraints} | parts).items():
-        for place, declared in enumerate(declarations):
-            yield (*keys, "constraints", place), declared
+        for number, declared in enumerate(declarations):
+            yield (*keys, "constraints", number), declared
 
 
 def _named(names: Sequence[str]) -> str:
@@ -222,10 +222,10 @@ _NO_SOURCE = frozenset(
 
 def citations_of(spec: Spec) -> dict[str, list[str]]:
     """The names of attributes, numbers of rows and constraints, by the provenance they share."""
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for name, provenance, _ in _declarations(spec):
-        found.setdefault(provenance.strip(), []).append(name)
-    return found
+        names.setdefault(provenance.strip(), []).append(name)
+    return names
 
 
 def uncited_declarations(spec: Spec) -> list[str]:
