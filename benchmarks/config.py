@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from os import environ
 from pathlib import Path
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
@@ -30,10 +30,7 @@ from cloister.schema.declarations import (
     ConstraintDeclaration,
     DeclaredDelta,
     DeclaredEpsilon,
-    DeniabilitySpec,
-    DPViewSpec,
     Guarantee,
-    RelationalSpec,
     Sampling,
 )
 from cloister.schema.spec import Spec
@@ -74,19 +71,17 @@ class Dataset(Declared):
 
 
 class Variant(Declared):
-    """A release with other constraints, records, rows, relationships or device than declared.
+    """A release with other constraints, options, rows or device than declared.
 
     An empty list switches all constraints off. What is left out is as in the spec.
     """
 
     constraints: tuple[ConstraintDeclaration, ...] | None = None
     guarantee: Guarantee | None = None
-    deniability: DeniabilitySpec | None = None
-    dpview: DPViewSpec | None = None
+    options: dict[str, Any] | None = None
     sampling: Sampling | None = None
     resample: float | None = Field(default=None, ge=0, le=1)
     accept_reject: AcceptRejectSpec | None = None
-    relational: RelationalSpec | None = None
     device: str | None = Field(default=None, pattern=PATTERN)
 
     def applied(self, declared: Spec) -> Spec:

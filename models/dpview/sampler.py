@@ -27,13 +27,13 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 from cloister.arrays import Floats, Integers
 from cloister.models.core.bins import Bins, Coarsening
 from cloister.models.dpview.tables import ROUNDINGS, UNBIASED, WholeView, round_views
+from cloister.models.dpview.view_choice import Linking
 from cloister.models.dpview.views import Names, View, margin_over
 from cloister.models.protocol import Where
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import Batch, ConstrainedChain, Probabilities
 from cloister.models.sampling.whole_tables import ProposingSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.declarations import Linking
 from cloister.schema.domain import Table
 
 _FLOOR = 1e-9

@@ -10,15 +10,18 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
+from typing import Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
+from cloister import former_names
 from cloister.errors import SpecError, StorageError
 from cloister.schema import attributes
 from cloister.schema.codelists import MOST_VALUES_BYTES
-from cloister.schema.declarations import ConstraintDeclaration
+from cloister.schema.declarations import ConstraintDeclaration, Exact
 from cloister.schema.sources.files_and_urls import read_small_file, reason_of
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.problems import problems_of
@@ -49,11 +52,34 @@ def spec_digest(spec: Spec) -> str:
     """
     files = {name: _file_digest(spec.folder / name) for name in sorted(set(_files_of(spec)))}
     content = spec.model_dump(mode="json", exclude={"unconfirmed"}, exclude_defaults=True)
+    if (key := spec.release.options_key) in former_names.OPTIONS:
+        content["release"][key] = _as_digested(key, content["release"].pop("options"))
     canonical = {"spec": content, "files": files}
     text = json.dumps(
         canonical, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+_VALUE: TypeAdapter[Any] = TypeAdapter(
+    Annotated[int | list[int] | Any, Field(union_mode="left_to_right")]
+)
+_EXACT: TypeAdapter[Any] = TypeAdapter(Annotated[Exact | Any, Field(union_mode="left_to_right")])
+
+
+def _as_digested(key: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options under a former key as digests have them: numbers as such, without the defaults."""
+    values = {
+        name: (_EXACT if name in former_names.EXACT_OPTIONS else _VALUE).validate_python(value)
+        for name, value in options.items()
+        if value is not None
+    }
+    defaults = former_names.OPTIONS[key]
+    return {
+        name: str(value) if isinstance(value, Fraction) else value
+        for name, value in values.items()
+        if value != defaults.get(name)
+    }
 
 
 def data_derived(spec: Spec) -> list[str]:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from links import count_matches
 
-from cloister.errors import PlanError
+from cloister.errors import PlanError, SpecError
 from cloister.models.dpview.paper.plan import (
     bucket_sizes,
     random_views,
@@ -25,7 +25,6 @@ from cloister.models.registry import create
 from cloister.models.task import Budget, Task, task_of
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Categorical, Integer
-from cloister.schema.declarations import DPViewSpec
 from cloister.schema.domain import Domain, equal_cells
 from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.requests.release_request import ReleaseRequest
@@ -39,7 +38,7 @@ def adult(**options):
     """Adult as the paper has it: 48,842 rows of 15 attributes, without constraints."""
     spec = load_spec(ADULT)
     task = task_of(spec, {spec.name: 48_842})
-    return replace(task, constraints=(), dpview=DPViewSpec(**options))
+    return replace(task, constraints=(), options=options)
 
 
 def shape_of(method, task):
@@ -157,11 +156,11 @@ def test_dpview_plus_says_where_it_has_no_referees():
 
 
 def test_what_a_spec_says_of_views_is_of_these_methods_alone(tmp_path):
-    text = ADULT.read_text().replace("release: {", "release: {dpview: {view_width: 3}, ")
+    text = ADULT.read_text().replace("release: {", "release: {options: {view_width: 3}, ")
     assert "view_width" in text
     path = tmp_path / "adult.yaml"
     path.write_text(text)
-    with pytest.raises(PlanError, match="release.dpview is of methods dpview"):
+    with pytest.raises(SpecError, match=r"release.options: method 'mixture' has no options"):
         resolve(ReleaseRequest(spec=path, method="mixture"))
     request = resolve(ReleaseRequest(spec=path, method="dpview", delta="0"))
-    assert public_context_of(request).one.dpview.view_width == 3
+    assert public_context_of(request).one.options == {"view_width": 3}
