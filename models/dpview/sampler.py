@@ -27,13 +27,13 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 from cloister.arrays import Floats, Integers
 from cloister.models.core.bins import Bins, Coarsening
 from cloister.models.dpview.tables import ROUNDINGS, UNBIASED, WholeView, round_views
+from cloister.models.dpview.view_choice import Linking
 from cloister.models.dpview.views import Names, View, margin_over
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import Batch, ConstrainedChain, Probabilities
 from cloister.models.sampling.drawing import Sampler, Where
 from cloister.models.sampling.whole_tables import ProposingSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.declarations import Linking
 
 _FLOOR = 1e-9
 """Added to shares, so that a level with a count of 0 can be drawn where supports require it."""
