@@ -1,4 +1,4 @@
-"""What models share whose rows are drawn inside supports: sampler, certificate sentences, state.
+"""What models share that draw inside feasible sets: sampler, certificate sentences, state.
 
 The state is JSON and arrays: bins, rules, weights of constraints.
 """
@@ -13,14 +13,14 @@ from typing import Any, ClassVar
 from numpy.typing import NDArray
 
 from cloister.constraints import DenialConstraint
-from cloister.constraints.supports import Coupling, Support
 from cloister.models.core.bins import Bins
+from cloister.models.feasible_sets.builder import CompiledConstraints
+from cloister.models.feasible_sets.feasible_set import Coupling, FeasibleSet
 from cloister.models.protocol import Arrays, ModelState
 from cloister.models.sampling.chain import TupleModel
 from cloister.models.sampling.drawing import Sampler, Where
 from cloister.models.sampling.row_by_row import Algorithm3, Penalty, compares_cells
 from cloister.models.sampling.sampler import ConstraintSampler, EveryRow
-from cloister.models.sampling.support_builder import CompiledConstraints
 from cloister.models.soft_constraints.reweighting import Reweighting
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
@@ -107,25 +107,26 @@ def restore_bins(task: Task, sequence: Sequence[str], arrays: Arrays) -> dict[st
 def state_of_rules(rules: CompiledConstraints) -> tuple[_Meta, _Stored]:
     """The rules as JSON and arrays."""
     arrays: _Stored = {}
-    for at, support in enumerate(rules.supports):
-        arrays[f"support.{at}"] = support.levels
+    for at, feasible_set in enumerate(rules.feasible_sets):
+        arrays[f"support.{at}"] = feasible_set.levels
         arrays |= {
-            f"box.{at}.{support.attributes.index(name)}": box for name, box in support.boxes.items()
+            f"box.{at}.{feasible_set.attributes.index(name)}": box
+            for name, box in feasible_set.boxes.items()
         }
     meta = {
-        "supports": list(map(_described, rules.supports)),
+        "supports": list(map(_described, rules.feasible_sets)),
         "row_rules": [rule.name for rule in rules.row_rules],
         "pair_rules": [rule.name for rule in rules.pair_rules],
     }
     return meta, arrays
 
 
-def _described(support: Support) -> _Meta:
+def _described(feasible_set: FeasibleSet) -> _Meta:
     return {
-        "attributes": list(support.attributes),
-        "boxes": [support.attributes.index(name) for name in support.boxes],
+        "attributes": list(feasible_set.attributes),
+        "boxes": [feasible_set.attributes.index(name) for name in feasible_set.boxes],
         "couplings": [
-            [coupling.first, coupling.second, coupling.sign] for coupling in support.couplings
+            [coupling.first, coupling.second, coupling.sign] for coupling in feasible_set.couplings
         ],
     }
 
@@ -133,18 +134,20 @@ def _described(support: Support) -> _Meta:
 def restore_rules(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> CompiledConstraints:
     """The rules whose :func:`state_of_rules` is given."""
     named = {constraint.name: constraint for constraint in task.constraints}
-    supports = tuple(_support(at, about, arrays) for at, about in enumerate(meta["supports"]))
+    feasible_sets = tuple(
+        _feasible_set(at, about, arrays) for at, about in enumerate(meta["supports"])
+    )
     row_rules = tuple(named[name] for name in meta["row_rules"])
     return CompiledConstraints(
-        supports, row_rules, tuple(named[name] for name in meta["pair_rules"])
+        feasible_sets, row_rules, tuple(named[name] for name in meta["pair_rules"])
     )
 
 
-def _support(at: int, about: Mapping[str, Any], arrays: Arrays) -> Support:
+def _feasible_set(at: int, about: Mapping[str, Any], arrays: Arrays) -> FeasibleSet:
     attributes = tuple(about["attributes"])
     boxes = {attributes[column]: arrays[f"box.{at}.{column}"] for column in about["boxes"]}
     couplings = tuple(Coupling(first, second, sign) for first, second, sign in about["couplings"])
-    return Support(attributes, arrays[f"support.{at}"], boxes, couplings)
+    return FeasibleSet(attributes, arrays[f"support.{at}"], boxes, couplings)
 
 
 def state_of_reweighting(reweighting: Reweighting | None) -> tuple[_Meta, _Stored]:
@@ -269,13 +272,13 @@ class ConstrainedModel(ABC):
 
     @cached_property
     def constraint_sampler(self) -> ConstraintSampler:
-        """Rows drawn one by one from the tuple model inside the supports."""
+        """Rows drawn one by one from the tuple model inside the feasible sets."""
         return ConstraintSampler(
             self.task.domain,
             self.sequence,
             self.bins,
             self.tuple_model,
-            self.rules.supports,
+            self.rules.feasible_sets,
             self.rules.row_rules,
             self.rules.pair_rules,
             self.reweighting or EveryRow(),
@@ -299,7 +302,7 @@ class ConstrainedModel(ABC):
         steps = {
             **dict.fromkeys(self.processing_of_counts(), True),
             **dict.fromkeys(self.own_post_processing(), True),
-            _SUPPORTED: bool(rules.supports),
+            _SUPPORTED: bool(rules.feasible_sets),
             EXCHANGED: any(compares_cells(rule) for rule in rules.row_rules),
             _CHECKED: bool(rules.row_rules or rules.pair_rules),
             _REWEIGHTED.format(sources_of_rates(self.task.soft)): self.reweighting is not None

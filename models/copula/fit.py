@@ -40,16 +40,16 @@ from cloister.models.copula.plan import (
 )
 from cloister.models.core.bins import Bins, bin_cells
 from cloister.models.core.denoising import estimate_shares, to_shares
+from cloister.models.feasible_sets.builder import compile_constraints
+from cloister.models.feasible_sets.expected_shares import JointTable
 from cloister.models.protocol import Progress
-from cloister.models.sampling.expected_shares import JointTable
-from cloister.models.sampling.support_builder import compile_constraints
 from cloister.models.task import Plan, Task
 from cloister.privacy.queries.counts import ConjunctionCounts, DummyCoding, PartitionCounts
 from cloister.privacy.queries.query import Door, Partition, TableRows
 from cloister.schema.domain import Cells, declared_cells
 
 _SEED = 20_190_206
-"""Public seed of everything random about the supports."""
+"""Public seed of everything random about the feasible sets."""
 
 _SHRUNK = (
     "noisy conjunctions of pairs of values are moved towards independence, as their noise asks",
@@ -73,7 +73,7 @@ _PRINTED = (
 def fit_copula(
     private: Door[TableRows], task: Task, plan: Plan[CopulaParameters], progress: Progress
 ) -> CopulaModel:
-    """All counts, then the copula of the shrunk conjunctions, then the supports."""
+    """All counts, then the copula of the shrunk conjunctions, then the feasible sets."""
     bins = _count_bins(private, task, plan, progress)
     coding, means = _coded(task, plan, bins)
     shares = _count_conjunctions(private, task, plan, bins, coding, means)
@@ -204,7 +204,7 @@ def constrained_model(
     tables: Mapping[tuple[str, ...], JointTable],
     kind: type[CopulaModel] = CopulaModel,
 ) -> CopulaModel:
-    """The model of a ``kind``, with supports and rules that enforce every hard constraint."""
+    """The model of a ``kind``, with feasible sets and rules that enforce every hard constraint."""
     chain = LinearChain(plan.sequence, bins, copula.coding, copula.means, copula.moments)
     rules = compile_constraints(
         task, plan.sequence, bins, chain, len(copula.coding.sizes), tables, _SEED

@@ -1,12 +1,13 @@
 """A fitted copula, and how rows are drawn from it; released statistics only.
 
 Records of the copula are made rows without a violation of a hard constraint: a row takes the parts
-of its highest scores wherever the supports allow them; where they do not, the highest of those they
-allow.
+of its highest scores wherever the feasible sets allow them; where they do not, the highest of those
+they allow.
 
 As a chain of linear conditionals, the conditional of an attribute is the linear regression of its
 columns on those of the attributes before it, from the moments of the decoded records: for
-conditions on rows, for supports that are chosen by likelihood, and for rows that replace others.
+conditions on rows, for feasible sets that are chosen by likelihood, and for rows that replace
+others.
 
 The paper's own output are binary columns, each thresholded for itself: an attribute may have
 several ones in a row, or none, and no constraint holds. Source: Asghar et al., algorithm 4.
@@ -26,11 +27,11 @@ from cloister.errors import SampleError
 from cloister.models.constrained import EXCHANGED, ConstrainedModel, restore_bins, restore_rules
 from cloister.models.copula.copula import Copula, Scores, independent_normals, normals
 from cloister.models.core.bins import Bins
+from cloister.models.feasible_sets.builder import CompiledConstraints
 from cloister.models.protocol import Arrays, ModelState
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import Batch, ConstrainedChain, Probabilities
 from cloister.models.sampling.drawing import ANYTHING, CHUNK_ROWS, Given, Sampler
-from cloister.models.sampling.support_builder import CompiledConstraints
 from cloister.models.sampling.whole_tables import ProposingSampler
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
@@ -107,7 +108,7 @@ class LinearChain:
 
 @dataclass(frozen=True)
 class ScoredChain(ConstrainedChain):
-    """A chain whose row i takes the parts of highest score in row i, wherever supports allow.
+    """A chain whose row i takes the parts of highest score in row i, wherever feasible sets allow.
 
     ``scores`` (n, width) have their offsets; ``parts`` (attributes, n) are those of the highest.
     """
@@ -127,13 +128,13 @@ class ScoredChain(ConstrainedChain):
         return np.asarray(weights / weights.sum(1, keepdims=True))
 
     def free(self, place: int) -> bool:
-        """Whether an attribute is scored and in no support."""
-        return place < len(self.coding.sizes) and not self.supports_at[place]
+        """Whether an attribute is scored and in no feasible set."""
+        return place < len(self.coding.sizes) and not self.sets_at[place]
 
 
 @dataclass(frozen=True)
 class ScoredSampler(AncestralSampler):
-    """Draws rows that follow scores; attributes in no support without computing weights."""
+    """Draws rows that follow scores; attributes in no feasible set without computing weights."""
 
     chain: ScoredChain
 
@@ -166,7 +167,7 @@ class CopulaSampler(ProposingSampler):
                 chain.sequence,
                 chain.bins,
                 chain.model,
-                chain.supports,
+                chain.feasible_sets,
                 self.copula.coding,
                 scores,
                 self.copula.parts(scores),
@@ -239,7 +240,7 @@ class CopulaModel(ConstrainedModel):
 
     @property
     def sampler(self) -> CopulaSampler:
-        """Records of the copula, made rows inside the supports."""
+        """Records of the copula, made rows inside the feasible sets."""
         return CopulaSampler(self.constraint_sampler, self.copula)
 
     @property

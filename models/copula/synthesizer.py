@@ -80,7 +80,7 @@ class CopulaSynthesizer(Synthesizer[CopulaParameters, "CopulaModel"]):
         return self._recipe.planner(self.name, task, sequence, budget)
 
     def train(self, private: Door[TableRows], task: Task, plan: CopulaPlan) -> CopulaModel:
-        """All counts, then the copula, then the supports of the hard constraints."""
+        """All counts, then the copula, then the feasible sets of the hard constraints."""
         from cloister.models.copula import fit
 
         fits = {

@@ -17,8 +17,8 @@ from functools import cached_property
 import numpy as np
 
 from cloister.arrays import TINY, Booleans, Floats, Integers
-from cloister.constraints.supports import Levels
 from cloister.models.core.denoising import apart
+from cloister.models.feasible_sets.feasible_set import Levels
 from cloister.schema.columns import Codes, Grid
 from cloister.schema.domain import Cells
 
@@ -73,7 +73,7 @@ class Bins:
 
     @cached_property
     def levels(self) -> Levels:
-        """The bins as levels for supports."""
+        """The bins as levels for feasible sets."""
         first, last = _bounds(self.of_cell, self.size)
         start, stop = self.cells.starts[first], self.cells.stops[last]
         point = self._points()

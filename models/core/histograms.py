@@ -27,7 +27,7 @@ from cloister.arrays import TINY, Booleans, Floats, Integers
 from cloister.models.core import denoising
 from cloister.models.core.bins import NUMERIC_BINS, Bins, bin_cells, bin_values
 from cloister.models.core.denoising import estimate_shares
-from cloister.models.sampling.expected_shares import JointTable
+from cloister.models.feasible_sets.expected_shares import JointTable
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.queries.counts import PartitionCounts

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from cloister.arrays import Floats, Integers
 from cloister.models import constrained
 from cloister.models.core.bins import Bins, Coarsening
+from cloister.models.feasible_sets.builder import CompiledConstraints
 from cloister.models.protocol import Arrays, ModelState
 from cloister.models.sampling.chain import Probabilities
 from cloister.models.sampling.drawing import Sampler
-from cloister.models.sampling.support_builder import CompiledConstraints
 from cloister.models.sampling.whole_tables import BalancedSampler
 from cloister.models.soft_constraints.reweighting import Reweighting
 from cloister.models.task import Task

@@ -1,4 +1,4 @@
-"""One fit of the network: histograms, joint tables, structure, conditional tables, supports."""
+"""One fit of the network: histograms, joint tables, structure, tables, feasible sets."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from cloister.models.deniability.network import (
     in_steps,
     posterior_means,
 )
+from cloister.models.feasible_sets.builder import compile_constraints
+from cloister.models.feasible_sets.expected_shares import JointTable
 from cloister.models.protocol import Progress
-from cloister.models.sampling.expected_shares import JointTable
-from cloister.models.sampling.support_builder import compile_constraints
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, GridNoise
 from cloister.privacy.mechanisms.randomness import SamplingSource
@@ -66,7 +66,7 @@ class NetworkFit:
     progress: Progress
 
     def train(self) -> NetworkModel:
-        """Histograms, joint tables, structure and conditional tables, then the supports."""
+        """Histograms, joint tables, structure and conditional tables, then the feasible sets."""
         bins = {name: self._bins(name) for name in self.sequence}
         tables = self._joint_tables(bins)
         coarsenings = {
@@ -185,7 +185,7 @@ def constrain(
     tables: Mapping[tuple[str, ...], JointTable],
     steps: tuple[str, ...],
 ) -> NetworkModel:
-    """The model, with supports of its hard constraints; ``steps`` led to the network."""
+    """The model, with feasible sets of its hard constraints; ``steps`` led to the network."""
     rules = compile_constraints(
         task, network.sequence, network.bins, network, networked, tables, _SEED
     )

@@ -4,8 +4,9 @@ The network is fitted to two parts of the rows, the records come from the third,
 a part of the pool. Released records are levels, and are made rows without a violation;
 post-processing.
 
-A record keeps its levels wherever the supports of the hard constraints allow them; where they do
-not, an attribute takes another level, by the network. Records that still break a rule are left out.
+A record keeps its levels wherever the feasible sets of the hard constraints allow them; where they
+do not, an attribute takes another level, by the network. Records that still break a rule are left
+out.
 
 How often the network is wrong about one attribute of a row, given all others, is measured here too.
 Source: Bindschaedler, Shokri, Gunter (VLDB 2017), section 6.2, Figures 1 and 2.
@@ -257,13 +258,13 @@ def _parents(network: BayesianNetwork, child: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class ReleasedRecordSampler(AncestralSampler):
-    """Draws rows that take the levels of ``records`` (n, k), wherever the supports allow."""
+    """Draws rows that take the levels of ``records`` (n, k), wherever the feasible sets allow."""
 
     records: Integers = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
 
     def extend(self, batch: Batch, place: int) -> None:
-        """Draw one more attribute; one in no support takes its levels without a draw."""
-        if self.chain.supports_at[place]:
+        """Draw one more attribute; one in no feasible set takes its levels without a draw."""
+        if self.chain.sets_at[place]:
             super().extend(batch, place)
         else:
             self.advance(batch, place, self.records[:, place])
@@ -271,7 +272,7 @@ class ReleasedRecordSampler(AncestralSampler):
     def advance(self, batch: Batch, place: int, levels: Integers) -> None:
         """Give the attribute the records' levels, and the drawn ones (n,) where it may not."""
         own, allowed = self.records[:, place], np.ones(batch.rows, dtype=bool)
-        for at, depth in self.chain.supports_at[place]:
+        for at, depth in self.chain.sets_at[place]:
             allowed &= self.chain.tries[at].allows(depth, batch.nodes[at], own)
         super().advance(batch, place, np.where(allowed, own, levels))
 

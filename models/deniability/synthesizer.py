@@ -54,7 +54,7 @@ class BayesSynthesizer(Synthesizer[NetworkParameters, "NetworkModel"]):
     def train(
         self, private: Door[TableRows], task: Task, plan: Plan[NetworkParameters]
     ) -> NetworkModel:
-        """Histograms, structure, conditional tables; then the supports."""
+        """Histograms, structure, conditional tables; then the feasible sets."""
         from cloister.models.deniability.network_fit import NetworkDoors, NetworkFit
 
         doors = NetworkDoors(private, private)

@@ -34,9 +34,9 @@ from cloister.models.dpview.view_choice import (
     planned_tables,
 )
 from cloister.models.dpview.views import Names, View
+from cloister.models.feasible_sets.builder import CompiledConstraints, compile_constraints
+from cloister.models.feasible_sets.expected_shares import JointTable
 from cloister.models.protocol import Arrays, ModelState, Progress
-from cloister.models.sampling.expected_shares import JointTable
-from cloister.models.sampling.support_builder import CompiledConstraints, compile_constraints
 from cloister.models.task import Plan, Task, options_of
 from cloister.privacy.mechanisms.noise import DiscreteLaplace
 from cloister.privacy.queries.counts import PartitionCounts
@@ -93,7 +93,7 @@ class DPViewModel(ConstrainedModel):
 
     @property
     def sampler(self) -> LinkedSampler:
-        """Linked records, made rows inside the supports."""
+        """Linked records, made rows inside the feasible sets."""
         return LinkedSampler(
             self.constraint_sampler,
             self.views,
@@ -267,7 +267,7 @@ def _summed(single: View, coarsening: Coarsening) -> View:
 def fit_dpview(
     private: Door[TableRows], task: Task, plan: Plan[ViewParameters], progress: Progress
 ) -> DPViewModel:
-    """All counts, then views that agree, then the supports of the hard constraints."""
+    """All counts, then views that agree, then the feasible sets of the hard constraints."""
     released = Counting(private, task, plan, progress).count_all()
     views = plan.parameters.shape.views
     linked = len(views.linked) if views else 0
@@ -287,7 +287,7 @@ def fit_dpview(
 def compile_rules(
     task: Task, sequence: Names, released: ReleasedTables, linked: int
 ) -> CompiledConstraints:
-    """Supports and rules that enforce every hard constraint, from released statistics."""
+    """Feasible sets and rules that enforce every hard constraint, from released statistics."""
     chain = ViewChain(sequence, released.bins, released.coarsenings, released.views[:linked])
     return compile_constraints(
         task, sequence, released.bins, chain, len(released.coarsenings), released.tables, _SEED

@@ -10,8 +10,8 @@ the referee's table nearer.
 Source: Lin, Yu, Huang, "DPView", sections IV-F and IV-G.
 
 Linked records are made rows, parts to bins to values, without a violation of a hard constraint: a
-record keeps its parts wherever the supports allow them; where they do not, an attribute takes a
-value they allow. The chain is for conditions, supports, and rows that are not linked.
+record keeps its parts wherever the feasible sets allow them; where they do not, an attribute takes
+a value they allow. The chain is for conditions, feasible sets, and rows that are not linked.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from cloister.models.sampling.whole_tables import ProposingSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
 
 _FLOOR = 1e-9
-"""Added to shares, so that a level with a count of 0 can be drawn where supports require it."""
+"""Added to shares: a level with a count of 0 can be drawn where feasible sets require it."""
 
 Pairing = Callable[[Integers, Integers, Integers, np.random.Generator], Integers]
 
@@ -93,7 +93,7 @@ def spread_over_bins(shares: Floats, coarsening: Coarsening) -> Floats:
 
 @dataclass(frozen=True)
 class RecordChain(ConstrainedChain):
-    """A chain whose rows follow linked records, wherever the supports allow.
+    """A chain whose rows follow linked records, wherever the feasible sets allow.
 
     Row i takes the parts of record i; ``records`` holds parts (n,) by attribute.
     """
@@ -113,8 +113,8 @@ class RecordChain(ConstrainedChain):
         return spread_over_bins(shares, self.coarsenings[name]) + _FLOOR * self.bins[name].mass
 
     def free(self, place: int) -> bool:
-        """Whether the attribute at a place is in the records and in no support."""
-        return self.sequence[place] in self.records and not self.supports_at[place]
+        """Whether the attribute at a place is in the records and in no feasible set."""
+        return self.sequence[place] in self.records and not self.sets_at[place]
 
     def draw_bins(self, name: str, rng: np.random.Generator) -> Integers:
         """A bin (n,) inside each record's part, by the released histogram."""
@@ -131,7 +131,7 @@ class RecordChain(ConstrainedChain):
 
 @dataclass(frozen=True)
 class ViewRecordSampler(AncestralSampler):
-    """Draws rows that follow records; attributes in no support without computing probabilities."""
+    """Draws rows that follow records; computes probabilities in feasible sets alone."""
 
     chain: RecordChain
 
@@ -384,6 +384,11 @@ class LinkedSampler(ProposingSampler):
         parts = dict(zip(records.names, records.parts.T, strict=True))
         return ViewRecordSampler(
             RecordChain(
-                chain.sequence, chain.bins, chain.model, chain.supports, parts, self.coarsenings
+                chain.sequence,
+                chain.bins,
+                chain.model,
+                chain.feasible_sets,
+                parts,
+                self.coarsenings,
             )
         )

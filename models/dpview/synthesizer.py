@@ -75,7 +75,7 @@ class DPView(Synthesizer[ViewParameters, "DPViewModel"]):
     def train(
         self, private: Door[TableRows], task: Task, plan: Plan[ViewParameters]
     ) -> DPViewModel:
-        """All counts, then views that agree, then the supports of the hard constraints."""
+        """All counts, then views that agree, then the feasible sets of the hard constraints."""
         if self._recipe in PAPER_RECIPES:
             from cloister.models.dpview.paper.fit import fit_printed
 

@@ -1,4 +1,4 @@
-"""One fit of Kamino: histograms, joint tables and the conditionals, then supports and weights.
+"""One fit of Kamino: histograms, joint tables and the conditionals, then feasible sets and weights.
 
 Source: Kamino Algorithms 2 and 5.
 """
@@ -15,14 +15,14 @@ from cloister.arrays import Floats
 from cloister.models.core.bins import Bins
 from cloister.models.core.denoising import to_shares
 from cloister.models.core.histograms import measure_histogram, measure_joint_table
+from cloister.models.feasible_sets.builder import compile_constraints
+from cloister.models.feasible_sets.expected_shares import JointTable
 from cloister.models.kamino.model import KaminoModel
 from cloister.models.kamino.networks import TrainedChain
 from cloister.models.kamino.plan import KaminoParameters
 from cloister.models.kamino.recipe import KAMINO_SEED, KaminoRecipe, Material
 from cloister.models.kamino.training import NoisyGradients, TrainingSchedule
 from cloister.models.protocol import Progress
-from cloister.models.sampling.expected_shares import JointTable
-from cloister.models.sampling.support_builder import compile_constraints
 from cloister.models.task import Plan, Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.queries.clipped_gradients import SampledRows
@@ -41,7 +41,7 @@ class KaminoFit:
     recipe: KaminoRecipe
 
     def train(self, progress: Progress) -> KaminoModel:
-        """Histograms, joint tables and the conditionals (Algorithm 2), then the supports."""
+        """Histograms, joint tables and the conditionals (Algorithm 2), then the feasible sets."""
         bins = _histograms(self.private, self.task, self.plan)
         tables = _joint_tables(self.private, self.plan, bins)
         chain = self.recipe.trainer.train(self._material(bins, tables, progress))
@@ -131,6 +131,6 @@ def _constrain(
     chain: TrainedChain,
     tables: Mapping[tuple[str, ...], JointTable],
 ) -> KaminoModel:
-    """The model, with supports of its hard constraints."""
+    """The model, with feasible sets of its hard constraints."""
     rules = compile_constraints(task, sequence, bins, chain, chain.networked, tables, KAMINO_SEED)
     return KaminoModel(task, sequence, bins, chain, rules)

@@ -8,12 +8,12 @@ from typing import Any
 
 from cloister.models import constrained
 from cloister.models.core.bins import Bins
+from cloister.models.feasible_sets.builder import CompiledConstraints
 from cloister.models.kamino.networks import TrainedChain
 from cloister.models.kamino.recipe import Trainer
 from cloister.models.protocol import Arrays, ModelState
 from cloister.models.sampling.drawing import Sampler
 from cloister.models.sampling.row_by_row import PLAIN, Algorithm3, Penalty
-from cloister.models.sampling.support_builder import CompiledConstraints
 from cloister.models.sampling.whole_tables import BalancedSampler
 from cloister.models.soft_constraints.reweighting import Reweighting
 from cloister.models.task import RowSampling, Task

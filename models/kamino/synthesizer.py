@@ -26,7 +26,7 @@ RECIPES = {recipe.name: recipe for recipe in (KAMINO, *PAPER_RECIPES)}
 
 
 class Kamino(Synthesizer[KaminoParameters, "KaminoModel"]):
-    """Constraint-aware synthesis by a chain of conditionals and supports.
+    """Constraint-aware synthesis by a chain of conditionals and feasible sets.
 
     Its parts are those of a recipe.
     """
@@ -49,7 +49,7 @@ class Kamino(Synthesizer[KaminoParameters, "KaminoModel"]):
         return plan_kamino(task, sequence, budget, self._recipe)
 
     def train(self, private: Door[TableRows], task: Task, plan: KaminoPlan) -> KaminoModel:
-        """Histograms, joint tables and the conditionals (Algorithm 2), then the supports."""
+        """Histograms, joint tables and the conditionals (Algorithm 2), then the feasible sets."""
         from cloister.models.kamino.fit import KaminoFit
 
         return KaminoFit(private, task, plan, self._recipe).train(self._progress)

@@ -276,8 +276,8 @@ def fit_bias(logits: Tensor, shares: Sequence[Tensor]) -> BiasFit:
     ratio = torch.ones(shape, dtype=torch.float64)
     for _ in range(_PASSES):
         for axis, share in enumerate(shares):
-            tilted = probabilities * ratio.flatten()
-            mean = (tilted / tilted.sum(1, keepdim=True)).mean(0).reshape(shape)
+            weighed = probabilities * ratio.flatten()
+            mean = (weighed / weighed.sum(1, keepdim=True)).mean(0).reshape(shape)
             others = [other for other in range(len(shape)) if other != axis]
             marginal = mean.sum(others, keepdim=True) if others else mean
             wanted = share.reshape(marginal.shape)

@@ -1,8 +1,8 @@
-"""Supports as factors: supports that share attributes become one factor of the mixture.
+"""Feasible sets as factors: feasible sets that share attributes become one factor of the mixture.
 
 The factor lists the joint levels that all of them allow. Rows of the mixture then satisfy the
 constraints in every component, and the fit corrects for the levels that are left out. Attributes
-whose joint support is too large are drawn afterwards, given their parents.
+whose joint feasible set is too large are drawn afterwards, given their parents.
 
 A factor lists joint levels, and a fit of tables that hold single attributes of it leaves open how
 these go together. Of joint shares with the same shares of each attribute, those that are products
@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from cloister.arrays import Integers
-from cloister.constraints.supports import Support
+from cloister.models.feasible_sets.feasible_set import FeasibleSet
 from cloister.models.mixture.products import DependentAttribute, Factor, Layout, Mixture, without
 
 _MOST_FACTOR_LEVELS = 4_000
@@ -41,7 +41,7 @@ _LEAST = 1e-12
 
 @dataclass(frozen=True)
 class Arrangement:
-    """The layout of a mixture whose factors satisfy supports; ``dependents`` in drawing order."""
+    """A layout whose factors satisfy feasible sets; ``dependents`` in drawing order."""
 
     layout: Layout
     dependents: tuple[DependentAttribute, ...] = ()
@@ -53,22 +53,24 @@ def separate_factors(sizes: Mapping[str, int]) -> Layout:
 
 
 def arrange_factors(
-    sizes: Mapping[str, int], inside: Sequence[str], supports: Sequence[Support]
+    sizes: Mapping[str, int], inside: Sequence[str], feasible_sets: Sequence[FeasibleSet]
 ) -> Arrangement | None:
-    """Factors over the attributes ``inside`` a mixture that satisfy supports, and dependents.
+    """Factors over the attributes ``inside`` a mixture that satisfy feasible sets, and dependents.
 
     Attributes outside are dependent; of those inside one after the other, the largest first, until
-    the supports of the rest can be joined. None if they never can.
+    the feasible sets of the rest can be joined. None if they never can.
     """
     partial: _Partial | None = _Partial(
-        tuple(Factor(support.attributes, support.levels) for support in supports)
+        tuple(
+            Factor(feasible_set.attributes, feasible_set.levels) for feasible_set in feasible_sets
+        )
     )
     for name in sizes:
         if partial and name not in inside and partial.containing(name):
             partial = partial.detach(name, sizes, _MOST_OUTSIDE)
     own = {name: sizes[name] for name in inside}
     while partial:
-        layout = join_supports(own, partial.factors)
+        layout = join_feasible_sets(own, partial.factors)
         if layout:
             return Arrangement(layout, partial.dependents)
         loose = partial.detachable(inside)
@@ -79,7 +81,7 @@ def arrange_factors(
 
 @dataclass(frozen=True)
 class _Partial:
-    """Supports as factors, not yet joined, without the ``dependents``, in order of drawing."""
+    """Feasible sets as factors, not yet joined, without the ``dependents``, in order of drawing."""
 
     factors: tuple[Factor, ...]
     dependents: tuple[DependentAttribute, ...] = ()
@@ -123,15 +125,17 @@ def _add(rest: Factor, factors: tuple[Factor, ...]) -> tuple[Factor, ...]:
     return (*factors, rest)
 
 
-def join_supports(sizes: Mapping[str, int], supports: Sequence[Factor]) -> Layout | None:
-    """The layout whose factors are those of supports, joined where they share attributes.
+def join_feasible_sets(sizes: Mapping[str, int], feasible_sets: Sequence[Factor]) -> Layout | None:
+    """The layout whose factors are those of feasible sets, joined where they share attributes.
 
     All other attributes are factors of their own. None if a joint factor would be empty or large.
     """
     factors: list[Factor] = []
-    for support in supports:
-        joined: Factor | None = support
-        for other in [f for f in factors if not set(f.attributes).isdisjoint(support.attributes)]:
+    for feasible_set in feasible_sets:
+        joined: Factor | None = feasible_set
+        for other in [
+            f for f in factors if not set(f.attributes).isdisjoint(feasible_set.attributes)
+        ]:
             factors.remove(other)
             joined = _join(other, joined, _MOST_FACTOR_LEVELS) if joined else None
         if joined is None or not 0 < joined.size <= _MOST_FACTOR_LEVELS:

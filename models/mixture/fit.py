@@ -18,6 +18,8 @@ from cloister.models.core.bins import Bins, coarse, fine
 from cloister.models.core.histograms import measure_joint_table
 from cloister.models.differences import pairs
 from cloister.models.differences.model import DifferencedModel, inner_task
+from cloister.models.feasible_sets.builder import compile_constraints
+from cloister.models.feasible_sets.expected_shares import JointTable
 from cloister.models.mixture import measurements
 from cloister.models.mixture.factors import arrange_factors, separate_factors, transfer
 from cloister.models.mixture.model import MixtureModel, chain_of
@@ -32,8 +34,6 @@ from cloister.models.mixture.prior import (
 from cloister.models.mixture.products import Layout, Mixture
 from cloister.models.mixture.schedule import LAST_STEPS
 from cloister.models.protocol import Progress
-from cloister.models.sampling.expected_shares import JointTable
-from cloister.models.sampling.support_builder import compile_constraints
 from cloister.models.task import Plan, Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.mechanisms.selection import Exponential
@@ -79,7 +79,7 @@ def fit_mixture(
     progress: Progress,
     prior: ReleasedNumbers | None = None,
 ) -> MixtureModel | DifferencedModel[MixtureModel]:
-    """Measure histograms and tables of constraints, run the rounds, then fit inside the supports.
+    """Measure histograms and tables of constraints, run the rounds, then fit inside feasible sets.
 
     Ordered numbers give way to differences that vary less. Numbers of a ``prior`` release are used
     beside the new ones.
@@ -148,7 +148,7 @@ def _fit_inside(
     progress: Progress,
     prior: ReleasedNumbers | None,
 ) -> MixtureModel:
-    """The model over released histograms: the rounds, the supports, the last fit inside them."""
+    """The model over released histograms: rounds, feasible sets, the last fit inside them."""
     parameters, rows, bins = plan.parameters, task.data_rows, found.bins
     known = _measure_joint(private, task, plan, found, prior)
     inside = known.inside
@@ -166,7 +166,7 @@ def _fit_inside(
     chain = chain_of(fit.mixture, sequence, bins)
     rules = compile_constraints(task, sequence, bins, chain, len(inside), known.joint, MIXTURE_SEED)
     arrangement = arrange_factors(
-        {name: bins[name].size for name in sequence}, inside, rules.supports
+        {name: bins[name].size for name in sequence}, inside, rules.feasible_sets
     )
     layout = arrangement.layout if arrangement else known.layout
     last = Fit(transfer(fit.mixture, layout), penalty, device=device)

@@ -16,6 +16,7 @@ from cloister.arrays import Floats, Integers
 from cloister.models import constrained
 from cloister.models.core.bins import Bins
 from cloister.models.core.histograms import ReleasedCounts
+from cloister.models.feasible_sets.builder import CompiledConstraints
 from cloister.models.mixture.factors import arrange_factors
 from cloister.models.mixture.prior import ReleasedNumbers, restore_numbers
 from cloister.models.mixture.products import DependentAttribute, Factor, Layout, Mixture
@@ -25,7 +26,6 @@ from cloister.models.protocol import Arrays, ModelState
 from cloister.models.sampling.chain import Probabilities
 from cloister.models.sampling.drawing import Sampler
 from cloister.models.sampling.row_by_row import PLAIN, Algorithm3, Penalty
-from cloister.models.sampling.support_builder import CompiledConstraints
 from cloister.models.sampling.whole_tables import BalancedSampler, PairChange
 from cloister.models.soft_constraints.reweighting import Reweighting
 from cloister.models.task import RowSampling, Task
@@ -152,15 +152,17 @@ class MixtureModel(constrained.SequentialModel):
     @cached_property
     def _dependents(self) -> tuple[DependentAttribute, ...]:
         sizes = {name: own.size for name, own in self.bins.items()}
-        arrangement = arrange_factors(sizes, tuple(self.mixture.layout.sizes), self.rules.supports)
+        arrangement = arrange_factors(
+            sizes, tuple(self.mixture.layout.sizes), self.rules.feasible_sets
+        )
         return arrangement.dependents if arrangement else ()
 
     @cached_property
     def _relations(self) -> tuple[ScoreRelation, ...]:
-        """Relations of the numbers that lie anywhere in their bins, whatever the supports."""
+        """Relations of the numbers that lie anywhere in their bins, whatever the feasible sets."""
         chain = self.constraint_sampler.chain
         coupled = {
-            name for s in chain.supports for c in s.couplings for name in (c.first, c.second)
+            name for s in chain.feasible_sets for c in s.couplings for name in (c.first, c.second)
         }
         free = [
             name

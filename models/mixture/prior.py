@@ -27,9 +27,9 @@ from scipy.sparse.csgraph import connected_components
 from cloister.arrays import Floats, Integers
 from cloister.models.core.bins import Bins, Coarsening
 from cloister.models.core.histograms import HistogramCounts
+from cloister.models.feasible_sets.expected_shares import JointTable
 from cloister.models.mixture.optimizer import NoisyMarginal
 from cloister.models.protocol import Arrays, ModelState
-from cloister.models.sampling.expected_shares import JointTable
 from cloister.models.task import Task
 from cloister.schema.columns import Grid
 from cloister.schema.domain import Cells, declared_cells

@@ -1,12 +1,13 @@
 """A mixture of products: rows belong to components; in a component all factors are independent.
 
-A factor is an attribute, or several attributes that a support joins, whose joint levels it lists.
+A factor is an attribute, or several attributes that a feasible set joins, whose joint levels it
+lists.
 
-Dependent attributes are drawn after those that, by a support, decide which levels are allowed.
+Dependent attributes are drawn after those that, by a feasible set, decide which levels are allowed.
 
-A support becomes a factor of the mixture where that is small. Where it is not, an attribute that is
-in no other support can be drawn afterwards, given its parents: the support shrinks to the levels of
-the parents that allow some level of the attribute.
+A feasible set becomes a factor of the mixture where that is small. Where it is not, an attribute
+that is in no other feasible set can be drawn afterwards, given its parents: the feasible set
+shrinks to the levels of the parents that allow some level of the attribute.
 """
 
 from __future__ import annotations

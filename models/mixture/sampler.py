@@ -154,7 +154,7 @@ class EvenSampler(Sampler):
             tried = kinds.rows_to_draw(missing) if kinds.waiting else tried
             found = self._draw(tried, rng.generator)
             found = found.take(self.plain.acceptance.keep(found, rng.generator))
-            kept.append(found.take(kinds.choose(found, self.plain.lawful(found), missing)))
+            kept.append(found.take(kinds.choose(found, self.plain.feasible(found), missing)))
             missing, drawn = missing - kept[-1].rows, drawn + tried
         return Table.concatenate([*kept, self.plain.draw(missing, rng)])
 
@@ -162,7 +162,7 @@ class EvenSampler(Sampler):
         chain = self.plain.chain
         batch = Batch.start(chain, rows, rng)
         self._levels(batch, rng)
-        batch.nodes = [self._leaves(at, batch) for at in range(len(chain.supports))]
+        batch.nodes = [self._leaves(at, batch) for at in range(len(chain.feasible_sets))]
         self._even(batch, rng)
         unknown = np.zeros(rows, dtype=np.int64)
         codes = dict.fromkeys(self.domain.names, unknown) | {
@@ -194,10 +194,10 @@ class EvenSampler(Sampler):
             )
 
     def _leaves(self, at: int, batch: Batch) -> Integers:
-        """The row of a support that each row of the batch has; shape (n,)."""
+        """The row of a feasible set that each row of the batch has; shape (n,)."""
         chain = self.plain.chain
         node = np.zeros(batch.rows, dtype=np.int64)
-        for depth, name in enumerate(chain.supports[at].attributes):
+        for depth, name in enumerate(chain.feasible_sets[at].attributes):
             node = chain.tries[at].step(depth, node, batch.levels[:, chain.sequence.index(name)])
         return node
 
@@ -205,11 +205,13 @@ class EvenSampler(Sampler):
         """Spread the quantiles of each attribute evenly over the rows of a level, or of a leaf."""
         chain = self.plain.chain
         kinds = {name: batch.levels[:, place] for place, name in enumerate(chain.sequence)}
-        for support, leaf in zip(chain.supports, batch.nodes, strict=True):
-            kinds |= dict.fromkeys(support.boxes, leaf)
+        for feasible_set, leaf in zip(chain.feasible_sets, batch.nodes, strict=True):
+            kinds |= dict.fromkeys(feasible_set.boxes, leaf)
         for name, kind in kinds.items():
             batch.quantiles[name] = even_quantiles(kind, rng)
-        for coupling in (coupling for support in chain.supports for coupling in support.couplings):
+        for coupling in (
+            coupling for feasible_set in chain.feasible_sets for coupling in feasible_set.couplings
+        ):
             first = batch.quantiles[coupling.first]
             batch.quantiles[coupling.second] = first if coupling.sign > 0 else 1.0 - first
         for relation in self.relations:

@@ -50,7 +50,7 @@ FEWEST_STEPS = 20
 """Steps of the fit after a round at least."""
 
 LAST_STEPS = 600
-"""Steps of the last fit, inside the supports."""
+"""Steps of the last fit, inside the feasible sets."""
 
 MOST_CANDIDATES = 3_000
 """Candidates of a round at most, if they are listed."""

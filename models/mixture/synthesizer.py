@@ -1,4 +1,4 @@
-"""Cloister's own method on the door: histograms, adaptive rounds, a mixture inside the supports.
+"""Cloister's own method on the door: histograms, adaptive rounds, a mixture in feasible sets.
 
 Source: adaptive rounds after McKenna et al., "AIM" (arXiv 2201.12677); the mixture of products
 after Liu, Vietri, Wu, "Iterative methods for private synthetic data" (arXiv 2106.07153), section 4,
@@ -35,7 +35,7 @@ MixturePlan = Plan[MixtureParameters]
 
 
 class MixtureSynthesizer(Synthesizer[MixtureParameters, "FittedMixture"]):
-    """Marginals chosen round by round, a mixture of products, rows drawn inside the supports."""
+    """Marginals chosen round by round, a mixture of products, rows inside feasible sets."""
 
     gives_conditionals = True
     reuses_numbers = True
@@ -73,7 +73,7 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, "FittedMixture"]):
     def train(self, private: Door[TableRows], task: Task, plan: MixturePlan) -> FittedMixture:
         """Histograms, joint tables of hard constraints, the rounds.
 
-        Then the supports and the last fit inside them.
+        Then the feasible sets and the last fit inside them.
         """
         from cloister.models.mixture.fit import fit_mixture
 

@@ -118,8 +118,8 @@ class Likeness:
 class LikeFirstRow:
     """Rows drawn like the first of their person.
 
-    Implements :class:`cloister.models.sampling.ancestral.Tilt`; ``anchors`` are its codes (n,) by
-    attribute.
+    Implements :class:`cloister.models.sampling.ancestral.ImportanceWeight`; ``anchors`` are its
+    codes (n,) by attribute.
     """
 
     likeness: Mapping[str, Likeness]

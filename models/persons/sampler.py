@@ -275,7 +275,7 @@ class _RowsOfPersons:
         owners, sampler = self._owners[wanted], self._sampler
         codes = {name: own[owners] for name, own in self._codes.items()}
         codes[sampler.tasks.key] = self._numbers[owners]
-        batch = self._given.draw(codes, self._rng, self._tilt(owners))
+        batch = self._given.draw(codes, self._rng, self._importance(owners))
         drawn = _table_of(sampler.rows.domain, batch.codes)
         fits = batch.alive & sampler.rows.acceptance.keep(drawn, self._rng)
         for rule in sampler.rows.row_rules:
@@ -291,7 +291,7 @@ class _RowsOfPersons:
         self._remember_first(table.take(kept), owners[kept])
         return wanted[kept]
 
-    def _tilt(self, owners: Integers) -> LikeFirstRow | None:
+    def _importance(self, owners: Integers) -> LikeFirstRow | None:
         """What makes rows like their person's first; None for first rows."""
         likeness = self._sampler.likeness
         if not likeness or not self._anchored[owners].all():

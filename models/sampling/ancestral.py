@@ -1,6 +1,7 @@
-"""Drawing bins and values of a batch of rows, attribute by attribute, inside supports.
+"""Drawing bins and values of a batch of rows, attribute by attribute, inside feasible sets.
 
-Source: Kamino Algorithm 3, with supports in place of counting violations where a constraint has
+Source: Kamino Algorithm 3, with feasible sets in place of counting violations where a constraint
+has
     one.
 """
 
@@ -29,7 +30,7 @@ class Evidence(Protocol):
     def likelihood(self, place: int, nodes: Integers, levels: Integers) -> Floats | None:
         """The probability (c,) of the condition, given levels (c,) that follow ``nodes``.
 
-        Shape of ``nodes``: (c, supports at the place). None if the condition always holds.
+        Shape of ``nodes``: (c, feasible sets at the place). None if the condition always holds.
         """
         ...
 
@@ -38,7 +39,7 @@ class Evidence(Protocol):
         ...
 
 
-class Tilt(Protocol):
+class ImportanceWeight(Protocol):
     """What makes levels and values of a batch's rows more or less likely, each row for itself."""
 
     def factors(self, name: str) -> Floats | None:
@@ -73,12 +74,12 @@ class Candidates:
 
 @dataclass(frozen=True)
 class AncestralSampler:
-    """Draws batches of rows from a chain, attribute by attribute, inside the supports."""
+    """Draws batches of rows from a chain, attribute by attribute, inside the feasible sets."""
 
     chain: ConstrainedChain
     evidence: Evidence | None = None
     checker: PairwiseChecker | None = None
-    tilt: Tilt | None = None
+    importance: ImportanceWeight | None = None
 
     def draw(self, rows: int, rng: np.random.Generator) -> Batch:
         """A batch of rows: bins, values, and which of them have no dead end."""
@@ -90,7 +91,7 @@ class AncestralSampler:
     def extend(self, batch: Batch, place: int) -> None:
         """Draw one more attribute of a batch."""
         probabilities = self.chain.conditional(place, batch.levels[:, :place])
-        factors = self.tilt.factors(self.chain.sequence[place]) if self.tilt else None
+        factors = self.importance.factors(self.chain.sequence[place]) if self.importance else None
         if factors is not None:
             probabilities = probabilities * factors
         step = _AttributeStep(self, batch, place, probabilities)
@@ -100,7 +101,7 @@ class AncestralSampler:
     def advance(self, batch: Batch, place: int, levels: Integers) -> None:
         """Give the attribute at a place its levels (n,), and resolve the values known by then."""
         batch.levels[:, place] = levels
-        for at, depth in self.chain.supports_at[place]:
+        for at, depth in self.chain.sets_at[place]:
             batch.end(place, ~self.chain.tries[at].allows(depth, batch.nodes[at], levels))
             batch.nodes[at] = self.chain.tries[at].step(depth, batch.nodes[at], levels)
         resolved = [
@@ -108,17 +109,17 @@ class AncestralSampler:
             for other, name in enumerate(self.chain.sequence[: place + 1])
             if self.chain.resolved_at[other] == place and name not in batch.codes
         ]
-        self._tilt_quantiles(batch, resolved)
+        self._weigh_quantiles(batch, resolved)
         if self.evidence is not None:
             self.evidence.restrict(batch, resolved)
         batch.codes |= {name: self.chain.refine(batch, name) for name in resolved}
 
-    def _tilt_quantiles(self, batch: Batch, names: Sequence[str]) -> None:
+    def _weigh_quantiles(self, batch: Batch, names: Sequence[str]) -> None:
         for name in names:
-            if self.tilt is not None and not self.chain.has_box(name):
+            if self.importance is not None and not self.chain.has_box(name):
                 levels = batch.levels[:, self.chain.sequence.index(name)]
-                tilted = self.tilt.quantiles(name, levels, batch.rng)
-                batch.quantiles[name] = batch.quantiles[name] if tilted is None else tilted
+                weighed = self.importance.quantiles(name, levels, batch.rng)
+                batch.quantiles[name] = batch.quantiles[name] if weighed is None else weighed
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ class _AttributeStep:
     probabilities: Probabilities
 
     def levels(self) -> Integers:
-        """A level for each row (n,), in proportion to its probability inside the supports."""
+        """A level for each row (n,), in proportion to its probability inside the feasible sets."""
         if len(self.probabilities) == 1:
             return self._from_options()
         return self._below(np.cumsum(self._weights(), axis=1))
@@ -188,9 +189,9 @@ class _AttributeStep:
         return _pick(owner, level, weight, kind, self.batch.rng)
 
     def _weights(self) -> Floats:
-        """Weights of all levels (n, size) inside the supports, times the condition's likelihood."""
+        """Weights of all levels (n, size) in feasible sets, times the condition's likelihood."""
         weights = self.probabilities.astype(np.float64)
-        if not self.draw.chain.supports_at[self.place] and self.draw.evidence is None:
+        if not self.draw.chain.sets_at[self.place] and self.draw.evidence is None:
             return weights
         kind, joint = self._kinds()
         owner, level = self._children(joint)
@@ -207,8 +208,8 @@ class _AttributeStep:
         return weights
 
     def _kinds(self) -> tuple[Integers, Integers]:
-        """A kind (n,) for rows at the same nodes of all supports; these nodes (kinds, supports)."""
-        nodes = [self.batch.nodes[at] for at, _ in self.draw.chain.supports_at[self.place]]
+        """A kind (n,) for rows at the same nodes of all sets; these nodes (kinds, sets)."""
+        nodes = [self.batch.nodes[at] for at, _ in self.draw.chain.sets_at[self.place]]
         if not nodes:
             return np.zeros(self.batch.rows, dtype=np.int64), np.zeros((1, 0), dtype=np.int64)
         together = reduce(_joint_number, nodes)
@@ -216,13 +217,12 @@ class _AttributeStep:
         return kind, np.stack([node[first] for node in nodes], axis=1)
 
     def _children(self, joint: Integers) -> tuple[Integers, Integers]:
-        """Every level that can follow a kind in all supports, from nodes (kinds, supports).
+        """Every level that can follow a kind in all sets, from nodes (kinds, sets).
 
         Kinds (c,), increasing, and levels (c,).
         """
         tries = [
-            (self.draw.chain.tries[at], depth)
-            for at, depth in self.draw.chain.supports_at[self.place]
+            (self.draw.chain.tries[at], depth) for at, depth in self.draw.chain.sets_at[self.place]
         ]
         if not tries:
             size = self.probabilities.shape[1]
@@ -242,8 +242,7 @@ class _AttributeStep:
         self, first: int, kinds: Integers, joint: Integers
     ) -> tuple[Integers, Integers]:
         tries = [
-            (self.draw.chain.tries[at], depth)
-            for at, depth in self.draw.chain.supports_at[self.place]
+            (self.draw.chain.tries[at], depth) for at, depth in self.draw.chain.sets_at[self.place]
         ]
         trie, depth = tries[first]
         place, level = trie.children(depth, joint[kinds, first])

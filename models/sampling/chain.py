@@ -1,4 +1,4 @@
-"""A tuple model inside the supports of hard constraints, and batches of rows drawn from it."""
+"""A tuple model inside the feasible sets of hard constraints, and batches of rows drawn from it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Booleans, Floats, Integers
-from cloister.constraints.supports import Support, Trie
 from cloister.models.core.bins import Bins
+from cloister.models.feasible_sets.feasible_set import FeasibleSet, Trie
 
 _BLOCK_ROWS = 8192
 """Rows whose probabilities are computed at a time, so that they stay in the processor's cache."""
@@ -45,27 +45,27 @@ class JointModel(Protocol):
 
 @dataclass(frozen=True)
 class ConstrainedChain:
-    """A tuple model over bins, in a schema sequence, inside supports."""
+    """A tuple model over bins, in a schema sequence, inside feasible sets."""
 
     sequence: tuple[str, ...]
     bins: Mapping[str, Bins]
     model: TupleModel
-    supports: tuple[Support, ...] = ()
+    feasible_sets: tuple[FeasibleSet, ...] = ()
 
     @cached_property
     def tries(self) -> tuple[Trie, ...]:
-        """The supports as tries, one level an attribute."""
+        """The feasible sets as tries, one level an attribute."""
         return tuple(
-            Trie(s, [self.bins[name].size for name in s.attributes]) for s in self.supports
+            Trie(s, [self.bins[name].size for name in s.attributes]) for s in self.feasible_sets
         )
 
     @cached_property
-    def supports_at(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """For each place, the supports that its attribute is in, and its depth in each."""
+    def sets_at(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """For each place, the feasible sets that its attribute is in, and its depth in each."""
         return tuple(
             tuple(
                 (at, s.attributes.index(name))
-                for at, s in enumerate(self.supports)
+                for at, s in enumerate(self.feasible_sets)
                 if name in s.attributes
             )
             for name in self.sequence
@@ -75,18 +75,18 @@ class ConstrainedChain:
     def resolved_at(self) -> tuple[int, ...]:
         """For each attribute of the sequence, the place after which its value is known.
 
-        That is its own place, or the last one of the supports whose boxes narrow its values.
+        That is its own place, or the last one of the feasible sets whose boxes narrow its values.
         """
-        last = [max(map(self.sequence.index, s.attributes)) for s in self.supports]
+        last = [max(map(self.sequence.index, s.attributes)) for s in self.feasible_sets]
         boxed = [
-            [last[at] for at, s in enumerate(self.supports) if name in s.boxes]
+            [last[at] for at, s in enumerate(self.feasible_sets) if name in s.boxes]
             for name in self.sequence
         ]
         return tuple(max([place, *places]) for place, places in enumerate(boxed))
 
     def has_box(self, name: str) -> bool:
-        """Whether a support narrows the values of an attribute."""
-        return any(name in support.boxes for support in self.supports)
+        """Whether a feasible set narrows the values of an attribute."""
+        return any(name in feasible_set.boxes for feasible_set in self.feasible_sets)
 
     def conditional(self, place: int, context: Integers) -> Probabilities:
         """The model's probabilities, computed block by block."""
@@ -112,10 +112,10 @@ class ConstrainedChain:
         )
 
     def box(self, name: str, leaves: Sequence[Integers]) -> Integers:
-        """The fine codes (n, 2) to which supports narrow an attribute, from their leaves (n,)."""
+        """The fine codes (n, 2) to which sets narrow an attribute, from their leaves (n,)."""
         found = [
             s.boxes[name][np.minimum(leaf, len(s.boxes[name]) - 1)]
-            for s, leaf in zip(self.supports, leaves, strict=True)
+            for s, leaf in zip(self.feasible_sets, leaves, strict=True)
             if name in s.boxes
         ]
         return reduce(_intersect, found)
@@ -142,8 +142,8 @@ def flatten_chain(
     """The chain with a share ``flatness`` of even probabilities of the named attributes.
 
     Both of bins and of values in them. For rows that the model leaves no room for: no value of
-    these that the supports allow is out of reach. Values in boxes of supports stay as they are:
-    rows keep a rule on pairs only if all are refined alike.
+    these that the feasible sets allow is out of reach. Values in boxes of feasible sets stay as
+    they are: rows keep a rule on pairs only if all are refined alike.
     """
     bins = {
         name: _evened(own, flatness) if name in names and not chain.has_box(name) else own
@@ -167,9 +167,9 @@ def _intersect(first: Integers, second: Integers) -> Integers:
 class Batch:
     """Rows being drawn.
 
-    ``levels`` (n, k); ``nodes``, one (n,) for each support; ``quantiles`` and fine ``codes`` (n,)
-    by name; ``alive`` (n,), False for rows with a dead end; ``reached`` (n,) the place of the dead
-    end; ``weight`` (n,) the probability of the condition so far.
+    ``levels`` (n, k); ``nodes``, one (n,) for each feasible set; ``quantiles`` and fine ``codes``
+    (n,) by name; ``alive`` (n,), False for rows with a dead end; ``reached`` (n,) the place of the
+    dead end; ``weight`` (n,) the probability of the condition so far.
     """
 
     levels: Integers
@@ -195,11 +195,15 @@ class Batch:
             name: rng.random(rows) if chain.bins[name].only_values is None else any_will_do
             for name in chain.sequence
         }
-        for coupling in (coupling for support in chain.supports for coupling in support.couplings):
+        for coupling in (
+            coupling for feasible_set in chain.feasible_sets for coupling in feasible_set.couplings
+        ):
             first = quantiles[coupling.first]
             quantiles[coupling.second] = first if coupling.sign > 0 else 1.0 - first
         levels = np.zeros((rows, len(chain.sequence)), dtype=np.int64)
-        return cls(levels, [np.zeros(rows, dtype=np.int64) for _ in chain.supports], quantiles, rng)
+        return cls(
+            levels, [np.zeros(rows, dtype=np.int64) for _ in chain.feasible_sets], quantiles, rng
+        )
 
     @property
     def rows(self) -> int:

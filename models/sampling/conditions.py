@@ -10,8 +10,8 @@ Source: Gordon, Salmond, Smith, "Novel approach to nonlinear/non-Gaussian Bayesi
 (1993); systematic resampling is Kitagawa's (1996).
 
 Where each row has its own given values, these take their places in the chain with the levels that
-they have, so the conditionals of all later attributes see them, and supports are followed through
-them. A row whose given values no support allows has a dead end.
+they have, so the conditionals of all later attributes see them, and feasible sets are followed
+through them. A row whose given values no feasible set allows has a dead end.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ import numpy as np
 import pandas as pd
 
 from cloister.arrays import Booleans, Floats, Integers
-from cloister.constraints.supports import Coupling, Support
 from cloister.errors import SampleError
-from cloister.models.sampling.ancestral import AncestralSampler, PairwiseChecker, Tilt
+from cloister.models.feasible_sets.feasible_set import Coupling, FeasibleSet
+from cloister.models.sampling.ancestral import AncestralSampler, ImportanceWeight, PairwiseChecker
 from cloister.models.sampling.chain import Batch, ConstrainedChain
 from cloister.models.sampling.drawing import Where
 from cloister.schema.columns import OUTSIDE
@@ -87,11 +87,11 @@ class Condition:
     def likelihood(self, place: int, nodes: Integers, levels: Integers) -> Floats | None:
         """The probability (c,) of the condition, given levels (c,) that follow ``nodes``.
 
-        Shape of ``nodes``: (c, supports at the place). None if the condition always holds.
+        Shape of ``nodes``: (c, feasible sets at the place). None if the condition always holds.
         """
         name = self.chain.sequence[place]
         shares = [self._level_shares[name][levels]] if name in self.codes else []
-        for column, (at, depth) in enumerate(self.chain.supports_at[place]):
+        for column, (at, depth) in enumerate(self.chain.sets_at[place]):
             if at in self._node_shares:
                 trie = self.chain.tries[at]
                 shares.append(
@@ -120,8 +120,8 @@ class Condition:
     def _move(self, batch: Batch, name: str, low: Floats, high: Floats) -> None:
         moved = low + batch.quantiles[name] * (high - low)
         batch.quantiles[name] = moved
-        for support in self.chain.supports:
-            for coupling in support.couplings:
+        for feasible_set in self.chain.feasible_sets:
+            for coupling in feasible_set.couplings:
                 if name in (coupling.first, coupling.second):
                     partner = coupling.second if name == coupling.first else coupling.first
                     batch.quantiles[partner] = moved if coupling.sign > 0 else 1.0 - moved
@@ -161,7 +161,7 @@ class Condition:
     def _weighted(self) -> tuple[int, ...]:
         """The places at which the condition can have a probability below 1."""
         names = set(self.codes).union(
-            *(self.chain.supports[at].attributes for at in self._node_shares)
+            *(self.chain.feasible_sets[at].attributes for at in self._node_shares)
         )
         return tuple(sorted(self.chain.sequence.index(name) for name in names))
 
@@ -181,35 +181,35 @@ class Condition:
 
     @cached_property
     def _node_shares(self) -> dict[int, list[Floats]]:
-        """For each support with a column of the condition, its probability by depth and node."""
+        """For each set with a column of the condition, its probability by depth and node."""
         return {
-            at: self._node_shares_of(at, support)
-            for at, support in enumerate(self.chain.supports)
-            if any(name in self.codes for name in support.attributes)
+            at: self._node_shares_of(at, feasible_set)
+            for at, feasible_set in enumerate(self.chain.feasible_sets)
+            if any(name in self.codes for name in feasible_set.attributes)
         }
 
-    def _node_shares_of(self, at: int, support: Support) -> list[Floats]:
-        shares = self._leaf_shares(support)
+    def _node_shares_of(self, at: int, feasible_set: FeasibleSet) -> list[Floats]:
+        shares = self._leaf_shares(feasible_set)
         trie, nodes, opened = self.chain.tries[at], np.zeros(len(shares), dtype=np.int64), []
-        for depth in range(len(support.attributes)):
-            nodes = trie.step(depth, nodes, support.levels[:, depth])
+        for depth in range(len(feasible_set.attributes)):
+            nodes = trie.step(depth, nodes, feasible_set.levels[:, depth])
             left = np.zeros(int(nodes.max(initial=0)) + 1)
             left[nodes[shares > 0]] = 1.0
             opened.append(left)
         opened[-1][nodes] = shares
         return opened
 
-    def _leaf_shares(self, support: Support) -> Floats:
+    def _leaf_shares(self, feasible_set: FeasibleSet) -> Floats:
         """The probability (leaves,) that a row of a leaf satisfies the condition in its boxes."""
-        low, high = np.zeros(len(support.levels)), np.ones(len(support.levels))
-        for depth, name in enumerate(support.attributes):
+        low, high = np.zeros(len(feasible_set.levels)), np.ones(len(feasible_set.levels))
+        for depth, name in enumerate(feasible_set.attributes):
             if name in self.codes:
-                fits = self._level_shares[name][support.levels[:, depth]] > 0
+                fits = self._level_shares[name][feasible_set.levels[:, depth]] > 0
                 high[~fits] = 0.0
-                if name in support.boxes:
-                    box = support.boxes[name]
+                if name in feasible_set.boxes:
+                    box = feasible_set.boxes[name]
                     begin, end = self._interval(name, box, len(box))
-                    if any(c.second == name and c.sign < 0 for c in support.couplings):
+                    if any(c.second == name and c.sign < 0 for c in feasible_set.couplings):
                         begin, end = 1.0 - end, 1.0 - begin
                     low, high = np.maximum(low, begin), np.minimum(high, end)
         return np.maximum(high - low, 0.0)
@@ -217,7 +217,7 @@ class Condition:
     def _require_reachable(self) -> None:
         for at, opened in self._node_shares.items():
             if not opened[-1].any():
-                names = ", ".join(f"'{name}'" for name in self.chain.supports[at].attributes)
+                names = ", ".join(f"'{name}'" for name in self.chain.feasible_sets[at].attributes)
                 raise SampleError(
                     f"no row can be drawn under {self.name}: the hard constraints on {names} "
                     "leave no such row; choose another value"
@@ -264,10 +264,13 @@ class GivenSampler:
     checker: PairwiseChecker | None = None
 
     def draw(
-        self, codes: Mapping[str, Integers], rng: np.random.Generator, tilt: Tilt | None = None
+        self,
+        codes: Mapping[str, Integers],
+        rng: np.random.Generator,
+        importance: ImportanceWeight | None = None,
     ) -> Batch:
         """A batch of rows with fine codes (n,) given by name."""
-        sampler = replace(self._sampler, tilt=tilt)
+        sampler = replace(self._sampler, importance=importance)
         batch = Batch.start(self.chain, len(next(iter(codes.values()))), rng)
         batch.codes |= codes
         for place, name in enumerate(self.chain.sequence):
@@ -290,7 +293,7 @@ class GivenSampler:
 
 @dataclass(frozen=True)
 class CoupledToGiven:
-    """Moves attributes that a support couples to a given one along with its value.
+    """Moves attributes that a feasible set couples to a given one along with its value.
 
     Implements :class:`cloister.models.sampling.ancestral.Evidence`.
     """
@@ -303,8 +306,8 @@ class CoupledToGiven:
         """The couplings of a given attribute with one that is drawn."""
         return tuple(
             coupling
-            for support in self.chain.supports
-            for coupling in support.couplings
+            for feasible_set in self.chain.feasible_sets
+            for coupling in feasible_set.couplings
             if (coupling.first in self.given) != (coupling.second in self.given)
         )
 

@@ -1,10 +1,10 @@
-"""Rules that no support keeps: against all rows before, row by row, and rules on one row.
+"""Rules that no feasible set keeps: against all rows before, row by row, and rules on one row.
 
 *Algorithm 3.* Attributes are drawn row by row against the violations with all rows before.
 
-For soft constraints, and for hard ones whose joint domain is too large for a support. A constraint
-acts when the last of its attributes is drawn; where values are resolved only later, inside a box,
-whole rows are admitted or not.
+For soft constraints, and for hard ones whose joint domain is too large for a feasible set. A
+constraint acts when the last of its attributes is drawn; where values are resolved only later,
+inside a box, whole rows are admitted or not.
 
 Source: Kamino section 4.2, Algorithm 3, and section 7.3.2 for accept-reject.
 
@@ -109,7 +109,7 @@ class RowKinds:
     rules: Sequence[DenialConstraint]
     wanted: int
     _lacking: dict[int, int] | None = field(default=None, init=False)
-    _lawful: dict[int, int] = field(default_factory=dict, init=False)
+    _feasible: dict[int, int] = field(default_factory=dict, init=False)
     _drawn: int = field(default=0, init=False)
     _draws: int = field(default=0, init=False)
 
@@ -118,37 +118,37 @@ class RowKinds:
         """Whether some kinds lack rows that are still drawn for."""
         return bool(self.rules) and 0 < self._draws < _PATIENCE and self._scarcity() > 0
 
-    def choose(self, rows: Table, lawful: Booleans, missing: int) -> Integers:
+    def choose(self, rows: Table, feasible: Booleans, missing: int) -> Integers:
         """Numbers (m,) of the rows to keep, ``missing`` at most, of those that break no rule (n,).
 
-        Of each kind in proportion to the first rows that are drawn, lawful or not; of any kind for
-        rows that were chosen before and left out for another reason.
+        Of each kind in proportion to the first rows that are drawn, feasible or not; of any kind
+        for rows that were chosen before and left out for another reason.
         """
         if not self.rules or self._draws >= _PATIENCE or not rows.rows:
-            return np.flatnonzero(lawful)[:missing]
+            return np.flatnonzero(feasible)[:missing]
         kinds = self._kinds(rows)
         if self._lacking is None:
             self._lacking = _in_proportion(kinds, self.wanted)
         self._draws, self._drawn = self._draws + 1, self._drawn + rows.rows
         chosen, others = np.zeros(rows.rows, dtype=bool), missing - sum(self._lacking.values())
         for kind, lacking in self._lacking.items():
-            own = np.flatnonzero(lawful & (kinds == kind))
+            own = np.flatnonzero(feasible & (kinds == kind))
             chosen[own[:lacking]] = True
-            self._lawful[kind] = self._lawful.get(kind, 0) + len(own)
+            self._feasible[kind] = self._feasible.get(kind, 0) + len(own)
             self._lacking[kind] = lacking - min(lacking, len(own))
         if others > 0:
-            chosen[np.flatnonzero(lawful & ~chosen)[:others]] = True
+            chosen[np.flatnonzero(feasible & ~chosen)[:others]] = True
         return np.flatnonzero(chosen)[:missing]
 
     def rows_to_draw(self, missing: int) -> int:
-        """Rows to draw so that about as many of each kind are lawful as it lacks."""
+        """Rows to draw so that about as many of each kind are feasible as it lacks."""
         most = min(max(_TIMES * missing, _LEAST), _MOST)
         return int(min(most, 1.1 * self._drawn * self._scarcity() + 16))
 
     def _scarcity(self) -> float:
-        """The most rows that a kind lacks, for each lawful row of it that was drawn."""
+        """The most rows that a kind lacks, for each feasible row of it that was drawn."""
         lacking = (self._lacking or {}).items()
-        return max((n / max(self._lawful.get(kind, 0), 1) for kind, n in lacking), default=0.0)
+        return max((n / max(self._feasible.get(kind, 0), 1) for kind, n in lacking), default=0.0)
 
     def _kinds(self, rows: Table) -> Integers:
         """The number of the kind of each row (n,)."""
@@ -176,7 +176,7 @@ def _in_proportion(kinds: Integers, wanted: int) -> dict[int, int]:
 class WithinBins:
     """Rows of which some attributes may take other values of their bins.
 
-    ``levels`` (n,) are the bins of these attributes, ``lawful`` says which rows keep all rules.
+    ``levels`` (n,) are the bins of these attributes, ``feasible`` says which rows keep all rules.
     Rows that are not ``alive`` (n,) stay as they are.
     """
 
@@ -184,11 +184,11 @@ class WithinBins:
     alive: Booleans
     levels: Mapping[str, Integers]
     bins: Mapping[str, Bins]
-    lawful: Callable[[Table], Booleans]
+    feasible: Callable[[Table], Booleans]
 
     def settle(self, rng: np.random.Generator) -> Table:
-        """The rows, with as many of them lawful as a few exchanges and draws can make so."""
-        broken = np.flatnonzero(self.alive & ~self.lawful(self.rows))
+        """The rows, with as many of them feasible as a few exchanges and draws can make so."""
+        broken = np.flatnonzero(self.alive & ~self.feasible(self.rows))
         if not len(broken):
             return self.rows
         codes, names = dict(self.rows.codes), list(self.levels)
@@ -209,7 +209,7 @@ class WithinBins:
         own, other = broken[first], partners[first]
         both = np.concatenate([own, other])
         given = codes[name][np.concatenate([other, own])]
-        kept = self.lawful(_some(self.rows.domain, codes, both, {name: given}))
+        kept = self.feasible(_some(self.rows.domain, codes, both, {name: given}))
         done = kept[: len(own)] & kept[len(own) :]
         codes[name][both[np.tile(done, 2)]] = given[np.tile(done, 2)]
         return np.setdiff1d(broken, own[done], assume_unique=True)
@@ -226,7 +226,7 @@ class WithinBins:
             name: self.bins[name].refine(self.levels[name][broken], rng.random(len(broken)))
             for name in names
         }
-        kept = self.lawful(_some(self.rows.domain, codes, broken, drawn))
+        kept = self.feasible(_some(self.rows.domain, codes, broken, drawn))
         for name, own in drawn.items():
             codes[name][broken[kept]] = own[kept]
         return broken[~kept]

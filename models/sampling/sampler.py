@@ -1,10 +1,11 @@
 """Constraint-aware sampling for any chain of conditionals.
 
-Rows are drawn attribute by attribute inside the supports of the hard constraints, refined from
-bins to values; rules without a support, and soft ones, are kept row by row against all rows before.
-Random streams of a chunk depend on its number alone, so that sampling can be resumed.
+Rows are drawn attribute by attribute inside the feasible sets of the hard constraints, refined from
+bins to values; rules without a feasible set, and soft ones, are kept row by row against all rows
+before. Random streams of a chunk depend on its number alone, so that sampling can be resumed.
 
-Source: Kamino Algorithm 3, with supports in place of counting violations wherever a constraint has
+Source: Kamino Algorithm 3, with feasible sets in place of counting violations wherever a constraint
+has
     one.
 """
 
@@ -21,10 +22,10 @@ import numpy as np
 from cloister.arrays import Booleans, Integers
 from cloister.constraints import DenialConstraint
 from cloister.constraints.counting import violations_per_row
-from cloister.constraints.supports import Support
 from cloister.errors import SampleError
 from cloister.figures import count_of
 from cloister.models.core.bins import Bins
+from cloister.models.feasible_sets.feasible_set import FeasibleSet
 from cloister.models.sampling import row_by_row
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import Batch, ConstrainedChain, TupleModel, flatten_chain
@@ -66,7 +67,7 @@ class EveryRow:
 class ConstraintSampler(Sampler):
     """Draws tables from a tuple model under hard constraints.
 
-    ``supports`` hold by construction; ``row_rules`` are checked on each row's values,
+    ``feasible_sets`` hold by construction; ``row_rules`` are checked on each row's values,
     ``pair_rules`` against all rows before; ``acceptance`` keeps rows by the soft constraints, or
     ``algorithm`` draws them by penalties.
     """
@@ -75,7 +76,7 @@ class ConstraintSampler(Sampler):
     sequence: tuple[str, ...]
     bins: Mapping[str, Bins]
     model: TupleModel
-    supports: tuple[Support, ...] = ()
+    feasible_sets: tuple[FeasibleSet, ...] = ()
     row_rules: tuple[DenialConstraint, ...] = ()
     pair_rules: tuple[DenialConstraint, ...] = ()
     acceptance: Acceptance = EveryRow()
@@ -126,16 +127,20 @@ class ConstraintSampler(Sampler):
             return rows
         ruled = {name: rows.codes[name] for rule in self.row_rules for name in rule.attributes}
         part = Table(self.domain, ruled)
-        found = row_by_row.WithinBins(part, batch.alive, levels, self.bins, self.lawful).settle(rng)
+        found = row_by_row.WithinBins(part, batch.alive, levels, self.bins, self.feasible).settle(
+            rng
+        )
         return Table(self.domain, {**rows.codes, **found.codes})
 
     @property
     def ruled(self) -> frozenset[str]:
         """The attributes that hard constraints are on."""
         rules = (rule.attributes for rule in (*self.row_rules, *self.pair_rules))
-        return frozenset(joined.from_iterable((*rules, *(own.attributes for own in self.supports))))
+        return frozenset(
+            joined.from_iterable((*rules, *(own.attributes for own in self.feasible_sets)))
+        )
 
-    def lawful(self, rows: Table) -> Booleans:
+    def feasible(self, rows: Table) -> Booleans:
         """Mask (n,) of the rows that break no rule on a row."""
         kept = np.ones(rows.rows, dtype=bool)
         for rule in self.row_rules:
@@ -144,8 +149,8 @@ class ConstraintSampler(Sampler):
 
     @cached_property
     def chain(self) -> ConstrainedChain:
-        """The tuple model inside its supports."""
-        return ConstrainedChain(self.sequence, self.bins, self.model, self.supports)
+        """The tuple model inside its feasible sets."""
+        return ConstrainedChain(self.sequence, self.bins, self.model, self.feasible_sets)
 
 
 class _Draw:
@@ -155,7 +160,7 @@ class _Draw:
         self, sampler: ConstraintSampler, given: Given, kinds: row_by_row.RowKinds
     ) -> None:
         self._sampler, self._kinds, self._first = sampler, kinds, given.first
-        _require_rows(sampler.supports)
+        _require_rows(sampler.feasible_sets)
         where = given.where
         self._condition = Condition.of(where, sampler.domain, sampler.chain) if where else None
         hard = [row_by_row.Penalty(rule) for rule in sampler.pair_rules]
@@ -231,8 +236,8 @@ class _Draw:
         self, table: Table, batch: Batch, missing: int, rng: np.random.Generator
     ) -> Booleans:
         wanted = batch.alive & self._sampler.acceptance.keep(table, rng)
-        lawful = self._sampler.lawful(table)[wanted]
-        chosen = self._kinds.choose(table.take(wanted), lawful, missing)
+        feasible = self._sampler.feasible(table)[wanted]
+        chosen = self._kinds.choose(table.take(wanted), feasible, missing)
         chosen = np.flatnonzero(wanted)[chosen]
         kept = np.zeros(table.rows, dtype=bool)
         kept[chosen[self._before.admit(table.take(chosen), rng)]] = True
@@ -259,10 +264,10 @@ def rows_to_draw(missing: int, kept: int, drawn: int) -> int:
     return min(max(4 * missing, _LEAST), int(1.1 * missing * drawn / max(kept, 1)) + 16)
 
 
-def _require_rows(supports: Sequence[Support]) -> None:
-    for support in supports:
-        if not len(support.levels):
-            names = ", ".join(f"'{name}'" for name in support.attributes)
+def _require_rows(feasible_sets: Sequence[FeasibleSet]) -> None:
+    for feasible_set in feasible_sets:
+        if not len(feasible_set.levels):
+            names = ", ".join(f"'{name}'" for name in feasible_set.attributes)
             raise SampleError(
                 f"no row can be drawn: the hard constraints on {names} leave none; "
                 "make one soft or widen a domain"

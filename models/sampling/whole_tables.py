@@ -248,7 +248,7 @@ class ProposingSampler(Sampler):
 
     @abstractmethod
     def follower(self, rows: int, rng: np.random.Generator) -> AncestralSampler:
-        """What draws ``rows`` proposed rows, wherever the supports allow them."""
+        """What draws ``rows`` proposed rows, wherever the feasible sets allow them."""
 
     @property
     def domain(self) -> Domain:
@@ -257,7 +257,7 @@ class ProposingSampler(Sampler):
 
     @property
     def remembers(self) -> bool:
-        """Whether rows depend on those before them: where a rule on pairs has no support."""
+        """Whether rows depend on those before them: where a rule on pairs has no feasible set."""
         return self.plain.remembers
 
     def prepared(self, rows: int, rng: SamplingSource, where: Where) -> Sampler:  # noqa: ARG002
@@ -269,7 +269,7 @@ class ProposingSampler(Sampler):
         own, spare = rng.spawn(2)
         kinds = self.plain.kinds(rows)
         proposed = self._proposed(rows, own.generator)
-        chosen = kinds.choose(proposed, self.plain.lawful(proposed), rows)
+        chosen = kinds.choose(proposed, self.plain.feasible(proposed), rows)
         kept = self._admitted(proposed.take(chosen), given.before, own.generator)
         if kept.rows < rows:
             given = replace(given, before=[*given.before, kept])
@@ -278,7 +278,7 @@ class ProposingSampler(Sampler):
         return in_random_order(kept, kinds, own.generator)
 
     def _proposed(self, rows: int, rng: np.random.Generator) -> Table:
-        """Proposed rows inside the supports; those with a dead end are left out."""
+        """Proposed rows inside the feasible sets; those with a dead end are left out."""
         batch = self.follower(rows, rng).draw(rows, rng)
         unknown: Integers = np.zeros(batch.rows, dtype=np.int64)
         codes = {name: batch.codes.get(name, unknown) for name in self.domain.names}

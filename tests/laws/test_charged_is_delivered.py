@@ -51,7 +51,7 @@ def delivered(method, seed, random_shape=random_table):
 
 @pytest.mark.parametrize("method", ["independent", "copula"])
 def test_a_key_beside_orders_has_room(method):
-    """Supports of both orders left eleven values of a number that a key of 265 rows needs."""
+    """Feasible sets of both orders left eleven values of a number that a key of 265 rows needs."""
     assert delivered(method, 2_001)
 
 

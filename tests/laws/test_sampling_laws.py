@@ -14,9 +14,9 @@ from cloister.constraints.counting import count_violations
 from cloister.errors import SampleError
 from cloister.models.core.bins import bin_cells
 from cloister.models.core.denoising import to_shares
+from cloister.models.feasible_sets.builder import FeasibleSetBuilder
 from cloister.models.sampling.row_by_row import Algorithm3, Penalty
 from cloister.models.sampling.sampler import ConstraintSampler
-from cloister.models.sampling.support_builder import SupportBuilder
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import (
     Boolean,
@@ -131,16 +131,16 @@ def parts_of(domain, seed):
 
 def with_supports(domain, rules, seed):
     sequence, bins, model = parts_of(domain, seed)
-    built = SupportBuilder(
+    built = FeasibleSetBuilder(
         domain, sequence, bins, model, len(sequence), {}, np.random.default_rng(seed)
     ).build(rules)
     return ConstraintSampler(
-        domain, sequence, bins, model, built.supports, built.row_rules, built.pair_rules
+        domain, sequence, bins, model, built.feasible_sets, built.row_rules, built.pair_rules
     )
 
 
 def row_by_row(domain, rules, seed, tries):
-    """Algorithm 3 alone: no supports, every rule on pairs an infinite penalty."""
+    """Algorithm 3 alone: no feasible sets, every rule on pairs an infinite penalty."""
     sequence, bins, model = parts_of(domain, seed)
     single, pairs = ([rule for rule in rules if rule.arity == arity] for arity in (1, 2))
     algorithm = Algorithm3(resampled=0.2, tries=tries)

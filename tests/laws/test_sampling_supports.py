@@ -1,4 +1,4 @@
-"""Laws of chosen supports: margins are kept where a rule allows it; missing values count."""
+"""Laws of chosen feasible sets: margins are kept where a rule allows it; missing values count."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister.models.core.bins import bin_cells
-from cloister.models.sampling.support_selection import likely_right, monotone_coupling
+from cloister.models.feasible_sets.selection import likely_right, monotone_coupling
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain, declared_cells
 

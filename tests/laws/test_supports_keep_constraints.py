@@ -13,8 +13,8 @@ from cloister.constraints import parse_denial
 from cloister.constraints.counting import count_violations
 from cloister.models.core.bins import bin_cells
 from cloister.models.core.denoising import to_shares
+from cloister.models.feasible_sets.builder import FeasibleSetBuilder
 from cloister.models.sampling.sampler import ConstraintSampler
-from cloister.models.sampling.support_builder import SupportBuilder
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Date, Float, Integer, Ordinal
 from cloister.schema.domain import Domain, declared_cells
@@ -63,9 +63,11 @@ def sampler_for(rules, seed):
     sequence = DOMAIN.names
     constraints = tuple(parse_denial(text, f"rule {at}") for at, text in enumerate(rules))
     model = ArbitraryRows(bins, sequence, seed)
-    built = SupportBuilder(DOMAIN, sequence, bins, model, len(sequence), {}, rng).build(constraints)
+    built = FeasibleSetBuilder(DOMAIN, sequence, bins, model, len(sequence), {}, rng).build(
+        constraints
+    )
     sampler = ConstraintSampler(
-        DOMAIN, sequence, bins, model, built.supports, built.row_rules, built.pair_rules
+        DOMAIN, sequence, bins, model, built.feasible_sets, built.row_rules, built.pair_rules
     )
     return constraints, sampler, built
 
@@ -74,7 +76,7 @@ def sampler_for(rules, seed):
 def test_each_rule_alone_is_taken_by_a_support(rule):
     constraints, sampler, built = sampler_for([rule], 1)
     table = sampler.sample(3000, SamplingSource(1))
-    assert built.supports and not built.pair_rules
+    assert built.feasible_sets and not built.pair_rules
     assert table.rows == 3000
     assert count_violations(constraints[0], table) == 0
 
@@ -110,9 +112,9 @@ def test_a_right_side_that_another_rule_forbids_is_not_chosen(other, seed):
     """Nothing but a missing grade would be left."""
     _, _, built = sampler_for([GRADED, other], seed)
     pairs = []
-    for support in built.supports:
-        tax, grade = (support.attributes.index(name) for name in ("tax", "grade"))
-        pairs.append({(row[tax], row[grade]) for row in support.levels.tolist()})
+    for feasible_set in built.feasible_sets:
+        tax, grade = (feasible_set.attributes.index(name) for name in ("tax", "grade"))
+        pairs.append({(row[tax], row[grade]) for row in feasible_set.levels.tolist()})
     missing = len(DOMAIN["grade"].labels)
     taxes = {tax for tax, _ in pairs[0]}
     assert {tax for tax, grade in set.intersection(*pairs) if grade != missing} == taxes

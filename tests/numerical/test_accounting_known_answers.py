@@ -74,10 +74,10 @@ def test_many_discrete_gaussians_are_one_continuous_one() -> None:
 )
 def test_one_discrete_gaussian_is_summed_term_by_term(noise: Fraction, step: int) -> None:
     scale = float(noise) * step
-    support = np.arange(-math.ceil(40 * scale) - step, math.ceil(40 * scale) + step + 1)
-    logs = -(support**2) / (2 * scale**2)
+    feasible_set = np.arange(-math.ceil(40 * scale) - step, math.ceil(40 * scale) + step + 1)
+    logs = -(feasible_set**2) / (2 * scale**2)
     mass = np.exp(logs) / np.exp(logs).sum()
-    moved = np.exp(-((support - step) ** 2) / (2 * scale**2)) / np.exp(logs).sum()
+    moved = np.exp(-((feasible_set - step) ** 2) / (2 * scale**2)) / np.exp(logs).sum()
     found = epsilon(GaussianCounts(noise, Sensitivity.box(1, step)), 1e-6, "add_remove")
     assert np.maximum(mass - math.exp(found) * moved, 0).sum() <= 1e-6
     assert np.maximum(mass - math.exp(found * 0.999) * moved, 0).sum() > 1e-6
@@ -259,12 +259,12 @@ def test_training_agrees_with_the_prv_accountant_of_opacus(
 
 def mixture_delta(rate: float, noise: float, counts_noise: float, found: float) -> float:
     """Delta of one sampled step (integrated) and one discrete Gaussian count (summed)."""
-    support = np.arange(-80, 82)
-    weights = np.exp(-(support**2) / (2 * counts_noise**2))
+    feasible_set = np.arange(-80, 82)
+    weights = np.exp(-(feasible_set**2) / (2 * counts_noise**2))
     weights /= weights.sum()
     worst = 0.0
     for side in (1, -1):
-        losses = (1 + 2 * support) / (2 * counts_noise**2)
+        losses = (1 + 2 * feasible_set) / (2 * counts_noise**2)
         total = 0.0
         for weight, loss in zip(weights, losses, strict=True):
             total += weight * one_step(rate, noise, found - loss, side)

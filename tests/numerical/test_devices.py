@@ -25,7 +25,7 @@ from cloister.models.kamino.training import (
     train_privately,
 )
 from cloister.models.mixture import optimizer
-from cloister.models.mixture.factors import join_supports, separate_factors
+from cloister.models.mixture.factors import join_feasible_sets, separate_factors
 from cloister.models.mixture.optimizer import Fit, MeanTarget, NoisyMarginal, TableTarget
 from cloister.models.mixture.products import Factor, Mixture
 from cloister.privacy.door.journal import Journal
@@ -49,7 +49,7 @@ ON_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA devi
 SIZES = {"a": 3, "b": 12, "c": 4}
 LAYOUTS = {
     "separate": separate_factors(SIZES),
-    "joined": join_supports(SIZES, [Factor(("a", "c"), np.array([[0, 0], [1, 1], [2, 3]]))]),
+    "joined": join_feasible_sets(SIZES, [Factor(("a", "c"), np.array([[0, 0], [1, 1], [2, 3]]))]),
 }
 UNITS = Units(((0,), (1,), (2,)), tuple(SIZES.values()))
 LEVELS = tuple(LevelHead(np.full(size, 1 / size)) for size in SIZES.values())

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from cloister.constraints import parse_denial
 from cloister.constraints.counting import violation_share
 from cloister.models.core.bins import bin_cells, fine
+from cloister.models.feasible_sets.builder import CompiledConstraints
 from cloister.models.mixture.factors import separate_factors
 from cloister.models.mixture.model import MixtureModel
 from cloister.models.mixture.optimizer import MeanTarget, NoisyMarginal, TableTarget
 from cloister.models.mixture.products import Mixture
 from cloister.models.mixture.sampler import EvenSampler
 from cloister.models.mixture.soft_constraints import fit_rates
-from cloister.models.sampling.support_builder import CompiledConstraints
 from cloister.models.soft_constraints.penalties import RatePosterior, posterior_rate
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.noise import Neighbours

@@ -1,4 +1,4 @@
-"""Joint factors hold what was measured and what their support forces, and no more."""
+"""Joint factors hold what was measured and what their feasible set forces, and no more."""
 
 import numpy as np
 import torch
@@ -54,7 +54,7 @@ def test_the_nearest_product_has_the_shares_of_each_attribute():
 
 
 def divergence(mixture):
-    """The least divergence of the joint factor's shares from any product on its support."""
+    """The least divergence of the joint factor's shares from any product on its feasible set."""
     shares = (mixture.shares @ mixture.weights)[: len(APART)]
     return float((shares * excess_of(APART, shares.float())).sum())
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from cloister.constraints.supports import Support
 from cloister.models.core.bins import bin_cells, coarse, fine
 from cloister.models.core.costs import PAIR_CELLS
+from cloister.models.feasible_sets.feasible_set import FeasibleSet
 from cloister.models.mixture import model
 from cloister.models.mixture.factors import (
     arrange_factors,
-    join_supports,
+    join_feasible_sets,
     separate_factors,
     transfer,
 )
@@ -93,7 +93,7 @@ def joint(mixture):
 
 LAYOUTS = {
     "separate": separate_factors(SIZES),
-    "joined": join_supports(SIZES, [Factor(("a", "c"), np.array([[0, 0], [1, 1], [2, 1]]))]),
+    "joined": join_feasible_sets(SIZES, [Factor(("a", "c"), np.array([[0, 0], [1, 1], [2, 1]]))]),
 }
 
 
@@ -209,13 +209,13 @@ def test_joined_factors_keep_every_support_and_lose_nothing_allowed():
     sizes = {"a": 3, "b": 3, "c": 2, "d": 4}
     first = Factor(("a", "b"), np.array([[0, 0], [1, 0], [1, 2], [2, 1]]))
     second = Factor(("c", "b"), np.array([[0, 0], [1, 1], [1, 2], [0, 2]]))
-    layout = join_supports(sizes, [first, second])
+    layout = join_feasible_sets(sizes, [first, second])
     names = layout.factors[0].attributes
     rows = {
         tuple(dict(zip(names, row, strict=True))[name] for name in "abc")
         for row in layout.factors[0].levels.tolist()
     }
-    pairs = [set(map(tuple, support.levels.tolist())) for support in (first, second)]
+    pairs = [set(map(tuple, feasible_set.levels.tolist())) for feasible_set in (first, second)]
     assert rows == {
         (a, b, c)
         for a, b, c in product(range(3), range(3), range(2))
@@ -228,16 +228,16 @@ def test_joined_factors_keep_every_support_and_lose_nothing_allowed():
 
 def test_factors_that_are_empty_or_too_large_are_not_joined():
     assert (
-        join_supports(
+        join_feasible_sets(
             {"a": 300, "b": 300},
             [Factor(("a", "b"), np.array(list(product(range(300), repeat=2))))],
         )
         is None
     )
-    assert join_supports(SIZES, [Factor(("a", "c"), np.zeros((0, 2), dtype=np.int64))]) is None
+    assert join_feasible_sets(SIZES, [Factor(("a", "c"), np.zeros((0, 2), dtype=np.int64))]) is None
     assert (
         arrange_factors(
-            SIZES, tuple(SIZES), [Support(("a", "c"), np.zeros((0, 2), dtype=np.int64))]
+            SIZES, tuple(SIZES), [FeasibleSet(("a", "c"), np.zeros((0, 2), dtype=np.int64))]
         )
         is None
     )

@@ -7,7 +7,7 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloister.constraints.supports import Support
+from cloister.models.feasible_sets.feasible_set import FeasibleSet
 from cloister.models.mixture.factors import arrange_factors
 from cloister.models.mixture.products import DependentAttribute, Factor
 from cloister.models.mixture.sampler import allocate, even_quantiles, follow
@@ -23,9 +23,9 @@ ATTRIBUTE_SETS = [
 ]
 
 
-def some_support(names, rng):
+def some_set(names, rng):
     whole = np.array(list(product(*(range(WIDER[name]) for name in names))))
-    return Support(names, whole[rng.random(len(whole)) < 0.6])
+    return FeasibleSet(names, whole[rng.random(len(whole)) < 0.6])
 
 
 def rows_of(arrangement, inside):
@@ -53,12 +53,13 @@ def rows_of(arrangement, inside):
 @given(st.integers(0, 2**32), st.sampled_from(ATTRIBUTE_SETS))
 def test_factors_and_dependents_allow_just_the_rows_that_keep_all_supports(seed, names):
     rng = np.random.default_rng(seed)
-    supports, inside = [some_support(each, rng) for each in names], ("a", "b", "c")
-    arrangement = arrange_factors(WIDER, inside, supports)
+    feasible_sets, inside = [some_set(each, rng) for each in names], ("a", "b", "c")
+    arrangement = arrange_factors(WIDER, inside, feasible_sets)
     mentioned = {name for each in names for name in each} | set(inside)
     allowed = [dict(zip(WIDER, row, strict=True)) for row in product(*map(range, WIDER.values()))]
     levels = [
-        (support.attributes, set(map(tuple, support.levels.tolist()))) for support in supports
+        (feasible_set.attributes, set(map(tuple, feasible_set.levels.tolist())))
+        for feasible_set in feasible_sets
     ]
     kept = {
         tuple(row[name] for name in sorted(mentioned))
@@ -77,7 +78,7 @@ def test_an_attribute_is_dependent_where_the_joint_factor_would_be_too_large():
     sizes = {"few": 2, "town": 300, "street": 90}
     grid = np.array(list(product(range(300), range(90))))
     arrangement = arrange_factors(
-        sizes, tuple(sizes), [Support(("town", "street"), grid[grid.sum(1) % 3 > 0])]
+        sizes, tuple(sizes), [FeasibleSet(("town", "street"), grid[grid.sum(1) % 3 > 0])]
     )
     assert [dependent.name for dependent in arrangement.dependents] == ["town"]
     assert arrangement.dependents[0].parents == ("street",)

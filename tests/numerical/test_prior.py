@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from cloister.evaluation.marginals import compare_marginals
 from cloister.models.core.bins import Bins, Coarsening, fine
 from cloister.models.core.histograms import HistogramCounts
+from cloister.models.feasible_sets.expected_shares import JointTable
 from cloister.models.mixture.optimizer import NoisyMarginal
 from cloister.models.mixture.prior import (
     EarlierTables,
@@ -20,7 +21,6 @@ from cloister.models.mixture.prior import (
 )
 from cloister.models.mixture.synthesizer import MixtureSynthesizer
 from cloister.models.protocol import fit, make_plan
-from cloister.models.sampling.expected_shares import JointTable
 from cloister.models.task import Budget, Task
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable

@@ -59,7 +59,7 @@ class PaperFit:
     parameters: DeniabilityPaperParameters
 
     def train(self) -> NetworkModel:
-        """The structure from noisy entropies, then the tables, then the supports."""
+        """The structure from noisy entropies, then the tables, then the feasible sets."""
         parents = self._parents()
         order = dependency_order(parents, self.sequence)
         rng = np.random.default_rng(_SEED)

@@ -28,7 +28,7 @@ from cloister.schema.domain import Cells, equal_cells
 def fit_printed(
     private: Door[TableRows], task: Task, plan: Plan[ViewParameters], progress: Progress
 ) -> DPViewModel:
-    """All views, consistent and not negative; then the supports of the hard constraints.
+    """All views, consistent and not negative; then the feasible sets of the hard constraints.
 
     The number of rows is the mean of the noisy totals, as if it were not known.
     """

@@ -17,6 +17,7 @@ import torch
 from cloister.arrays import Floats
 from cloister.models.core.bins import Bins
 from cloister.models.core.denoising import to_shares
+from cloister.models.feasible_sets.builder import compile_constraints
 from cloister.models.kamino.model import FOLLOWED, KaminoModel, restore_kamino
 from cloister.models.kamino.paper.search import QUANTIZED
 from cloister.models.kamino.paper.submodels import UnitChain, with_even_shares
@@ -26,7 +27,6 @@ from cloister.models.kamino.recipe import KAMINO_SEED, Material, Trainer
 from cloister.models.kamino.training import CALIBRATION_ROWS, NoisyGradients, TrainingSchedule
 from cloister.models.protocol import Arrays, Progress
 from cloister.models.sampling.drawing import Sampler
-from cloister.models.sampling.support_builder import compile_constraints
 from cloister.models.task import Plan, Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.queries.clipped_gradients import SampledRows
@@ -89,7 +89,7 @@ class PrintedFit:
     width: int
 
     def train(self, progress: Progress) -> PrintedModel:
-        """Algorithm 2, then the supports of the hard constraints."""
+        """Algorithm 2, then the feasible sets of the hard constraints."""
         cells = {
             name: equal_cells(self.task.domain[name], QUANTIZED) for name in self.plan.sequence
         }

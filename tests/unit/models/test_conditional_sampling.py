@@ -13,8 +13,8 @@ from cloister.constraints.counting import count_violations
 from cloister.errors import SampleError
 from cloister.models.core.bins import bin_cells
 from cloister.models.core.denoising import to_shares
+from cloister.models.feasible_sets.builder import FeasibleSetBuilder
 from cloister.models.sampling.sampler import ConstraintSampler
-from cloister.models.sampling.support_builder import SupportBuilder
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Date, Integer, TextKey
 from cloister.schema.domain import Domain, declared_cells
@@ -56,9 +56,9 @@ def sampler_for(*rules):
             cells, to_shares(rng.integers(1, 200, cells.size), 1_000), 0.0001, keep=True
         )
     model = Tilted(bins)
-    built = SupportBuilder(DOMAIN, SEQUENCE, bins, model, len(SEQUENCE), {}, rng).build(rules)
+    built = FeasibleSetBuilder(DOMAIN, SEQUENCE, bins, model, len(SEQUENCE), {}, rng).build(rules)
     return ConstraintSampler(
-        DOMAIN, SEQUENCE, bins, model, built.supports, built.row_rules, built.pair_rules
+        DOMAIN, SEQUENCE, bins, model, built.feasible_sets, built.row_rules, built.pair_rules
     )
 
 
@@ -144,8 +144,8 @@ def test_the_same_seed_gives_the_same_rows():
 
 def test_a_condition_that_the_supports_exclude_is_an_error_that_names_it():
     sampler = sampler_for(FD)
-    (support,) = sampler.supports
-    there = {(int(city), int(state)) for city, state in support.levels}
+    (feasible_set,) = sampler.feasible_sets
+    there = {(int(city), int(state)) for city, state in feasible_set.levels}
     city, state = next((c, s) for c in range(3) for s in range(2) if (c, s) not in there)
     with pytest.raises(
         SampleError, match="the condition on 'city', 'state': the hard constraints on"

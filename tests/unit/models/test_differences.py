@@ -82,10 +82,10 @@ def ordered_rows(task: Task, rows: int = 400) -> Table:
     rng = np.random.default_rng(1)
     codes = {column.name: rng.integers(0, column.size, rows) for column in task.domain}
     table = Table(task.domain, codes)
-    lawful = np.ones(rows, dtype=bool)
+    feasible = np.ones(rows, dtype=bool)
     for rule in task.hard:
-        lawful &= violations_per_row(rule, table) == 0
-    return table.take(lawful)
+        feasible &= violations_per_row(rule, table) == 0
+    return table.take(feasible)
 
 
 def only(task: Task) -> Difference:
@@ -320,12 +320,12 @@ def test_strict_orders_under_one_bound_leave_each_number_a_value(kind: str) -> N
     inner, rng = inner_task(task, chosen), np.random.default_rng(2)
     codes = {column.name: rng.integers(0, column.size, 4_000) for column in inner.domain}
     free = Table(inner.domain, codes)
-    lawful = np.ones(free.rows, dtype=bool)
+    feasible = np.ones(free.rows, dtype=bool)
     for rule in inner.hard:
-        lawful &= violations_per_row(rule, free) == 0
-    assert lawful.mean() > 0.8
+        feasible &= violations_per_row(rule, free) == 0
+    assert feasible.mean() > 0.8
     bins = {difference.name: even_bins(difference) for difference in chosen}
-    rows = free.take(np.flatnonzero(lawful))
+    rows = free.take(np.flatnonzero(feasible))
     (made,) = DifferencedSampler(task.domain, Rows(rows), chosen, bins).chunks(1, SamplingSource(1))
     assert [count_violations(rule, made) for rule in task.hard] == [0, 0]
 

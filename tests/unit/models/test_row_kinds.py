@@ -102,7 +102,7 @@ def test_a_kind_of_which_hardly_a_row_is_lawful_gives_its_places_to_others():
 def test_places_of_rows_that_others_leave_out_are_filled_by_any_kind():
     codes = {"kind": np.zeros(6), "start": np.zeros(6), "end": np.array([100, 100, 100, 1, 1, 1])}
     table = Table(DOMAIN, {"id": np.zeros(6), **codes})
-    kinds, lawful = RowKinds([ENDS], 4), np.array([True, True, True, True, False, False])
-    assert kinds.choose(table, lawful, 4).tolist() == [0, 1, 3]
+    kinds, feasible = RowKinds([ENDS], 4), np.array([True, True, True, True, False, False])
+    assert kinds.choose(table, feasible, 4).tolist() == [0, 1, 3]
     assert kinds.waiting
-    assert kinds.choose(table, lawful, 3).tolist() == [0, 1, 3]
+    assert kinds.choose(table, feasible, 3).tolist() == [0, 1, 3]

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cloister.arrays import Floats, Integers
-from cloister.constraints.supports import Support
 from cloister.models.core.bins import Bins
 from cloister.models.core.costs import EXPECTED_ROWS
+from cloister.models.feasible_sets.feasible_set import FeasibleSet
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import ConstrainedChain, JointModel, TupleModel
 
@@ -127,16 +127,18 @@ class ExpectedShares:
             found = found + counted * rows[:, None] / table.deviation**2
         return found
 
-    def tuples_for(self, left: tuple[str, ...], supports: Sequence[Support]) -> Integers:
+    def tuples_for(self, left: tuple[str, ...], feasible_sets: Sequence[FeasibleSet]) -> Integers:
         """One row of the model for each left side, the same for all right sides of it."""
         if left not in self._tuples:
-            self._tuples[left] = self.draw(int(self.size(left)), supports)
+            self._tuples[left] = self.draw(int(self.size(left)), feasible_sets)
         return self._tuples[left]
 
-    def draw(self, rows: int, supports: Sequence[Support]) -> Integers:
-        """Levels (rows, networked) of rows of the model inside those supports that it has whole."""
+    def draw(self, rows: int, feasible_sets: Sequence[FeasibleSet]) -> Integers:
+        """Levels (rows, networked) of rows of the model inside the sets that it has whole."""
         names = self.sequence[: self.networked]
-        inside = tuple(s for s in supports if set(names).issuperset(s.attributes) and len(s.levels))
+        inside = tuple(
+            s for s in feasible_sets if set(names).issuperset(s.attributes) and len(s.levels)
+        )
         sampler = AncestralSampler(ConstrainedChain(names, self.bins, self.model, inside))
         parts, missing = [], rows
         while missing > 0:

@@ -1,4 +1,4 @@
-"""Hard constraints that have to do with each other: their groups, and supports chosen together.
+"""Hard constraints that share attributes: their groups, and feasible sets chosen together.
 
 *Functional dependencies.* Chosen one dependency after the other, right sides contradict each other:
 ``phone -> zip``, ``zip -> city`` and ``phone -> city`` would leave no row. Here left sides that
@@ -7,10 +7,10 @@ a phone is that of its zip. Where two ways lead to one attribute, only right sid
 agree may be chosen (closures and order as in Armstrong, "Dependency structures of data base
 relationships", 1974).
 
-*Drawability.* Where supports leave next to nothing together, one support takes their place that
-lists whole rows: of rows that the model draws (Kamino Algorithm 3, on representative values of
-bins), each that satisfies all constraints beside those taken before. Something is left then,
-whatever the noise.
+*Drawability.* Where feasible sets leave next to nothing together, one feasible set takes their
+place that lists whole rows: of rows that the model draws (Kamino Algorithm 3, on representative
+values of bins), each that satisfies all constraints beside those taken before. Something is left
+then, whatever the noise.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from cloister.arrays import Booleans, Integers
 from cloister.constraints import DenialConstraint, functional_dependency, key_attributes
 from cloister.constraints.counting import violations_per_row
 from cloister.constraints.denial import Cell, Op
-from cloister.constraints.supports import Levels, Support, grid
 from cloister.models.core.bins import Bins
+from cloister.models.feasible_sets.feasible_set import FeasibleSet, Levels, grid
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import ConstrainedChain
 from cloister.models.sampling.violation_index import PairIndex, Penalty
@@ -43,7 +43,7 @@ _TRIED_ROWS = 2_048
 """Rows drawn to see what share of them can be kept."""
 
 _LISTED_ROWS = 20_000
-"""Rows from which a support that lists whole rows is chosen: half the model's, half any."""
+"""Rows from which a feasible set that lists whole rows is chosen: half the model's, half any."""
 
 
 def differing_attributes(constraint: DenialConstraint) -> list[str]:
@@ -271,37 +271,42 @@ def _agreeing(
 
 
 def inside(
-    own: RightSides, levels: Mapping[str, Levels], supports: Sequence[Support]
+    own: RightSides, levels: Mapping[str, Levels], feasible_sets: Sequence[FeasibleSet]
 ) -> RightSides:
-    """The right sides that supports of other rules allow too, where they allow any.
+    """The right sides that feasible sets of other rules allow too, where they allow any.
 
     A left side whose one right side another rule forbids would leave a missing value, or no row.
     """
     shape = len(own.places), levels[own.right].size
     known = {own.right, *own.left, *own.implied}
-    others = [s for s in supports if own.right in s.attributes and known.issuperset(s.attributes)]
+    others = [
+        s for s in feasible_sets if own.right in s.attributes and known.issuperset(s.attributes)
+    ]
     if not others or np.prod(shape, dtype=np.float64) > _COMPARED:
         return own
     allowed = np.ones(shape, dtype=bool) if own.allowed is None else own.allowed
-    for support in others:
-        both = allowed & _inside(own, levels, support)
+    for feasible_set in others:
+        both = allowed & _inside(own, levels, feasible_set)
         allowed = np.where(both.any(axis=1, keepdims=True), both, allowed)
     return replace(own, allowed=allowed)
 
 
-def _inside(own: RightSides, levels: Mapping[str, Levels], support: Support) -> Booleans:
-    """Which pairs (lefts, rights) lie in a support, of what is known of them."""
+def _inside(own: RightSides, levels: Mapping[str, Levels], feasible_set: FeasibleSet) -> Booleans:
+    """Which pairs (lefts, rights) lie in a feasible set, of what is known of them."""
     size, sizes = levels[own.right].size, [levels[name].size for name in own.left]
     at = dict(zip(own.left, np.unravel_index(own.places, sizes), strict=True)) if sizes else {}
     columns = {name: places[:, None] for name, places in at.items()}
     columns |= {name: own.implied[name][None] for name in own.implied if name not in at}
     columns[own.right] = np.arange(size)[None]
-    number, listed = np.zeros((1, 1), dtype=np.int64), np.zeros(len(support.levels), dtype=np.int64)
+    number, listed = (
+        np.zeros((1, 1), dtype=np.int64),
+        np.zeros(len(feasible_set.levels), dtype=np.int64),
+    )
     known = np.ones((1, 1), dtype=bool)
-    for place, name in enumerate(support.attributes):
+    for place, name in enumerate(feasible_set.attributes):
         known = known & (columns[name] >= 0)
         number = number * levels[name].size + np.maximum(columns[name], 0)
-        listed = listed * levels[name].size + support.levels[:, place]
+        listed = listed * levels[name].size + feasible_set.levels[:, place]
     return np.broadcast_to(np.isin(number, listed) | ~known, (len(own.places), size))
 
 
@@ -323,22 +328,22 @@ def share_drawable(
     rng: np.random.Generator,
 ) -> float:
     """The share of a chain's rows that have no dead end and satisfy the rules on single rows."""
-    if any(not len(support.levels) for support in chain.supports):
+    if any(not len(feasible_set.levels) for feasible_set in chain.feasible_sets):
         return 0.0
     batch = AncestralSampler(chain).draw(_TRIED_ROWS, rng)
     kept = batch.alive & _satisfying(_table(domain, batch.codes, _TRIED_ROWS), row_rules)
     return float(kept.mean())
 
 
-def explicit_support(
+def explicit_set(
     group: Sequence[DenialConstraint],
     domain: Domain,
     chain: ConstrainedChain,
     rng: np.random.Generator,
-) -> Support | None:
-    """A support that lists rows of representative values, which violate nothing together.
+) -> FeasibleSet | None:
+    """A feasible set that lists rows of representative values, which violate nothing together.
 
-    ``chain`` has no supports. None if no row satisfies the constraints alone.
+    ``chain`` has no feasible sets. None if no row satisfies the constraints alone.
     """
     names = tuple(name for name in chain.sequence if any(name in c.attributes for c in group))
     pairs = [c for c in group if c.arity == 2 and key_attributes(c) is None]
@@ -358,7 +363,7 @@ def explicit_support(
         for at, name in enumerate(names)
         if chain.bins[name].levels.wide.any()
     }
-    return Support(names, listed, boxes).reorder(chain.sequence)
+    return FeasibleSet(names, listed, boxes).reorder(chain.sequence)
 
 
 def _candidates(

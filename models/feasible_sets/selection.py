@@ -1,4 +1,4 @@
-"""Choosing supports: of the sets of joint levels without conflict, one of great released mass.
+"""Choosing feasible sets: of the sets of joint levels without conflict, one of great released mass.
 
 Nearly exact for functional dependencies (the heaviest right side of each left side, or the
 likeliest), order rules (the heaviest chain), rules on single rows; else greedily by mass.
@@ -16,7 +16,13 @@ from scipy.optimize import linear_sum_assignment
 
 from cloister.arrays import TINY, Booleans, Floats, Integers
 from cloister.constraints.denial import NEGATED, Cell, DenialConstraint, Op, Predicate, holds
-from cloister.constraints.supports import Coupling, Levels, Support, grid, with_missing
+from cloister.models.feasible_sets.feasible_set import (
+    Coupling,
+    FeasibleSet,
+    Levels,
+    grid,
+    with_missing,
+)
 
 _Bounds = tuple[Floats, Floats]
 
@@ -58,10 +64,10 @@ _LEAST_SPREAD = 1e-6
 """Difference of masses at least that is as likely as none."""
 
 
-def function_support(
+def function_set(
     left: Sequence[Levels], right: Levels, chosen: Integers, values: Integers
-) -> Support:
-    """The support of a functional dependency: one right side, a single value, for each left side.
+) -> FeasibleSet:
+    """The set of a functional dependency: one right side, a single value, for each left side.
 
     Shapes, both (product of left sizes,): ``chosen`` the right side's level for each joint left
     level, negative for those that may not occur, ``values`` its fine code there.
@@ -73,14 +79,14 @@ def function_support(
     levels = np.column_stack([joint, chosen])[known]
     names = (*(level.name for level in left), right.name)
     box = np.stack([values, values + 1], axis=1)[known]
-    support = Support(names, levels, {right.name: box} if right.wide.any() else {})
-    return with_missing([*left, right], support)
+    feasible_set = FeasibleSet(names, levels, {right.name: box} if right.wide.any() else {})
+    return with_missing([*left, right], feasible_set)
 
 
-def chain_support(
+def chain_set(
     equal: Sequence[Levels], first: Levels, second: Levels, sign: int, mass: Floats
-) -> Support:
-    """The support of a strict order rule: a chain of (first, second) for each value of ``equal``.
+) -> FeasibleSet:
+    """The set of a strict order rule: a chain of (first, second) for each value of ``equal``.
 
     Of all chains the one of greatest mass, to which the monotone coupling of both margins is added,
     so that neither attribute's distribution is distorted by the other's.
@@ -105,8 +111,8 @@ def chain_support(
     levels, first_box, second_box = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
     names = (*(level.name for level in equal), first.name, second.name)
     boxes = {first.name: first_box, second.name: second_box}
-    support = Support(names, levels, boxes, (Coupling(first.name, second.name, sign),))
-    return with_missing([*equal, first, second], support)
+    feasible_set = FeasibleSet(names, levels, boxes, (Coupling(first.name, second.name, sign),))
+    return with_missing([*equal, first, second], feasible_set)
 
 
 def heaviest_path(mass: Floats) -> Integers:
@@ -189,10 +195,10 @@ def _split(levels: Levels, run: Integers, weight: Floats) -> Integers:
     return boxes
 
 
-def row_support(
+def row_set(
     constraint: DenialConstraint, levels: Sequence[Levels], constants: Mapping[Predicate, float]
-) -> Support:
-    """The support of a rule on single rows: all joint levels in which some value satisfies it."""
+) -> FeasibleSet:
+    """The set of a rule on single rows: all joint levels in which some value satisfies it."""
     joint = grid([level.size for level in levels])
     places = {level.name: at for at, level in enumerate(levels)}
     surely = np.ones(len(joint), dtype=bool)
@@ -204,16 +210,16 @@ def row_support(
             else _constant(predicate, constants)
         )
         surely &= _certain(predicate.op, left, right)
-    return Support(tuple(level.name for level in levels), joint[~surely])
+    return FeasibleSet(tuple(level.name for level in levels), joint[~surely])
 
 
-def greedy_support(
+def greedy_set(
     constraint: DenialConstraint,
     levels: Sequence[Levels],
     constants: Mapping[Predicate, float],
     mass: Floats,
-) -> Support | None:
-    """The support of any rule on pairs: joint levels by mass, each without conflict with the rest.
+) -> FeasibleSet | None:
+    """The set of any rule on pairs: joint levels by mass, each without conflict with the rest.
 
     ``mass`` has shape (product of sizes,). A level also must not conflict with itself: if most do,
     all are narrowed to one value an attribute. A missing value falsifies the predicates on it
@@ -236,7 +242,7 @@ def greedy_support(
         for at, level in enumerate(levels)
         if level.wide.any()
     }
-    return Support(
+    return FeasibleSet(
         tuple(level.name for level in levels), taken.rows, boxes if taken.narrowed else {}
     )
 

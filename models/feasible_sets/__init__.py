@@ -1,0 +1,1 @@
+"""Feasible sets of hard constraints: what they are, and how they are chosen."""
