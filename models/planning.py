@@ -26,7 +26,8 @@ from cloister.privacy.events import Composed
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.schema.columns import Grid
 from cloister.schema.declarations import Sampling
-from cloister.schema.domain import Domain, declared_cells
+from cloister.schema.domain import Domain
+from cloister.schema.partition import declared_cells
 
 OVERSAMPLING = 3
 """Rows drawn for each row of a balanced sample."""

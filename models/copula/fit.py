@@ -38,15 +38,15 @@ from cloister.models.copula.plan import (
     paper_coding,
     public_coding,
 )
-from cloister.models.core.bins import Bins, bin_cells
+from cloister.models.core.bins import Histogram, bin_cells
 from cloister.models.core.denoising import estimate_shares, to_shares
 from cloister.models.protocol import Progress
 from cloister.models.sampling.expected_shares import JointTable
 from cloister.models.sampling.support_builder import compile_constraints
 from cloister.models.task import Plan, Task
 from cloister.privacy.queries.counts import ConjunctionCounts, DummyCoding, PartitionCounts
-from cloister.privacy.queries.query import Door, Partition, TableRows
-from cloister.schema.domain import Cells, declared_cells
+from cloister.privacy.queries.query import Door, TableRows
+from cloister.schema.partition import Partition, declared_cells
 
 _SEED = 20_190_206
 """Public seed of everything random about the supports."""
@@ -136,7 +136,7 @@ def _fit_given(
 
 def _count_bins(
     private: Door[TableRows], task: Task, plan: Plan[CopulaParameters], progress: Progress
-) -> dict[str, Bins]:
+) -> dict[str, Histogram]:
     """The bins of every attribute, from its noisy histogram."""
     mechanism, rows = plan.parameters.mechanism(HISTOGRAMS), task.data_rows
     deviation = deviation_of(mechanism, private.neighbours.partition)
@@ -153,7 +153,7 @@ def _count_bins(
 
 
 def _coded(
-    task: Task, plan: Plan[CopulaParameters], bins: Mapping[str, Bins]
+    task: Task, plan: Plan[CopulaParameters], bins: Mapping[str, Histogram]
 ) -> tuple[DummyCoding, Floats]:
     """The binary columns of the bins, and the released share of ones in each."""
     names = plan.sequence[: plan.parameters.coded]
@@ -166,7 +166,7 @@ def _count_conjunctions(
     private: Door[TableRows],
     task: Task,
     plan: Plan[CopulaParameters],
-    bins: Mapping[str, Bins],
+    bins: Mapping[str, Histogram],
     coding: DummyCoding,
     means: Floats,
 ) -> Floats:
@@ -182,7 +182,7 @@ def _count_conjunctions(
 
 
 def _count_joint_tables(
-    private: Door[TableRows], plan: Plan[CopulaParameters], bins: Mapping[str, Bins]
+    private: Door[TableRows], plan: Plan[CopulaParameters], bins: Mapping[str, Histogram]
 ) -> dict[tuple[str, ...], JointTable]:
     """The joint tables of hard constraints."""
     found = {}
@@ -198,7 +198,7 @@ def _count_joint_tables(
 def constrained_model(
     task: Task,
     plan: Plan[CopulaParameters],
-    bins: Mapping[str, Bins],
+    bins: Mapping[str, Histogram],
     copula: Copula,
     steps: tuple[str, ...],
     tables: Mapping[tuple[str, ...], JointTable],
@@ -258,6 +258,6 @@ def _count(
     return np.maximum(counts.astype(np.float64), 0.0)
 
 
-def _bins(cells: Cells, counts: Floats, rows: int) -> Bins:
+def _bins(cells: Partition, counts: Floats, rows: int) -> Histogram:
     """A bin for each cell, with shares of records that are nearest to the counts and sum to 1."""
-    return Bins(cells, np.arange(cells.size, dtype=np.int64), to_shares(counts, rows))
+    return Histogram.over(cells, cells.parts, to_shares(counts, rows))

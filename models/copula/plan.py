@@ -25,7 +25,7 @@ from cloister.privacy.accounting.accountants import calibrate, epsilon_of_each, 
 from cloister.privacy.events import Composed, Event, Sensitivity, repeat
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, DiscreteLaplace
 from cloister.privacy.queries.counts import DummyCoding, conjunction_sensitivity
-from cloister.schema.domain import declared_cells
+from cloister.schema.partition import declared_cells
 
 _LOOKUP = 4e-9
 """Seconds to count a row in one pair of attributes."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.models.constrained import EXCHANGED, ConstrainedModel, restore_bins, restore_rules
-from cloister.models.core.bins import Bins, Coarsening, bin_cells, coarse
+from cloister.models.core.bins import Histogram, bin_cells, coarse
 from cloister.models.core.denoising import estimate_shares
 from cloister.models.dpview.sampler import LinkedSampler, ViewChain
 from cloister.models.dpview.tables import (
@@ -34,9 +34,9 @@ from cloister.models.sampling.support_builder import CompiledConstraints, compil
 from cloister.models.task import Plan, Task
 from cloister.privacy.mechanisms.noise import DiscreteLaplace
 from cloister.privacy.queries.counts import PartitionCounts
-from cloister.privacy.queries.query import Door, Partition, TableRows
+from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.declarations import Linking
-from cloister.schema.domain import declared_cells
+from cloister.schema.partition import Coarsening, Partition, declared_cells
 
 _ALONE = (
     "each attribute is drawn on its own, from its histogram: relations between attributes are not "
@@ -67,7 +67,7 @@ class DPViewModel(ConstrainedModel):
 
     task: Task
     sequence: Names
-    bins: Mapping[str, Bins]
+    bins: Mapping[str, Histogram]
     coarsenings: Mapping[str, Coarsening]
     views: tuple[View, ...]
     referees: tuple[View, ...]
@@ -136,7 +136,7 @@ class DPViewModel(ConstrainedModel):
         }
         places = {name: at for at, name in enumerate(self.sequence)}
         arrays |= {
-            f"parts.{places[name]}": coarsening.parts
+            f"parts.{places[name]}": coarsening.joined
             for name, coarsening in self.coarsenings.items()
         }
         return meta, arrays
@@ -147,7 +147,7 @@ def restore_dpview(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> DPVie
     sequence = tuple(meta["sequence"])
     bins = restore_bins(task, sequence, arrays)
     coarsenings = {
-        name: Coarsening(bins[name], arrays[f"parts.{at}"])
+        name: bins[name].coarsen(arrays[f"parts.{at}"])
         for at, name in enumerate(sequence)
         if f"parts.{at}" in arrays
     }
@@ -173,7 +173,7 @@ def restore_dpview(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> DPVie
 class ReleasedTables:
     """What a fit releases: bins of attributes, joint tables over them, views over coarsenings."""
 
-    bins: Mapping[str, Bins]
+    bins: Mapping[str, Histogram]
     coarsenings: Mapping[str, Coarsening]
     tables: Mapping[Names, JointTable]
     views: tuple[View, ...]
@@ -231,7 +231,7 @@ class Counting:
         scale = mechanism.scale(self._private.neighbours.partition)
         return View(query.names, counts.astype(np.float64), laplace_deviation(scale))
 
-    def _bins_of(self, name: str, view: View) -> Bins:
+    def _bins_of(self, name: str, view: View) -> Histogram:
         cells = declared_cells(self._task.domain[name])
         shares = estimate_shares(
             view.counts.astype(np.int64), view.deviation, cells, self._task.data_rows
@@ -254,9 +254,9 @@ def denoise_views(views: Sequence[View], alone: Sequence[View], rows: int) -> tu
 
 def _summed(single: View, coarsening: Coarsening) -> View:
     """The histogram of an attribute over the parts of its coarsening."""
-    part = coarsening.parts[coarsening.bins.of_cell]
-    counts = np.bincount(part, weights=single.counts, minlength=coarsening.size).astype(np.float64)
-    return View(single.names, counts, single.deviation * math.sqrt(len(part) / coarsening.size))
+    counts = np.bincount(coarsening.parts, weights=single.counts, minlength=coarsening.size)
+    deviation = single.deviation * math.sqrt(coarsening.cells / coarsening.size)
+    return View(single.names, counts.astype(np.float64), deviation)
 
 
 def fit_dpview(

@@ -25,7 +25,7 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from cloister.arrays import Floats, Integers
-from cloister.models.core.bins import Bins, Coarsening
+from cloister.models.core.bins import Histogram
 from cloister.models.dpview.tables import ROUNDINGS, UNBIASED, WholeView, round_views
 from cloister.models.dpview.views import Names, View, margin_over
 from cloister.models.protocol import Where
@@ -35,6 +35,7 @@ from cloister.models.sampling.whole_tables import ProposingSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.declarations import Linking
 from cloister.schema.domain import Table
+from cloister.schema.partition import Coarsening
 
 _FLOOR = 1e-9
 """Added to shares, so that a level with a count of 0 can be drawn where supports require it."""
@@ -60,7 +61,7 @@ class ViewChain:
     """
 
     sequence: Names
-    bins: Mapping[str, Bins]
+    bins: Mapping[str, Histogram]
     coarsenings: Mapping[str, Coarsening]
     views: Sequence[View]
 
@@ -70,10 +71,9 @@ class ViewChain:
         if name not in self.coarsenings:
             return self.bins[name].mass[None]
         table, known = self._table(name)
-        parts = [self.coarsenings[k].parts[context[:, self.sequence.index(k)]] for k in known]
-        return spread_over_bins(
-            table[tuple(parts)] if parts else table[None], self.coarsenings[name]
-        )
+        parts = [self.coarsenings[k].joined[context[:, self.sequence.index(k)]] for k in known]
+        shares = table[tuple(parts)] if parts else table[None]
+        return spread_over_bins(shares, self.coarsenings[name], self.bins[name].mass)
 
     def _table(self, name: str) -> tuple[Floats, Names]:
         """Shares of an attribute's parts given those before it in the first view that has it."""
@@ -85,11 +85,11 @@ class ViewChain:
         return counts / counts.sum(axis=-1, keepdims=True), known
 
 
-def spread_over_bins(shares: Floats, coarsening: Coarsening) -> Floats:
-    """Shares of bins (n, bins) from shares of parts (n, parts) and the released histogram."""
-    mass = coarsening.bins.mass + 1e-12
-    whole = np.bincount(coarsening.parts, weights=mass, minlength=coarsening.size)
-    return np.asarray(shares[:, coarsening.parts] * (mass / whole[coarsening.parts]))
+def spread_over_bins(shares: Floats, coarsening: Coarsening, mass: Floats) -> Floats:
+    """Shares of bins (n, bins) from shares of parts (n, parts) and the bins' released ``mass``."""
+    part, mass = coarsening.joined, mass + 1e-12
+    whole = np.bincount(part, weights=mass, minlength=coarsening.size)
+    return np.asarray(shares[:, part] * (mass / whole[part]))
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,8 @@ class RecordChain(ConstrainedChain):
         if name not in self.records:
             return super().conditional(place, context)
         shares = np.eye(self.coarsenings[name].size)[self.records[name]]
-        return spread_over_bins(shares, self.coarsenings[name]) + _FLOOR * self.bins[name].mass
+        mass = self.bins[name].mass
+        return spread_over_bins(shares, self.coarsenings[name], mass) + _FLOOR * mass
 
     def free(self, place: int) -> bool:
         """Whether the attribute at a place is in the records and in no support."""
@@ -120,9 +121,9 @@ class RecordChain(ConstrainedChain):
     def draw_bins(self, name: str, rng: np.random.Generator) -> Integers:
         """A bin (n,) inside each record's part, by the released histogram."""
         coarsening, parts = self.coarsenings[name], self.records[name]
-        order = np.argsort(coarsening.parts, kind="stable")
-        heights = np.append(0.0, np.cumsum(coarsening.bins.mass[order] + _FLOOR))
-        edges = np.searchsorted(coarsening.parts[order], np.arange(coarsening.size + 1))
+        order = np.argsort(coarsening.joined, kind="stable")
+        heights = np.append(0.0, np.cumsum(self.bins[name].mass[order] + _FLOOR))
+        edges = np.searchsorted(coarsening.joined[order], np.arange(coarsening.size + 1))
         low, high = heights[edges[parts]], heights[edges[parts + 1]]
         found = (
             np.searchsorted(heights, low + rng.random(len(parts)) * (high - low), side="right") - 1

@@ -30,7 +30,7 @@ from cloister.models.dpview.views import Names, Sizes, ViewList, best_views, cel
 from cloister.models.planning import NETWORKED_LEVELS, public_sizes, wanted_tables
 from cloister.models.task import Parameters, Task
 from cloister.privacy.accounting.accountants import shares
-from cloister.schema.domain import declared_cells
+from cloister.schema.partition import declared_cells
 
 MOST_TABLE_CELLS = 10_000_000
 """Cells of any table at most, for a plan to be made: bounds memory."""

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from cloister.arrays import Floats
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.core.denoising import to_shares
 from cloister.models.core.histograms import measure_histogram, measure_joint_table
 from cloister.models.kamino.model import KaminoModel
@@ -56,7 +56,7 @@ class KaminoFit:
 
     def _material(
         self,
-        bins: Mapping[str, Bins],
+        bins: Mapping[str, Histogram],
         tables: Mapping[tuple[str, ...], JointTable],
         progress: Progress,
     ) -> Material:
@@ -84,7 +84,7 @@ class KaminoFit:
 
 def _first_shares(
     plan: KaminoPlan,
-    bins: Mapping[str, Bins],
+    bins: Mapping[str, Histogram],
     tables: Mapping[tuple[str, ...], JointTable],
     rows: int,
 ) -> Floats:
@@ -95,7 +95,7 @@ def _first_shares(
     return bins[names[0]].mass if names else np.ones(1)
 
 
-def _histograms(private: Door[TableRows], task: Task, plan: KaminoPlan) -> dict[str, Bins]:
+def _histograms(private: Door[TableRows], task: Task, plan: KaminoPlan) -> dict[str, Histogram]:
     mechanism = DiscreteGaussian(plan.parameters.histogram_noise)
     return {
         name: measure_histogram(
@@ -110,7 +110,7 @@ def _histograms(private: Door[TableRows], task: Task, plan: KaminoPlan) -> dict[
 
 
 def _joint_tables(
-    private: Door[TableRows], plan: KaminoPlan, bins: Mapping[str, Bins]
+    private: Door[TableRows], plan: KaminoPlan, bins: Mapping[str, Histogram]
 ) -> dict[tuple[str, ...], JointTable]:
     noise = plan.parameters.joint_noise
     if noise is None:
@@ -127,7 +127,7 @@ def _joint_tables(
 def _constrain(
     task: Task,
     sequence: tuple[str, ...],
-    bins: Mapping[str, Bins],
+    bins: Mapping[str, Histogram],
     chain: TrainedChain,
     tables: Mapping[tuple[str, ...], JointTable],
 ) -> KaminoModel:

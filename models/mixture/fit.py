@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from cloister.constraints import functional_dependency
-from cloister.models.core.bins import Bins, coarse, fine
+from cloister.models.core.bins import Histogram, coarse, fine
 from cloister.models.core.histograms import measure_joint_table
 from cloister.models.differences import pairs
 from cloister.models.differences.model import DifferencedModel, inner_task
@@ -207,7 +207,7 @@ def run_rounds(
     parameters: MixtureParameters,
     fit: Fit,
     released: Sequence[NoisyMarginal],
-    bins: Mapping[str, Bins],
+    bins: Mapping[str, Histogram],
     rows: int,
     progress: Progress,
     earlier: EarlierTables = NO_TABLES,
@@ -258,7 +258,7 @@ def labels_of(number: int, picks: int) -> tuple[str, ...]:
 
 
 def _candidates_of(
-    parameters: MixtureParameters, bins: Mapping[str, Bins], rows: int
+    parameters: MixtureParameters, bins: Mapping[str, Histogram], rows: int
 ) -> measurements.RoundCandidates:
     if parameters.pair_parts and len(bins) > 1:
         return measurements.AllPairs(
@@ -267,7 +267,7 @@ def _candidates_of(
     return measurements.ListedTables(measurements.candidate_tables(bins, rows, MIXTURE_SEED))
 
 
-def _modelled(plan: Plan[MixtureParameters], bins: Mapping[str, Bins]) -> tuple[str, ...]:
+def _modelled(plan: Plan[MixtureParameters], bins: Mapping[str, Histogram]) -> tuple[str, ...]:
     """The attributes of the mixture, in the order of the sequence: at least one.
 
     Numeric ones whose values have bins of their own are among them.
@@ -276,7 +276,7 @@ def _modelled(plan: Plan[MixtureParameters], bins: Mapping[str, Bins]) -> tuple[
     return tuple(name for name in bins if bins[name].size <= most or name in plan.parameters.valued)
 
 
-def _start(layout: Layout, bins: Mapping[str, Bins], components: int) -> Mixture:
+def _start(layout: Layout, bins: Mapping[str, Histogram], components: int) -> Mixture:
     """Equal components, each near the one-way histograms, with random differences."""
     generator = torch.Generator().manual_seed(MIXTURE_SEED)
     parts = []
@@ -289,7 +289,7 @@ def _start(layout: Layout, bins: Mapping[str, Bins], components: int) -> Mixture
 
 def _candidates(
     task: Task, parameters: MixtureParameters, known: _Known, prior: ReleasedNumbers | None
-) -> dict[str, Bins]:
+) -> dict[str, Histogram]:
     """The attributes that rounds may measure: all but those that nearly repeat others.
 
     Their bins are cut into parts as those of a prior were, unless the attribute has changed.

@@ -26,14 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cloister.models.core import histograms
-from cloister.models.core.bins import (
-    Bins,
-    Coarsening,
-    coarse,
-    coarse_by_spread,
-    fine,
-    variance_shares,
-)
+from cloister.models.core.bins import Histogram, coarse, coarse_by_spread, fine, variance_shares
 from cloister.models.mixture.optimizer import NoisyMarginal
 from cloister.models.mixture.plan import MixtureParameters
 from cloister.models.mixture.prior import ReleasedNumbers, pool_histograms, refine_bins
@@ -46,7 +39,7 @@ from cloister.privacy.mechanisms.selection import Exponential
 from cloister.privacy.queries.distances import Candidate, CandidateScores, PairScores
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.columns import Grid
-from cloister.schema.domain import declared_cells
+from cloister.schema.partition import Coarsening, declared_cells
 
 TRIPLE_CELLS = 1_500
 """Cells of a candidate triple at most."""
@@ -83,7 +76,7 @@ class Histograms:
     """
 
     counted: Mapping[str, histograms.HistogramCounts]
-    bins: Mapping[str, Bins]
+    bins: Mapping[str, Histogram]
     changes: Mapping[str, float]
 
     def among(self, names: Collection[str]) -> Histograms:
@@ -139,14 +132,16 @@ def _bins_of(
     counted: histograms.HistogramCounts,
     parameters: MixtureParameters,
     prior: ReleasedNumbers | None,
-) -> Bins:
+) -> Histogram:
     name = counted.cells.name
     make = histograms.bins_of_values if name in parameters.valued else histograms.bins_of_histogram
     bins = make(task, counted, parameters.groups)
     return refine_bins(prior.bins[name], bins) if prior and name in prior.bins else bins
 
 
-def candidate_tables(bins: Mapping[str, Bins], rows: int, seed: int) -> tuple[Coarsenings, ...]:
+def candidate_tables(
+    bins: Mapping[str, Histogram], rows: int, seed: int
+) -> tuple[Coarsenings, ...]:
     """All pairs and triples of small joint size, of bins or of parts; singles if there is no pair.
 
     Where there are too many to count, an even choice of them, pairs first.
@@ -159,17 +154,17 @@ def candidate_tables(bins: Mapping[str, Bins], rows: int, seed: int) -> tuple[Co
     return tuple(chosen) or tuple((coarsenings[0],) for coarsenings in levels.values())
 
 
-def _levels(bins: Bins) -> list[Coarsening]:
+def _levels(bins: Histogram) -> list[Coarsening]:
     """The coarsenings of one attribute, finest first."""
     return [fine(bins), *(coarse(bins, most) for most in _RESOLUTIONS if _worthwhile(bins, most))]
 
 
-def _tail_pairs(bins: Mapping[str, Bins]) -> list[Coarsenings]:
+def _tail_pairs(bins: Mapping[str, Histogram]) -> list[Coarsenings]:
     """Pairs of heavy-tailed numbers in parts that are small in tails."""
     numbers = [
         own
         for own in bins.values()
-        if isinstance(own.cells.column, Grid) and variance_shares(own).max() >= _HEAVY
+        if isinstance(own.column, Grid) and variance_shares(own).max() >= _HEAVY
     ]
     return [
         pair
@@ -181,7 +176,7 @@ def _tail_pairs(bins: Mapping[str, Bins]) -> list[Coarsenings]:
     ]
 
 
-def _worthwhile(bins: Bins, most: int) -> bool:
+def _worthwhile(bins: Histogram, most: int) -> bool:
     return bins.size > (2 * most if most == max(_RESOLUTIONS) else most)
 
 

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from cloister.arrays import Floats
-from cloister.models.core.bins import Coarsening
 from cloister.models.mixture.factors import QuasiIndependence, joint_factors
 from cloister.models.mixture.products import FactorView, Layout, Mixture
 from cloister.models.protocol import Progress, silent
+from cloister.schema.partition import Coarsening
 
 _FIRST_DECAY = 0.9
 """Decay of Adam's first moment a step; Adam's usual value."""

@@ -27,7 +27,7 @@ from cloister.privacy.accounting.accountants import calibrate, zcdp_rho
 from cloister.privacy.events import Composed, Event, repeat
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.mechanisms.selection import Exponential
-from cloister.schema.domain import declared_cells
+from cloister.schema.partition import declared_cells
 
 _HISTOGRAMS = 0.12
 """Part of the budget, as a share of rho, of one-way histograms at the typical signal."""

@@ -25,14 +25,14 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from cloister.arrays import Floats, Integers
-from cloister.models.core.bins import Bins, Coarsening
+from cloister.models.core.bins import Histogram
 from cloister.models.core.histograms import HistogramCounts
 from cloister.models.mixture.optimizer import NoisyMarginal
 from cloister.models.protocol import Arrays, ModelState
 from cloister.models.sampling.expected_shares import JointTable
 from cloister.models.task import Task
 from cloister.schema.columns import Grid
-from cloister.schema.domain import Cells, declared_cells
+from cloister.schema.partition import Coarsening, declared_cells, intervals
 
 _SIGNIFICANT = 3.0
 """Standard deviations by which a sum of squares exceeds that of noise where a table has changed.
@@ -52,7 +52,7 @@ class ReleasedNumbers:
     """
 
     rows: int
-    bins: Mapping[str, Bins]
+    bins: Mapping[str, Histogram]
     histograms: Mapping[str, HistogramCounts]
     tables: tuple[NoisyMarginal, ...]
 
@@ -66,7 +66,7 @@ class ReleasedNumbers:
 
 
 def restore_numbers(
-    task: Task, bins: Mapping[str, Bins], meta: Mapping[str, Any], arrays: Arrays
+    task: Task, bins: Mapping[str, Histogram], meta: Mapping[str, Any], arrays: Arrays
 ) -> ReleasedNumbers | None:
     """The numbers whose :meth:`ReleasedNumbers.state` is given.
 
@@ -114,15 +114,15 @@ def _state_of_table(at: int, table: NoisyMarginal) -> ModelState:
         f"table.{at}": table.counts,
         f"table.{at}.deviation": np.asarray(table.deviation),
     }
-    arrays |= {f"table.{at}.{axis}": own.parts for axis, own in enumerate(table.coarsenings)}
+    arrays |= {f"table.{at}.{axis}": own.joined for axis, own in enumerate(table.coarsenings)}
     return {"attributes": [own.name for own in table.coarsenings]}, arrays
 
 
 def _restore_table(
-    bins: Mapping[str, Bins], at: int, about: Mapping[str, Any], arrays: Arrays
+    bins: Mapping[str, Histogram], at: int, about: Mapping[str, Any], arrays: Arrays
 ) -> NoisyMarginal:
     coarsenings = tuple(
-        Coarsening(bins[name], arrays[f"table.{at}.{axis}"])
+        bins[name].coarsen(arrays[f"table.{at}.{axis}"])
         for axis, name in enumerate(about["attributes"])
     )
     return NoisyMarginal(coarsenings, arrays[f"table.{at}"], arrays[f"table.{at}.deviation"])
@@ -193,20 +193,20 @@ def _pooled_values(
     return new.values + weight * (earlier - new.values), both
 
 
-def refine_bins(earlier: Bins, bins: Bins) -> Bins:
+def refine_bins(earlier: Histogram, bins: Histogram) -> Histogram:
     """The bins, without any that has parts of two earlier ones.
 
     Of a number they are the earlier ones, but for those that are much wider than the new.
     """
-    column = bins.cells.column
-    cells = Cells(column, np.union1d(earlier.cells.starts, bins.cells.starts))
-    old, own = earlier.of(cells.starts), bins.of(cells.starts)
+    column = bins.column
+    cells = intervals(column, np.union1d(earlier.starts, bins.starts))
+    old, own = earlier.index(cells.starts), bins.index(cells.starts)
     if isinstance(column, Grid):
         parts = np.unique(old * bins.size + own) // bins.size
         own = np.where(np.bincount(parts)[old] < _SPLIT, 0, own)
-    of_cell = np.unique(old * bins.size + own, return_inverse=True)[1].astype(np.int64)
-    whole = bins.cells.of(cells.starts)
-    return Bins(cells, of_cell, bins.shares[whole] * cells.widths / bins.cells.widths[whole])
+    parts = np.unique(old * bins.size + own, return_inverse=True)[1].astype(np.int64)
+    whole = bins.cell_index(cells.starts)
+    return Histogram.over(cells, parts, bins.shares[whole] * cells.widths / bins.widths[whole])
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ class EarlierTables:
     def of(
         cls,
         numbers: ReleasedNumbers,
-        bins: Mapping[str, Bins],
+        bins: Mapping[str, Histogram],
         changes: Mapping[str, float],
         rows: int,
     ) -> EarlierTables:
@@ -300,7 +300,7 @@ NO_TABLES = EarlierTables()
 
 def _as_of(
     table: NoisyMarginal,
-    bins: Mapping[str, Bins],
+    bins: Mapping[str, Histogram],
     changes: Mapping[str, float],
     scale: float,
     rows: int,
@@ -309,14 +309,14 @@ def _as_of(
     measured = NoisyMarginal(coarsenings, table.counts * scale, table.deviation * scale)
     expected = np.full((), float(rows))
     for own in coarsenings:
-        expected = np.multiply.outer(expected, np.bincount(own.parts, weights=own.bins.mass))
+        expected = np.multiply.outer(expected, np.bincount(own.joined, weights=bins[own.name].mass))
     return EarlierTable(measured, expected, max(changes[own.name] for own in coarsenings))
 
 
-def _over(earlier: Coarsening, bins: Bins) -> Coarsening:
+def _over(earlier: Coarsening, bins: Histogram) -> Coarsening:
     """An earlier coarsening over bins none of which has parts of two earlier ones."""
-    first = np.unique(bins.of_cell, return_index=True)[1]
-    return Coarsening(bins, earlier.of(bins.cells.starts[first]))
+    first = np.unique(bins.parts, return_index=True)[1]
+    return bins.coarsen(earlier.index(bins.starts[first]))
 
 
 def _compared(own: EarlierTable, new: NoisyMarginal) -> EarlierTable:
@@ -333,9 +333,9 @@ def _compared(own: EarlierTable, new: NoisyMarginal) -> EarlierTable:
 
 def _common_parts(first: Coarsening, second: Coarsening) -> Integers:
     """The finest partition of bins (bins,) that is coarser than both."""
-    ends, size = (first.parts, first.size + second.parts), first.size + second.size
-    pairs = coo_array((np.ones(len(first.parts)), ends), shape=(size, size))
-    return connected_components(pairs, directed=False)[1][first.parts].astype(np.int64)
+    ends, size = (first.joined, first.size + second.joined), first.size + second.size
+    pairs = coo_array((np.ones(len(first.joined)), ends), shape=(size, size))
+    return connected_components(pairs, directed=False)[1][first.joined].astype(np.int64)
 
 
 def _projected(table: NoisyMarginal, joint: Mapping[str, Integers]) -> tuple[Floats, Floats]:
@@ -358,7 +358,7 @@ def _projected(table: NoisyMarginal, joint: Mapping[str, Integers]) -> tuple[Flo
 def _onto(own: Coarsening, parts: Integers) -> Integers:
     """The part in a coarser partition (bins,) of each part of a coarsening; shape (size,)."""
     onto = np.empty(own.size, dtype=np.int64)
-    onto[own.parts] = parts
+    onto[own.joined] = parts
     return np.unique(onto, return_inverse=True)[1]
 
 
@@ -383,13 +383,11 @@ def _pooled_table(new: JointTable, earlier: NoisyMarginal) -> JointTable:
     return JointTable(new.attributes, new.counts + weight * (earlier.counts - new.counts), both)
 
 
-def with_earlier_mass(bins: Bins, earlier: Bins) -> Bins:
+def with_earlier_mass(bins: Histogram, earlier: Histogram) -> Histogram:
     """The same bins, with the released shares of earlier ones.
 
     What is made of them is then cut at the same places as in the earlier release, so that tables
     of both can be compared.
     """
-    whole = earlier.cells.of(bins.cells.starts)
-    return replace(
-        bins, shares=earlier.shares[whole] * bins.cells.widths / earlier.cells.widths[whole]
-    )
+    whole = earlier.cell_index(bins.starts)
+    return replace(bins, shares=earlier.shares[whole] * bins.widths / earlier.widths[whole])

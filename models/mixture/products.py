@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from cloister.arrays import Floats, Integers
-from cloister.models.core.bins import Coarsening
+from cloister.schema.partition import Coarsening
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Layout:
         whole = coarsenings[0].whole and factor.size == coarsenings[0].size
         if len(factor.attributes) == 1 and whole:
             return FactorView(at, None, factor.size)
-        columns = [r.parts[factor.levels[:, factor.attributes.index(r.name)]] for r in coarsenings]
+        columns = [r.joined[factor.levels[:, factor.attributes.index(r.name)]] for r in coarsenings]
         index = torch.as_tensor(np.ravel_multi_index(columns, sizes).astype(np.int64))
         return FactorView(at, index, int(np.prod(sizes)))
 

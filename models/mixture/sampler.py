@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloister.arrays import Floats, Integers
-from cloister.models.core.bins import Bins, Coarsening, fine
+from cloister.models.core.bins import Histogram, fine
 from cloister.models.mixture.optimizer import NoisyMarginal
 from cloister.models.mixture.products import DependentAttribute, Mixture
 from cloister.models.mixture.within_bins import ScoreRelation, related_numbers
@@ -34,6 +34,7 @@ from cloister.models.sampling.sampler import ConstraintSampler, rows_to_draw
 from cloister.models.sampling.whole_tables import PairChange
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
+from cloister.schema.partition import Coarsening
 
 _TRIES = 300
 """Rounds of drawing rows and keeping some, before the rest is left to the plain sampler."""
@@ -251,7 +252,7 @@ class MeasuredPair:
         if axes[first] > axes[second]:
             counts, variances = counts.T, variances.T
         parts: list[Coarsening] = [table.coarsenings[axes[name]] for name in (first, second)]
-        return cls(parts[0].parts, parts[1].parts, counts, variances)
+        return cls(parts[0].joined, parts[1].joined, counts, variances)
 
     def expected(self, shares: Floats) -> Floats:
         """The parts' sums (parts, parts) of joint shares (bins, bins)."""
@@ -301,7 +302,7 @@ def _with_histograms(shares: Floats, first: Floats, second: Floats) -> Floats:
 
 def pair_changes(
     mixture: Mixture,
-    bins: Mapping[str, Bins],
+    bins: Mapping[str, Histogram],
     names: Collection[str],
     tables: Sequence[NoisyMarginal],
     rows: int,

@@ -18,7 +18,7 @@ import numpy as np
 from cloister.arrays import Floats
 from cloister.constraints import DenialConstraint
 from cloister.devices import CPU, Device
-from cloister.models.core.bins import Coarsening, coarse, fine
+from cloister.models.core.bins import coarse, fine
 from cloister.models.mixture.fit import MIXTURE_SEED
 from cloister.models.mixture.measurements import even_choice
 from cloister.models.mixture.model import MixtureModel
@@ -32,6 +32,7 @@ from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.domain import Table
+from cloister.schema.partition import Coarsening
 
 _TURNS = 4
 """Turns of drawing rows, linearising the rates, and fitting."""
@@ -196,7 +197,7 @@ def _means(coarsenings: Sequence[Coarsening], pool: Table, numbers: Floats) -> F
     """
     sizes = [coarsening.size for coarsening in coarsenings]
     cells = np.ravel_multi_index(
-        [coarsening.of(pool.codes[coarsening.name]) for coarsening in coarsenings], sizes
+        [coarsening.index(pool.codes[coarsening.name]) for coarsening in coarsenings], sizes
     )
     counts = np.bincount(cells, minlength=math.prod(sizes))
     sums = np.bincount(cells, weights=numbers, minlength=math.prod(sizes))

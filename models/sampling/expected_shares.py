@@ -12,7 +12,7 @@ import numpy as np
 
 from cloister.arrays import Floats, Integers
 from cloister.constraints.supports import Support
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.planning import EXPECTED_ROWS
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import ConstrainedChain, JointModel, TupleModel
@@ -45,7 +45,7 @@ class ExpectedShares:
     """
 
     sequence: tuple[str, ...]
-    bins: Mapping[str, Bins]
+    bins: Mapping[str, Histogram]
     model: TupleModel
     networked: int
     measured: Mapping[tuple[str, ...], JointTable]

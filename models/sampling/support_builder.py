@@ -22,7 +22,7 @@ from cloister.constraints import (
 )
 from cloister.constraints.denial import Cell, Op, Predicate
 from cloister.constraints.supports import Levels, Support
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.sampling import rule_groups, support_selection
 from cloister.models.sampling.chain import ConstrainedChain, TupleModel
 from cloister.models.sampling.expected_shares import ExpectedShares, JointTable
@@ -57,7 +57,7 @@ class CompiledConstraints:
 def compile_constraints(
     task: Task,
     sequence: tuple[str, ...],
-    bins: Mapping[str, Bins],
+    bins: Mapping[str, Histogram],
     model: TupleModel,
     networked: int,
     measured: Mapping[tuple[str, ...], JointTable],
@@ -84,7 +84,7 @@ class SupportBuilder:
 
     domain: Domain
     sequence: tuple[str, ...]
-    bins: Mapping[str, Bins]
+    bins: Mapping[str, Histogram]
     model: TupleModel
     networked: int
     measured: Mapping[tuple[str, ...], JointTable]

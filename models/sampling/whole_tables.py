@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Array, Floats, Integers
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.planning import MOST_PAIRS, OVERSAMPLING
 from cloister.models.protocol import Where
 from cloister.models.sampling.ancestral import AncestralSampler
@@ -101,7 +101,7 @@ class BalancedSampler:
     """
 
     inner: Independent
-    bins: Mapping[str, Bins]
+    bins: Mapping[str, Histogram]
     changes: tuple[PairChange, ...] = ()
 
     @property
@@ -134,7 +134,7 @@ class BalancedSampler:
             self.inner.independent(wanted, source, where) for source in stream.spawn(OVERSAMPLING)
         )
         pool = Table.concatenate(draw.narrow() for draw in draws)
-        levels = {n: own.of(pool.stored[n]).astype(np.int32) for n, own in self.bins.items()}
+        levels = {n: own.index(pool.stored[n]).astype(np.int32) for n, own in self.bins.items()}
         sizes = [own.size for own in self.bins.values()]
         weighted = self._weighted(levels)
         chosen = choose_balanced([*levels.values()], sizes, wanted, stream.generator, weighted)

@@ -34,7 +34,8 @@ from cloister.privacy.mechanisms.noise import GaussianGradient, Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.clipped_gradients import Outer, SampledRows, clipped_sum
 from cloister.schema.attributes import Categorical
-from cloister.schema.domain import Domain, Table, declared_cells
+from cloister.schema.domain import Domain, Table
+from cloister.schema.partition import declared_cells
 
 CUDA = Device(0)
 

@@ -24,7 +24,8 @@ from cloister.models.task import Task
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Integer
-from cloister.schema.domain import Domain, declared_cells
+from cloister.schema.domain import Domain
+from cloister.schema.partition import declared_cells
 
 ROWS = 20_000
 SIZES = {"pay": 12, "age": 10, "zone": 4, "team": 5}

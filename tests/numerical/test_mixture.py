@@ -42,7 +42,8 @@ from cloister.privacy.mechanisms.noise import DiscreteGaussian, Neighbours
 from cloister.privacy.mechanisms.selection import Exponential
 from cloister.privacy.queries.distances import CandidateScores
 from cloister.schema.attributes import Categorical
-from cloister.schema.domain import Domain, declared_cells
+from cloister.schema.domain import Domain
+from cloister.schema.partition import declared_cells
 
 SIZES = {"a": 3, "b": 12, "c": 2}
 COMPONENTS = 5
@@ -109,7 +110,7 @@ def test_marginals_are_those_of_the_joint_distribution(layout, names):
     table = table.reshape(*(SIZES[name] for name in names), -1).sum(-1)
     for axis, coarsening in enumerate(coarsenings):
         parts = np.zeros((*table.shape[:axis], coarsening.size, *table.shape[axis + 1 :]))
-        np.add.at(parts, (*[slice(None)] * axis, coarsening.parts), table)
+        np.add.at(parts, (*[slice(None)] * axis, coarsening.joined), table)
         table = parts
     np.testing.assert_allclose(mixture.marginal(coarsenings), table, atol=1e-6)
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister.evaluation.marginals import compare_marginals
-from cloister.models.core.bins import Bins, Coarsening, fine
+from cloister.models.core.bins import Histogram, fine
 from cloister.models.core.histograms import HistogramCounts
 from cloister.models.mixture.optimizer import NoisyMarginal
 from cloister.models.mixture.prior import (
@@ -27,7 +27,8 @@ from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Integer
-from cloister.schema.domain import Domain, Table, declared_cells
+from cloister.schema.domain import Domain, Table
+from cloister.schema.partition import declared_cells
 
 ROWS = 2_000
 DOMAIN = Domain.of(
@@ -99,27 +100,27 @@ def test_no_refined_bin_has_parts_of_two_earlier_ones(data):
         cuts = data.draw(st.sets(st.integers(1, AGES.size - 1), max_size=20))
         begins = np.isin(np.arange(AGES.size), list(cuts))
         shares = np.array(data.draw(st.lists(st.floats(0.1, 1), min_size=64, max_size=64)))
-        return Bins(AGES, np.cumsum(begins), shares / shares.sum())
+        return Histogram.over(AGES, np.cumsum(begins), shares / shares.sum())
 
     earlier, own = bins(), bins()
     refined = refine_bins(earlier, own)
     codes = np.arange(AGES.column.size)
-    pairs = np.unique(np.column_stack([refined.of(codes), earlier.of(codes)]), axis=0)
+    pairs = np.unique(np.column_stack([refined.index(codes), earlier.index(codes)]), axis=0)
     assert len(pairs) == refined.size
     assert refined.shares.sum() == pytest.approx(1)
-    assert (np.diff(refined.of_cell) >= 0).all()
-    inside = np.unique(np.column_stack([earlier.of(codes), own.of(codes)]), axis=0)
+    assert (np.diff(refined.parts) >= 0).all()
+    inside = np.unique(np.column_stack([earlier.index(codes), own.index(codes)]), axis=0)
     if np.bincount(inside[:, 0]).max() < 3:
         assert refined.size == earlier.size
 
 
 def bins_of(name):
     cells = declared_cells(DOMAIN[name])
-    return Bins(cells, np.arange(cells.size) // 4, np.full(cells.size, 1 / cells.size))
+    return Histogram.over(cells, np.arange(cells.size) // 4, np.full(cells.size, 1 / cells.size))
 
 
 BINS = {name: bins_of(name) for name in ("age", "score")}
-HALVES = {name: Coarsening(own, np.arange(own.size) // 2) for name, own in BINS.items()}
+HALVES = {name: own.coarsen(np.arange(own.size) // 2) for name, own in BINS.items()}
 
 
 def earlier_with(counts):

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from cloister.arrays import Floats
-from cloister.models.core.bins import Bins, fine
+from cloister.models.core.bins import Histogram, fine
 from cloister.models.dpview.model import DPViewModel, ReleasedTables, compile_rules
 from cloister.models.dpview.paper.plan import printed_tables
 from cloister.models.dpview.tables import LARGEST, make_consistent
@@ -22,7 +22,7 @@ from cloister.models.task import Plan, Task
 from cloister.privacy.mechanisms.noise import DiscreteLaplace
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.query import Door, TableRows
-from cloister.schema.domain import Cells, equal_cells
+from cloister.schema.partition import Partition, equal_cells
 
 
 def fit_printed(
@@ -61,7 +61,7 @@ def _count(
     private: Door[TableRows],
     task: Task,
     plan: Plan[ViewParameters],
-    cells: Mapping[str, Cells],
+    cells: Mapping[str, Partition],
     progress: Progress,
 ) -> list[View]:
     views: list[View] = []
@@ -76,12 +76,12 @@ def _count(
     return views
 
 
-def _bins(cells: Cells, views: Sequence[View]) -> Bins:
+def _bins(cells: Partition, views: Sequence[View]) -> Histogram:
     """Each bucket on its own, with its share in the first view that has it; even without one."""
     counts = next((_margin(view, cells.name) for view in views if cells.name in view.names), None)
     if counts is None or counts.sum() <= 0:
         counts = np.ones(cells.size)
-    return Bins(cells, np.arange(cells.size, dtype=np.int64), counts / counts.sum())
+    return Histogram.over(cells, cells.parts, counts / counts.sum())
 
 
 def _margin(view: View, name: str) -> Floats:

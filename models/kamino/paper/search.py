@@ -22,7 +22,7 @@ from cloister.models.task import Budget, Plan, Stage, Task
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.events import Composed, SampledGaussian
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
-from cloister.schema.domain import equal_cells
+from cloister.schema.partition import equal_cells
 
 QUANTIZED = 20
 """q: equal parts of a number's range, special and missing values apart."""

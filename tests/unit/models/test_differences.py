@@ -27,7 +27,8 @@ from cloister.models.registry import create
 from cloister.models.task import Persons, Task, task_of
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.domain import Table, declared_cells
+from cloister.schema.domain import Table
+from cloister.schema.partition import declared_cells
 from cloister.schema.spec import Spec
 
 DAY = {"type": "date", "min": "2020-01-01", "max": "2020-12-31"}

@@ -26,7 +26,8 @@ from cloister.models.task import Budget, Task, task_of
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.declarations import DPViewSpec
-from cloister.schema.domain import Domain, equal_cells
+from cloister.schema.domain import Domain
+from cloister.schema.partition import equal_cells
 from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import public_context_of, resolve
