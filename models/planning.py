@@ -1,8 +1,7 @@
 """What the plans of several methods share; public.
 
-The schema sequence, the joint tables that hard constraints need, how strong noise is beside the
-rows (in words, and when it is too strong), whether rows are drawn inside supports or one after the
-other, and sizes of draws with what forecasts say of them.
+The schema sequence, the joint tables that hard constraints need, and whether rows are drawn inside
+supports or one after the other.
 
 Source of the sequence: Kamino Algorithm 4; section 4.3 for very large domains, which come last and
     are drawn from independent noisy histograms inside the supports.
@@ -10,39 +9,19 @@ Source of the sequence: Kamino Algorithm 4; section 4.3 for very large domains, 
 
 from __future__ import annotations
 
-import bisect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 from cloister.constraints import DenialConstraint, functional_dependency, key_attributes, order_rule
 from cloister.errors import PlanError
-from cloister.figures import count_of, figure, figure_range
+from cloister.figures import count_of
 from cloister.models.core.bins import MOST_VALUES, NUMERIC_BINS
-from cloister.models.task import Budget, RowSampling, Stage, Task
-from cloister.privacy.accounting.accountants import zcdp_rho
-from cloister.privacy.events import Composed
-from cloister.privacy.mechanisms.noise import DiscreteGaussian
+from cloister.models.task import RowSampling, Task
 from cloister.schema.columns import Grid
 from cloister.schema.declarations import Sampling
 from cloister.schema.domain import Domain
 from cloister.schema.partition import declared_cells
-
-OVERSAMPLING = 3
-"""Rows drawn for each row of a balanced sample."""
-
-MOST_PAIRS = 300
-"""Pairs of attributes whose tables are compared at most."""
-
-POOL_ROWS = 40_000
-"""Rows by which a model's own rates of violation are measured."""
-
-EXPECTED_ROWS = 100_000
-"""Rows drawn from a model to estimate joint shares that were not measured."""
-
-PAIR_CELLS = 10_000
-"""Cells of a pair of attributes that a mixture may have measured, at most."""
 
 NETWORKED_LEVELS = 256
 """Levels of an attribute at most, to be modelled jointly with others."""
@@ -52,15 +31,6 @@ _JOINT_CELLS = 1_000_000
 
 _ROWS_PER_LEFT = 5
 """Rows for each joint level of the left side (all attributes but the last) at least, on average."""
-
-_NOISIEST = 4
-"""The scale of the noise of a count, in rows, times this may not exceed the rows."""
-
-_STEPS_TO_DOUBLE = 16
-"""Epsilons that are tried between one and its double: a message needs no more."""
-
-_MOST_DOUBLINGS = 60
-"""How often an epsilon that is too small is doubled at most."""
 
 SEQUENTIAL: Sampling = "sequential"
 
@@ -80,24 +50,6 @@ _ON_TRIAL = 9_000
 _NONE = "there is no soft constraint, and rows inside supports keep the hard ones"
 
 _USUAL = "rows inside supports do not depend on each other, and are drawn in linear time"
-
-MIB = 1 << 20
-"""Bytes of a mebibyte."""
-
-DRAWN_CELL = 40
-"""Bytes that a cell of drawn rows takes, in all its copies."""
-
-DEVICE_CONTEXT = 700 * MIB
-"""Bytes of a CUDA device that the driver and the libraries of torch take for a process."""
-
-NOISE = 2.2e-5
-"""Seconds for the exact noise of one count."""
-
-COUNT = 250
-"""Bytes that a count takes while it gets its noise."""
-
-_EXCHANGED = 3.6e-7
-"""Seconds for each row and pair of attributes whose tables are balanced."""
 
 
 def public_sizes(domain: Domain, most: int = NUMERIC_BINS) -> dict[str, int]:
@@ -217,96 +169,6 @@ def _affordable(names: Sequence[str], sizes: Mapping[str, int], rows: int) -> bo
     return lefts * sizes[names[-1]] <= _JOINT_CELLS and lefts * _ROWS_PER_LEFT <= rows
 
 
-def counts_stage(
-    task: Task, name: str, multiplier: Fraction, times: int, explanation: str
-) -> Stage:
-    """The stage of ``times`` tables of counts with discrete Gaussian noise."""
-    return uneven_counts_stage(task, name, [(multiplier, times)], explanation)
-
-
-def uneven_counts_stage(
-    task: Task, name: str, noises: Sequence[tuple[Fraction, int]], explanation: str
-) -> Stage:
-    """The stage of tables of counts, so many with each multiplier of discrete Gaussian noise."""
-    partition = task.neighbours.partition
-    mechanisms = [(DiscreteGaussian(multiplier), times) for multiplier, times in noises]
-    events = [(mechanism.event(partition), times) for mechanism, times in mechanisms]
-    scales = figure_range([mechanism.scale(partition) for mechanism, _ in mechanisms])
-    words = f"{explanation}; noise of {count_of(scales, 'row')} a count"
-    return Stage(name, Composed(tuple(events)), words)
-
-
-def require_signal(scale: float, rows: int, budget: Budget) -> None:
-    """Check that Gaussian noise of a ``scale`` in rows leaves something of one-way counts.
-
-    Without a delta it is taken for Laplace noise.
-
-    Raises:
-        PlanError: says what epsilon would do.
-    """
-    if not budget.delta:
-        require_laplace_signal(scale, rows, budget)
-    if scale * _NOISIEST > rows:
-        raise _drowned(rows, budget, _epsilon_for(budget, scale * _NOISIEST / rows))
-
-
-def require_laplace_signal(scale: float, rows: int, budget: Budget) -> None:
-    """The same of Laplace noise, whose scale falls in proportion to epsilon.
-
-    Raises:
-        PlanError: says what epsilon would do.
-    """
-    if scale * _NOISIEST > rows:
-        raise _drowned(rows, budget, float(budget.epsilon) * scale * _NOISIEST / rows)
-
-
-def _epsilon_for(budget: Budget, times: float) -> float:
-    """The epsilon whose Gaussian noise is so many times less, at the same delta.
-
-    The smaller epsilon is beside delta, the less the noise depends on it.
-    """
-    wanted = float(zcdp_rho(budget.epsilon, budget.delta)) * times**2
-    steps = range(_MOST_DOUBLINGS * _STEPS_TO_DOUBLE)
-    found = bisect.bisect_left(
-        steps,
-        wanted,
-        key=lambda step: float(zcdp_rho(_raised(budget.epsilon, step), budget.delta)),
-    )
-    return float(_raised(budget.epsilon, found))
-
-
-def _raised(epsilon: Fraction, step: int) -> Fraction:
-    doublings, part = divmod(step, _STEPS_TO_DOUBLE)
-    return epsilon * 2**doublings * (_STEPS_TO_DOUBLE + part) / _STEPS_TO_DOUBLE
-
-
-def _drowned(rows: int, budget: Budget, least: float) -> PlanError:
-    return PlanError(
-        f"epsilon {figure(float(budget.epsilon), 6)} is too small for {count_of(rows, 'row')}: "
-        "the noise would drown the counts; "
-        f"use at least about {figure(least, 2)}, or more rows"
-    )
-
-
-def require_delta(method: str, budget: Budget) -> None:
-    """Check that there is a delta for Gaussian noise.
-
-    Raises:
-        PlanError: there is none.
-    """
-    if budget.delta <= 0:
-        raise PlanError(
-            f"method {method} adds Gaussian noise and needs a delta above 0; allow one, such as "
-            "1e-6"
-        )
-
-
-def laplace_deviation(scale: float) -> float:
-    """The standard deviation of discrete Laplace noise, in rows."""
-    ratio = math.exp(-1.0 / scale)
-    return math.sqrt(2.0 * ratio) / (1.0 - ratio)
-
-
 @dataclass(frozen=True)
 class SamplingChoice:
     """A way of drawing rows under soft constraints, why it is taken, and its options."""
@@ -387,13 +249,3 @@ def _require_sense(task: Task, choice: SamplingChoice) -> None:
             "resample and accept_reject are options of sampling: sequential; add it, or leave "
             "them out"
         )
-
-
-def histogram_counts(task: Task) -> int:
-    """Counts of the histograms of all attributes."""
-    return sum(declared_cells(task.domain[name]).size for name in task.domain.modelled)
-
-
-def balanced_seconds(rows: int, attributes: int) -> float:
-    """Seconds that choosing a balanced part of the drawn rows takes."""
-    return _EXCHANGED * rows * min(math.comb(attributes, 2), MOST_PAIRS)

@@ -1,16 +1,13 @@
-"""What methods of several tables share: one budget for all, and labels that name the table."""
+"""What methods of several tables share: labels that name the table, and parts of what is stored."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any
 
 from cloister.models.protocol import Arrays
-from cloister.models.task import AnyPlan, Budget, Stage
-from cloister.privacy.accounting.accountants import spend
-from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.queries.query import (
     AnswerT,
@@ -21,55 +18,6 @@ from cloister.privacy.queries.query import (
     SensitivityT,
     TableRows,
 )
-
-_ENOUGH = 0.995
-"""Share of epsilon from which on a division counts as spending it."""
-
-_DIVISIONS = 6
-"""Divisions that are tried to spend the budget; the price is nearly linear in their scale."""
-
-_RETREAT = 0.97
-"""Factor on the scale of a division that still costs too much after all of them."""
-
-_RETREATS = 40
-"""Times that it is lowered at most: to less than parts that simply add up."""
-
-DIGITS = 10**9
-"""Denominator of the epsilons of a division."""
-
-PlanT = TypeVar("PlanT", bound=AnyPlan)
-
-
-def largest_within(
-    plan_at: Callable[[float], PlanT], budget: Budget, relation: Relation
-) -> PlanT | None:
-    """The plan of the largest scale whose price the budget holds, nearly; None if there is none."""
-
-    def price(plan: PlanT) -> float:
-        return spend(plan.event, budget.delta, relation).epsilon / float(budget.epsilon)
-
-    best, scale = None, 1.0
-    for _ in range(_DIVISIONS):
-        plan = plan_at(scale)
-        cost = price(plan)
-        if cost <= 1 and (best is None or cost > best[1]):
-            best = plan, cost
-        if _ENOUGH <= cost <= 1:
-            break
-        scale *= (1 + _ENOUGH) / 2 / cost
-    for _ in range(_RETREATS):
-        if best is not None:
-            return best[0]
-        scale *= _RETREAT
-        plan = plan_at(scale)
-        cost = price(plan)
-        best = (plan, cost) if cost <= 1 else None
-    return None
-
-
-def label_stage(stage: Stage, table: str, words: str) -> Stage:
-    """A stage of one table's plan, as one of the plan of all tables."""
-    return replace(stage, name=f"{table}: {stage.name}", explanation=f"{words}{stage.explanation}")
 
 
 def json_texts(value: Any) -> Any:

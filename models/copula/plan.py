@@ -19,6 +19,7 @@ from itertools import combinations
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure
 from cloister.models import planning
+from cloister.models.core import budget_split, costs
 from cloister.models.core.bins import NUMERIC_BINS
 from cloister.models.task import Budget, Forecast, Parameters, Plan, Stage, Task
 from cloister.privacy.accounting.accountants import calibrate, epsilon_of_each, zcdp_rho
@@ -81,16 +82,13 @@ def forecast_copula(task: Task, coding: DummyCoding, *, pairs: bool) -> Forecast
     """Seconds of processor time and bytes of memory of counting, fitting and drawing."""
     width, attributes, rows = coding.width, len(coding.sizes), task.data_rows
     products = _PRODUCT * width**2
-    counted = rows * min(_LOOKUP * attributes**2 / 2, products) + planning.NOISE * width**2 / 2
+    counted = rows * min(_LOOKUP * attributes**2 / 2, products) + costs.NOISE * width**2 / 2
     fitted = _PAIR * width**2 / 2 + _CUBE * width**3
     drawn = task.output_rows * (_DRAWN * width + products)
-    histograms = planning.histogram_counts(task)
-    seconds = _START + planning.NOISE * histograms + drawn + (counted + fitted if pairs else 0.0)
+    histograms = costs.histogram_counts(task)
+    seconds = _START + costs.NOISE * histograms + drawn + (counted + fitted if pairs else 0.0)
     memory = (
-        _HELD
-        + _ROW * max(rows, task.output_rows)
-        + _SQUARE * width**2
-        + planning.COUNT * histograms
+        _HELD + _ROW * max(rows, task.output_rows) + _SQUARE * width**2 + costs.COUNT * histograms
     )
     return Forecast(round(seconds, 1), int(memory))
 
@@ -120,7 +118,9 @@ class CopulaParameters(Parameters):
 def deviation_of(mechanism: Mechanism, sensitivity: Sensitivity) -> float:
     """The standard deviation of a mechanism's noise, in rows."""
     scale = mechanism.scale(sensitivity)
-    return planning.laplace_deviation(scale) if isinstance(mechanism, DiscreteLaplace) else scale
+    return (
+        budget_split.laplace_deviation(scale) if isinstance(mechanism, DiscreteLaplace) else scale
+    )
 
 
 def public_coding(task: Task, names: Sequence[str], groups: int) -> DummyCoding:
@@ -250,7 +250,7 @@ def _planned(
     outline = _Outline(task, sequence, _groups_for(task, sequence), pairs, not budget.delta)
     require_few_columns(outline.coding)
     estimated = outline.parameters(_level_by_rho(outline, budget)).mechanism(HISTOGRAMS)
-    planning.require_signal(estimated.scale(task.neighbours.partition), task.data_rows, budget)
+    budget_split.require_signal(estimated.scale(task.neighbours.partition), task.data_rows, budget)
     level = _level(outline, budget)
     made = outline.parameters(level)
     mapped = {
@@ -321,7 +321,7 @@ def plan_copula_paper(
     each = epsilon_of_each(budget.epsilon, budget.delta, len(sequence) + pairs)
     mechanism, partition = DiscreteLaplace(each), task.neighbours.partition
     scale = mechanism.scale(partition)
-    planning.require_laplace_signal(scale, task.data_rows, budget)
+    budget_split.require_laplace_signal(scale, task.data_rows, budget)
     noise = f"epsilon {float(each)} each; noise of {count_of(figure(scale), 'row')} a count"
     event = mechanism.event(partition)
     stages = [
@@ -335,7 +335,7 @@ def plan_copula_paper(
     )
     expected = forecast_copula(task, coding, pairs=bool(pairs))
     mapped: dict[tuple[str, ...], float] = dict.fromkeys(
-        paper_tables(task, sequence), planning.laplace_deviation(scale)
+        paper_tables(task, sequence), budget_split.laplace_deviation(scale)
     )
     return Plan(method, sequence, tuple(stages), made, expected, mapped)
 

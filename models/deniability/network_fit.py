@@ -12,6 +12,7 @@ from cloister.arrays import Floats
 from cloister.models.constrained import estimated_histograms
 from cloister.models.core import histograms
 from cloister.models.core.bins import Histogram, coarse
+from cloister.models.core.costs import POOL_ROWS
 from cloister.models.deniability import network_plan
 from cloister.models.deniability.network import (
     BayesianNetwork,
@@ -25,7 +26,6 @@ from cloister.models.deniability.network import (
     in_steps,
     posterior_means,
 )
-from cloister.models.planning import POOL_ROWS
 from cloister.models.protocol import Progress
 from cloister.models.sampling.expected_shares import JointTable
 from cloister.models.sampling.support_builder import compile_constraints

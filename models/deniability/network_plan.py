@@ -10,8 +10,9 @@ from functools import cached_property
 
 from cloister.figures import count_of, figure
 from cloister.models import planning
+from cloister.models.core import budget_split, costs
+from cloister.models.core.budget_split import require_signal
 from cloister.models.core.histograms import counted_by_value
-from cloister.models.planning import require_signal
 from cloister.models.soft_constraints.pair_counts import PairCounts
 from cloister.models.task import Budget, Forecast, Parameters, Plan, Stage, Task
 from cloister.privacy.accounting.accountants import calibrate, zcdp_rho
@@ -37,7 +38,7 @@ _MOST_DRAWN = 100_000
 _START = 0.5
 """Seconds of a fit of next to nothing."""
 
-_LIBRARIES = 200 * planning.MIB
+_LIBRARIES = 200 * costs.MIB
 """Bytes of the libraries."""
 
 _BYTES_OF_ROW = 40
@@ -73,30 +74,25 @@ The theta of PrivBayes (Zhang et al., 2017, section 4.5), which is 4 there as we
 def forecast_network(task: Task, parameters: NetworkParameters) -> Forecast:
     """Seconds and bytes of a fit of the network, and of drawing the output from it."""
     attributes, fit = len(task.domain.modelled), forecast_network_fit(task, parameters)
-    drawn = planning.OVERSAMPLING * task.output_rows * attributes
-    seconds = fit.seconds + _DRAWN * drawn + planning.balanced_seconds(task.output_rows, attributes)
-    held = (
-        planning.OVERSAMPLING
-        * min(task.output_rows, _MOST_DRAWN)
-        * attributes
-        * planning.DRAWN_CELL
-    )
+    drawn = costs.OVERSAMPLING * task.output_rows * attributes
+    seconds = fit.seconds + _DRAWN * drawn + costs.balanced_seconds(task.output_rows, attributes)
+    held = costs.OVERSAMPLING * min(task.output_rows, _MOST_DRAWN) * attributes * costs.DRAWN_CELL
     return Forecast(round(seconds, 1), fit.memory + held)
 
 
 def forecast_network_fit(task: Task, parameters: NetworkParameters) -> Forecast:
     """Seconds and bytes of a fit of the network alone."""
     inside, attributes = len(parameters.inside), len(task.domain.modelled)
-    pairs, histograms = math.comb(inside, 2), planning.histogram_counts(task)
+    pairs, histograms = math.comb(inside, 2), costs.histogram_counts(task)
     counted = parameters.structure_rows * pairs + parameters.parameter_rows * inside
     rows = (2 * attributes + _BYTES_OF_ROW) * task.data_rows
     memory = (
         _LIBRARIES
-        + planning.COUNT * histograms
+        + costs.COUNT * histograms
         + rows
         + _BYTES_OF_CELL * parameters.most_cells * inside
     )
-    seconds = _START + _COUNTED * counted + _COMPARED * pairs + planning.NOISE * histograms
+    seconds = _START + _COUNTED * counted + _COMPARED * pairs + costs.NOISE * histograms
     return Forecast(round(seconds + _ANSWERED * (attributes + inside), 1), memory)
 
 
@@ -213,7 +209,7 @@ class Outline:
         part, task = self.rows.parameter_part, self.task
         words = "one-way histograms of all attributes"
         yield replace(
-            planning.counts_stage(
+            budget_split.counts_stage(
                 task, "histograms", noise["histograms"], times["histograms"], words
             ),
             part=part,
@@ -222,7 +218,7 @@ class Outline:
             listed = ", ".join(" x ".join(names) for names in self.joint)
             words = f"joint tables of hard constraints: {listed}"
             yield replace(
-                planning.counts_stage(
+                budget_split.counts_stage(
                     task, "joint tables", noise["joint tables"], times["joint tables"], words
                 ),
                 part=part,
@@ -231,7 +227,7 @@ class Outline:
             yield self._structure(noise["structure"])
             words = "the conditional tables of the network, one for each attribute"
             yield replace(
-                planning.counts_stage(
+                budget_split.counts_stage(
                     task, "parameters", noise["parameters"], times["parameters"], words
                 ),
                 part=part,
@@ -298,7 +294,7 @@ def plan_network(
     Raises:
         PlanError: there is no delta to spend, or the noise would drown the rows.
     """
-    planning.require_delta(method, budget)
+    budget_split.require_delta(method, budget)
     outline = Outline(task, sequence, PartRows(task.data_rows, task.data_rows))
     outline.require_signal(budget)
     level = calibrate_level(outline, (), task, budget)

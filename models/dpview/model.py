@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from cloister.models.constrained import EXCHANGED, ConstrainedModel, restore_bins, restore_rules
 from cloister.models.core.bins import Histogram, bin_cells, coarse
+from cloister.models.core.budget_split import laplace_deviation
 from cloister.models.core.denoising import estimate_shares
 from cloister.models.dpview.sampler import LinkedSampler, ViewChain
 from cloister.models.dpview.tables import (
@@ -27,7 +28,6 @@ from cloister.models.dpview.tables import (
 )
 from cloister.models.dpview.view_choice import PlannedTable, ViewParameters, planned_tables
 from cloister.models.dpview.views import Names, View
-from cloister.models.planning import laplace_deviation
 from cloister.models.protocol import Arrays, ModelState, Progress
 from cloister.models.sampling.expected_shares import JointTable
 from cloister.models.sampling.support_builder import CompiledConstraints, compile_constraints

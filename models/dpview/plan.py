@@ -11,9 +11,9 @@ from fractions import Fraction
 
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure_range
+from cloister.models.core.budget_split import laplace_deviation, require_signal
 from cloister.models.dpview import view_choice
 from cloister.models.dpview.views import Names
-from cloister.models.planning import laplace_deviation, require_signal
 from cloister.models.task import Budget, Forecast, Plan, Stage, Task
 from cloister.privacy.accounting.accountants import calibrate
 from cloister.privacy.events import Event, compose

@@ -15,6 +15,7 @@ from fractions import Fraction
 from cloister.errors import PlanError, UnsupportedEvent
 from cloister.figures import count_of, figure
 from cloister.models import planning
+from cloister.models.core import budget_split, costs
 from cloister.models.core.histograms import counted_by_value
 from cloister.models.kamino.recipe import EMBEDDING_WIDTH, LARGEST_BLOCK, KaminoRecipe, Runs
 from cloister.models.task import Budget, Forecast, Parameters, Plan, Stage, Task
@@ -206,11 +207,11 @@ def plan_kamino(
     Raises:
         PlanError: there is no delta to spend, or the noise would drown the rows.
     """
-    planning.require_delta(recipe.name, budget)
+    budget_split.require_delta(recipe.name, budget)
     outline = _Outline.of(task, sequence, recipe)
     noises = _Noises.of(outline, float(zcdp_rho(budget.epsilon, budget.delta)))
     scale = DiscreteGaussian(noises.histograms).scale(task.neighbours.partition)
-    planning.require_signal(scale, task.data_rows, budget)
+    budget_split.require_signal(scale, task.data_rows, budget)
     counts = list(_counts(outline, noises))
     noise = (
         _training_noise(outline, budget, [stage.event for stage in counts])
@@ -251,12 +252,12 @@ def _counts(outline: _Outline, noises: _Noises) -> Iterator[Stage]:
         words = f"noisy one-way histogram of {count_of(len(outline.sequence), 'attribute')}"
         if outline.by_value:
             words += ", and the single values of " + ", ".join(outline.by_value)
-        yield planning.counts_stage(
+        yield budget_split.counts_stage(
             outline.task, "histograms", noises.histograms, outline.histograms, words
         )
     if noises.tables is not None:
         words = "noisy joint tables: " + ", ".join(" x ".join(names) for names in outline.tables)
-        yield planning.counts_stage(
+        yield budget_split.counts_stage(
             outline.task, "joint tables", noises.tables, len(outline.tables), words
         )
     if noises.weights is not None:
@@ -339,14 +340,14 @@ def forecast_kamino(
     train = steps * batch * (levels * _WEIGHTS_A_LEVEL + pairs * _WEIGHTS_A_PAIR) * _TRAINED
     draw = (levels * _DRAWN_A_LEVEL + pairs * _DRAWN_A_PAIR) * _DRAWN
     base, each = _WEIGHED
-    weigh = base + planning.POOL_ROWS * draw + each * len(task.soft) if task.soft else 0.0
+    weigh = base + costs.POOL_ROWS * draw + each * len(task.soft) if task.soft else 0.0
     units = levels + networked * _UNITS_OF_ATTRIBUTE
     memory = max(rows, drawn) * len(sizes) * _BYTES_OF_CELL + _LIBRARIES
     memory += int(batch) * units * _BYTES_OF_UNIT
     on_device = _DEVICE_BYTES * LARGEST_BLOCK * (levels + networked * EMBEDDING_WIDTH)
     on_device += _DEVICE_COPIES * 4 * EMBEDDING_WIDTH * (2 * levels + pairs)
     return Forecast(
-        seconds=round(2 + train + weigh + planning.OVERSAMPLING * drawn * draw, 1),
+        seconds=round(2 + train + weigh + costs.OVERSAMPLING * drawn * draw, 1),
         memory=memory,
-        device_memory=planning.DEVICE_CONTEXT + on_device if steps else 0,
+        device_memory=costs.DEVICE_CONTEXT + on_device if steps else 0,
     )

@@ -21,6 +21,7 @@ from cloister.constraints import DenialConstraint
 from cloister.devices import Device
 from cloister.figures import count_of
 from cloister.models import planning
+from cloister.models.core import costs
 from cloister.models.core.bins import Histogram
 from cloister.models.protocol import Arrays, Progress
 from cloister.models.soft_constraints.pair_counts import PairCounts
@@ -192,7 +193,7 @@ class ByRates:
     def weigh(
         self, private: Door[TableRows], task: Task, noise: Fraction | None, model: KaminoModel
     ) -> KaminoModel:
-        pool = model.pool(planning.POOL_ROWS, SamplingSource(KAMINO_SEED))
+        pool = model.pool(costs.POOL_ROWS, SamplingSource(KAMINO_SEED))
         rng = np.random.default_rng(KAMINO_SEED)
         choice = planning.choose_sampling(task, self.samplings)
         if not choice.sequential:

@@ -27,12 +27,12 @@ from torch import Tensor
 
 from cloister.models.core import histograms
 from cloister.models.core.bins import Histogram, coarse, coarse_by_spread, fine, variance_shares
+from cloister.models.core.costs import PAIR_CELLS
 from cloister.models.mixture.optimizer import NoisyMarginal
 from cloister.models.mixture.plan import MixtureParameters
 from cloister.models.mixture.prior import ReleasedNumbers, pool_histograms, refine_bins
 from cloister.models.mixture.products import Mixture
 from cloister.models.mixture.schedule import MOST_CANDIDATES
-from cloister.models.planning import PAIR_CELLS
 from cloister.models.task import Plan, Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.mechanisms.selection import Exponential

@@ -12,6 +12,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from cloister.models import planning
+from cloister.models.core import budget_split
 from cloister.models.core.histograms import TwoLevels, counted_by_value
 from cloister.models.mixture.schedule import (
     TYPICAL_SIGNAL,
@@ -184,7 +185,7 @@ class _Outline:
             )
             picks, tables = self.schedule.picks, self.schedule.tables
             words = f"the joint tables chosen, {'one' if picks == 1 else picks} a round"
-            yield planning.counts_stage(self.task, "rounds", levels["rounds"], tables, words)
+            yield budget_split.counts_stage(self.task, "rounds", levels["rounds"], tables, words)
         if self.task.measured_soft:
             yield WEIGHER.stage(self.task, levels["soft constraints"])
 
@@ -226,7 +227,7 @@ class _Outline:
         if self.values:
             words += f"; the single values of {', '.join(self.values)}"
         noises = (*self.joint_noise(level), *(level for _ in self.values))
-        return planning.uneven_counts_stage(
+        return budget_split.uneven_counts_stage(
             self.task, "joint tables", [(own, 1) for own in noises], words
         )
 
@@ -239,7 +240,7 @@ class _Outline:
         if self.two_levels:
             words += f" and in wide cells too: {', '.join(self.two_levels)}"
         noises = [(own, self._times(name)) for name, own in self.histogram_noise(level).items()]
-        return planning.uneven_counts_stage(self.task, "histograms", noises, words)
+        return budget_split.uneven_counts_stage(self.task, "histograms", noises, words)
 
 
 def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[MixtureParameters]:
@@ -248,13 +249,13 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
     Raises:
         PlanError: there is no delta to spend, or the noise would drown the rows.
     """
-    planning.require_delta("mixture", budget)
+    budget_split.require_delta("mixture", budget)
     rho = zcdp_rho(budget.epsilon, budget.delta)
     signal = signal_of(task, float(rho))
     about = _exact(math.sqrt(1 / (2 * rho)))
     outline = _without_drowned_values(_outline(task, sequence, signal), about)
     counted = DiscreteGaussian(outline.levels(about)["histograms"])
-    planning.require_signal(counted.scale(task.neighbours.partition), task.data_rows, budget)
+    budget_split.require_signal(counted.scale(task.neighbours.partition), task.data_rows, budget)
     noise = calibrate(
         lambda level: Composed(tuple((stage.event, 1) for stage in outline.stages(level))),
         budget.epsilon,

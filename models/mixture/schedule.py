@@ -22,7 +22,7 @@ from fractions import Fraction
 from itertools import combinations
 
 from cloister.constraints import functional_dependency
-from cloister.models import planning
+from cloister.models.core import costs
 from cloister.models.task import Forecast, Task
 
 TYPICAL_SIGNAL = 5_000.0
@@ -308,25 +308,18 @@ def forecast_fit(
     inside = tables[1] + _LEVEL * joined * components
     fit = schedule.rounds * schedule.steps * tables[0] + LAST_STEPS * inside
     choose = _choices(schedule, task.data_rows, len(sizes), pair, components)
-    expect = _CONDITIONAL * planning.EXPECTED_ROWS * len(sizes) * components if joint else 0.0
+    expect = _CONDITIONAL * costs.EXPECTED_ROWS * len(sizes) * components if joint else 0.0
     weigh = _RATE_TURNS * inside if task.soft else 0.0
-    draw = planning.balanced_seconds(task.output_rows, len(sizes))
-    draw += _DRAWN * planning.OVERSAMPLING * task.output_rows * len(sizes)
-    drawn = (
-        planning.OVERSAMPLING
-        * min(task.output_rows, _DRAWN_ROWS)
-        * len(sizes)
-        * planning.DRAWN_CELL
-    )
-    work = 12 * components * (planning.EXPECTED_ROWS if joint else levels)
+    draw = costs.balanced_seconds(task.output_rows, len(sizes))
+    draw += _DRAWN * costs.OVERSAMPLING * task.output_rows * len(sizes)
+    drawn = costs.OVERSAMPLING * min(task.output_rows, _DRAWN_ROWS) * len(sizes) * costs.DRAWN_CELL
+    work = 12 * components * (costs.EXPECTED_ROWS if joint else levels)
     work += _BYTES_OF_PAIR * (schedule.pair_parts or 0) ** 2 * len(sizes) ** 2
-    on_device = _DEVICE_COPIES * (levels + joined) + _DEVICE_TABLES * planning.PAIR_CELLS
+    on_device = _DEVICE_COPIES * (levels + joined) + _DEVICE_TABLES * costs.PAIR_CELLS
     return Forecast(
         seconds=round(fit + choose + expect + weigh + draw, 1),
-        memory=round(
-            200 * planning.MIB + work + drawn + 40 * max(task.data_rows, task.output_rows)
-        ),
-        device_memory=round(planning.DEVICE_CONTEXT + 4 * components * on_device),
+        memory=round(200 * costs.MIB + work + drawn + 40 * max(task.data_rows, task.output_rows)),
+        device_memory=round(costs.DEVICE_CONTEXT + 4 * components * on_device),
     )
 
 
@@ -350,5 +343,5 @@ def _step(levels: int, tables: float, pair: float, components: int) -> float:
 def _typical_pair(sizes: Mapping[str, int]) -> float:
     """Cells of a pair on average, of those that are candidates."""
     cells = [one * other for one, other in combinations(sizes.values(), 2)]
-    small = [own for own in cells if own <= planning.PAIR_CELLS]
+    small = [own for own in cells if own <= costs.PAIR_CELLS]
     return sum(small) / len(small) if small else float(max(sizes.values(), default=1))

@@ -19,12 +19,13 @@ from cloister.arrays import Floats
 from cloister.constraints import DenialConstraint
 from cloister.devices import CPU, Device
 from cloister.models.core.bins import coarse, fine
+from cloister.models.core.costs import POOL_ROWS
 from cloister.models.mixture.fit import MIXTURE_SEED
 from cloister.models.mixture.measurements import even_choice
 from cloister.models.mixture.model import MixtureModel
 from cloister.models.mixture.optimizer import Fit, MeanTarget, NoisyMarginal, Objective, TableTarget
 from cloister.models.mixture.plan import MIXTURE_SAMPLINGS, WEIGHER, MixtureParameters
-from cloister.models.planning import POOL_ROWS, choose_sampling
+from cloister.models.planning import choose_sampling
 from cloister.models.soft_constraints.penalties import RatePosterior, own_rates
 from cloister.models.soft_constraints.reweighting import TuplesOf, fit_weights, shares_against
 from cloister.models.task import Plan, Task

@@ -16,9 +16,9 @@ from typing import Any
 
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure
+from cloister.models.core.budget_split import DIGITS, label_stage, largest_within
 from cloister.models.persons.parts import PERSONS, ROWS, PersonTasks, split_task
 from cloister.models.protocol import AnySynthesizer
-from cloister.models.several_tables import DIGITS, label_stage, largest_within
 from cloister.models.task import AnyPlan, Budget, Forecast, Parameters, Plan, Stage, Task
 from cloister.privacy.accounting.accountants import noise_multiplier, zcdp_rho
 from cloister.privacy.events import repeat

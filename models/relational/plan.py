@@ -20,6 +20,7 @@ from itertools import accumulate
 from typing import Any
 
 from cloister.errors import PlanError
+from cloister.models.core.budget_split import DIGITS, largest_within
 from cloister.models.protocol import AnySynthesizer
 from cloister.models.relational.profiles import MOST_PARTS, MOST_UNKNOWNS, candidates
 from cloister.models.relational.rows import (
@@ -36,7 +37,7 @@ from cloister.models.relational.rows import (
     row_stages,
     tasks_of_rows,
 )
-from cloister.models.several_tables import DIGITS, json_texts, largest_within
+from cloister.models.several_tables import json_texts
 from cloister.models.task import AnyPlan, Budget, DatabaseTask, Forecast, Parameters, Plan, Task
 from cloister.privacy.accounting.accountants import noise_multiplier, zcdp_rho
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, DiscreteLaplace

@@ -22,10 +22,11 @@ from numpy.typing import NDArray
 from cloister.constraints import DenialConstraint
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure
+from cloister.models.core.budget_split import DIGITS, label_stage
 from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model
 from cloister.models.relational.constraints import distinct_pairs, kept_by_links, rules_across
 from cloister.models.relational.profiles import MOST_PARTS, candidates
-from cloister.models.several_tables import DIGITS, LabelledDoor, label_stage, part_of_arrays
+from cloister.models.several_tables import LabelledDoor, part_of_arrays
 from cloister.models.task import AnyPlan, DatabaseTask, Stage, Task
 from cloister.privacy.accounting.accountants import noise_multiplier
 from cloister.privacy.events import repeat

@@ -13,7 +13,7 @@ import numpy as np
 from cloister.arrays import Floats, Integers
 from cloister.constraints.supports import Support
 from cloister.models.core.bins import Histogram
-from cloister.models.planning import EXPECTED_ROWS
+from cloister.models.core.costs import EXPECTED_ROWS
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import ConstrainedChain, JointModel, TupleModel
 

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from cloister.arrays import Array, Floats, Integers
 from cloister.models.core.bins import Histogram
-from cloister.models.planning import MOST_PAIRS, OVERSAMPLING
+from cloister.models.core.costs import MOST_PAIRS, OVERSAMPLING
 from cloister.models.protocol import Where
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.row_by_row import AcceptedRows, Penalty, in_random_order

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloister.models.core.bins import bin_cells
+from cloister.models.core.costs import MOST_PAIRS, OVERSAMPLING
 from cloister.models.core.denoising import to_shares
-from cloister.models.planning import MOST_PAIRS, OVERSAMPLING
 from cloister.models.protocol import sample_whole
 from cloister.models.sampling.whole_tables import (
     MOST_PAIR_CELLS,

@@ -11,6 +11,7 @@ import torch
 
 from cloister.constraints.supports import Support
 from cloister.models.core.bins import bin_cells, coarse, fine
+from cloister.models.core.costs import PAIR_CELLS
 from cloister.models.mixture import model
 from cloister.models.mixture.factors import (
     arrange_factors,
@@ -37,7 +38,6 @@ from cloister.models.mixture.optimizer import (
 )
 from cloister.models.mixture.plan import MixtureParameters
 from cloister.models.mixture.products import Factor, Mixture
-from cloister.models.planning import PAIR_CELLS
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, Neighbours
 from cloister.privacy.mechanisms.selection import Exponential
 from cloister.privacy.queries.distances import CandidateScores

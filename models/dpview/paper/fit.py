@@ -11,12 +11,12 @@ import numpy as np
 
 from cloister.arrays import Floats
 from cloister.models.core.bins import Histogram, fine
+from cloister.models.core.budget_split import laplace_deviation
 from cloister.models.dpview.model import DPViewModel, ReleasedTables, compile_rules
 from cloister.models.dpview.paper.plan import printed_tables
 from cloister.models.dpview.tables import LARGEST, make_consistent
 from cloister.models.dpview.view_choice import ViewParameters
 from cloister.models.dpview.views import Names, View
-from cloister.models.planning import laplace_deviation
 from cloister.models.protocol import Progress
 from cloister.models.task import Plan, Task
 from cloister.privacy.mechanisms.noise import DiscreteLaplace

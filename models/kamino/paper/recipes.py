@@ -26,6 +26,7 @@ from cloister.arrays import Floats, Integers
 from cloister.constraints import DenialConstraint
 from cloister.figures import count_of
 from cloister.models import planning
+from cloister.models.core import costs
 from cloister.models.core.bins import Histogram
 from cloister.models.kamino.recipe import (
     EMBEDDING_WIDTH,
@@ -221,7 +222,7 @@ class MatrixAscent:
             for rule in task.soft
             if rule.known is not None and rule.known.rate is not None
         }
-        pool = model.pool(planning.POOL_ROWS, SamplingSource(KAMINO_SEED))
+        pool = model.pool(costs.POOL_ROWS, SamplingSource(KAMINO_SEED))
         sampler = model.sequential(options, ()).constraint_sampler
         rng = np.random.default_rng(KAMINO_SEED)
         return model.sequential(options, fit_penalties(task, rates, learnt, sampler, pool, rng))

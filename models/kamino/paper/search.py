@@ -16,6 +16,7 @@ from fractions import Fraction
 from cloister.errors import PlanError, UnsupportedEvent
 from cloister.figures import count_of, figure
 from cloister.models import planning
+from cloister.models.core import budget_split
 from cloister.models.kamino.plan import KaminoParameters, forecast_kamino
 from cloister.models.kamino.recipe import KaminoRecipe, Runs
 from cloister.models.task import Budget, Plan, Stage, Task
@@ -87,7 +88,7 @@ class _Setting:
         if self.counted:
             listed = ", ".join(" x ".join(names) for names in self.counted)
             words = f"noisy histogram of {listed}"
-            yield planning.counts_stage(
+            yield budget_split.counts_stage(
                 self.task, "histograms", self.noise, len(self.counted), words
             )
         if self.task.measured_soft:
@@ -135,7 +136,7 @@ def search_as_printed(
     Raises:
         PlanError: there is no delta to spend, or the noise would drown the rows.
     """
-    planning.require_delta(recipe.name, budget)
+    budget_split.require_delta(recipe.name, budget)
     sizes = quantized_sizes(task)
     networked = planning.count_networked(planning.public_sizes(task.domain))
     runs = recipe.trainer.runs([sizes[name] for name in sequence[:networked]])
@@ -148,7 +149,7 @@ def search_as_printed(
     )
     chosen = setting(found)
     scale = DiscreteGaussian(chosen.noise).scale(task.neighbours.partition)
-    planning.require_signal(scale, task.data_rows, budget)
+    budget_split.require_signal(scale, task.data_rows, budget)
     stages = tuple(chosen.stages())
     steps = chosen.steps * max(len(runs) - 1, 0)
     expected = forecast_kamino(task, sizes, networked, steps, float(chosen.rate * task.data_rows))

@@ -15,7 +15,7 @@ from typing import Any
 
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure
-from cloister.models.planning import require_delta
+from cloister.models.core.budget_split import require_delta
 from cloister.models.protocol import AnySynthesizer
 from cloister.models.relational.paper.relationship import STEPS, Slicing
 from cloister.models.relational.profiles import candidates

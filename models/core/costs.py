@@ -1,0 +1,51 @@
+"""Sizes of draws, and what counting and drawing cost: seconds and bytes of forecasts; public."""
+
+from __future__ import annotations
+
+import math
+
+from cloister.models.task import Task
+from cloister.schema.domain import declared_cells
+
+OVERSAMPLING = 3
+"""Rows drawn for each row of a balanced sample."""
+
+MOST_PAIRS = 300
+"""Pairs of attributes whose tables are compared at most."""
+
+POOL_ROWS = 40_000
+"""Rows by which a model's own rates of violation are measured."""
+
+EXPECTED_ROWS = 100_000
+"""Rows drawn from a model to estimate joint shares that were not measured."""
+
+PAIR_CELLS = 10_000
+"""Cells of a pair of attributes that a mixture may have measured, at most."""
+
+MIB = 1 << 20
+"""Bytes of a mebibyte."""
+
+DRAWN_CELL = 40
+"""Bytes that a cell of drawn rows takes, in all its copies."""
+
+DEVICE_CONTEXT = 700 * MIB
+"""Bytes of a CUDA device that the driver and the libraries of torch take for a process."""
+
+NOISE = 2.2e-5
+"""Seconds for the exact noise of one count."""
+
+COUNT = 250
+"""Bytes that a count takes while it gets its noise."""
+
+_EXCHANGED = 3.6e-7
+"""Seconds for each row and pair of attributes whose tables are balanced."""
+
+
+def histogram_counts(task: Task) -> int:
+    """Counts of the histograms of all attributes."""
+    return sum(declared_cells(task.domain[name]).size for name in task.domain.modelled)
+
+
+def balanced_seconds(rows: int, attributes: int) -> float:
+    """Seconds that choosing a balanced part of the drawn rows takes."""
+    return _EXCHANGED * rows * min(math.comb(attributes, 2), MOST_PAIRS)
