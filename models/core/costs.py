@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from cloister.models.task import Task
-from cloister.schema.domain import declared_cells
+from cloister.schema.partition import declared_cells
 
 OVERSAMPLING = 3
 """Rows drawn for each row of a balanced sample."""
