@@ -83,6 +83,16 @@ class Partition:
         """Whether cell c is part c."""
         return np.array_equal(self.parts, np.arange(self.cells))
 
+    @property
+    def joined(self) -> Integers:
+        """The part of each part of the partition that it was made of: of itself, if of none."""
+        return np.arange(self.size, dtype=np.int64)
+
+    @property
+    def whole(self) -> bool:
+        """Whether no parts of the partition that it was made of are together."""
+        return True
+
     def index(self, codes: Codes) -> Codes:
         """Parts (n,) of fine codes (n,) of any type of whole numbers."""
         cells = self.cell_index(codes)
@@ -100,23 +110,24 @@ class Partition:
 
     def coarsen(self, parts: Integers) -> Coarsening:
         """Parts p of this partition joined to ``parts[p]``; shape (size,)."""
-        return Coarsening(self.column, self.starts, parts[self.parts], self, parts)
+        return Coarsening(self.column, self.starts, parts[self.parts], parts)
 
 
 @dataclass(frozen=True, eq=False)
 class Coarsening(Partition):
-    """A partition whose parts are made of a ``finer`` one's: its part p lies in ``joined[p]``.
+    """A partition made of a finer one, whose part p lies in part ``groups[p]``; shape (parts,)."""
 
-    Shape: ``joined`` (finer.size,).
-    """
+    groups: Integers
 
-    finer: Partition
-    joined: Integers
+    @property
+    def joined(self) -> Integers:
+        """See :class:`Partition`."""
+        return self.groups
 
     @property
     def whole(self) -> bool:
-        """Whether every part of the finer partition is a part of its own."""
-        return self.size == self.finer.size
+        """See :class:`Partition`."""
+        return self.size == len(self.groups)
 
 
 def intervals(column: Column, starts: Codes) -> Partition:

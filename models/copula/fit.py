@@ -34,14 +34,13 @@ from cloister.models.copula.plan import (
     HISTOGRAMS,
     JOINT,
     CopulaParameters,
-    deviation_of,
     paper_coding,
     public_coding,
 )
 from cloister.models.core.bins import Histogram, bin_cells
 from cloister.models.core.denoising import estimate_shares, to_shares
+from cloister.models.core.noisy_table import NoisyTable, NoisyTables, count_table
 from cloister.models.protocol import Progress
-from cloister.models.sampling.expected_shares import JointTable
 from cloister.models.sampling.support_builder import compile_constraints
 from cloister.models.task import Plan, Task
 from cloister.privacy.queries.counts import ConjunctionCounts, DummyCoding, PartitionCounts
@@ -139,7 +138,7 @@ def _count_bins(
 ) -> dict[str, Histogram]:
     """The bins of every attribute, from its noisy histogram."""
     mechanism, rows = plan.parameters.mechanism(HISTOGRAMS), task.data_rows
-    deviation = deviation_of(mechanism, private.neighbours.partition)
+    deviation = mechanism.deviation(private.neighbours.partition)
     constrained = {name for rule in task.hard for name in rule.attributes}
     bins = {}
     for done, name in enumerate(plan.sequence, start=1):
@@ -177,22 +176,23 @@ def _count_conjunctions(
     partitions = tuple(bins[name] for name in plan.sequence[: len(coding.sizes)])
     query = ConjunctionCounts(partitions, coding)
     noisy = private.answer(query, mechanism, CONJUNCTIONS)
-    deviation = deviation_of(mechanism, query.sensitivity(private.neighbours))
+    deviation = mechanism.deviation(query.sensitivity(private.neighbours))
     return shrink_conjunctions(noisy, means, deviation, task.data_rows, coding)
 
 
 def _count_joint_tables(
     private: Door[TableRows], plan: Plan[CopulaParameters], bins: Mapping[str, Histogram]
-) -> dict[tuple[str, ...], JointTable]:
+) -> dict[tuple[str, ...], NoisyTable]:
     """The joint tables of hard constraints."""
-    found = {}
-    for names in plan.parameters.joint_tables:
-        mechanism = plan.parameters.mechanism(JOINT)
-        query = PartitionCounts(tuple(bins[name] for name in names))
-        counts = private.answer(query, mechanism, f"joint {', '.join(names)}")
-        deviation = deviation_of(mechanism, private.neighbours.partition)
-        found[names] = JointTable(names, counts.astype(np.float64), deviation)
-    return found
+    return {
+        names: count_table(
+            private,
+            [bins[name] for name in names],
+            plan.parameters.mechanism(JOINT),
+            f"joint {', '.join(names)}",
+        )
+        for names in plan.parameters.joint_tables
+    }
 
 
 def constrained_model(
@@ -201,7 +201,7 @@ def constrained_model(
     bins: Mapping[str, Histogram],
     copula: Copula,
     steps: tuple[str, ...],
-    tables: Mapping[tuple[str, ...], JointTable],
+    tables: NoisyTables,
     kind: type[CopulaModel] = CopulaModel,
 ) -> CopulaModel:
     """The model of a ``kind``, with supports and rules that enforce every hard constraint."""
@@ -227,14 +227,15 @@ def fit_paper(
     coding = paper_coding(task, plan.sequence)
     limits = thresholds(np.concatenate(counted) / task.data_rows)
     shares = np.zeros((coding.width, coding.width))
-    tables: dict[tuple[str, ...], JointTable] = {}
+    tables: dict[tuple[str, ...], NoisyTable] = {}
     pairs = list(combinations(range(len(plan.sequence)), 2))
     for done, (first, second) in enumerate(pairs, start=1):
         names = (plan.sequence[first], plan.sequence[second])
         counts = _count(private, plan.parameters, CONJUNCTIONS, tuple(bins[n] for n in names))
         shares[coding.block(first), coding.block(second)] = counts / task.data_rows
         if names in plan.mapped:
-            tables[names] = JointTable(names, counts, plan.mapped[names])
+            partitions = (bins[names[0]], bins[names[1]])
+            tables[names] = NoisyTable(partitions, counts, plan.mapped[names])
         progress(done, len(pairs))
     every = np.triu(np.ones_like(shares, dtype=bool), 1)
     correlations = pairwise_correlations(shares, limits, every, most=1.0)

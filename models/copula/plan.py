@@ -115,14 +115,6 @@ class CopulaParameters(Parameters):
         return DiscreteLaplace(level) if self.pure else DiscreteGaussian(level)
 
 
-def deviation_of(mechanism: Mechanism, sensitivity: Sensitivity) -> float:
-    """The standard deviation of a mechanism's noise, in rows."""
-    scale = mechanism.scale(sensitivity)
-    return (
-        budget_split.laplace_deviation(scale) if isinstance(mechanism, DiscreteLaplace) else scale
-    )
-
-
 def public_coding(task: Task, names: Sequence[str], groups: int) -> DummyCoding:
     """The binary columns of attributes, from public sizes: as many as there may be."""
     sizes = planning.public_sizes(task.domain, groups)
@@ -254,7 +246,7 @@ def _planned(
     level = _level(outline, budget)
     made = outline.parameters(level)
     mapped = {
-        names: deviation_of(made.mechanism(JOINT), task.neighbours.partition)
+        names: made.mechanism(JOINT).deviation(task.neighbours.partition)
         for names in made.joint_tables
     }
     expected = forecast_copula(task, outline.coding, pairs=CONJUNCTIONS in outline.queries)
@@ -335,7 +327,7 @@ def plan_copula_paper(
     )
     expected = forecast_copula(task, coding, pairs=bool(pairs))
     mapped: dict[tuple[str, ...], float] = dict.fromkeys(
-        paper_tables(task, sequence), budget_split.laplace_deviation(scale)
+        paper_tables(task, sequence), mechanism.deviation(partition)
     )
     return Plan(method, sequence, tuple(stages), made, expected, mapped)
 

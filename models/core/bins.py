@@ -20,7 +20,7 @@ from cloister.arrays import TINY, Booleans, Floats, Integers
 from cloister.constraints.supports import Levels
 from cloister.models.core.denoising import apart
 from cloister.schema.columns import Codes, Grid
-from cloister.schema.partition import Coarsening, Partition
+from cloister.schema.partition import Partition
 
 NUMERIC_BINS = 20
 """Bins of a numeric attribute at most, special and missing values apart."""
@@ -255,15 +255,10 @@ def _merge_rare(cells: Partition, shares: Floats, noise: float) -> Codes:
     return bins
 
 
-def fine(bins: Histogram) -> Coarsening:
-    """Every bin on its own."""
-    return bins.coarsen(np.arange(bins.size, dtype=np.int64))
-
-
-def coarse(bins: Histogram, most: int) -> Coarsening:
+def coarse(bins: Histogram, most: int) -> Partition:
     """At most ``most`` parts, beside those of missing and special values of a number."""
     if bins.size <= most:
-        return fine(bins)
+        return bins
     if bins.column.kind == "nominal":
         return bins.coarsen(_heaviest(bins, most))
     own = alone(bins)
@@ -272,7 +267,7 @@ def coarse(bins: Histogram, most: int) -> Coarsening:
     return bins.coarsen(_runs(bins.mass, own, most))
 
 
-def coarse_by_spread(bins: Histogram, most: int) -> Coarsening:
+def coarse_by_spread(bins: Histogram, most: int) -> Partition:
     """At most ``most`` parts of a number's bins, beside those of missing and special values.
 
     Each part has about as much as another of the mass and of the variance together, so that tails

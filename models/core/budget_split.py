@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -125,12 +124,6 @@ def require_delta(method: str, budget: Budget) -> None:
             f"method {method} adds Gaussian noise and needs a delta above 0; allow one, such as "
             "1e-6"
         )
-
-
-def laplace_deviation(scale: float) -> float:
-    """The standard deviation of discrete Laplace noise, in rows."""
-    ratio = math.exp(-1.0 / scale)
-    return math.sqrt(2.0 * ratio) / (1.0 - ratio)
 
 
 def largest_within(

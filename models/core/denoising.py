@@ -273,9 +273,9 @@ def apart(cells: Partition) -> Booleans:
     Shape (cells,).
     """
     column = cells.column
-    mask = np.zeros(cells.size, dtype=bool)
+    mask = np.zeros(cells.cells, dtype=bool)
     if isinstance(column, Grid) and column.special_codes:
-        mask[cells.index(np.array(column.special_codes))] = True
+        mask[cells.cell_index(np.array(column.special_codes))] = True
     if column.null_code is not None:
         mask[-1] = True
     return mask

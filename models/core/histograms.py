@@ -27,7 +27,6 @@ from cloister.arrays import TINY, Booleans, Floats, Integers
 from cloister.models.core import denoising
 from cloister.models.core.bins import NUMERIC_BINS, Histogram, bin_cells, bin_values
 from cloister.models.core.denoising import estimate_shares
-from cloister.models.sampling.expected_shares import JointTable
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.queries.counts import PartitionCounts
@@ -371,18 +370,3 @@ def bins_of_values(task: Task, counted: HistogramCounts, most: int = NUMERIC_BIN
     cells, shares = counted.estimate(task.data_rows)
     deviation = counted.deviation if counted.values is None else counted.value_deviation
     return bin_values(cells, shares, deviation / task.data_rows, most)
-
-
-def measure_joint_table(
-    private: Door[TableRows],
-    partitions: Sequence[Partition],
-    mechanism: DiscreteGaussian,
-    label: str,
-) -> JointTable:
-    """The noisy joint table of some attributes.
-
-    Privacy: a partition of the rows, with the noise of ``mechanism``.
-    """
-    counts = private.answer(PartitionCounts(tuple(partitions)), mechanism, label).astype(np.float64)
-    names = tuple(partition.name for partition in partitions)
-    return JointTable(names, counts, mechanism.scale(private.neighbours.partition))

@@ -29,7 +29,7 @@ from cloister.models.soft_constraints.reweighting import Reweighting
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
-from cloister.schema.partition import Coarsening
+from cloister.schema.partition import Partition
 
 Parents = Mapping[str, tuple[str, ...]]
 
@@ -189,7 +189,7 @@ class BayesianNetwork:
 
     sequence: tuple[str, ...]
     bins: Mapping[str, Histogram]
-    coarsenings: Mapping[str, Coarsening]
+    coarsenings: Mapping[str, Partition]
     parents: Parents
     tables: Tables
 

@@ -13,6 +13,7 @@ from cloister.models.constrained import estimated_histograms
 from cloister.models.core import histograms
 from cloister.models.core.bins import Histogram, coarse
 from cloister.models.core.costs import POOL_ROWS
+from cloister.models.core.noisy_table import NoisyTable, NoisyTables, count_table
 from cloister.models.deniability import network_plan
 from cloister.models.deniability.network import (
     BayesianNetwork,
@@ -27,14 +28,13 @@ from cloister.models.deniability.network import (
     posterior_means,
 )
 from cloister.models.protocol import Progress
-from cloister.models.sampling.expected_shares import JointTable
 from cloister.models.sampling.support_builder import compile_constraints
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, GridNoise
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.distances import Distances, ExpectedTable, distance_sensitivity
 from cloister.privacy.queries.query import Door, TableRows
-from cloister.schema.partition import Coarsening, Partition
+from cloister.schema.partition import Partition
 
 _SEED = 20_170_101
 """Public seed of everything random that follows the noise."""
@@ -92,12 +92,12 @@ class NetworkFit:
             network_plan.NETWORK_BINS,
         )
 
-    def _joint_tables(self, bins: Mapping[str, Histogram]) -> dict[tuple[str, ...], JointTable]:
+    def _joint_tables(self, bins: Mapping[str, Histogram]) -> dict[tuple[str, ...], NoisyTable]:
         if not self.parameters.joint_tables:
             return {}
         mechanism = DiscreteGaussian(self.parameters.noise["joint tables"])
         return {
-            names: histograms.measure_joint_table(
+            names: count_table(
                 self.doors.parameters,
                 [bins[name] for name in names],
                 mechanism,
@@ -107,7 +107,7 @@ class NetworkFit:
         }
 
     def _parents(
-        self, bins: Mapping[str, Histogram], coarsenings: Mapping[str, Coarsening]
+        self, bins: Mapping[str, Histogram], coarsenings: Mapping[str, Partition]
     ) -> Parents:
         """The structure, from noisy distances of pairs of coarsened attributes."""
         names = self.parameters.inside
@@ -133,7 +133,7 @@ class NetworkFit:
         return choose_parents(Correlations(names, related, related), limits)
 
     def _independent(
-        self, one: Coarsening, other: Coarsening, bins: Mapping[str, Histogram]
+        self, one: Partition, other: Partition, bins: Mapping[str, Histogram]
     ) -> Floats:
         """The rows of each joint part, flat, if two attributes were independent."""
         shares = [np.bincount(c.joined, weights=bins[c.name].mass) for c in (one, other)]
@@ -141,7 +141,7 @@ class NetworkFit:
         return np.asarray(expected, dtype=np.float64)
 
     def _network(
-        self, bins: Mapping[str, Histogram], coarsenings: Mapping[str, Coarsening], parents: Parents
+        self, bins: Mapping[str, Histogram], coarsenings: Mapping[str, Partition], parents: Parents
     ) -> BayesianNetwork:
         shares = {name: bins[name].mass[None] for name in self.sequence}
         if "parameters" in self.parameters.noise:
@@ -153,12 +153,12 @@ class NetworkFit:
         tables = {name: in_steps(own) for name, own in shares.items()}
         return BayesianNetwork(order, bins, coarsenings, parents, tables)
 
-    def _table(self, own: Histogram, parents: list[Coarsening]) -> Floats:
+    def _table(self, own: Histogram, parents: list[Partition]) -> Floats:
         mechanism = DiscreteGaussian(self.parameters.noise["parameters"])
         partitions: list[Partition] = [*parents, own]
         label = f"table {' x '.join(part.name for part in partitions)}"
-        table = histograms.measure_joint_table(self.doors.parameters, partitions, mechanism, label)
-        return posterior_means(table.counts.reshape(-1, own.size), table.deviation, own.mass)
+        table = count_table(self.doors.parameters, partitions, mechanism, label)
+        return posterior_means(table.counts.reshape(-1, own.size), table.noise, own.mass)
 
     @property
     def _learned(self) -> Task:
@@ -187,7 +187,7 @@ def constrain(
     task: Task,
     network: BayesianNetwork,
     networked: int,
-    tables: Mapping[tuple[str, ...], JointTable],
+    tables: NoisyTables,
     steps: tuple[str, ...],
 ) -> NetworkModel:
     """The model, with supports of its hard constraints; ``steps`` led to the network."""

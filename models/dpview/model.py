@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from cloister.models.constrained import EXCHANGED, ConstrainedModel, restore_bins, restore_rules
 from cloister.models.core.bins import Histogram, bin_cells, coarse
-from cloister.models.core.budget_split import laplace_deviation
 from cloister.models.core.denoising import estimate_shares
+from cloister.models.core.noisy_table import NoisyTable, NoisyTables, count_table
 from cloister.models.dpview.sampler import LinkedSampler, ViewChain
 from cloister.models.dpview.tables import (
     LARGEST,
@@ -27,16 +27,14 @@ from cloister.models.dpview.tables import (
     shrink_view,
 )
 from cloister.models.dpview.view_choice import PlannedTable, ViewParameters, planned_tables
-from cloister.models.dpview.views import Names, View
+from cloister.models.dpview.views import Names
 from cloister.models.protocol import Arrays, ModelState, Progress
-from cloister.models.sampling.expected_shares import JointTable
 from cloister.models.sampling.support_builder import CompiledConstraints, compile_constraints
 from cloister.models.task import Plan, Task
 from cloister.privacy.mechanisms.noise import DiscreteLaplace
-from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.declarations import Linking
-from cloister.schema.partition import Coarsening, Partition, declared_cells
+from cloister.schema.partition import Partition, declared_cells
 
 _ALONE = (
     "each attribute is drawn on its own, from its histogram: relations between attributes are not "
@@ -68,9 +66,9 @@ class DPViewModel(ConstrainedModel):
     task: Task
     sequence: Names
     bins: Mapping[str, Histogram]
-    coarsenings: Mapping[str, Coarsening]
-    views: tuple[View, ...]
-    referees: tuple[View, ...]
+    coarsenings: Mapping[str, Partition]
+    views: tuple[NoisyTable, ...]
+    referees: tuple[NoisyTable, ...]
     rules: CompiledConstraints
     rounding: str = UNBIASED
     linking: Linking = "priority"
@@ -126,7 +124,7 @@ class DPViewModel(ConstrainedModel):
         """The views as JSON and arrays."""
         views = (*self.views, *self.referees)
         meta = {
-            "views": [[list(view.names), view.deviation] for view in views],
+            "views": [[list(view.names), view.noise] for view in views],
             "referees": len(self.referees),
             "rounding": self.rounding,
             "linking": self.linking,
@@ -152,7 +150,7 @@ def restore_dpview(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> DPVie
         if f"parts.{at}" in arrays
     }
     views = tuple(
-        View(tuple(names), arrays[f"view.{at}"], deviation)
+        NoisyTable(tuple(coarsenings[n] for n in names), arrays[f"view.{at}"], deviation)
         for at, (names, deviation) in enumerate(meta["views"])
     )
     linked = len(views) - meta["referees"]
@@ -174,9 +172,9 @@ class ReleasedTables:
     """What a fit releases: bins of attributes, joint tables over them, views over coarsenings."""
 
     bins: Mapping[str, Histogram]
-    coarsenings: Mapping[str, Coarsening]
-    tables: Mapping[Names, JointTable]
-    views: tuple[View, ...]
+    coarsenings: Mapping[str, Partition]
+    tables: NoisyTables
+    views: tuple[NoisyTable, ...]
 
 
 class Counting:
@@ -207,11 +205,8 @@ class Counting:
             self._count([coarsenings[name] for name in query.names], query) for query in joined
         ]
         alone = [_summed(single[name], coarsening) for name, coarsening in coarsenings.items()]
-        measured = {
-            names: JointTable(names, view.counts, view.deviation) for names, view in tables.items()
-        }
         return ReleasedTables(
-            bins, coarsenings, measured, denoise_views(views, alone, self._task.data_rows)
+            bins, coarsenings, tables, denoise_views(views, alone, self._task.data_rows)
         )
 
     def _of(self, stage: str) -> list[PlannedTable]:
@@ -223,24 +218,25 @@ class Counting:
     def _cells(self, query: PlannedTable) -> Partition:
         return declared_cells(self._task.domain[query.names[0]])
 
-    def _count(self, partitions: Sequence[Partition], query: PlannedTable) -> View:
+    def _count(self, partitions: Sequence[Partition], query: PlannedTable) -> NoisyTable:
         mechanism = DiscreteLaplace(self._plan.parameters.epsilons[query.label])
-        counts = self._private.answer(PartitionCounts(tuple(partitions)), mechanism, query.label)
+        table = count_table(self._private, partitions, mechanism, query.label)
         self._done += 1
         self._progress(self._done, len(self._planned))
-        scale = mechanism.scale(self._private.neighbours.partition)
-        return View(query.names, counts.astype(np.float64), laplace_deviation(scale))
+        return table
 
-    def _bins_of(self, name: str, view: View) -> Histogram:
+    def _bins_of(self, name: str, view: NoisyTable) -> Histogram:
         cells = declared_cells(self._task.domain[name])
         shares = estimate_shares(
-            view.counts.astype(np.int64), view.deviation, cells, self._task.data_rows
+            view.counts.astype(np.int64), view.noise, cells, self._task.data_rows
         )
         constrained = {name for constraint in self._task.hard for name in constraint.attributes}
-        return bin_cells(cells, shares, view.deviation / self._task.data_rows, name in constrained)
+        return bin_cells(cells, shares, view.noise / self._task.data_rows, name in constrained)
 
 
-def denoise_views(views: Sequence[View], alone: Sequence[View], rows: int) -> tuple[View, ...]:
+def denoise_views(
+    views: Sequence[NoisyTable], alone: Sequence[NoisyTable], rows: int
+) -> tuple[NoisyTable, ...]:
     """Views shrunk by their noise that agree with each other and with ``alone``; none negative.
 
     ``alone`` are the one-way tables of the attributes.
@@ -252,11 +248,11 @@ def denoise_views(views: Sequence[View], alone: Sequence[View], rows: int) -> tu
     return tuple(make_consistent([*shrunk, *together[len(views) :]], rows)[: len(views)])
 
 
-def _summed(single: View, coarsening: Coarsening) -> View:
+def _summed(single: NoisyTable, coarsening: Partition) -> NoisyTable:
     """The histogram of an attribute over the parts of its coarsening."""
     counts = np.bincount(coarsening.parts, weights=single.counts, minlength=coarsening.size)
     deviation = single.deviation * math.sqrt(coarsening.cells / coarsening.size)
-    return View(single.names, counts.astype(np.float64), deviation)
+    return NoisyTable((coarsening,), counts.astype(np.float64), deviation)
 
 
 def fit_dpview(

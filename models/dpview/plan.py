@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure_range
-from cloister.models.core.budget_split import laplace_deviation, require_signal
+from cloister.models.core.budget_split import require_signal
 from cloister.models.dpview import view_choice
 from cloister.models.dpview.views import Names
 from cloister.models.task import Budget, Forecast, Plan, Stage, Task
@@ -100,7 +100,7 @@ def plan_dpview(
 
 
 def _deviation(task: Task, epsilon: Fraction) -> float:
-    return laplace_deviation(DiscreteLaplace(epsilon).scale(task.neighbours.partition))
+    return DiscreteLaplace(epsilon).deviation(task.neighbours.partition)
 
 
 def forecast(task: Task, tables: list[view_choice.PlannedTable]) -> Forecast:

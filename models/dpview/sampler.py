@@ -26,8 +26,9 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from cloister.arrays import Floats, Integers
 from cloister.models.core.bins import Histogram
+from cloister.models.core.noisy_table import NoisyTable
 from cloister.models.dpview.tables import ROUNDINGS, UNBIASED, WholeView, round_views
-from cloister.models.dpview.views import Names, View, margin_over
+from cloister.models.dpview.views import Names
 from cloister.models.protocol import Where
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import Batch, ConstrainedChain, Probabilities
@@ -35,7 +36,7 @@ from cloister.models.sampling.whole_tables import ProposingSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.declarations import Linking
 from cloister.schema.domain import Table
-from cloister.schema.partition import Coarsening
+from cloister.schema.partition import Partition
 
 _FLOOR = 1e-9
 """Added to shares, so that a level with a count of 0 can be drawn where supports require it."""
@@ -62,8 +63,8 @@ class ViewChain:
 
     sequence: Names
     bins: Mapping[str, Histogram]
-    coarsenings: Mapping[str, Coarsening]
-    views: Sequence[View]
+    coarsenings: Mapping[str, Partition]
+    views: Sequence[NoisyTable]
 
     def conditional(self, place: int, context: Integers) -> Probabilities:
         """Probabilities of the attribute at ``place``; see `TupleModel`."""
@@ -80,12 +81,12 @@ class ViewChain:
         view = next(view for view in self.views if name in view.names)
         place = self.sequence.index(name)
         known = tuple(other for other in view.names if self.sequence.index(other) < place)
-        counts = margin_over(view, [*known, name])
+        counts = view.project([*known, name]).counts
         counts = counts + _FLOOR * (counts.sum(axis=tuple(range(len(known)))) + 1.0)
         return counts / counts.sum(axis=-1, keepdims=True), known
 
 
-def spread_over_bins(shares: Floats, coarsening: Coarsening, mass: Floats) -> Floats:
+def spread_over_bins(shares: Floats, coarsening: Partition, mass: Floats) -> Floats:
     """Shares of bins (n, bins) from shares of parts (n, parts) and the bins' released ``mass``."""
     part, mass = coarsening.joined, mass + 1e-12
     whole = np.bincount(part, weights=mass, minlength=coarsening.size)
@@ -100,7 +101,7 @@ class RecordChain(ConstrainedChain):
     """
 
     records: Mapping[str, Integers] = field(default_factory=dict)
-    coarsenings: Mapping[str, Coarsening] = field(default_factory=dict)
+    coarsenings: Mapping[str, Partition] = field(default_factory=dict)
 
     def conditional(self, place: int, context: Integers) -> Probabilities:
         """The model's probabilities for attributes outside the records.
@@ -213,7 +214,7 @@ PAIRINGS: Mapping[Linking, Pairing] = {"priority": by_priority, "matching": by_m
 
 def link_views(
     views: Sequence[WholeView],
-    referees: Sequence[View],
+    referees: Sequence[NoisyTable],
     rng: np.random.Generator,
     pairing: Pairing = by_priority,
 ) -> Records:
@@ -253,7 +254,7 @@ def apply_referee(
     records: Records,
     shared: Sequence[str],
     added: Sequence[str],
-    referee: View,
+    referee: NoisyTable,
     rng: np.random.Generator,
 ) -> Records:
     """The records after exchanges of ``added`` parts that bring the referee's table nearer.
@@ -264,7 +265,7 @@ def apply_referee(
     new = [name for name in referee.names if name in added]
     if not old or not new:
         return records
-    wanted = margin_over(referee, [*old, *new])
+    wanted = referee.project([*old, *new]).counts
     sizes = wanted.shape
     wanted = wanted.reshape(int(np.prod(sizes[: len(old)])), -1) * (
         len(records.parts) / max(wanted.sum(), 1e-9)
@@ -359,9 +360,9 @@ def _completed(taken: Integers, offered: int, rng: np.random.Generator) -> Integ
 class LinkedSampler(ProposingSampler):
     """Draws tables by linking records of the views, chunk by chunk."""
 
-    views: tuple[View, ...]
-    referees: tuple[View, ...]
-    coarsenings: Mapping[str, Coarsening]
+    views: tuple[NoisyTable, ...]
+    referees: tuple[NoisyTable, ...]
+    coarsenings: Mapping[str, Partition]
     rounding: str = UNBIASED
     linking: Linking = "priority"
 

@@ -23,7 +23,7 @@ import torch
 from scipy.special import ndtr, ndtri
 
 from cloister.arrays import Booleans, Floats, Integers
-from cloister.models.core.bins import Histogram, alone, fine
+from cloister.models.core.bins import Histogram, alone
 from cloister.models.mixture.products import Mixture
 from cloister.schema.columns import Grid
 
@@ -230,7 +230,7 @@ def relations_between(
     best = strength.argmax(1)
     strongest = strength.max(1)
     return tuple(
-        ScoreRelation.from_table(of, by, mixture.marginal([fine(by.bins), fine(of.bins)]))
+        ScoreRelation.from_table(of, by, mixture.marginal([by.bins, of.bins]))
         for at in np.argsort(-strongest, kind="stable")
         if strongest[at] >= _LEAST_CORRELATION and scores[at].name in free
         for of, by in [(scores[at], scores[best[at]])]

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from cloister.constraints.supports import Support
-from cloister.models.core.bins import bin_cells, coarse, fine
+from cloister.models.core.bins import bin_cells, coarse
 from cloister.models.core.costs import PAIR_CELLS
+from cloister.models.core.noisy_table import NoisyTable
 from cloister.models.mixture import model
 from cloister.models.mixture.factors import (
     arrange_factors,
@@ -30,7 +31,6 @@ from cloister.models.mixture.measurements import (
 from cloister.models.mixture.model import chain_of
 from cloister.models.mixture.optimizer import (
     Fit,
-    NoisyMarginal,
     TableTarget,
     Targets,
     add_dependence_penalty,
@@ -120,7 +120,7 @@ def test_joint_shares_of_a_chain_are_those_of_its_mixture(names):
     mixture, bins = mixture_on(LAYOUTS["separate"]), bins_of(SIZES)
     chain = chain_of(mixture, tuple(SIZES), bins)
     found = chain.joint_shares([list(SIZES).index(name) for name in names])
-    wanted = mixture.marginal([fine(bins[name]) for name in names]).ravel()
+    wanted = mixture.marginal([bins[name] for name in names]).ravel()
     np.testing.assert_allclose(found, wanted, atol=1e-6)
 
 
@@ -147,13 +147,13 @@ def test_gradients_are_those_of_the_loss(layout):
     targets = []
     for names in sets:
         coarsenings = tuple(
-            fine(bins[name]) if len(names) == 1 else coarse(bins[name], 4) for name in names
+            bins[name] if len(names) == 1 else coarse(bins[name], 4) for name in names
         )
         shape = tuple(coarsening.size for coarsening in coarsenings)
         deviation = rng.uniform(5, 20, shape)
         targets.append(
             TableTarget.of(
-                NoisyMarginal(coarsenings, rng.uniform(0, 200, shape), deviation), layout, 1_000
+                NoisyTable(coarsenings, rng.uniform(0, 200, shape), deviation), layout, 1_000
             )
         )
     start = mixture_on(layout)

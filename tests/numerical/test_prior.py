@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister.evaluation.marginals import compare_marginals
-from cloister.models.core.bins import Histogram, fine
+from cloister.models.core.bins import Histogram
 from cloister.models.core.histograms import HistogramCounts
-from cloister.models.mixture.optimizer import NoisyMarginal
+from cloister.models.core.noisy_table import NoisyTable
 from cloister.models.mixture.prior import (
     EarlierTables,
     ReleasedNumbers,
@@ -20,7 +20,6 @@ from cloister.models.mixture.prior import (
 )
 from cloister.models.mixture.synthesizer import MixtureSynthesizer
 from cloister.models.protocol import fit, make_plan
-from cloister.models.sampling.expected_shares import JointTable
 from cloister.models.task import Budget, Task
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
@@ -124,7 +123,7 @@ HALVES = {name: own.coarsen(np.arange(own.size) // 2) for name, own in BINS.item
 
 
 def earlier_with(counts):
-    table = NoisyMarginal((fine(BINS["age"]), fine(BINS["score"])), counts, 5.0)
+    table = NoisyTable((BINS["age"], BINS["score"]), counts, 5.0)
     numbers = ReleasedNumbers(ROWS, BINS, {}, (table,))
     return EarlierTables.of(numbers, BINS, dict.fromkeys(BINS, 0.0), ROWS)
 
@@ -132,7 +131,7 @@ def earlier_with(counts):
 def test_a_new_table_that_agrees_leaves_the_noise_of_an_earlier_one():
     counts = np.arange(256.0).reshape(16, 16)
     halves = counts.reshape(8, 2, 8, 2).sum((1, 3))
-    new = NoisyMarginal((HALVES["score"], HALVES["age"]), halves.T, 5.0)
+    new = NoisyTable((HALVES["score"], HALVES["age"]), halves.T, 5.0)
     (found,) = earlier_with(counts).compared_with(new).marginals
     assert (found.deviation == 5.0).all()
 
@@ -140,16 +139,16 @@ def test_a_new_table_that_agrees_leaves_the_noise_of_an_earlier_one():
 def test_a_new_table_that_disagrees_takes_its_weight_from_an_earlier_one():
     counts = np.arange(256.0).reshape(16, 16)
     halves = counts[::-1].reshape(8, 2, 8, 2).sum((1, 3))
-    new = NoisyMarginal((HALVES["age"], HALVES["score"]), halves, 5.0)
+    new = NoisyTable((HALVES["age"], HALVES["score"]), halves, 5.0)
     earlier = earlier_with(counts).compared_with(new)
     assert (earlier.marginals[0].deviation > 25).all()
-    other = NoisyMarginal((HALVES["age"],), halves.sum(1), 5.0)
+    other = NoisyTable((HALVES["age"],), halves.sum(1), 5.0)
     assert earlier.compared_with(other) == earlier
 
 
 def test_a_table_of_the_same_cells_is_pooled_and_used_once():
     counts = np.arange(256.0).reshape(16, 16)
-    table, others = earlier_with(counts).pooled_with(JointTable(("age", "score"), counts, 5.0))
+    table, others = earlier_with(counts).pooled_with(NoisyTable((BINS["age"], BINS["score"]), counts, 5.0))
     assert others.tables == ()
     np.testing.assert_allclose(table.counts, counts)
     assert table.deviation == pytest.approx(5 / 2**0.5)

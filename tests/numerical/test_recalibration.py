@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from cloister.models.core.bins import Histogram, coarse, fine
-from cloister.models.mixture.optimizer import NoisyMarginal
+from cloister.models.core.bins import Histogram, coarse
+from cloister.models.core.noisy_table import NoisyTable
 from cloister.models.mixture.sampler import MeasuredPair, recalibrate
 from cloister.models.sampling.whole_tables import BalancedSampler, PairChange, calibrate_weights
 from cloister.privacy.mechanisms.randomness import SamplingSource
@@ -34,7 +34,7 @@ def measured(truth, parts=SIZE, seed=1):
     counts = np.zeros((of[0].size, of[1].size))
     np.add.at(counts, (of[0].joined[:, None], of[1].joined[None]), ROWS * truth.T)
     noise = np.random.default_rng(seed).normal(0, NOISE, counts.shape)
-    return MeasuredPair.of(NoisyMarginal(tuple(of), counts + noise, NOISE), "first", "second")
+    return MeasuredPair.of(NoisyTable(tuple(of), counts + noise, NOISE), "first", "second")
 
 
 def test_a_spread_that_no_single_cell_shows_is_taken_back():
@@ -60,8 +60,8 @@ def test_rows_that_are_certain_off_the_diagonal_stay():
 
 
 def test_tables_of_more_attributes_are_summed():
-    table = NoisyMarginal(
-        tuple(fine(bins_of(name)) for name in ("other", "first", "second")),
+    table = NoisyTable(
+        tuple(bins_of(name) for name in ("other", "first", "second")),
         np.ones((SIZE, SIZE, SIZE)),
         2.0,
     )

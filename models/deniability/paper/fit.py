@@ -12,7 +12,7 @@ import numpy as np
 
 from cloister.arrays import Floats
 from cloister.models.constrained import CUT_OFF
-from cloister.models.core.bins import Histogram, fine
+from cloister.models.core.bins import Histogram
 from cloister.models.deniability.network import (
     BayesianNetwork,
     Correlations,
@@ -30,7 +30,7 @@ from cloister.models.task import Task
 from cloister.privacy.mechanisms.noise import DiscreteLaplace, GridNoise
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.entropies import Entropies, paper_entropy_bound
-from cloister.schema.partition import Coarsening, Partition, declared_cells, one_part
+from cloister.schema.partition import Partition, declared_cells, one_part
 
 _SEED = 20_170_103
 """Public seed of the multinomials that are drawn: what follows the noise is post-processing."""
@@ -74,7 +74,7 @@ class PaperFit:
         return {name: declared_cells(self.task.domain[name]) for name in self.sequence}
 
     @cached_property
-    def _buckets(self) -> dict[str, Coarsening]:
+    def _buckets(self) -> dict[str, Partition]:
         """bkt() of each attribute, from public cells alone."""
         return {
             name: bucketise(_every_cell(own, np.full(own.size, 1 / own.size)))
@@ -133,12 +133,12 @@ def drawn_multinomials(counts: Floats, rng: np.random.Generator) -> Floats:
     return np.asarray(draws / draws.sum(axis=1, keepdims=True))
 
 
-def bucketise(bins: Histogram) -> Coarsening:
+def bucketise(bins: Histogram) -> Partition:
     """bkt(): at most eight buckets of equal width of values with an order, beside missing ones."""
     column, size = bins.column, bins.size
     missing = 0 if column.null_code is None else 1
     if column.kind == "nominal" or size - missing <= _BUCKETS:
-        return fine(bins)
+        return bins
     parts = np.arange(size, dtype=np.int64) * _BUCKETS // (size - missing)
     return bins.coarsen(np.minimum(parts, _BUCKETS - 1 + missing))
 

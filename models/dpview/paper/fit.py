@@ -10,17 +10,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from cloister.arrays import Floats
-from cloister.models.core.bins import Histogram, fine
-from cloister.models.core.budget_split import laplace_deviation
+from cloister.models.core.bins import Histogram
+from cloister.models.core.noisy_table import NoisyTable, count_table
 from cloister.models.dpview.model import DPViewModel, ReleasedTables, compile_rules
 from cloister.models.dpview.paper.plan import printed_tables
 from cloister.models.dpview.tables import LARGEST, make_consistent
 from cloister.models.dpview.view_choice import ViewParameters
-from cloister.models.dpview.views import Names, View
 from cloister.models.protocol import Progress
 from cloister.models.task import Plan, Task
 from cloister.privacy.mechanisms.noise import DiscreteLaplace
-from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.partition import Partition, equal_cells
 
@@ -40,7 +38,7 @@ def fit_printed(
     bins = {name: _bins(own, views) for name, own in cells.items()}
     viewed = {name for view in views for name in view.names}
     released = ReleasedTables(
-        bins, {name: fine(own) for name, own in bins.items() if name in viewed}, {}, tuple(views)
+        bins, {name: own for name, own in bins.items() if name in viewed}, {}, tuple(views)
     )
     shape = plan.parameters.shape.views
     linked = len(shape.linked) if shape else 0
@@ -63,20 +61,18 @@ def _count(
     plan: Plan[ViewParameters],
     cells: Mapping[str, Partition],
     progress: Progress,
-) -> list[View]:
-    views: list[View] = []
+) -> list[NoisyTable]:
+    views: list[NoisyTable] = []
     asked = list(printed_tables(task, plan.parameters.shape))
     for query in asked:
         mechanism = DiscreteLaplace(plan.parameters.epsilons[query.label])
-        partitions = PartitionCounts(tuple(cells[name] for name in query.names))
-        counts = private.answer(partitions, mechanism, query.label)
-        deviation = laplace_deviation(mechanism.scale(private.neighbours.partition))
-        views.append(View(query.names, counts.astype(np.float64), deviation))
+        partitions = [cells[name] for name in query.names]
+        views.append(count_table(private, partitions, mechanism, query.label))
         progress(len(views), len(asked))
     return views
 
 
-def _bins(cells: Partition, views: Sequence[View]) -> Histogram:
+def _bins(cells: Partition, views: Sequence[NoisyTable]) -> Histogram:
     """Each bucket on its own, with its share in the first view that has it; even without one."""
     counts = next((_margin(view, cells.name) for view in views if cells.name in view.names), None)
     if counts is None or counts.sum() <= 0:
@@ -84,6 +80,5 @@ def _bins(cells: Partition, views: Sequence[View]) -> Histogram:
     return Histogram.over(cells, cells.parts, counts / counts.sum())
 
 
-def _margin(view: View, name: str) -> Floats:
-    names: Names = (name,)
-    return view.margin(names)
+def _margin(view: NoisyTable, name: str) -> Floats:
+    return view.project((name,)).counts
