@@ -73,9 +73,9 @@ def require_declared(where: Where, domain: Domain) -> None:
     """
     for name, value in where.items():
         if name not in domain or domain[name].kind == "key":
-            others = ", ".join(domain.modelled)
+            columns = ", ".join(domain.modelled)
             raise InputError(
-                f"--where: no column '{name}' can have a condition; use one of {others}"
+                f"--where: no column '{name}' can have a condition; use one of {columns}"
             )
         if fault := _fault(domain[name], value):
             raise InputError(f"--where: the value of '{name}' {fault}")

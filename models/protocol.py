@@ -24,6 +24,7 @@ from cloister.models.core.histograms import ReleasedCounts
 from cloister.models.task import AnyPlan, AnyTask, Budget, DatabaseTask, ParametersT, Plan, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door, TableRows
+from cloister.schema.attributes import Declared
 from cloister.schema.declarations import Sampling
 from cloister.schema.domain import Domain, Table
 from cloister.schema.relations import Database
@@ -152,11 +153,11 @@ class DatabaseDoor(Protocol):
         ...
 
 
-class Synthesizer(Protocol[ParametersT, ModelT]):
-    """A method of synthesis of one table.
+class Facts(Protocol):
+    """What is known of a method before it is asked anything.
 
-    A method with nothing to weigh inherits :meth:`weigh` from this class. Models of one that
-    ``gives_conditionals`` draw the rest of a row under some of its attributes: they are
+    ``options`` is the model of its options in a spec, if it has any. One that
+    ``gives_conditionals`` draws the rest of a row under some of its attributes: its models are
     :class:`cloister.models.constrained.ConstrainedModel`. One that ``gives_deniability`` may
     release records under plausible deniability alone. One that ``weighs_soft`` does something about
     soft constraints; ``samplings`` are its ways to draw rows under them, the usual one first.
@@ -164,12 +165,20 @@ class Synthesizer(Protocol[ParametersT, ModelT]):
 
     name: str
     summary: str
+    options: type[Declared] | None = None
     of_database: bool = False
     gives_conditionals: bool = False
     gives_deniability: bool = False
     reuses_numbers: bool = False
     weighs_soft: bool = False
     samplings: tuple[Sampling, ...] = ("supports",)
+
+
+class Synthesizer(Facts, Protocol[ParametersT, ModelT]):
+    """A method of synthesis of one table.
+
+    A method with nothing to weigh inherits :meth:`weigh` from this class.
+    """
 
     def sequence(self, task: Task) -> tuple[str, ...]:
         """The order in which attributes are modelled; public."""
@@ -223,16 +232,10 @@ class KeepsCounts(Protocol):
         ...
 
 
-class DatabaseSynthesizer(Protocol[ParametersT, DatabaseModelT]):
+class DatabaseSynthesizer(Facts, Protocol[ParametersT, DatabaseModelT]):
     """A method of synthesis of several tables; the steps are those of :class:`Synthesizer`."""
 
-    name: str
-    summary: str
     of_database: bool = True
-    gives_deniability: bool = False
-    reuses_numbers: bool = False
-    weighs_soft: bool = False
-    samplings: tuple[Sampling, ...] = ("supports",)
 
     def sequence(self, task: DatabaseTask) -> tuple[str, ...]:
         """The order in which tables are modelled; public."""
@@ -270,16 +273,8 @@ class DatabaseSynthesizer(Protocol[ParametersT, DatabaseModelT]):
 AnyModel = Model | DatabaseModel
 
 
-class AnySynthesizer(Protocol):
+class AnySynthesizer(Facts, Protocol):
     """A method of one table or of several, as the registry knows it."""
-
-    name: str
-    summary: str
-    of_database: bool
-    gives_deniability: bool
-    reuses_numbers: bool
-    weighs_soft: bool
-    samplings: tuple[Sampling, ...]
 
     def sequence(self, task: Any) -> tuple[str, ...]:
         """See :class:`Synthesizer`."""

@@ -28,13 +28,13 @@ from cloister.arrays import Floats, Integers
 from cloister.models.core.bins import Histogram
 from cloister.models.core.noisy_table import NoisyTable
 from cloister.models.dpview.tables import ROUNDINGS, UNBIASED, WholeView, round_views
+from cloister.models.dpview.view_choice import Linking
 from cloister.models.dpview.views import Names
 from cloister.models.protocol import Where
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import Batch, ConstrainedChain, Probabilities
 from cloister.models.sampling.whole_tables import ProposingSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.declarations import Linking
 from cloister.schema.domain import Table
 from cloister.schema.partition import Partition
 

@@ -22,6 +22,7 @@ from typing import Any
 from cloister.errors import PlanError
 from cloister.models.core.budget_split import DIGITS, largest_within
 from cloister.models.protocol import AnySynthesizer
+from cloister.models.relational.options import RelationalOptions
 from cloister.models.relational.profiles import MOST_PARTS, MOST_UNKNOWNS, candidates
 from cloister.models.relational.rows import (
     DEGREES_ONLY,
@@ -38,7 +39,16 @@ from cloister.models.relational.rows import (
     tasks_of_rows,
 )
 from cloister.models.several_tables import json_texts
-from cloister.models.task import AnyPlan, Budget, DatabaseTask, Forecast, Parameters, Plan, Task
+from cloister.models.task import (
+    AnyPlan,
+    Budget,
+    DatabaseTask,
+    Forecast,
+    Parameters,
+    Plan,
+    Task,
+    options_of,
+)
 from cloister.privacy.accounting.accountants import noise_multiplier, zcdp_rho
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, DiscreteLaplace
 from cloister.schema.domain import Domain
@@ -110,12 +120,6 @@ def plan_relational(
         )
     if base.of_database:
         raise PlanError(f"method {base.name} is of several tables; name one of one table")
-    for option in ("fitted", "slice", "slices"):
-        if getattr(task.relational, option) is not None:
-            raise PlanError(
-                f"release.relational.{option} is of method relational-paper; leave it out, or use "
-                "that method"
-            )
     division = _Division(name, base, task, tasks_of_rows(task), budget)
     whole = division.whole()
     if not budget.delta:
@@ -139,10 +143,15 @@ class _Division:
     rows: Mapping[str, Task]
     budget: Budget
 
+    @property
+    def options(self) -> RelationalOptions:
+        """What the spec says of relationships."""
+        return options_of(self.task, RelationalOptions)
+
     @cached_property
     def weights(self) -> dict[str, Fraction]:
         """The share of each relationship in what all have: those that only count degrees less."""
-        keys, ways = self.task.schema.keys, self.task.relational.ways
+        keys, ways = self.task.schema.keys, self.options.ways
         found = {
             joined_table(key): Fraction(1)
             if candidates(self.task.schema, key, ways)
@@ -169,7 +178,7 @@ class _Division:
         Parts of Gaussian noise compose by the sum of squares, so each table has the root of its
         share, and relationships share what is added up, the rho of zero-concentrated privacy.
         """
-        whole, declared = float(self.budget.epsilon), self.task.relational.epsilon
+        whole, declared = float(self.budget.epsilon), self.options.epsilon
         left = whole - float(self._related) if declared is None else whole
         related = declared or _rounded(scale * math.sqrt(float(self._related) * whole))
         rho = zcdp_rho(related, self.budget.delta) if self.weights else Fraction(0)
@@ -191,13 +200,13 @@ class _Division:
         """The epsilon of all relationships."""
         if not self.task.schema.keys:
             return Fraction(0)
-        declared = self.task.relational.epsilon
+        declared = self.options.epsilon
         if declared is None:
             return _RELATIONSHIPS * self.budget.epsilon
         if declared >= self.budget.epsilon:
             raise PlanError(
                 f"relationships are to have epsilon {float(declared):g} of "
-                f"{float(self.budget.epsilon):g}, and tables none; lower release.relational.epsilon"
+                f"{float(self.budget.epsilon):g}, and tables none; lower release.options.epsilon"
             )
         return declared
 

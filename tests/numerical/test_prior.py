@@ -148,7 +148,9 @@ def test_a_new_table_that_disagrees_takes_its_weight_from_an_earlier_one():
 
 def test_a_table_of_the_same_cells_is_pooled_and_used_once():
     counts = np.arange(256.0).reshape(16, 16)
-    table, others = earlier_with(counts).pooled_with(NoisyTable((BINS["age"], BINS["score"]), counts, 5.0))
+    table, others = earlier_with(counts).pooled_with(
+        NoisyTable((BINS["age"], BINS["score"]), counts, 5.0)
+    )
     assert others.tables == ()
     np.testing.assert_allclose(table.counts, counts)
     assert table.deviation == pytest.approx(5 / 2**0.5)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from links import count_matches
 from noisy_tables import noisy_table
 
-from cloister.errors import PlanError
+from cloister.errors import PlanError, SpecError
 from cloister.models.dpview.paper.plan import (
     bucket_sizes,
     random_views,
@@ -26,9 +26,7 @@ from cloister.models.registry import create
 from cloister.models.task import Budget, Task, task_of
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Categorical, Integer
-from cloister.schema.declarations import DPViewSpec
-from cloister.schema.domain import Domain
-from cloister.schema.partition import equal_cells
+from cloister.schema.domain import Domain, equal_cells
 from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import public_context_of, resolve
@@ -41,7 +39,7 @@ def adult(**asked):
     """Adult as the paper has it: 48,842 rows of 15 attributes, without constraints."""
     spec = load_spec(ADULT)
     task = task_of(spec, {spec.name: 48_842})
-    return replace(task, constraints=(), dpview=DPViewSpec(**asked))
+    return replace(task, constraints=(), options=asked)
 
 
 def shape_of(method, task):
@@ -159,11 +157,11 @@ def test_dpview_plus_says_where_it_has_no_referees():
 
 
 def test_what_a_spec_says_of_views_is_of_these_methods_alone(tmp_path):
-    text = ADULT.read_text().replace("release: {", "release: {dpview: {view_width: 3}, ")
+    text = ADULT.read_text().replace("release: {", "release: {options: {view_width: 3}, ")
     assert "view_width" in text
     path = tmp_path / "adult.yaml"
     path.write_text(text)
-    with pytest.raises(PlanError, match="release.dpview is of methods dpview"):
+    with pytest.raises(SpecError, match=r"release.options: method 'mixture' has no options"):
         resolve(ReleaseRequest(spec=path, method="mixture"))
     asked = resolve(ReleaseRequest(spec=path, method="dpview", delta="0"))
-    assert public_context_of(asked).one.dpview.view_width == 3
+    assert public_context_of(asked).one.options == {"view_width": 3}

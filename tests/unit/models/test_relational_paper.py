@@ -26,7 +26,6 @@ from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, TextKey
-from cloister.schema.declarations import RelationalSpec
 from cloister.schema.domain import Domain, Table
 from cloister.schema.relations import (
     Database,
@@ -86,8 +85,8 @@ def task_of(schema: Schema, rows: dict[str, int], **asked) -> DatabaseTask:
         name: Task(domain, (), rows[name], Neighbours(relation, changed[name]))
         for name, domain in schema.tables.items()
     }
-    related = RelationalSpec(table_method="independent", **asked)
-    return DatabaseTask(schema, tables, Neighbours(relation), relational=related)
+    options = {"table_method": "independent", **asked}
+    return DatabaseTask(schema, tables, Neighbours(relation), options=options)
 
 
 def database(schema: Schema, rows: dict[str, int]) -> Database:
@@ -206,13 +205,13 @@ def test_what_the_paper_does_not_cover_is_refused_in_the_plan(
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"fitted": 3}, "fitted is of method relational-paper"),
+        ({"fitted": 3}, "release.options.fitted: "),
         ({"table_method": "relational"}, "is of several tables"),
         ({"epsilon": 2}, "and tables none"),
     ],
 )
 def test_keys_that_a_method_does_not_know_are_refused(asked: dict, message: str) -> None:
     task = task_of(CHILDREN, {"users": 9, "visits": 9})
-    task = replace(task, relational=RelationalSpec(**asked))
+    task = replace(task, options=asked)
     with pytest.raises(PlanError, match=message):
         make_plan(create("relational"), task, Budget(Fraction(2), Fraction(1, 10**6)))

@@ -12,7 +12,6 @@ from cloister.models.relational.rows import LinkNoise, link_noise, link_stages
 from cloister.models.task import DatabaseTask, Task
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Categorical, TextKey
-from cloister.schema.declarations import RelationalSpec
 from cloister.schema.domain import Domain
 from cloister.schema.relations import ForeignKey, Schema
 
@@ -38,7 +37,7 @@ def task_of(above: int, below: int, rows: int) -> DatabaseTask:
 
 
 def noise_of(task: DatabaseTask, rho: float, **declared: object) -> LinkNoise:
-    asked = replace(task, relational=RelationalSpec.model_validate(declared))
+    asked = replace(task, options=declared)
     return link_noise(asked, KEY, Fraction(str(rho)), pure=False)
 
 
