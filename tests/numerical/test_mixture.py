@@ -308,9 +308,9 @@ def test_a_round_scores_what_the_model_expects_less_half_the_noise_and_measures_
             noise = expected.size * deviation * (2 / np.pi) ** 0.5
             assert candidate.penalty == pytest.approx(noise / 2)
         table = released[at // 2]
-        assert counting.partitions == table.coarsenings == selection.candidates[1].partitions
+        assert counting.partitions == table.partitions == selection.candidates[1].partitions
         assert table.deviation == deviation
-    first, second = (door.mixtures[at].marginal(released[0].coarsenings).sum() for at in (0, 2))
+    first, second = (door.mixtures[at].marginal(released[0].partitions).sum() for at in (0, 2))
     assert first == pytest.approx(1, abs=1e-5) and second == pytest.approx(1, abs=1e-5)
 
 
