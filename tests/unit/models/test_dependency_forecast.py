@@ -6,7 +6,7 @@ import pytest
 from hospital import hospital
 
 from cloister.models.protocol import make_plan
-from cloister.models.quality import SURE, forecast_dependencies
+from cloister.models.quality import forecast_dependencies
 from cloister.models.registry import create
 from cloister.models.task import Budget, task_of
 
@@ -37,7 +37,7 @@ def test_the_epsilon_that_is_named_is_enough():
             later, _ = forecasts("mixture", float(enough), rows=20_000)
             found = next(other for other in later if other.name == own.name)
             # shares of the budget move a little with epsilon
-            assert found.rows > 0.7 * SURE * found.deviation, own.name
+            assert found.rows > 0.7 * found.least_rows, own.name
 
 
 def test_left_sides_without_a_table_are_said_to_be_arbitrary():
