@@ -19,7 +19,9 @@ TABLES = [("zip", "city"), ("city", "state")]
 def task() -> Task:
     domain = Domain.of(
         {
-            name: Categorical(type="categorical", values=[f"{name} {at}" for at in range(size)])
+            name: Categorical(
+                type="categorical", values=[f"{name} {index}" for index in range(size)]
+            )
             for name, size in SIZES.items()
         },
         Path(),
@@ -51,7 +53,9 @@ def test_all_get_the_same_where_it_is_no_use_or_not_needed(signal: float) -> Non
 @pytest.mark.parametrize("signal", [50.0, 1_500.0, 2_000.0, 3_000.0, 10_000.0])
 def test_tables_take_no_more_than_their_bounds(signal: float) -> None:
     budget = joint_budget(task(), TABLES, 2, SIZES, signal)
-    parts = [budget.part * float(own) ** 2 / (budget.times + 2) for own in budget.emphasis.values()]
+    parts = [
+        budget.part * float(weight) ** 2 / (budget.times + 2) for weight in budget.emphasis.values()
+    ]
     assert max(parts) <= 0.2 + 1e-6
     assert budget.part <= 0.3 + 1e-6
 

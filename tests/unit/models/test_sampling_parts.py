@@ -32,8 +32,8 @@ KEY = parse_denial("t1.n = t2.n and t1.`a city` = t2.`a city`", "key")
 
 
 class Even:
-    def conditional(self, place, context):
-        size = SIZES[place]
+    def conditional(self, position, context):
+        size = SIZES[position]
         return np.full((1, size), 1 / size)
 
 
