@@ -250,10 +250,10 @@ def test_rows_under_a_condition_are_those_of_the_pool(run):
 
 def test_chunks_resume_where_they_stopped(run, monkeypatch):
     _, _, model = run
-    monkeypatch.setattr("cloister.models.sampling.sampler.CHUNK_ROWS", 300)
+    monkeypatch.setattr("cloister.models.sampling.drawing.CHUNK_ROWS", 300)
     every = list(model.sampler.chunks(1_000, SamplingSource(5)))
     later = list(model.sampler.chunks(1_000, SamplingSource(5), first=2))
-    assert [chunk.rows for chunk in every] == [300, 300, 300, 100]
+    assert [chunk.rows for chunk in every] == [250] * 4
     assert all(a.frame().equals(b.frame()) for a, b in zip(every[2:], later, strict=True))
 
 

@@ -24,6 +24,7 @@ from cloister.models.differences.pairs import (
     orders_of,
 )
 from cloister.models.registry import create
+from cloister.models.sampling.drawing import Sampler
 from cloister.models.task import Persons, Task, task_of
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import SamplingSource
@@ -329,16 +330,14 @@ def test_strict_orders_under_one_bound_leave_each_number_a_value(kind: str) -> N
     assert [count_violations(rule, made) for rule in task.hard] == [0, 0]
 
 
-class Rows:
+class Rows(Sampler):
     """A sampler that gives some rows."""
-
-    remembers = False
 
     def __init__(self, rows: Table) -> None:
         self._rows = rows
 
-    def chunks(self, *_):
-        yield self._rows
+    def draw(self, *_):
+        return self._rows
 
 
 def even_bins(difference: Difference):

@@ -117,7 +117,7 @@ def test_rows_a_person_follow_the_released_histogram(model):
 
 
 def test_the_same_rows_after_a_round_trip_and_after_an_interruption(model, monkeypatch):
-    monkeypatch.setattr(cloister.models.persons.sampler, "CHUNK_ROWS", 50)
+    monkeypatch.setattr("cloister.models.sampling.drawing.CHUNK_ROWS", 50)
     meta, arrays = model.state()
     again = create("independent").restore(task_with(), meta, arrays)
     chunks = list(model.sampler.chunks(240, SamplingSource(3)))

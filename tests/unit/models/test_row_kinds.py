@@ -45,7 +45,7 @@ class Even:
 class Proposing(ProposingSampler):
     """Proposes whole chunks of rows as they are drawn one by one."""
 
-    most_rows = 1_000
+    chunk_rows = 1_000
 
     def follower(self, rows, rng):
         return AncestralSampler(self.plain.chain)
