@@ -21,7 +21,7 @@ from cloister.figures import count_of, figure
 from cloister.models import planning
 from cloister.models.core import budget_split, costs
 from cloister.models.core.bins import NUMERIC_BINS
-from cloister.models.task import Budget, Forecast, Parameters, Plan, Stage, Task
+from cloister.models.task import Budget, Counted, Forecast, Parameters, Plan, Stage, Task
 from cloister.privacy.accounting.accountants import calibrate, epsilon_of_each, zcdp_rho
 from cloister.privacy.events import Composed, Event, Sensitivity, repeat
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, DiscreteLaplace
@@ -208,6 +208,19 @@ class _Outline:
                 f"{words[kind]}; noise of {count_of(scale, 'row')} a count",
             )
 
+    def counted(self, made: CopulaParameters) -> Iterator[Counted]:
+        """All tables that are counted, and with how much noise."""
+        sizes = planning.public_sizes(self.task.domain, self.groups)
+        tables = {
+            HISTOGRAMS: [{n: declared_cells(self.task.domain[n]).size} for n in self.sequence],
+            CONJUNCTIONS: [{name: sizes[name] for name in self.coded}],
+            JOINT: [{name: sizes[name] for name in names} for names in self.joint],
+        }
+        for kind, (sensitivity, _) in self.queries.items():
+            deviation = made.mechanism(kind).deviation(sensitivity)
+            pairs = math.comb(len(self.coded), 2) if kind == CONJUNCTIONS else None
+            yield from (Counted(cells, deviation, pairs) for cells in tables[kind])
+
     def event(self, level: Fraction) -> Event:
         return Composed(tuple((stage.event, 1) for stage in self.stages(level)))
 
@@ -250,7 +263,8 @@ def _planned(
         for names in made.joint_tables
     }
     expected = forecast_copula(task, outline.coding, pairs=CONJUNCTIONS in outline.queries)
-    return Plan(method, sequence, tuple(outline.stages(level)), made, expected, mapped)
+    stages, counted = tuple(outline.stages(level)), tuple(outline.counted(made))
+    return Plan(method, sequence, stages, made, expected, mapped, counted=counted)
 
 
 def _level_by_rho(outline: _Outline, budget: Budget) -> Fraction:
@@ -326,10 +340,14 @@ def plan_copula_paper(
         {stage.name: each for stage in stages}, pure=True, groups=0, coded=len(sequence)
     )
     expected = forecast_copula(task, coding, pairs=bool(pairs))
-    mapped: dict[tuple[str, ...], float] = dict.fromkeys(
-        paper_tables(task, sequence), mechanism.deviation(partition)
+    cells = {name: declared_cells(task.domain[name]).size for name in sequence}
+    deviation = mechanism.deviation(partition)
+    mapped: dict[tuple[str, ...], float] = dict.fromkeys(paper_tables(task, sequence), deviation)
+    counted = (
+        *(Counted({name: size}, deviation) for name, size in cells.items()),
+        Counted(cells, deviation, pairs),
     )
-    return Plan(method, sequence, tuple(stages), made, expected, mapped)
+    return Plan(method, sequence, tuple(stages), made, expected, mapped, counted=counted)
 
 
 def paper_coding(task: Task, sequence: Sequence[str]) -> DummyCoding:

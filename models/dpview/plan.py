@@ -14,7 +14,7 @@ from cloister.figures import count_of, figure_range
 from cloister.models.core.budget_split import require_signal
 from cloister.models.dpview import view_choice
 from cloister.models.dpview.views import Names
-from cloister.models.task import Budget, Forecast, Plan, Stage, Task
+from cloister.models.task import Budget, Counted, Forecast, Plan, Stage, Task
 from cloister.privacy.accounting.accountants import calibrate
 from cloister.privacy.events import Event, compose
 from cloister.privacy.mechanisms.noise import DiscreteLaplace
@@ -85,17 +85,18 @@ def plan_dpview(
     epsilons = {label: part / level for label, part in parts.items()}
     require_signal(_scale(task, epsilons, tables), task.data_rows, budget)
     parameters = view_choice.ViewParameters(shape, epsilons)
+    deviations = {label: _deviation(task, epsilon) for label, epsilon in epsilons.items()}
     return Plan(
         recipe.name,
         _ordered(shape, sequence),
         tuple(_stages(recipe, task, tables, epsilons, shape.left_out)),
         parameters,
         expected,
-        {
-            query.names: _deviation(task, epsilons[query.label])
+        {query.names: deviations[query.label] for query in tables if query.stage == "joint tables"},
+        counted=tuple(
+            Counted({name: query.sizes[name] for name in query.names}, deviations[query.label])
             for query in tables
-            if query.stage == "joint tables"
-        },
+        ),
     )
 
 

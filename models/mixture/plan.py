@@ -23,7 +23,7 @@ from cloister.models.mixture.schedule import (
     schedule_for,
 )
 from cloister.models.soft_constraints.pair_counts import PairCounts
-from cloister.models.task import Budget, Parameters, Plan, Stage, Task
+from cloister.models.task import Budget, Counted, Parameters, Plan, Stage, Task
 from cloister.privacy.accounting.accountants import calibrate, zcdp_rho
 from cloister.privacy.events import Composed, Event, repeat
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
@@ -199,6 +199,22 @@ class _Outline:
             for names, own in zip(self.joint, self.joint_noise(levels["joint tables"]), strict=True)
         }
 
+    def counted(self, noise: Fraction) -> Iterator[Counted]:
+        """All tables that are counted, and with how much noise."""
+        levels, partition = self.levels(noise), self.task.neighbours.partition
+        for names, deviation in self.mapped(noise).items():
+            yield Counted({name: self.sizes[name] for name in names}, deviation)
+        for name, level in self.histogram_noise(levels["histograms"]).items():
+            cells = declared_cells(self.task.domain[name])
+            levelled = TwoLevels.of(cells)
+            for counts in (cells, levelled.wide) if levelled else (cells,):
+                yield Counted({name: counts.size}, DiscreteGaussian(level).scale(partition))
+        if self.schedule.tables:
+            most = self.schedule.pair_parts or max(self.sizes.values())
+            sizes = {name: min(size, most) for name, size in self.sizes.items()}
+            deviation = DiscreteGaussian(levels["rounds"]).scale(partition)
+            yield Counted(sizes, deviation, self.schedule.tables)
+
     def joint_noise(self, level: Fraction) -> tuple[Fraction, ...]:
         """The noise multiplier of each joint table."""
         return tuple(level / self._joint_budget.emphasis[names] for names in self.joint)
@@ -285,7 +301,11 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
     rate = None if soft is None else WEIGHER.deviation(float(soft), task)
     mapped = outline.mapped(noise)
     expected = forecast_fit(task, outline.sizes, outline.joint, schedule, parameters.components)
-    return Plan("mixture", sequence, stages, parameters, expected, mapped, rate)
+    return Plan(
+        *("mixture", sequence, stages, parameters, expected, mapped, rate),
+        counted=tuple(outline.counted(noise)),
+        balanced=not task.weighted_soft and task.sampling.way != planning.SEQUENTIAL,
+    )
 
 
 def _outline(task: Task, sequence: tuple[str, ...], signal: float) -> _Outline:
