@@ -95,7 +95,7 @@ def _event(line: str) -> dict[str, str]:
     if not line.startswith("{"):
         return {}
     try:
-        found: dict[str, str] = json.loads(line)
+        event: dict[str, str] = json.loads(line)
     except ValueError:
         return {}
-    return found
+    return event

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from os import environ
 from pathlib import Path
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
@@ -30,10 +30,7 @@ from cloister.schema.declarations import (
     ConstraintDeclaration,
     DeclaredDelta,
     DeclaredEpsilon,
-    DeniabilitySpec,
-    DPViewSpec,
     Guarantee,
-    RelationalSpec,
     Sampling,
 )
 from cloister.schema.spec import Spec
@@ -74,19 +71,17 @@ class Dataset(Declared):
 
 
 class Variant(Declared):
-    """A release with other constraints, records, rows, relationships or device than declared.
+    """A release with other constraints, options, rows or device than declared.
 
     An empty list switches all constraints off. What is left out is as in the spec.
     """
 
     constraints: tuple[ConstraintDeclaration, ...] | None = None
     guarantee: Guarantee | None = None
-    deniability: DeniabilitySpec | None = None
-    dpview: DPViewSpec | None = None
+    options: dict[str, Any] | None = None
     sampling: Sampling | None = None
     resample: float | None = Field(default=None, ge=0, le=1)
     accept_reject: AcceptRejectSpec | None = None
-    relational: RelationalSpec | None = None
     device: str | None = Field(default=None, pattern=PATTERN)
 
     def applied(self, declared: Spec) -> Spec:
@@ -167,7 +162,7 @@ class Combination:
     epsilon: Fraction
     delta: Fraction
     seed: int
-    asked: EvaluationOptions
+    evaluation: EvaluationOptions
     peer: Peer | None = None
     reference: ReferenceName | None = None
     conjunctions: bool = False
@@ -190,7 +185,7 @@ class Combination:
 
     def merged(self, other: Combination) -> Combination:
         """The same run, evaluated for what either asks."""
-        most = max(self, other, key=lambda c: get_args(Level).index(c.asked.level))
+        most = max(self, other, key=lambda c: get_args(Level).index(c.evaluation.level))
         return replace(
             most,
             conjunctions=self.conjunctions or other.conjunctions,
@@ -216,7 +211,7 @@ class Combination:
                 str(self.epsilon),
                 str(self.delta),
                 self.seed,
-                [self.asked.level, self.asked.panel, list(self.asked.targets)],
+                [self.evaluation.level, self.evaluation.panel, list(self.evaluation.targets)],
                 self.conjunctions,
                 self.network,
             ),
@@ -295,7 +290,7 @@ class Benchmark(Declared):
                 f"the benchmark '{self.name}' has no experiment '{unknown[0]}'; it has "
                 f"{', '.join(known)}"
             )
-        chosen = tuple(found for found in self.experiments if not names or found.name in names)
+        chosen = tuple(each for each in self.experiments if not names or each.name in names)
         return self.model_copy(update={"experiments": chosen})
 
     def combinations(self, experiment: Experiment) -> Iterator[Combination]:
@@ -333,11 +328,11 @@ class Benchmark(Declared):
 
     def all_combinations(self) -> list[Combination]:
         """The runs of all experiments; one that two experiments share is done once."""
-        found: dict[str, Combination] = {}
+        combinations: dict[str, Combination] = {}
         for combination in itertools.chain.from_iterable(map(self.combinations, self.experiments)):
-            other = found.setdefault(combination.label, combination)
-            found[combination.label] = combination.merged(other)
-        return list(found.values())
+            known = combinations.setdefault(combination.label, combination)
+            combinations[combination.label] = combination.merged(known)
+        return list(combinations.values())
 
 
 def load_benchmark(path: Path) -> Benchmark:
@@ -351,7 +346,7 @@ def load_benchmark(path: Path) -> Benchmark:
     try:
         return Benchmark.model_validate(document.content)
     except ValidationError as error:
-        problems = [_problem(found, document.line) for found in error.errors(include_url=False)]
+        problems = [_problem(problem, document.line) for problem in error.errors(include_url=False)]
         raise spec_error(path, problems) from None
 
 
@@ -362,8 +357,8 @@ def expand_path(path: str, environment: Mapping[str, str] = environ) -> str:
         InputError: it holds nothing of that name.
     """
 
-    def value(found: re.Match[str]) -> str:
-        name = found.group(1)
+    def value(match: re.Match[str]) -> str:
+        name = match.group(1)
         if not environment.get(name):
             raise InputError(
                 f"the path {path} needs the environment variable {name}; set it to a folder"

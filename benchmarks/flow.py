@@ -31,10 +31,10 @@ from cloister.tasks.home.process import flow_version
 
 @dataclass(frozen=True)
 class Benchmarked:
-    """Results of a benchmark; ``kept`` counts the runs that were done before."""
+    """Results of a benchmark; ``resumed`` counts the runs of an earlier call."""
 
     results: Results
-    kept: int
+    resumed: int
     tracking_run: str
 
 
@@ -57,14 +57,14 @@ def benchmark(
     Paths are those of the machine that runs the flow, relative to its working directory.
     """
     declared, home = load_benchmark(Path(config)).only(only), Home.current()
-    own = home_of(declared, home)
-    runs, kept = _runs(declared, own, home, by)
-    results = steps.summarise(declared, runs, own)
+    bench_home = home_of(declared, home)
+    runs, resumed = _runs(declared, bench_home, home, by)
+    results = steps.summarise(declared, runs, bench_home)
     tracking_run = steps.track(declared, results, home)
     if markdown:
         write = steps.document_some if only else steps.document
         write(declared, results, command_of(config, markdown, only), Path(markdown))
-    return Benchmarked(results, kept, tracking_run)
+    return Benchmarked(results, resumed, tracking_run)
 
 
 def command_of(config: str, markdown: str, only: Sequence[str]) -> str:
@@ -73,21 +73,23 @@ def command_of(config: str, markdown: str, only: Sequence[str]) -> str:
     return f"cloister benchmark {config}{chosen} --markdown {markdown}"
 
 
-def _runs(declared: Benchmark, own: Home, home: Home, by: str) -> tuple[list[Run], int]:
+def _runs(declared: Benchmark, bench_home: Home, home: Home, by: str) -> tuple[list[Run], int]:
     """All runs, and how many of them were done before."""
-    own.prepare()
+    bench_home.prepare()
     combinations = declared.all_combinations()
-    kept = {c.label: found for c in combinations if (found := _finished(c, own, home))}
-    pending = [combination for combination in combinations if combination.label not in kept]
+    done = {c.label: run for c in combinations if (run := _finished(c, bench_home, home))}
+    pending = [combination for combination in combinations if combination.label not in done]
     charged = [combination for combination in pending if combination.charged]
     if charged:
-        steps.grant(declared, charged, own, by)
-    runs = kept | {combination.label: steps.run(combination, own, home) for combination in pending}
-    return [runs[combination.label] for combination in combinations], len(kept)
+        steps.grant(declared, charged, bench_home, by)
+    runs = done | {
+        combination.label: steps.run(combination, bench_home, home) for combination in pending
+    }
+    return [runs[combination.label] for combination in combinations], len(done)
 
 
-def _finished(combination: Combination, own: Home, home: Home) -> Run | None:
+def _finished(combination: Combination, bench_home: Home, home: Home) -> Run | None:
     if combination.peer:
         return peer_steps.finished_run(combination, home)
     finished = references.finished_run if combination.reference else releases.finished_run
-    return finished(combination, own)
+    return finished(combination, bench_home)

@@ -24,21 +24,21 @@ from cloister.tasks.home.home import Home, private_folder
 from cloister.tasks.ledger.access import open_ledger
 
 
-def finished_run(combination: Combination, own: Home) -> Run | None:
+def finished_run(combination: Combination, bench_home: Home) -> Run | None:
     """The release of a combination that ended well under this code, if there is one."""
-    path = _record(combination, own)
+    path = _record(combination, bench_home)
     return Run.from_json(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
 
 
-def run(combination: Combination, own: Home) -> Run:
+def run(combination: Combination, bench_home: Home) -> Run:
     """Release and evaluate a combination; an error of the release is part of the result."""
-    spec = spec_of(combination, own)
+    spec = spec_of(combination, bench_home)
     try:
-        released = _released(combination, spec, own)
+        released = _released(combination, spec, bench_home)
         made = Path(released.content["files"]["public"])
         made = made if combination.several else made / "synthetic.parquet"
-        model = own.release(released.content["release"]) / "model"
-        measured = evaluate_table(combination, made, own)
+        model = bench_home.release(released.content["release"]) / "model"
+        measured = evaluate_table(combination, made, bench_home)
         measured |= _binary(combination, model) | _network(combination, model)
     except CloisterError as error:
         return Run.of(combination, error=str(error))
@@ -49,25 +49,25 @@ def run(combination: Combination, own: Home) -> Run:
         cost=released.cost,
         evaluation=measured,
     )
-    write_json(_record(combination, own), done.to_json())
+    write_json(_record(combination, bench_home), done.to_json())
     return done
 
 
-def grant(benchmark: Benchmark, pending: list[Combination], own: Home, by: str) -> None:
+def grant(benchmark: Benchmark, pending: list[Combination], bench_home: Home, by: str) -> None:
     """Grant the benchmark's own ledger what was charged before and what is still to be charged."""
-    ledger = open_ledger(own)
+    ledger = open_ledger(bench_home)
     specs = {combination.spec: load_spec(combination.spec) for combination in pending}
     for path, spec in specs.items():
-        asked = [combination for combination in pending if combination.spec == path]
+        requested = [combination for combination in pending if combination.spec == path]
         name = spec.privacy.unit_name
-        held = _charged(ledger, spec.name, name)
-        epsilon = held[0] + sum((c.epsilon for c in asked), Fraction(0))
-        delta = held[1] + sum((c.delta for c in asked), Fraction(0))
-        reason = f"benchmark {benchmark.name}: {count_of(len(asked), 'release')}"
+        charged = _charged(ledger, spec.name, name)
+        epsilon = charged[0] + sum((c.epsilon for c in requested), Fraction(0))
+        delta = charged[1] + sum((c.delta for c in requested), Fraction(0))
+        reason = f"benchmark {benchmark.name}: {count_of(len(requested), 'release')}"
         ledger.grant(spec.name, name, epsilon, delta, "ever", by, reason)
 
 
-def spec_of(combination: Combination, own: Home) -> Path:
+def spec_of(combination: Combination, bench_home: Home) -> Path:
     """The spec of a combination: the dataset's, or a copy with what its variant changes."""
     if combination.changed is None:
         return combination.spec
@@ -75,7 +75,8 @@ def spec_of(combination: Combination, own: Home) -> Path:
     changed = combination.changed.applied(declared)
     content = _anchored(changed.to_json(), declared.folder)
     path = (
-        private_folder(own.folder / "specs") / f"{combination.dataset}-{combination.variant}.yaml"
+        private_folder(bench_home.folder / "specs")
+        / f"{combination.dataset}-{combination.variant}.yaml"
     )
     replace_file(
         path, lambda part: part.write_text(json.dumps(content, indent=1), encoding="utf-8")
@@ -100,12 +101,12 @@ def _absolute(path: str, folder: Path) -> Path:
     return (Path(expand_path(path)) if "${" in path else folder / path).absolute()
 
 
-def _released(combination: Combination, spec: Path, own: Home) -> Answer:
+def _released(combination: Combination, spec: Path, bench_home: Home) -> Answer:
     words = ["release", str(spec), "--method", combination.method]
     words += [] if combination.several else ["--data", str(combination.data)]
     words += ["--epsilon", str(combination.epsilon), "--delta", str(combination.delta)]
     words += ["--seed-sampling", str(combination.seed), "--evaluate", "none"]
-    return run_cloister(words, environment_of(own))
+    return run_cloister(words, environment_of(bench_home))
 
 
 def _binary(combination: Combination, model: Path) -> dict[str, Any]:
@@ -124,14 +125,14 @@ def _network(combination: Combination, model: Path) -> dict[str, Any]:
     return {} if measured is None else {"network": measured}
 
 
-def _record(combination: Combination, own: Home) -> Path:
-    return record_of(combination, own, (combination.spec, spec_of(combination, own)))
+def _record(combination: Combination, bench_home: Home) -> Path:
+    return record_of(combination, bench_home, (combination.spec, spec_of(combination, bench_home)))
 
 
 def _charged(ledger: Ledger, dataset: str, unit: str) -> tuple[Fraction, Fraction]:
     """Epsilon and delta that a ledger holds as charged for a dataset."""
-    held = [r for r in ledger.releases(dataset) if r.request.unit == unit and r.state.charged]
+    releases = [r for r in ledger.releases(dataset) if r.request.unit == unit and r.state.charged]
     return (
-        sum((r.request.epsilon for r in held), Fraction(0)),
-        sum((r.request.delta for r in held), Fraction(0)),
+        sum((r.request.epsilon for r in releases), Fraction(0)),
+        sum((r.request.delta for r in releases), Fraction(0)),
     )

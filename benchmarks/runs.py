@@ -42,18 +42,17 @@ class Run:
     peer: bool = False
 
     @classmethod
-    def of(cls, combination: Combination, **found: Any) -> Self:
+    def of(cls, combination: Combination, **results: Any) -> Self:
         """The run of a combination."""
-        asked = combination
-        of_peer = asked.peer is not None
+        of_peer = combination.peer is not None
         return cls(
-            asked.dataset,
-            asked.method,
-            asked.variant,
-            str(asked.epsilon),
-            asked.seed,
+            combination.dataset,
+            combination.method,
+            combination.variant,
+            str(combination.epsilon),
+            combination.seed,
             peer=of_peer,
-            **found,
+            **results,
         )
 
     @classmethod
@@ -83,9 +82,9 @@ class Run:
             figures |= self.evaluation.get("metrics", {})
             figures |= conjunction_figures(self.evaluation.get("conjunctions", ()))
             figures |= network_figures(self.evaluation.get("network", ()))
-            for found in self.evaluation.get("violations", ()):
-                figures[f"violations.{found['name']}.percent"] = found["synthetic_percent"]
-                figures[f"violations.{found['name']}.real_percent"] = found["real_percent"]
+            for violation in self.evaluation.get("violations", ()):
+                figures[f"violations.{violation['name']}.percent"] = violation["synthetic_percent"]
+                figures[f"violations.{violation['name']}.real_percent"] = violation["real_percent"]
         return figures
 
 
@@ -94,32 +93,39 @@ def home_of(benchmark: Benchmark, home: Home) -> Home:
     return Home.current({"CLOISTER_HOME": str(home.folder / "benchmarks" / benchmark.name)})
 
 
-def evaluate_table(combination: Combination, synthetic: Path, own: Home) -> dict[str, Any]:
+def evaluate_table(combination: Combination, synthetic: Path, bench_home: Home) -> dict[str, Any]:
     """The measures under the dataset's own spec, whatever constraints the release knew.
 
     Raises:
         CloisterError: the evaluation failed.
     """
-    asked, counted = combination.asked, {}
+    evaluation, counted = combination.evaluation, {}
     if combination.conjunctions:
         spec, data = combination.spec, combination.data
         counted = {"conjunctions": measure_conjunctions(spec, data, synthetic)}
-        if asked.level == "none":
+        if evaluation.level == "none":
             return counted
     words = ["evaluate", str(combination.spec)]
     words += [] if combination.several else ["--data", str(combination.data)]
-    words += ["--synthetic", str(synthetic), "--level", asked.level, "--panel", asked.panel]
-    words += [word for target in asked.targets for word in ("--target", target)]
-    return run_cloister(words, environment_of(own)).content | counted
+    words += [
+        "--synthetic",
+        str(synthetic),
+        "--level",
+        evaluation.level,
+        "--panel",
+        evaluation.panel,
+    ]
+    words += [word for target in evaluation.targets for word in ("--target", target)]
+    return run_cloister(words, environment_of(bench_home)).content | counted
 
 
-def record_of(combination: Combination, own: Home, specs: Sequence[Path]) -> Path:
+def record_of(combination: Combination, bench_home: Home, specs: Sequence[Path]) -> Path:
     """The file of a finished run by this code, under the given specs."""
     digest = " ".join(spec_digest(load_spec(path)) for path in specs)
-    return own.folder / "runs" / f"{combination.key(digest, code_version())}.json"
+    return bench_home.folder / "runs" / f"{combination.key(digest, code_version())}.json"
 
 
-def environment_of(own: Home) -> dict[str, str]:
+def environment_of(bench_home: Home) -> dict[str, str]:
     """The environment, with all state in the benchmark's home."""
-    kept = {name: value for name, value in os.environ.items() if name not in OWN}
-    return kept | {"CLOISTER_HOME": str(own.folder)}
+    variables = {name: value for name, value in os.environ.items() if name not in OWN}
+    return variables | {"CLOISTER_HOME": str(bench_home.folder)}

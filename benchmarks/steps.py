@@ -55,25 +55,25 @@ class Results:
 
 
 @step("grant", "grant the budget of benchmark {benchmark.name}")
-def grant(benchmark: Benchmark, pending: list[Combination], own: Home, by: str) -> None:
+def grant(benchmark: Benchmark, pending: list[Combination], bench_home: Home, by: str) -> None:
     """Grant the benchmark's own ledger what its releases will cost."""
-    releases.grant(benchmark, pending, own, by)
+    releases.grant(benchmark, pending, bench_home, by)
 
 
 @step("run", "{combination.label}")
-def run(combination: Combination, own: Home, home: Home) -> Run:
+def run(combination: Combination, bench_home: Home, home: Home) -> Run:
     """Release one combination, have a peer synthesize it, or answer its queries; and evaluate."""
     with _watched(combination.label):
         if combination.peer:
-            return peer_steps.run(combination, own, home)
+            return peer_steps.run(combination, bench_home, home)
         answer = references.run if combination.reference else releases.run
-        return answer(combination, own)
+        return answer(combination, bench_home)
 
 
 @step("summarise", "summarise benchmark {benchmark.name}", "runs")
-def summarise(benchmark: Benchmark, runs: list[Run], own: Home) -> Results:
+def summarise(benchmark: Benchmark, runs: list[Run], bench_home: Home) -> Results:
     """Write every figure as JSON and CSV, and draw the experiments."""
-    folder = private_folder(own.folder / "results")
+    folder = private_folder(bench_home.folder / "results")
     rows = [_row(run) for run in runs]
     write_json(
         folder / "results.json",
@@ -126,13 +126,13 @@ def _section(
     benchmark: Benchmark, experiment: Experiment, runs: Sequence[Run], folder: Path
 ) -> Section:
     repeats = repeats_of(benchmark, experiment, runs)
-    asked = {
+    settings = {
         (c.dataset, c.method, c.variant, str(c.epsilon)) for c in benchmark.combinations(experiment)
     }
     failures = tuple(
         f"{run.dataset}, {run.method}, ε {run.epsilon}, seed {run.seed}: {run.error}"
         for run in runs
-        if run.error and (run.dataset, run.method, run.variant, run.epsilon) in asked
+        if run.error and (run.dataset, run.method, run.variant, run.epsilon) in settings
     )
     plots = draw_experiment(experiment, repeats, folder / f"{benchmark.name}-{experiment.name}")
     return Section(experiment, tuple(tables_of(experiment, repeats)), plots, failures)
@@ -178,10 +178,10 @@ def _tracked(benchmark: Benchmark, results: Results) -> dict[str, float]:
     ]
     names += ["violations.hard.largest_percent", "violations.soft.largest_difference"]
     return {
-        f"{s.dataset}/{s.method}/{s.variant}/epsilon {float(s.epsilon):g}/{name}": found.mean
+        f"{s.dataset}/{s.method}/{s.variant}/epsilon {float(s.epsilon):g}/{name}": value.mean
         for s, runs in everything.items()
         for name in names
-        if (found := statistic(runs, name)) is not None
+        if (value := statistic(runs, name)) is not None
     }
 
 

@@ -103,11 +103,11 @@ def _part_beside(path: Path) -> Path:
 def _abandoned(parts: Iterable[Path]) -> Iterator[Path]:
     """The parts whose thread has ended, or is this one; journals of databases included."""
     leftover = list(parts)  # before the threads: a new one is not found
-    others = {thread.native_id for thread in threading.enumerate()} - {threading.get_native_id()}
+    threads = {thread.native_id for thread in threading.enumerate()} - {threading.get_native_id()}
     for part in leftover:
         process, thread = part.name.split(".")[1:3]
         if not (process.isdecimal() and thread.isdecimal()):
             continue
         is_ours = int(process) == os.getpid()
-        if not (int(thread) in others if is_ours else is_running(int(process))):
+        if not (int(thread) in threads if is_ours else is_running(int(process))):
             yield part

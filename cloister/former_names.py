@@ -1,7 +1,8 @@
-"""Modules under the names that earlier versions gave them, for what they saved; the last finder.
+"""What earlier versions called otherwise: modules, for what they saved, and keys of specs.
 
 Models in MLflow import :mod:`cloister.models.storage` as ``models.storage``, and deployments of
-Prefect name ``flows.release``. Whoever has a package of such a name keeps it.
+Prefect name ``flows.release``. Whoever has a package of such a name keeps it: this finder is the
+last.
 """
 
 from __future__ import annotations
@@ -23,6 +24,14 @@ PRESENT = MappingProxyType(
     }
 )
 """Present names by former ones; of no module but those that something saved imports."""
+
+OPTIONS = MappingProxyType(
+    {"deniability": {"test": "randomised"}, "dpview": {"linking": "priority"}, "relational": {}}
+)
+"""Keys of ``release`` that stood for ``options`` to 0.2, with the defaults that no digest has."""
+
+EXACT_OPTIONS = frozenset({"alpha", "epsilon", "epsilon0", "gamma"})
+"""Options under those keys that a digest has as exact fractions."""
 
 
 class FormerNames(MetaPathFinder, Loader):

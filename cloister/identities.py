@@ -34,11 +34,11 @@ def named(person: str, by: str) -> str:
 
     Tokens hold the name that they were issued to.
     """
-    identity, of, other = by.partition(BEHALF)
+    identity, of, principal = by.partition(BEHALF)
     shown = (
         identity if not person or identity == person or identity.startswith(f"{person} (") else None
     )
-    return (shown or f"{person} ({identity})") + of + other
+    return (shown or f"{person} ({identity})") + of + principal
 
 
 def token_end(identity: str) -> str | None:

@@ -112,7 +112,7 @@ def _mirror(home: Home, entry: Release) -> None:
         CloisterError: the ledger has the move, the registry has not.
     """
     known = open_ledger(home).releases(entry.request.dataset)
-    states = {other.id: other.state for other in known if other.state in SIGNED}
+    states = {release.id: release.state for release in known if release.state in SIGNED}
     try:
         with clear_errors():
             ModelRegistry.of(home).mirror(entry.id, states, statements_of(home, entry.id))

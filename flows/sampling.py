@@ -17,8 +17,8 @@ from cloister.constraints.counting import violation_reports
 from cloister.errors import InputError, StorageError
 from cloister.flows import database_sampling
 from cloister.flows.cli.console import show_facts, show_json, warn
-from cloister.models.protocol import HasBinaryColumns, Where
-from cloister.models.sampling.resumable import SampleRequest, sample_to
+from cloister.models.protocol import HasBinaryColumns
+from cloister.models.sampling.drawing import SampleRequest, Where, sample_to
 from cloister.models.storage import SavedModel, load_saved
 from cloister.models.task import Task
 from cloister.privacy.ledger import Release, State
@@ -73,9 +73,9 @@ def require_declared(where: Where, domain: Domain) -> None:
     """
     for name, value in where.items():
         if name not in domain or domain[name].kind == "key":
-            others = ", ".join(domain.modelled)
+            columns = ", ".join(domain.modelled)
             raise InputError(
-                f"--where: no column '{name}' can have a condition; use one of {others}"
+                f"--where: no column '{name}' can have a condition; use one of {columns}"
             )
         if fault := _fault(domain[name], value):
             raise InputError(f"--where: the value of '{name}' {fault}")

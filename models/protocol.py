@@ -10,7 +10,7 @@ plans, its :class:`Model`, and the :class:`Synthesizer` that makes the one and f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -21,16 +21,17 @@ from cloister.errors import PlanError
 from cloister.models.acceptance import plan_tries
 from cloister.models.core.bins import Bins
 from cloister.models.core.histograms import ReleasedCounts
+from cloister.models.sampling.drawing import Sampler, Where
 from cloister.models.task import AnyPlan, AnyTask, Budget, DatabaseTask, ParametersT, Plan, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door, TableRows
+from cloister.schema.attributes import Declared
 from cloister.schema.declarations import Sampling
-from cloister.schema.domain import Domain, Table
+from cloister.schema.domain import Table
 from cloister.schema.relations import Database
 
 Arrays = Mapping[str, NDArray[Any]]
 ModelState = tuple[dict[str, Any], dict[str, NDArray[np.generic]]]
-Where = Mapping[str, object]
 Progress = Callable[[int, int], None]
 
 
@@ -40,34 +41,6 @@ def silent(done: int, total: int) -> None:
 
 ModelT = TypeVar("ModelT", bound="Model")
 DatabaseModelT = TypeVar("DatabaseModelT", bound="DatabaseModel")
-
-
-class Sampler(Protocol):
-    """Draws rows in chunks, so that memory stays flat and an interrupted draw can be resumed."""
-
-    @property
-    def domain(self) -> Domain:
-        """The columns of the rows."""
-        ...
-
-    @property
-    def remembers(self) -> bool:
-        """Whether a chunk depends on those before it."""
-        ...
-
-    def chunks(
-        self,
-        rows: int,
-        rng: SamplingSource,
-        where: Where | None = None,
-        first: int = 0,
-        before: Iterable[Table] = (),
-    ) -> Iterator[Table]:
-        """The chunks from number ``first`` on, given those ``before``.
-
-        SampleError if they cannot be drawn.
-        """
-        ...
 
 
 class Model(Protocol):
@@ -152,11 +125,11 @@ class DatabaseDoor(Protocol):
         ...
 
 
-class Synthesizer(Protocol[ParametersT, ModelT]):
-    """A method of synthesis of one table.
+class Facts(Protocol):
+    """What is known of a method before it is asked anything.
 
-    A method with nothing to weigh inherits :meth:`weigh` from this class. Models of one that
-    ``gives_conditionals`` draw the rest of a row under some of its attributes: they are
+    ``options`` is the model of its options in a spec, if it has any. One that
+    ``gives_conditionals`` draws the rest of a row under some of its attributes: its models are
     :class:`cloister.models.constrained.ConstrainedModel`. One that ``gives_deniability`` may
     release records under plausible deniability alone. One that ``weighs_soft`` does something about
     soft constraints; ``samplings`` are its ways to draw rows under them, the usual one first.
@@ -164,12 +137,20 @@ class Synthesizer(Protocol[ParametersT, ModelT]):
 
     name: str
     summary: str
+    options: type[Declared] | None = None
     of_database: bool = False
     gives_conditionals: bool = False
     gives_deniability: bool = False
     reuses_numbers: bool = False
     weighs_soft: bool = False
     samplings: tuple[Sampling, ...] = ("supports",)
+
+
+class Synthesizer(Facts, Protocol[ParametersT, ModelT]):
+    """A method of synthesis of one table.
+
+    A method with nothing to weigh inherits :meth:`weigh` from this class.
+    """
 
     def sequence(self, task: Task) -> tuple[str, ...]:
         """The order in which attributes are modelled; public."""
@@ -223,16 +204,10 @@ class KeepsCounts(Protocol):
         ...
 
 
-class DatabaseSynthesizer(Protocol[ParametersT, DatabaseModelT]):
+class DatabaseSynthesizer(Facts, Protocol[ParametersT, DatabaseModelT]):
     """A method of synthesis of several tables; the steps are those of :class:`Synthesizer`."""
 
-    name: str
-    summary: str
     of_database: bool = True
-    gives_deniability: bool = False
-    reuses_numbers: bool = False
-    weighs_soft: bool = False
-    samplings: tuple[Sampling, ...] = ("supports",)
 
     def sequence(self, task: DatabaseTask) -> tuple[str, ...]:
         """The order in which tables are modelled; public."""
@@ -270,16 +245,8 @@ class DatabaseSynthesizer(Protocol[ParametersT, DatabaseModelT]):
 AnyModel = Model | DatabaseModel
 
 
-class AnySynthesizer(Protocol):
+class AnySynthesizer(Facts, Protocol):
     """A method of one table or of several, as the registry knows it."""
-
-    name: str
-    summary: str
-    of_database: bool
-    gives_deniability: bool
-    reuses_numbers: bool
-    weighs_soft: bool
-    samplings: tuple[Sampling, ...]
 
     def sequence(self, task: Any) -> tuple[str, ...]:
         """See :class:`Synthesizer`."""
@@ -300,13 +267,6 @@ class AnySynthesizer(Protocol):
     def restore(self, task: Any, meta: Mapping[str, Any], arrays: Arrays) -> Any:
         """See :class:`Synthesizer`."""
         ...
-
-
-def sample_whole(
-    sampler: Sampler, rows: int, rng: SamplingSource, where: Where | None = None
-) -> Table:
-    """Exactly ``rows`` rows in one table; SampleError if they cannot be drawn."""
-    return Table.concatenate(chunk.narrow() for chunk in sampler.chunks(rows, rng, where))
 
 
 def make_plan(synthesizer: AnySynthesizer, task: AnyTask, budget: Budget) -> AnyPlan:

@@ -105,10 +105,40 @@ METHODS: dict[str, Callable[[Progress], AnySynthesizer]] = {
 }
 
 
+OF_BENCHMARKS = frozenset(
+    {
+        "copula-identity",
+        "copula-ones",
+        "kamino-parallel",
+        "kamino-sequential",
+        "kamino-unsequenced",
+        "kamino-unweighed",
+        "relational-copula",
+        "relational-dpview",
+        "relational-independent",
+        "relational-mixture",
+    }
+)
+"""Baselines and ablations of the papers' experiments, and methods that one option also names.
+
+Benchmarks and specs may name them, and their releases are read; they are not offered.
+"""
+
+
+def offered() -> list[str]:
+    """The names of the methods as printed, as improved, and of our own, which users are shown."""
+    return sorted(METHODS.keys() - OF_BENCHMARKS)
+
+
 def create(name: str, progress: Progress = silent) -> AnySynthesizer:
     """The method of that name, of one table for persons too; InputError if there is none."""
     method = METHODS[present_name(name)](progress)
     return method if method.of_database else OfPersons(method)
+
+
+def methods_with(fact: str) -> list[str]:
+    """The names of the offered methods of which a fact, such as ``weighs_soft``, is true."""
+    return [name for name in offered() if getattr(create(name), fact)]
 
 
 def present_name(name: str) -> str:
@@ -119,7 +149,7 @@ def present_name(name: str) -> str:
     """
     found = FORMER.get(name, name)
     if found not in METHODS:
-        raise InputError(f"no method '{name}'; use one of {', '.join(sorted(METHODS))}")
+        raise InputError(f"no method '{name}'; use one of {', '.join(offered())}")
     return found
 
 

@@ -13,30 +13,26 @@ from fractions import Fraction
 from functools import partial
 from typing import Any, Generic, Self, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from cloister.constraints import DenialConstraint, constraints_of, functional_dependency
 from cloister.constraints.across import AcrossConstraint, across_constraints
 from cloister.constraints.declared import declared_at
 from cloister.constraints.denial import bind
 from cloister.devices import CPU, Device
+from cloister.errors import PlanError
 from cloister.privacy.accounting.composition import event_of_stages
 from cloister.privacy.events import Event, Relation
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema import declarations
+from cloister.schema.attributes import Declared
 from cloister.schema.domain import Domain
 from cloister.schema.relations import Schema, rows_changed
 from cloister.schema.spec import PersonUnit, Spec
 from cloister.schema.spec_files.foreign_keys import schema_of
 
-BY_PUBLIC_FACTS = declarations.DeniabilitySpec()
-"""Everything about records made from seeds is chosen by public facts."""
-
-VIEWS_BY_PUBLIC_FACTS = declarations.DPViewSpec()
-"""Everything about views is chosen by public facts."""
-
-RELATED_BY_PUBLIC_FACTS = declarations.RelationalSpec()
-"""Everything about relationships is chosen by public facts."""
+Options = Mapping[str, Any]
+"""What a spec says to a method alone; what is left out the method chooses by public facts."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +74,9 @@ class Task:
     where another one is wanted; neither is the true number of rows, which stays behind the door.
     ``persons`` are the privacy units where one may have several rows; rows of persons are drawn
     under values of the attributes ``given``. ``sampling`` is how rows are drawn under soft
-    constraints, ``dpview`` how views are counted and linked. ``guarantee`` is what
-    records made from seeds are released under, and ``deniability`` how they are made. ``device`` is
-    where tensors are computed, which changes neither queries nor noise. ``acceptance`` is what the
-    rows must meet.
+    constraints. ``guarantee`` is what records made from seeds are released under. A method reads
+    ``options`` by `options_of`. ``device`` is where tensors are computed, which changes neither
+    queries nor noise. ``acceptance`` is what the rows must meet.
     """
 
     domain: Domain
@@ -91,9 +86,8 @@ class Task:
     wanted_rows: int | None = None
     persons: Persons | None = None
     guarantee: declarations.Guarantee = "differential-privacy"
-    deniability: declarations.DeniabilitySpec = BY_PUBLIC_FACTS
     sampling: RowSampling = AS_USUAL
-    dpview: declarations.DPViewSpec = VIEWS_BY_PUBLIC_FACTS
+    options: Options = field(default_factory=dict)
     device: Device = CPU
     given: tuple[str, ...] = ()
     acceptance: declarations.AcceptanceSpec | None = None
@@ -137,15 +131,15 @@ class DatabaseTask:
     """The public inputs of a synthesis of several tables that refer to each other.
 
     ``neighbours`` are of the privacy unit; those of each task bound the rows of its table that one
-    unit changes. Constraints ``across`` a foreign key are on rows of two tables. ``relational`` is
-    how tables are related.
+    unit changes. Constraints ``across`` a foreign key are on rows of two tables. A method reads
+    ``options`` by `options_of`.
     """
 
     schema: Schema
     tables: Mapping[str, Task]
     neighbours: Neighbours
     across: tuple[AcrossConstraint, ...] = ()
-    relational: declarations.RelationalSpec = RELATED_BY_PUBLIC_FACTS
+    options: Options = field(default_factory=dict)
 
     @property
     def constraints(self) -> tuple[DenialConstraint, ...]:
@@ -172,6 +166,18 @@ class Budget:
 
 
 AnyTask = Task | DatabaseTask
+
+OptionsT = TypeVar("OptionsT", bound=Declared)
+
+
+def options_of(task: AnyTask, model: type[OptionsT]) -> OptionsT:
+    """The options of a task as a method's ``model`` reads them; PlanError if it cannot."""
+    try:
+        return model.model_validate(dict(task.options))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = ".".join(map(str, ("release", "options", *first["loc"])))
+        raise PlanError(f"{name}: {first['msg']}; correct it or leave it out") from None
 
 
 @dataclass(frozen=True)
@@ -270,9 +276,8 @@ def task_of(spec: Spec, rows: Mapping[str, int], wanted: int | None = None) -> A
             one,
             persons=_persons_of(spec, one),
             guarantee=spec.release.guarantee,
-            deniability=spec.release.deniability or declarations.DeniabilitySpec(),
+            options=spec.release.options or {},
             sampling=sampling_of(spec.release),
-            dpview=spec.release.dpview or VIEWS_BY_PUBLIC_FACTS,
             acceptance=spec.release.acceptance,
         )
     schema = schema_of(spec)
@@ -284,8 +289,8 @@ def task_of(spec: Spec, rows: Mapping[str, int], wanted: int | None = None) -> A
             tables[name] = _named(name, _of_one(spec.table(name), rows[name], neighbours, None))
     lead = {schema.lead: replace(tables[schema.lead], wanted_rows=wanted)}
     across = across_constraints(spec.constraints, schema)
-    related = spec.release.relational or declarations.RelationalSpec()
-    return DatabaseTask(schema, tables | lead, Neighbours(relation), across, related)
+    options = spec.release.options or {}
+    return DatabaseTask(schema, tables | lead, Neighbours(relation), across, options)
 
 
 def sampling_of(declared: declarations.ReleaseSpec) -> RowSampling:

@@ -71,7 +71,7 @@ class ConjunctionAnswers:
 
     def scaled(self, rows: float) -> ConjunctionAnswers:
         """The answers for another number of rows, in proportion."""
-        one, two, three = (own * (rows / self.rows) for own in self.ways)
+        one, two, three = (way * (rows / self.rows) for way in self.ways)
         return ConjunctionAnswers(rows, (one, two, three))
 
 
@@ -135,8 +135,8 @@ class DummyColumns:
         self, rng: np.random.Generator, later: int, share: float, begin: int
     ) -> tuple[Integers, Integers]:
         seconds, thirds = rng.integers(0, max(later, 1), (2, round(share * later**2)))
-        kept = self.pairs[seconds + begin, thirds + begin]
-        return seconds[kept], thirds[kept]
+        chosen = self.pairs[seconds + begin, thirds + begin]
+        return seconds[chosen], thirds[chosen]
 
     def code(self, table: Table) -> Coded:
         """The columns (n, width) of a table, zeros and ones."""
@@ -163,8 +163,8 @@ class DummyColumns:
         ways = [np.zeros(0), np.zeros(0), np.zeros(0)]
         for coded in blocks:
             ways = [
-                found if rows == 0 else before + found
-                for before, found in zip(ways, self._count(coded), strict=True)
+                counts if rows == 0 else before + counts
+                for before, counts in zip(ways, self._count(coded), strict=True)
             ]
             rows += len(coded)
         return ConjunctionAnswers(rows, (ways[0], ways[1], ways[2]))
@@ -176,8 +176,10 @@ class DummyColumns:
         for first, seconds, thirds in self.triples():
             if len(seconds):
                 begin = int(self.begins[self.attribute[first] + 1])
-                own = coded[coded[:, first] > 0, begin:]
-                three.append((own.T @ own).astype(np.float64)[seconds - begin, thirds - begin])
+                present = coded[coded[:, first] > 0, begin:]
+                three.append(
+                    (present.T @ present).astype(np.float64)[seconds - begin, thirds - begin]
+                )
         return both.diagonal().copy(), both[self.pairs], np.concatenate(three)
 
     def independent_answers(self, real: ConjunctionAnswers) -> ConjunctionAnswers:
@@ -188,10 +190,10 @@ class DummyColumns:
         means = real.ways[0] / real.rows
         first, second = np.nonzero(self.pairs)
         three = [np.zeros(0)]
-        three += [means[one] * means[two] * means[others] for one, two, others in self.triples()]
+        three += [means[a] * means[b] * means[c] for a, b, c in self.triples()]
         two = means[first] * means[second]
-        found = (real.ways[0], two * real.rows, np.concatenate(three) * real.rows)
-        return ConjunctionAnswers(real.rows, found)
+        answers = (real.ways[0], two * real.rows, np.concatenate(three) * real.rows)
+        return ConjunctionAnswers(real.rows, answers)
 
     def correlations(self, real: ConjunctionAnswers) -> Floats:
         """Pearson's correlation of the two columns of each two-way query; 0 if one is constant."""
@@ -216,8 +218,8 @@ class QueryErrors:
 
     def best(self, percent: int) -> tuple[float, float]:
         """The average and the largest error of the ``percent`` of queries of least error."""
-        kept = self.errors[: math.ceil(len(self.errors) * percent / 100)]
-        return float(kept.mean()), float(kept[-1])
+        smallest = self.errors[: math.ceil(len(self.errors) * percent / 100)]
+        return float(smallest.mean()), float(smallest[-1])
 
     def to_dict(self) -> dict[str, Any]:
         """The figures by name; ``curve`` holds the errors at shares of the queries."""
@@ -238,7 +240,7 @@ class QueryErrors:
 
 
 def conjunction_errors(
-    columns: DummyColumns, real: ConjunctionAnswers, other: ConjunctionAnswers
+    columns: DummyColumns, real: ConjunctionAnswers, synthetic: ConjunctionAnswers
 ) -> tuple[QueryErrors, ...]:
     """The errors of other answers: 1-, 2- and 3-way, and of correlated pairs and the rest.
 
@@ -247,13 +249,13 @@ def conjunction_errors(
 
     Privacy: the real answers are counted without noise. The result is internal.
     """
-    scaled = other.scaled(real.rows)
+    scaled = synthetic.scaled(real.rows)
     one, two, three = (
         np.abs(mine - truth) for mine, truth in zip(scaled.ways, real.ways, strict=True)
     )
     strong = np.abs(columns.correlations(real)) >= _STRONG
     possible = columns.possible
-    found = (
+    cases = (
         ("1-way", possible[0], one),
         ("2-way", possible[1], two),
         ("3-way", possible[2], three),
@@ -261,7 +263,7 @@ def conjunction_errors(
         (f"2-way, |r| ≥ {_STRONG}", int(strong.sum()), two[strong]),
     )
     return tuple(
-        QueryErrors(name, number, np.sort(errors)) for name, number, errors in found if len(errors)
+        QueryErrors(name, number, np.sort(errors)) for name, number, errors in cases if len(errors)
     )
 
 
@@ -286,7 +288,7 @@ class RealRows:
 
     def errors(self, other: ConjunctionAnswers) -> Measured:
         """The errors of other answers, a record for each set of queries."""
-        return [found.to_dict() for found in conjunction_errors(self.columns, self.answers, other)]
+        return [each.to_dict() for each in conjunction_errors(self.columns, self.answers, other)]
 
 
 def real_rows(spec: Path, data: Path) -> RealRows:
@@ -357,8 +359,8 @@ def conjunction_figures(measured: Iterable[Mapping[str, Any]]) -> dict[str, floa
     In rows.
     """
     return {
-        f"conjunctions.{found['queries']}.{percent}.{name}": error
-        for found in measured
-        for percent, errors in found["best"].items()
+        f"conjunctions.{answers['queries']}.{percent}.{name}": error
+        for answers in measured
+        for percent, errors in answers["best"].items()
         for name, error in errors.items()
     }

@@ -78,9 +78,9 @@ def _draw_panel(axes: Axes, repeats: Repeats, queries: str) -> None:
 
 def _curves(run: Run, queries: str) -> Iterator[tuple[Floats, Floats]]:
     """Shares of queries and their largest errors, of a run that was measured on these queries."""
-    for found in (run.evaluation or {}).get("conjunctions", ()):
-        if found["queries"] == queries:
-            yield np.array(found["curve"]["shares"]), np.array(found["curve"]["errors"])
+    for measured in (run.evaluation or {}).get("conjunctions", ()):
+        if measured["queries"] == queries:
+            yield np.array(measured["curve"]["shares"]), np.array(measured["curve"]["errors"])
 
 
 def _looks(repeats: Repeats) -> list[tuple[str, str]]:

@@ -55,15 +55,15 @@ def measure_network(spec: Path, data: Path, model: Path) -> list[dict[str, Any]]
         for rows in _real_rows(spec, data, data.stat().st_mtime_ns)
     )
     return [
-        asdict(error) | {"forest": _forest_error(learnt, tested, place)}
-        for place, error in enumerate(model_errors(network, tested))
+        asdict(error) | {"forest": _forest_error(learnt, tested, position)}
+        for position, error in enumerate(model_errors(network, tested))
     ]
 
 
 def network_figures(measured: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """Each error by attribute: ``network.age.forest``; shares of rows."""
     return {
-        f"network.{found['attribute']}.{name}": found[name] for found in measured for name in SHOWN
+        f"network.{error['attribute']}.{name}": error[name] for error in measured for name in SHOWN
     }
 
 
@@ -78,11 +78,11 @@ def _real_rows(spec: Path, data: Path, changed: int) -> tuple[Table, Table]:
     return rows.take(order[:tested]), rows.take(order[tested : tested + _LEARNT])
 
 
-def _forest_error(learnt: Integers, tested: Integers, place: int) -> float | None:
+def _forest_error(learnt: Integers, tested: Integers, position: int) -> float | None:
     """The share of rows about whose level a forest is wrong; None without others to learn from."""
-    others = [at for at in range(learnt.shape[1]) if at != place]
-    if not others or not len(learnt):
+    predictors = [column for column in range(learnt.shape[1]) if column != position]
+    if not predictors or not len(learnt):
         return None
     forest = RandomForestClassifier(_TREES, min_samples_leaf=2, n_jobs=1, random_state=_SEED)
-    said = forest.fit(learnt[:, others], learnt[:, place]).predict(tested[:, others])
-    return float((said != tested[:, place]).mean())
+    said = forest.fit(learnt[:, predictors], learnt[:, position]).predict(tested[:, predictors])
+    return float((said != tested[:, position]).mean())

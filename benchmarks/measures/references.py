@@ -27,13 +27,13 @@ from cloister.tasks.home.files import write_json
 from cloister.tasks.home.home import Home
 
 
-def finished_run(combination: Combination, own: Home) -> Run | None:
+def finished_run(combination: Combination, bench_home: Home) -> Run | None:
     """The answers of a combination that were computed before by this code, if they were."""
-    path = record_of(combination, own, (combination.spec,))
+    path = record_of(combination, bench_home, (combination.spec,))
     return Run.from_json(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
 
 
-def run(combination: Combination, own: Home) -> Run:
+def run(combination: Combination, bench_home: Home) -> Run:
     """Answer all queries of a combination, and measure the errors; an error is part of the result.
 
     Privacy: reads real rows, uncharged. The result is internal.
@@ -48,7 +48,7 @@ def run(combination: Combination, own: Home) -> Run:
     except CloisterError as error:
         return Run.of(combination, error=str(error))
     done = Run.of(combination, evaluation={"conjunctions": real.errors(answers)})
-    write_json(record_of(combination, own, (combination.spec,)), done.to_json())
+    write_json(record_of(combination, bench_home, (combination.spec,)), done.to_json())
     return done
 
 

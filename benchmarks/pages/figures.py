@@ -178,24 +178,26 @@ def _conjunctions(repeats: Repeats) -> Table:
 
 def network_attributes(repeats: Repeats) -> dict[str, tuple[str, ...]]:
     """The attributes of each dataset that the errors of a network are known of."""
-    found: dict[str, dict[str, None]] = {}
+    attributes: dict[str, dict[str, None]] = {}
     for setting, runs in repeats.items():
         for run in runs:
             for error in (run.evaluation or {}).get("network", ()):
-                found.setdefault(setting.dataset, {})[error["attribute"]] = None
-    return {dataset: tuple(sorted(names)) for dataset, names in found.items()}
+                attributes.setdefault(setting.dataset, {})[error["attribute"]] = None
+    return {dataset: tuple(sorted(names)) for dataset, names in attributes.items()}
 
 
 def network_statistics(
     repeats: Repeats, dataset: str, attribute: str
 ) -> dict[Setting, dict[str, Statistic]]:
     """The errors about one attribute, by setting and by what is wrong; shares of rows."""
-    found: dict[Setting, dict[str, Statistic]] = {}
+    by_setting: dict[Setting, dict[str, Statistic]] = {}
     for setting, runs in repeats.items():
         if setting.dataset == dataset:
             named = {name: statistic(runs, f"network.{attribute}.{name}") for name in SHOWN}
-            found[setting] = {name: value for name, value in named.items() if value is not None}
-    return {setting: errors for setting, errors in found.items() if errors}
+            by_setting[setting] = {
+                name: value for name, value in named.items() if value is not None
+            }
+    return {setting: errors for setting, errors in by_setting.items() if errors}
 
 
 def _network(repeats: Repeats) -> Table:
@@ -231,8 +233,8 @@ def with_binary_columns(repeats: Repeats) -> Repeats:
 def query_sets(repeats: Repeats) -> list[str]:
     """The names of the sets of conjunctions that runs were measured on."""
     evaluated = (run.evaluation for runs in repeats.values() for run in runs if run.evaluation)
-    found = (found["queries"] for own in evaluated for found in own.get("conjunctions", ()))
-    return list(dict.fromkeys(found))
+    names = (each["queries"] for run in evaluated for each in run.get("conjunctions", ()))
+    return list(dict.fromkeys(names))
 
 
 def _failure(repeats: Sequence[Run], measures: Sequence[object]) -> tuple[str, ...]:
@@ -259,11 +261,11 @@ def _violations(repeats: Repeats) -> Table:
         every = [run for runs in columns.values() for run in runs if run.evaluation]
         for name, kind in _rules(every):
             real = statistic(every[:1], f"violations.{name}.real_percent")
-            found = (
+            shares = (
                 statistic(columns.get(label, ()), f"violations.{name}.percent") for label in labels
             )
             rows.append(
-                (dataset, name, kind, _percent(real), *(_percent(share) for share in found))
+                (dataset, name, kind, _percent(real), *(_percent(share) for share in shares))
             )
     return Table(
         "Violations, percent", ("dataset", "constraint", "kind", "real rows", *labels), tuple(rows)
@@ -271,8 +273,8 @@ def _violations(repeats: Repeats) -> Table:
 
 
 def _rules(runs: Sequence[Run]) -> list[tuple[str, str]]:
-    found = [rule for run in runs if run.evaluation for rule in run.evaluation["violations"]]
-    return list(dict.fromkeys((rule["name"], "hard" if rule["hard"] else "soft") for rule in found))
+    rules = [rule for run in runs if run.evaluation for rule in run.evaluation["violations"]]
+    return list(dict.fromkeys((rule["name"], "hard" if rule["hard"] else "soft") for rule in rules))
 
 
 def _percent(share: Statistic | None) -> str:
@@ -282,5 +284,5 @@ def _percent(share: Statistic | None) -> str:
     return share.text(3) if share.mean >= 0.001 else f"{share.mean:.1e}"
 
 
-def _text(found: Statistic | None, digits: int) -> str:
-    return "-" if found is None else found.text(digits)
+def _text(value: Statistic | None, digits: int) -> str:
+    return "-" if value is None else value.text(digits)

@@ -71,8 +71,8 @@ def mark_older(text: str, code: str) -> str:
 
 def insert_sections(document: Path, name: str, fresh: Sequence[str]) -> None:
     """Replace the sections of the same headings between the markers; new ones come last."""
-    opening, *held = re.split(SECTION, _parts(document, name)[1])
-    sections = {text.partition("\n")[0]: text.strip() for text in [*held, *fresh]}
+    opening, *sections_before = re.split(SECTION, _parts(document, name)[1])
+    sections = {text.partition("\n")[0]: text.strip() for text in [*sections_before, *fresh]}
     insert(document, name, "\n\n".join([opening.strip(), *sections.values()]))
 
 
@@ -170,9 +170,9 @@ def _parts(document: Path, name: str) -> tuple[str, str, str]:
             f"{document} cannot be read ({error.strerror}); make it, with two markers"
         ) from None
     begin, end = markers(name)
-    before, found, rest = text.partition(begin)
+    before, marker, rest = text.partition(begin)
     inside, closed, after = rest.partition(end)
-    if not (found and closed):
+    if not (marker and closed):
         raise InputError(
             f"{document} has no lines '{begin}' and '{end}'; write them where the tables belong"
         )

@@ -50,7 +50,7 @@ def _panels(errors: Errors) -> Figure:
 
 def _draw_improvement(axes: Axes, errors: Errors) -> None:
     """Figure 1: by how much less often the network is wrong than the released marginals are."""
-    settings = list(dict.fromkeys(setting for found in errors.values() for setting in found))
+    settings = list(dict.fromkeys(setting for by_name in errors.values() for setting in by_name))
     bars = {
         setting.label: [_improvement(errors[name].get(setting, {})) for name in errors]
         for setting in settings
@@ -69,11 +69,11 @@ def _improvement(errors: Mapping[str, Statistic]) -> float:
 
 def _draw_accuracy(axes: Axes, errors: Errors) -> None:
     """Figure 2, of the setting of least noise."""
-    settings = {setting for found in errors.values() for setting in found}
+    settings = {setting for by_name in errors.values() for setting in by_name}
     clearest = max(settings, key=lambda setting: setting.epsilon)
     bars = {
         name: [
-            1 - found.mean if (found := errors[attribute][clearest].get(name)) else float("nan")
+            1 - error.mean if (error := errors[attribute][clearest].get(name)) else float("nan")
             for attribute in errors
         ]
         for name in SHOWN
@@ -86,7 +86,7 @@ def _draw_accuracy(axes: Axes, errors: Errors) -> None:
 def _draw_bars(axes: Axes, bars: Mapping[str, Sequence[float]]) -> None:
     width = _GROUP / len(bars)
     drawn = zip(bars.items(), line_colours(), strict=False)
-    for at, ((label, heights), colour) in enumerate(drawn):
-        places = np.arange(len(heights)) - _GROUP / 2 + (at + 0.5) * width
-        axes.bar(places, heights, width, color=colour, label=figure_label(label))
+    for index, ((label, heights), colour) in enumerate(drawn):
+        positions = np.arange(len(heights)) - _GROUP / 2 + (index + 0.5) * width
+        axes.bar(positions, heights, width, color=colour, label=figure_label(label))
     axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))

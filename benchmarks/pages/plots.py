@@ -98,9 +98,14 @@ def _curve(axes: Axes, repeats: Repeats, name: str, truth: str) -> None:
     for setting in repeats:
         lines.setdefault(_line_name(setting), {})[float(setting.epsilon)] = setting
     for colour, (label, points) in zip(line_colours(), lines.items(), strict=False):
-        found = [(at, statistic(repeats[setting], name)) for at, setting in sorted(points.items())]
+        drawn = [
+            (epsilon, statistic(repeats[setting], name))
+            for epsilon, setting in sorted(points.items())
+        ]
         known = [
-            (at, value.mean, value.deviation or 0.0) for at, value in found if value is not None
+            (epsilon, value.mean, value.deviation or 0.0)
+            for epsilon, value in drawn
+            if value is not None
         ]
         if known:
             places, means, spreads = zip(*known, strict=True)
@@ -165,7 +170,7 @@ def _spreads(run: Run) -> Iterator[tuple[str, list[float]]]:
     for way in evaluation.get("marginals", ())[:2]:
         yield (
             f"half L1 of each {way['ways']}-way marginal",
-            [found["half_l1"] for found in way["sets"]],
+            [marginals["half_l1"] for marginals in way["sets"]],
         )
 
 

@@ -57,7 +57,9 @@ class Coded:
         Values are drawn uniformly inside their cells; surrogate keys are numbered.
         """
         rng = np.random.default_rng(seed)
-        drawn = {cells.name: cells.draw(codes[:, at], rng) for at, cells in enumerate(self.cells)}
+        drawn = {
+            cells.name: cells.draw(codes[:, index], rng) for index, cells in enumerate(self.cells)
+        }
         counted = np.arange(len(codes), dtype=np.int64)
         return Table(self.domain, {name: drawn.get(name, counted) for name in self.domain.names})
 

@@ -46,8 +46,8 @@ class Job:
         if not path.is_file():
             return None
         fields = json.loads(path.read_text(encoding="utf-8"))
-        found = Outcome(**{**fields, "cost": Cost(**fields["cost"]) if fields["cost"] else None})
-        return None if found.timed_out and found.seconds < self.peer.seconds else found
+        outcome = Outcome(**{**fields, "cost": Cost(**fields["cost"]) if fields["cost"] else None})
+        return None if outcome.timed_out and outcome.seconds < self.peer.seconds else outcome
 
 
 def job_of(combination: Combination, home: Home) -> Job:
@@ -59,7 +59,7 @@ def job_of(combination: Combination, home: Home) -> Job:
     peer = combination.peer
     assert peer is not None
     table = encode_table(combination.spec, combination.data, peer.cells)
-    asked = {
+    request = {
         "sizes": table.sizes,
         "rows": table.rows,
         "epsilon": float(combination.epsilon),
@@ -69,13 +69,13 @@ def job_of(combination: Combination, home: Home) -> Job:
         "options": dict(peer.options),
     }
     known = [
-        asked,
+        request,
         table.digest,
         *(digest(path) for path in (peer.program, peer.requirements, DRIVER)),
     ]
     key = hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
     folder = private_folder(home.folder / "peers" / key)
-    write_json(folder / "job.json", asked)
+    write_json(folder / "job.json", request)
     return Job(peer, table, combination.seed, folder)
 
 
@@ -91,7 +91,7 @@ def finished_run(combination: Combination, home: Home) -> Run | None:
     return _measured(combination, outcome, _read(record)) if record.is_file() else None
 
 
-def run(combination: Combination, own: Home, home: Home) -> Run:
+def run(combination: Combination, bench_home: Home, home: Home) -> Run:
     """Have the peer synthesize, and evaluate its table as that of a release.
 
     A failure is part of the result.
@@ -101,7 +101,7 @@ def run(combination: Combination, own: Home, home: Home) -> Run:
         outcome = synthesize(job, home)
         if outcome.error:
             return _failed(combination, outcome)
-        write_json(_record(job, combination), _evaluation(job, combination, own))
+        write_json(_record(job, combination), _evaluation(job, combination, bench_home))
     except CloisterError as error:
         return Run.of(combination, error=str(error))
     return _measured(combination, outcome, _read(_record(job, combination)))
@@ -128,22 +128,22 @@ def _waited(job: Job, python: Path) -> Outcome:
         return outcome
 
 
-def _evaluation(job: Job, combination: Combination, own: Home) -> Any:
+def _evaluation(job: Job, combination: Combination, bench_home: Home) -> Any:
     codes = read_cells(job.folder / "synthetic.npy", job.coded.rows, job.coded.sizes)
     with tempfile.TemporaryDirectory(prefix="cloister-") as folder:
         path = Path(folder) / "synthetic.parquet"
         write_parquet(job.coded.decode(codes, job.seed).frame(), path)
-        return evaluate_table(combination, path, own)
+        return evaluate_table(combination, path, bench_home)
 
 
 def _record(job: Job, combination: Combination) -> Path:
     """The file of the evaluation by this code."""
-    asked = combination.asked
+    evaluation = combination.evaluation
     parts = (
         spec_digest(load_spec(combination.spec)),
-        asked.level,
-        asked.panel,
-        *asked.targets,
+        evaluation.level,
+        evaluation.panel,
+        *evaluation.targets,
         combination.conjunctions,
         evaluating_digest(),
     )

@@ -80,25 +80,25 @@ def read_cells(path: Path, rows: int, sizes: Sequence[int]) -> Matrix:
         CloisterError: they are not a table of ``rows`` rows of public cells.
     """
     try:
-        found = np.load(path, allow_pickle=False)
+        cells = np.load(path, allow_pickle=False)
     except (OSError, ValueError):
         raise CloisterError("it wrote no table of numbers") from None
-    if found.shape != (rows, len(sizes)):
+    if cells.shape != (rows, len(sizes)):
         raise CloisterError(
-            f"it wrote a table of shape {found.shape}; {(rows, len(sizes))} is wanted"
+            f"it wrote a table of shape {cells.shape}; {(rows, len(sizes))} is wanted"
         )
-    if found.dtype.kind not in "iuf" or not np.isfinite(found).all():
+    if cells.dtype.kind not in "iuf" or not np.isfinite(cells).all():
         raise CloisterError("it left values missing")
-    codes = found.astype(np.int64)
-    if (codes != found).any() or (codes < 0).any() or (codes >= np.asarray(sizes)).any():
+    codes = cells.astype(np.int64)
+    if (codes != cells).any() or (codes < 0).any() or (codes >= np.asarray(sizes)).any():
         raise CloisterError("it wrote codes outside the public domains")
     return codes
 
 
 def _metered(command: list[str], folder: Path, seconds: float) -> tuple[int | None, Cost | None]:
     """The exit code of a command, as of :func:`_watched`, and what it used."""
-    with tempfile.TemporaryDirectory(prefix="cloister-") as place:
-        report = Path(place) / "used.json"
+    with tempfile.TemporaryDirectory(prefix="cloister-") as scratch:
+        report = Path(scratch) / "used.json"
         meter = [sys.executable, "-S", "-E", str(METER), str(report)]
         code = _watched([*meter, *command, str(math.ceil(seconds))], folder, WAITING * seconds)
         return code, Cost(**json.loads(report.read_bytes()), steps={}) if report.is_file() else None

@@ -106,9 +106,9 @@ class Aim:
         """The exponential mechanism over what a model of the size allowed so far could take in."""
         self._left -= epsilon**2 / 8
         allowed = MEGABYTES * min(1.0, 1 - self._left / self._rho + 0.5 / sigma**2 / self._rho)
-        held = {clique for measured in model.cliques for clique in _below(measured)}
+        below = {clique for measured in model.cliques for clique in _below(measured)}
         candidates = [
-            c for c in self._weights if c in held or self._size([*model.cliques, c]) <= allowed
+            c for c in self._weights if c in below or self._size([*model.cliques, c]) <= allowed
         ]
         scores = np.array([self._score(model, clique, sigma) for clique in candidates])
         logits = epsilon * scores / (2 * max(self._weights[clique] for clique in candidates))

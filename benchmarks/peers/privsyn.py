@@ -59,9 +59,9 @@ def _repair() -> None:
     def begun(self: Any, rows: int) -> None:
         synthesize_records(self, rows)
         if not self.iterate_keys:
-            own = {names[0]: marginal for names, marginal in self.one_way_marg_dict.items()}
+            marginals = {names[0]: marginal for names, marginal in self.one_way_marg_dict.items()}
             made = RecordUpdate(self.original_dataset.domain, rows)
-            made.initialize_records((), self.args["initialize_method"], own)
+            made.initialize_records((), self.args["initialize_method"], marginals)
             self.synthesized_df = made.df
 
     def appended(

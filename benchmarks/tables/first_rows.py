@@ -17,8 +17,8 @@ def cut_table(spec: Path, data: Path, rows: int, folder: Path) -> None:
     """Write the first rows of a table and its spec."""
     folder.mkdir(parents=True, exist_ok=True)
     with data.open(encoding="utf-8") as lines:
-        kept = "".join(itertools.islice(lines, rows + 1))
-    (folder / data.name).write_text(kept, encoding="utf-8")
+        text = "".join(itertools.islice(lines, rows + 1))
+    (folder / data.name).write_text(text, encoding="utf-8")
     content = yaml.safe_load(spec.read_text(encoding="utf-8"))
     content["source"] = {"path": str(folder / data.name)}
     content["privacy"]["rows"] = {"public": rows}

@@ -37,12 +37,12 @@ def hospital_table(rows: int = ROWS, seed: int = SEED) -> pd.DataFrame:
     """The table: providers of uneven sizes, and what belongs to each."""
     rng = np.random.default_rng(seed)
     shares = rng.gamma(4.0, size=SIZES["provider"])
-    at = rng.choice(SIZES["provider"], rows, p=shares / shares.sum())
-    codes = {name: _places(SIZES["provider"], size, rng)[at] for name, size in SIZES.items()}
-    codes["provider"], codes["measure"] = at, rng.integers(0, SIZES["measure"], rows)
+    providers = rng.choice(SIZES["provider"], rows, p=shares / shares.sum())
+    codes = {name: _places(SIZES["provider"], size, rng)[providers] for name, size in SIZES.items()}
+    codes["provider"], codes["measure"] = providers, rng.integers(0, SIZES["measure"], rows)
     for name, size in SIZES.items():
-        other = rng.random(rows) < _OTHER
-        codes[name] = np.where(other, rng.integers(0, size, rows), codes[name])
+        random_cells = rng.random(rows) < _OTHER
+        codes[name] = np.where(random_cells, rng.integers(0, size, rows), codes[name])
     return pd.DataFrame({name: _words(name, code) for name, code in codes.items()})
 
 

@@ -40,7 +40,7 @@ def movielens_tables(seed: int = SEED) -> dict[str, pd.DataFrame]:
     age = rng.choice(len(AGES), USERS, p=np.array(AGE_SHARES) / sum(AGE_SHARES))
     gender = (rng.random(USERS) < 0.72).astype(int)
     usual = rng.dirichlet(np.ones(OCCUPATIONS) * 0.7, len(AGES))
-    occupation = np.array([rng.choice(OCCUPATIONS, p=usual[own]) for own in age])
+    occupation = np.array([rng.choice(OCCUPATIONS, p=usual[level]) for level in age])
     genres = (rng.random((MOVIES, len(GENRE_SHARES))) < np.array(GENRE_SHARES)).astype(int)
     genres[genres.sum(1) == 0, 7] = 1
     liking = (
@@ -56,12 +56,15 @@ def movielens_tables(seed: int = SEED) -> dict[str, pd.DataFrame]:
                 "id": users,
                 "gender": np.array(["F", "M"])[gender],
                 "age": np.array(AGES)[age],
-                "occupation": [f"work {own}" for own in occupation],
+                "occupation": [f"work {number}" for number in occupation],
             }
         ),
         "movies": pd.DataFrame(
             {"id": movies}
-            | {f"genre_{at + 1:02d}": own.astype(bool) for at, own in enumerate(genres.T)}
+            | {
+                f"genre_{number:02d}": genre.astype(bool)
+                for number, genre in enumerate(genres.T, 1)
+            }
         ),
         "ratings": pd.DataFrame({"user": users[pairs[:, 0]], "movie": movies[pairs[:, 1]]}),
     }
@@ -78,14 +81,14 @@ def _links(rng: np.random.Generator, liking: np.ndarray, genres: np.ndarray) -> 
         )
         movie[block] = logs.argmax(1)
     pairs = np.unique(np.stack([user, movie], axis=1), axis=0)
-    kept: list[tuple[int, int]] = []
+    links: list[tuple[int, int]] = []
     counts = np.zeros((2, max(USERS, MOVIES)), dtype=int)
-    for one, other in rng.permutation(pairs):
-        if len(kept) < LINKS and counts[0, one] < MOST and counts[1, other] < MOST:
-            counts[0, one] += 1
-            counts[1, other] += 1
-            kept.append((one, other))
-    return np.array(kept)
+    for person, film in rng.permutation(pairs):
+        if len(links) < LINKS and counts[0, person] < MOST and counts[1, film] < MOST:
+            counts[0, person] += 1
+            counts[1, film] += 1
+            links.append((person, film))
+    return np.array(links)
 
 
 def write_movielens() -> None:

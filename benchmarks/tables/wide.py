@@ -32,35 +32,35 @@ def wide_table(rows: int = ROWS, seed: int = _SEED) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     hidden = rng.integers(0, CLASSES, rows)
     columns: dict[str, object] = {}
-    for at, size in enumerate(LISTED):
+    for index, size in enumerate(LISTED):
         edges = rng.dirichlet(np.full(size, 0.3), CLASSES).cumsum(1)[hidden]
         codes = np.minimum((edges < rng.random(rows)[:, None]).sum(1), size - 1)
-        columns[f"c{at}"] = np.array([f"v{v}" for v in range(size)])[codes]
-    for at in range(NUMBERS):
+        columns[f"c{index}"] = np.array([f"v{v}" for v in range(size)])[codes]
+    for index in range(NUMBERS):
         centres = rng.integers(100, 900, CLASSES)[hidden]
-        columns[f"n{at}"] = np.clip(rng.normal(centres, 80), 0, GREATEST).astype(np.int64)
+        columns[f"n{index}"] = np.clip(rng.normal(centres, 80), 0, GREATEST).astype(np.int64)
     return pd.DataFrame(columns)
 
 
 def wide_spec(source: Path, rows: int = ROWS) -> dict[str, object]:
     """The spec of the table in a file."""
     listed = {
-        f"c{at}": {
+        f"c{index}": {
             "type": "categorical",
             "values": [f"v{v}" for v in range(size)],
             "provenance": _PROVENANCE,
         }
-        for at, size in enumerate(LISTED)
+        for index, size in enumerate(LISTED)
     }
     numbers = {
-        f"n{at}": {
+        f"n{index}": {
             "type": "integer",
             "min": 0,
             "max": GREATEST,
             "bins": 50,
             "provenance": _PROVENANCE,
         }
-        for at in range(NUMBERS)
+        for index in range(NUMBERS)
     }
     amounts = {"epsilon": 100, "delta": "1e-5"}
     return {

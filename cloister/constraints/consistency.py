@@ -81,9 +81,9 @@ def smallest_conflict(
 
 
 def follows(
-    rule: denial.DenialConstraint, others: Iterable[denial.DenialConstraint], domain: Domain
+    rule: denial.DenialConstraint, constraints: Iterable[denial.DenialConstraint], domain: Domain
 ) -> bool:
-    """Whether every row of a domain that satisfies the ``others`` satisfies a rule too.
+    """Whether every row of a domain that satisfies the ``constraints`` satisfies a rule too.
 
     All are on single rows. False if the joint domain is too large to be searched.
 
@@ -106,7 +106,7 @@ def follows(
         denial.DenialConstraint(f"{rule.name} is broken", (predicate,)) for predicate in broken
     ]
     return _contradicts(
-        [denial.bind(constraint, domain) for constraint in (*others, *denials)], domain
+        [denial.bind(constraint, domain) for constraint in (*constraints, *denials)], domain
     )
 
 

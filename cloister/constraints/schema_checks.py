@@ -130,8 +130,8 @@ def compare(left: pd.Series, op: str, right: Any) -> pd.Series:
     operators = {"=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
     truth = pd.Series(False, index=left.index)
     if known.any():
-        other = right[known] if isinstance(right, pd.Series) else right
-        truth[known] = getattr(number[known], operators[op])(other).astype("bool")
+        operand = right[known] if isinstance(right, pd.Series) else right
+        truth[known] = getattr(number[known], operators[op])(operand).astype("bool")
     return truth
 
 

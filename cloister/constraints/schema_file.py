@@ -375,13 +375,13 @@ def _predicate(predicate: BoundPredicate, cells: Mapping[str, _Cell]) -> str:
     if right is None:
         return f"{left.source}.{'isna' if op is Op.EQ else 'notna'}()"
     if not isinstance(right, Operand):
-        other = left.constant(right, op)
+        operand = left.constant(right, op)
     else:
         cell = cells[right.attribute]
         if right.label_numbers is not None and not (left.is_text and cell.is_text):
             raise _NotCheckedError("it compares lists of values that are stored as other types")
-        other = cell.comparable(op)
-    return f"compare({left.comparable(op)}, {str(op)!r}, {other})"
+        operand = cell.comparable(op)
+    return f"compare({left.comparable(op)}, {str(op)!r}, {operand})"
 
 
 def _reference(key: ForeignKey) -> str:

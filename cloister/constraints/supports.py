@@ -169,12 +169,7 @@ def with_missing(levels: Sequence[Levels], support: Support) -> Support:
 
 
 def _fixed(levels: Sequence[Levels], position: int, level: int) -> Integers:
-    joint = grid(
-        [
-            1 if other_position == position else other.size
-            for other_position, other in enumerate(levels)
-        ]
-    )
+    joint = grid([1 if index == position else axis.size for index, axis in enumerate(levels)])
     joint[:, position] = level
     return joint
 

@@ -147,8 +147,8 @@ def _none_holding(
     for cell in compared:
         rest = tuple(p for p in predicates if p.right is None or cell not in p.cells)
         gone = Predicate(cell, Op.EQ, None)
-        for others in _none_holding(rest, nullable) if rest else ((),):
-            yield (gone, *others)
+        for subset in _none_holding(rest, nullable) if rest else ((),):
+            yield (gone, *subset)
 
 
 def format_denial(constraint: DenialConstraint) -> str:

@@ -131,13 +131,13 @@ def infer_membership(fitted: Table, held_out: Table, synthetic: Table) -> Member
     """
     rng = np.random.default_rng(_SEED)
     order = rng.permutation(held_out.rows)
-    others, reference = (
+    outsiders, reference = (
         held_out.take(order[::2][:_MEMBERS]),
         held_out.take(order[1::2][: _most_records(held_out)]),
     )
-    members = fitted.take(rng.permutation(fitted.rows)[: min(_MEMBERS, others.rows)])
+    members = fitted.take(rng.permutation(fitted.rows)[: min(_MEMBERS, outsiders.rows)])
     shown = synthetic.take(rng.permutation(synthetic.rows)[: _most_records(synthetic)])
-    scores = [_density_ratio(rows, shown, reference) for rows in (members, others)]
+    scores = [_density_ratio(rows, shown, reference) for rows in (members, outsiders)]
     return _auc_with_interval(*scores)
 
 
@@ -222,9 +222,9 @@ def _auc_with_interval(positives: Floats, negatives: Floats) -> Membership:
     )
 
 
-def _placements(scores: Floats, others: Floats) -> Floats:
+def _placements(scores: Floats, reference: Floats) -> Floats:
     """For each score (n,), the share of the others below it, ties counted half."""
-    ordered = np.sort(others)
+    ordered = np.sort(reference)
     below = np.searchsorted(ordered, scores, "left") + np.searchsorted(ordered, scores, "right")
-    shares: Floats = below / (2 * len(others))
+    shares: Floats = below / (2 * len(reference))
     return shares

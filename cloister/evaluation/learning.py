@@ -254,10 +254,10 @@ class _Lesson:
 
     def scores(self, target: PredictionTarget) -> list[Score]:
         """The score of each classifier on one target."""
-        others = [name for name in self.train_features if name != target.attribute]
+        predictors = [name for name in self.train_features if name != target.attribute]
         known, unknown = (
-            side_by_side(self.train_features, others),
-            side_by_side(self.test_features, others),
+            side_by_side(self.train_features, predictors),
+            side_by_side(self.test_features, predictors),
         )
         labels, truth = target.of(self.train), target.of(self.test)
         scores = []

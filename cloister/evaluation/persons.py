@@ -96,18 +96,26 @@ class PersonMeasures:
 
 def compare_persons(real: Table, synthetic: Table, columns: PersonColumns) -> PersonMeasures:
     """The measures of the persons of two tables."""
-    one, other = _Grouped(real, columns), _Grouped(synthetic, columns)
-    shares = [_shares_of_counts(grouped, columns.most_rows) for grouped in (one, other)]
-    others = [name for name in real.domain.modelled if name not in columns.attributes]
+    real_persons, synthetic_persons = _Grouped(real, columns), _Grouped(synthetic, columns)
+    shares = [
+        _shares_of_counts(grouped, columns.most_rows)
+        for grouped in (real_persons, synthetic_persons)
+    ]
+    varying = [name for name in real.domain.modelled if name not in columns.attributes]
     return PersonMeasures(
-        one.persons,
-        other.persons,
+        real_persons.persons,
+        synthetic_persons.persons,
         float(np.abs(shares[0] - shares[1]).sum() / 2),
-        int((other.counts > 1).sum()),
-        other.broken(),
-        one.broken(),
-        compare_marginals(one.table(), other.table())[:2] if columns.attributes else (),
-        tuple(Spread(name, one.spread(name), other.spread(name)) for name in others),
+        int((synthetic_persons.counts > 1).sum()),
+        synthetic_persons.broken(),
+        real_persons.broken(),
+        compare_marginals(real_persons.table(), synthetic_persons.table())[:2]
+        if columns.attributes
+        else (),
+        tuple(
+            Spread(name, real_persons.spread(name), synthetic_persons.spread(name))
+            for name in varying
+        ),
     )
 
 

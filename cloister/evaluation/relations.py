@@ -36,8 +36,8 @@ def joined_with_parents(database: Database, key: ForeignKey) -> tuple[Table, int
     above = _columns(database.tables[key.parent], f"{key.column}: ", parents[rows])
     columns = _columns(database.tables[key.table], "", rows)
     for earlier in earlier_keys(database.schema, key):
-        others = np.maximum(parent_rows(database, earlier)[rows], 0)
-        columns += _columns(database.tables[earlier.parent], f"{earlier.column}: ", others)
+        parents = np.maximum(parent_rows(database, earlier)[rows], 0)
+        columns += _columns(database.tables[earlier.parent], f"{earlier.column}: ", parents)
     return _table([*above, *columns]), len(above)
 
 
@@ -100,12 +100,12 @@ _SEED = 20_261_122
 
 def compare_across(real: Database, synthetic: Database, key: ForeignKey) -> tuple[Marginals, ...]:
     """Distances of the 2- and 3-way joint tables with attributes of both tables."""
-    (one, above), (other, _) = (
+    (real_rows, above), (synthetic_rows, _) = (
         joined_with_parents(database, key) for database in (real, synthetic)
     )
-    if not (one.rows and other.rows):
+    if not (real_rows.rows and synthetic_rows.rows):
         return ()
-    names = one.domain.names
+    names = real_rows.domain.names
     chosen = {
         ways: _mixed(names[:above], names[above:], ways)
         for ways in (2, 3)
@@ -113,7 +113,7 @@ def compare_across(real: Database, synthetic: Database, key: ForeignKey) -> tupl
     }
     possible = {ways: _possible(above, len(names) - above, ways) for ways in chosen}
     return tuple(
-        Marginals(ways, possible[ways], compare_sets(one, other, sets))
+        Marginals(ways, possible[ways], compare_sets(real_rows, synthetic_rows, sets))
         for ways, sets in chosen.items()
     )
 
@@ -130,17 +130,19 @@ def _mixed(above: Sequence[str], below: Sequence[str], ways: int) -> list[tuple[
     rng = np.random.default_rng([_SEED, ways])
     sets: dict[tuple[str, ...], None] = {}
     while len(sets) < _MOST_SETS[ways]:
-        one, other = rng.choice(len(above)), rng.choice(len(below))
-        rest = [name for name in (*above, *below) if name not in (above[one], below[other])]
+        upper, lower = rng.choice(len(above)), rng.choice(len(below))
+        rest = [name for name in (*above, *below) if name not in (above[upper], below[lower])]
         third = [rest[rng.choice(len(rest))]] if ways == 3 else []
-        sets[tuple(sorted([above[one], below[other], *third]))] = None
+        sets[tuple(sorted([above[upper], below[lower], *third]))] = None
     return sorted(sets)
 
 
 def _all_mixed(above: Sequence[str], below: Sequence[str], ways: int) -> Iterator[tuple[str, ...]]:
     for upper in range(1, ways):
-        for one, other in product(combinations(above, upper), combinations(below, ways - upper)):
-            yield (*one, *other)
+        for above_names, below_names in product(
+            combinations(above, upper), combinations(below, ways - upper)
+        ):
+            yield (*above_names, *below_names)
 
 
 def compare_joins(real: Database, synthetic: Database, key: ForeignKey) -> RangeQueries | None:
@@ -148,13 +150,13 @@ def compare_joins(real: Database, synthetic: Database, key: ForeignKey) -> Range
 
     Each query has an attribute of the parent of ``key``, one of the table, and a third of any.
     """
-    one, other = (
+    real_rows, synthetic_rows = (
         joined_with_all_above(database, key, _MOST_JOINED, np.random.default_rng(_SEED))
         for database in (real, synthetic)
     )
-    if not (one.rows and other.rows):
+    if not (real_rows.rows and synthetic_rows.rows):
         return None
-    names = one.domain.names
+    names = real_rows.domain.names
     above = [name for name in names if name.startswith(f"{key.column}: ")]
     child = [name for name in real.tables[key.table].domain.modelled if name in names]
     if not (above and child):
@@ -163,9 +165,9 @@ def compare_joins(real: Database, synthetic: Database, key: ForeignKey) -> Range
     pools = (above, child, names)
     chosen = [dict.fromkeys(pool[rng.choice(len(pool))] for pool in pools) for _ in range(_QUERIES)]
     queries = queries_over(
-        [[one.domain[name] for name in names_of_query] for names_of_query in chosen], rng
+        [[real_rows.domain[name] for name in names_of_query] for names_of_query in chosen], rng
     )
-    return compare_answers(one, other, queries)
+    return compare_answers(real_rows, synthetic_rows, queries)
 
 
 Pair = tuple[float, float]
@@ -230,19 +232,21 @@ class ForeignKeyMeasures:
 
 def compare_relation(real: Database, synthetic: Database, key: ForeignKey) -> ForeignKeyMeasures:
     """The measures of a foreign key in two databases of one schema."""
-    one, other = (_References.of(database, key) for database in (real, synthetic))
-    most = max(one.largest_degree, other.largest_degree, key.max_rows)
+    real_references, synthetic_references = (
+        _References.of(database, key) for database in (real, synthetic)
+    )
+    most = max(real_references.largest_degree, synthetic_references.largest_degree, key.max_rows)
     return ForeignKeyMeasures(
         key.table,
         key.column,
         key.parent,
         key.max_rows,
-        rows=(one.rows, other.rows),
-        orphans=(one.orphans, other.orphans),
-        mean_degree=(one.mean_degree, other.mean_degree),
-        largest_degree=(one.largest_degree, other.largest_degree),
-        beyond=(one.beyond(key.max_rows), other.beyond(key.max_rows)),
-        degrees=(one.shares(most), other.shares(most)),
+        rows=(real_references.rows, synthetic_references.rows),
+        orphans=(real_references.orphans, synthetic_references.orphans),
+        mean_degree=(real_references.mean_degree, synthetic_references.mean_degree),
+        largest_degree=(real_references.largest_degree, synthetic_references.largest_degree),
+        beyond=(real_references.beyond(key.max_rows), synthetic_references.beyond(key.max_rows)),
+        degrees=(real_references.shares(most), synthetic_references.shares(most)),
         marginals=compare_across(real, synthetic, key),
         queries=compare_joins(real, synthetic, key),
     )

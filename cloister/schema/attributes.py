@@ -245,7 +245,7 @@ class Datetime(Attribute):
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         bounds = [self.min, *self.special, self.max]
-        if self.step < EXACT_STEP and any(at.year not in EXACT_YEARS for at in bounds):
+        if self.step < EXACT_STEP and any(bound.year not in EXACT_YEARS for bound in bounds):
             raise ValueError(
                 "such a step needs years 1700 to 2240; declare step: 0.0001, or longer"
             )
@@ -343,7 +343,7 @@ def _require_written(form: str | None, bounds: Sequence[dt.date], step: int) -> 
         raise ValueError(
             f"the format writes no parts below {seconds} seconds; declare step: {seconds}"
         )
-    years = [_written_year(at, form) for at in bounds]
+    years = [_written_year(bound, form) for bound in bounds]
     if written_moments.has_short_year(form) and any(year not in _SHORT_YEARS for year in years):
         raise ValueError("the format has years of two digits, 1969 to 2068; narrow the bounds")
 
@@ -356,8 +356,10 @@ def _micros(moment: dt.date) -> int:
     """Microseconds of a day or moment on the clock, in UTC."""
     if not isinstance(moment, dt.datetime):
         return 0
-    at = _in_utc(moment)
-    return (at.hour * 3600 + at.minute * 60 + at.second) * written_moments.MICROS + at.microsecond
+    utc = _in_utc(moment)
+    return (
+        utc.hour * 3600 + utc.minute * 60 + utc.second
+    ) * written_moments.MICROS + utc.microsecond
 
 
 def _written_year(moment: dt.date, form: str) -> int:

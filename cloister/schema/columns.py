@@ -262,15 +262,15 @@ class Grid(Column):
         """Fine codes (n,) of ticks; -1 outside the domain."""
         codes, off = np.divmod(ticks - self.origin, self.stride)
         codes[(off != 0) | (codes < 0) | (codes >= self.steps)] = OUTSIDE
-        for place, tick in enumerate(self.beyond):
-            codes[ticks == tick] = self.steps + place
+        for index, tick in enumerate(self.beyond):
+            codes[ticks == tick] = self.steps + index
         return codes
 
     def ticks(self, codes: Codes) -> Codes:
         """Ticks (n,) of fine codes."""
         ticks = self.origin + np.minimum(codes, self.steps - 1) * self.stride
-        for place, tick in enumerate(self.beyond):
-            ticks[codes == self.steps + place] = tick
+        for index, tick in enumerate(self.beyond):
+            ticks[codes == self.steps + index] = tick
         return ticks
 
     def constant(self, value: object) -> float:
@@ -361,8 +361,8 @@ class Serial(Column):
 
         codes = numbers_in(typed, self.prefix, self.suffix, self.first - 1) - self.first
         same = self._series(np.clip(codes, 0, self.values - 1)).to_numpy() == typed.to_numpy()
-        others = ~same | (codes < 0) | (codes >= self.values)
-        codes[others] = self.size + hash_texts(typed[others], _OTHER_BITS)
+        outside = ~same | (codes < 0) | (codes >= self.values)
+        codes[outside] = self.size + hash_texts(typed[outside], _OTHER_BITS)
         return codes
 
     def _series(self, codes: Codes) -> pd.Series:

@@ -8,12 +8,21 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    PlainSerializer,
+    PrivateAttr,
+    model_validator,
+)
 
+from cloister import former_names
 from cloister.devices import PATTERN as DEVICE_PATTERN
 from cloister.schema.attributes import Declared, is_data_derived
 
@@ -128,35 +137,11 @@ class ConstraintDeclaration(Declared):
         return self
 
 
-MOST_VIEW_WIDTH = 20
-"""Attributes of a view at most: of two values each they have a million cells."""
-
-MOST_PARTS = 1_000
-"""Parts of an attribute at most: a view of two has a million cells."""
-
 MOST_TRIES = 10_000
 """Tries of accept-reject for a cell at most: a row then needs 160 kB of random numbers."""
 
 Guarantee = Literal["differential-privacy", "plausible-deniability"]
 PLAUSIBLE_DENIABILITY: Guarantee = "plausible-deniability"
-
-
-class DeniabilitySpec(Declared):
-    """How method deniability makes records from seeds; what is left out is chosen by public facts.
-
-    A record is released if rows of at least ``k`` units could have made it with probabilities that
-    differ by a factor of at most ``gamma``. The threshold k gets Laplace noise of scale
-    1 / ``epsilon0``, unless the test is ``deterministic``. ``resampled`` attributes are drawn anew,
-    a number or the range that one is drawn from (omega). ``candidates`` records are made and
-    tested.
-    """
-
-    k: int | None = Field(default=None, ge=2)
-    gamma: Annotated[Exact, Field(gt=1)] | None = None
-    epsilon0: DeclaredEpsilon | None = None
-    resampled: Annotated[int, Field(ge=0)] | tuple[int, int] | None = None
-    test: Literal["randomised", "deterministic"] = "randomised"
-    candidates: int | None = Field(default=None, ge=1)
 
 
 Sampling = Literal["supports", "sequential"]
@@ -167,47 +152,10 @@ def _is_none(value: object) -> bool:
     return value is None
 
 
-Linking = Literal["priority", "matching"]
-
-
-class DPViewSpec(Declared):
-    """How methods dpview* count and link; what is left out is chosen by public facts.
-
-    Views join ``view_width`` attributes (the paper's d), each in ``parts`` parts at most: of about
-    equal mass, or the equal buckets of dpview-paper. Records are linked by ``priority`` of their
-    counts, or by a ``matching`` of maximum cardinality.
-    """
-
-    view_width: int | None = Field(default=None, ge=2, le=MOST_VIEW_WIDTH)
-    parts: int | None = Field(default=None, ge=2, le=MOST_PARTS)
-    linking: Linking = "priority"
-
-
 class AcceptRejectSpec(Declared):
     """Candidates of a cell are drawn by probability, at most ``tries``, and accepted by penalty."""
 
     tries: int = Field(default=300, ge=1, le=MOST_TRIES)
-
-
-class RelationalSpec(Declared):
-    """How method relational relates tables; what is left out is chosen by public facts.
-
-    ``table_method`` makes the rows of each table. ``epsilon`` is what all relationships may cost
-    alone, at the delta of the release; tables have the rest. In each of ``rounds`` (T) the method
-    selects ``workloads`` (K) joint tables of ``ways`` attributes, for a part ``alpha`` of the
-    round's budget. Of method relational-paper: ``fitted`` joint tables, those of greatest error,
-    are fitted at once, on ``slices`` random parts of ``slice`` rows of each side.
-    """
-
-    table_method: str | None = None
-    epsilon: DeclaredEpsilon | None = None
-    rounds: int | None = Field(default=None, ge=1)
-    workloads: int | None = Field(default=None, ge=1)
-    alpha: Annotated[Exact, Field(gt=0, lt=1)] | None = None
-    ways: Literal[2, 3] | None = None
-    fitted: int | None = Field(default=None, ge=1)
-    slice: int | None = Field(default=None, ge=2)
-    slices: int | None = Field(default=None, ge=1)
 
 
 LATEST = "latest"
@@ -272,11 +220,10 @@ class ReleaseSpec(Declared):
     """What one release spends, by which method.
 
     ``rows`` is the size of the output, by default that of the table. Method ``auto`` is chosen by
-    public facts: sizes, domains, constraints and budget. ``guarantee`` is what records made from
-    seeds are released under, ``deniability`` how method deniability makes them,
-    ``dpview`` how methods dpview* count and link, ``relational`` how method relational relates
-    several tables. ``acceptance`` is what the rows must meet. ``prior`` is an earlier release, or
-    the ``latest``, whose noisy numbers are used again.
+    public facts: sizes, domains, constraints and budget. ``options`` are the method's own, which
+    reads them by a model of its own. ``guarantee`` is what records made from seeds are released
+    under. ``acceptance`` is what the rows must meet. ``prior`` is an earlier release, or the
+    ``latest``, whose noisy numbers are used again.
     ``sampling`` of soft constraints is inside ``supports``, where rows are independent, or
     ``sequential``, row by row (Kamino, Algorithm 3): then a share ``resample`` of each attribute's
     cells is drawn anew, and candidates may be drawn by ``accept_reject``.
@@ -290,12 +237,33 @@ class ReleaseSpec(Declared):
     guarantee: Guarantee = Field(
         default="differential-privacy", exclude_if=lambda value: value == "differential-privacy"
     )
-    deniability: DeniabilitySpec | None = Field(default=None, exclude_if=_is_none)
-    dpview: DPViewSpec | None = Field(default=None, exclude_if=_is_none)
-    relational: RelationalSpec | None = Field(default=None, exclude_if=_is_none)
+    options: dict[str, Any] | None = Field(default=None, exclude_if=_is_none)
     acceptance: AcceptanceSpec | None = Field(default=None, exclude_if=_is_none)
     sampling: Sampling | None = Field(default=None, exclude_if=_is_none)
     prior: PriorRelease | None = Field(default=None, exclude_if=_is_none)
     resample: float | None = Field(default=None, ge=0, le=1, exclude_if=_is_none)
     accept_reject: AcceptRejectSpec | None = Field(default=None, exclude_if=_is_none)
     device: str | None = Field(default=None, pattern=DEVICE_PATTERN, exclude_if=_is_none)
+
+    _options_key: str = PrivateAttr(default="options")
+
+    @property
+    def options_key(self) -> str:
+        """The key that the options were written under: of an earlier version, one of a method."""
+        return self._options_key
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _with_former_keys(cls, content: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if not isinstance(content, Mapping):
+            return handler(content)
+        known = ("options", *former_names.OPTIONS)
+        keys = [key for key in known if content.get(key) is not None] or ["options"]
+        if len(keys) > 1:
+            raise ValueError(f"{keys[0]} and {keys[1]} are options of one method; keep one of them")
+        if not isinstance(options := content.get(keys[0]), Mapping | None):
+            raise ValueError(f"{keys[0]} should be a mapping of keys")  # noqa: TRY004 - pydantic's
+        others = {name: value for name, value in content.items() if name not in known}
+        release = handler(others | {"options": options})
+        release._options_key = keys[0]
+        return release

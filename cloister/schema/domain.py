@@ -338,7 +338,7 @@ def _bin_starts(column: Grid) -> Codes:
 def _equal_starts(column: Grid, bins: int) -> Codes:
     bins = min(bins, column.steps)
     # Python's integers: the product of bins and microseconds may exceed 64 bits
-    return np.array([place * column.steps // bins for place in range(bins)], dtype=np.int64)
+    return np.array([index * column.steps // bins for index in range(bins)], dtype=np.int64)
 
 
 def _geometric_starts(steps: int) -> Codes:

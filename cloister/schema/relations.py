@@ -61,8 +61,8 @@ class Schema:
 
     def parents_of(self, table: str) -> tuple[ForeignKey, ...]:
         """The foreign keys of a table, those that are not optional first."""
-        own = (key for key in self.keys if key.table == table)
-        return tuple(sorted(own, key=lambda key: (key.optional, key.parent not in self.holding)))
+        keys = (key for key in self.keys if key.table == table)
+        return tuple(sorted(keys, key=lambda key: (key.optional, key.parent not in self.holding)))
 
     @cached_property
     def lead(self) -> str:
@@ -77,11 +77,11 @@ class Schema:
     @cached_property
     def holding(self) -> frozenset[str]:
         """The tables that hold rows of units."""
-        found = set(self.units or [self.lead])
+        holding = set(self.units or [self.lead])
         for name in self.tables:
-            if any(k.parent in found for k in self.keys if k.table == name and not k.optional):
-                found.add(name)
-        return frozenset(found)
+            if any(k.parent in holding for k in self.keys if k.table == name and not k.optional):
+                holding.add(name)
+        return frozenset(holding)
 
 
 @dataclass(frozen=True)
@@ -166,8 +166,8 @@ def joined_domain(schema: Schema, key: ForeignKey) -> tuple[Domain, Domain]:
 
     The row has those of its table, and of the parents that earlier references lead to.
     """
-    own = rows_domain(schema, key.table)
-    columns = [own_column(key.table, own[name]) for name in own.modelled]
+    rows = rows_domain(schema, key.table)
+    columns = [own_column(key.table, rows[name]) for name in rows.modelled]
     for earlier in earlier_keys(schema, key):
         of_parent = rows_domain(schema, earlier.parent)
         columns += [parent_column(earlier, of_parent[name]) for name in of_parent.modelled]
@@ -178,8 +178,8 @@ def joined_domain(schema: Schema, key: ForeignKey) -> tuple[Domain, Domain]:
 
 def earlier_keys(schema: Schema, key: ForeignKey) -> tuple[ForeignKey, ...]:
     """The references of the same table that each row has, and that precede a key."""
-    own = schema.parents_of(key.table)
-    return tuple(other for other in own[: own.index(key)] if not other.optional)
+    keys = schema.parents_of(key.table)
+    return tuple(earlier for earlier in keys[: keys.index(key)] if not earlier.optional)
 
 
 def require_unique_keys(database: Database) -> None:
@@ -202,7 +202,7 @@ def row_tables(database: Database) -> Mapping[str, Table]:
 
     Privacy: each row is a function of one row alone.
     """
-    found = {}
+    tables = {}
     for name, table in database.tables.items():
         domain = rows_domain(database.schema, name)
         optional = {key.column: key for key in database.schema.parents_of(name) if key.optional}
@@ -212,8 +212,8 @@ def row_tables(database: Database) -> Mapping[str, Table]:
             else table.codes[column.name]
             for column in domain
         }
-        found[name] = Table(domain, codes)
-    return found
+        tables[name] = Table(domain, codes)
+    return tables
 
 
 def joined_tables(database: Database) -> Mapping[str, Table]:
@@ -223,26 +223,26 @@ def joined_tables(database: Database) -> Mapping[str, Table]:
         the bound of a key, which only one of a table without rows of units may have, is
         counted as the bound.
     """
-    found: dict[str, Table] = {}
+    tables: dict[str, Table] = {}
     rows = row_tables(database)
     for key in database.schema.keys:
         parents = parent_rows(database, key)
         linked = np.flatnonzero(parents >= 0)
-        places = parents[linked]
-        degrees = np.bincount(places, minlength=database.tables[key.parent].rows)
+        owners = parents[linked]
+        degrees = np.bincount(owners, minlength=database.tables[key.parent].rows)
         column = degree_column(key)
-        found[degree_table(key)] = Table(
+        tables[degree_table(key)] = Table(
             Domain((column,)), {DEGREE: np.minimum(degrees, key.max_rows).astype(np.int64)}
         )
-        codes = of_parent(key, rows[key.parent], places)
+        codes = of_parent(key, rows[key.parent], owners)
         codes |= of_row(key.table, rows[key.table], linked)
         for earlier in earlier_keys(database.schema, key):
             owners = parent_rows(database, earlier)[linked]
             codes |= of_parent(earlier, rows[earlier.parent], owners)
         sides = joined_domain(database.schema, key)
         domain = Domain(tuple(column for side in sides for column in side))
-        found[joined_table(key)] = Table(domain, codes)
-    return found
+        tables[joined_table(key)] = Table(domain, codes)
+    return tables
 
 
 def degree_column(key: ForeignKey) -> Column:
@@ -258,10 +258,10 @@ def of_row(table: str, rows: Table, chosen: Integers) -> dict[str, Integers]:
     }
 
 
-def of_parent(key: ForeignKey, parents: Table, places: Integers) -> dict[str, Integers]:
-    """The attributes of parents at some places, as columns of the joined table."""
+def of_parent(key: ForeignKey, parents: Table, chosen: Integers) -> dict[str, Integers]:
+    """The attributes of some rows of the parent, as columns of the joined table."""
     return {
-        parent_column(key, parents.domain[name]).name: parents.codes[name][places]
+        parent_column(key, parents.domain[name]).name: parents.codes[name][chosen]
         for name in parents.domain.modelled
     }
 
@@ -269,11 +269,11 @@ def of_parent(key: ForeignKey, parents: Table, places: Integers) -> dict[str, In
 def parent_rows(database: Database, key: ForeignKey) -> Integers:
     """The row number (n,) of each row's parent; -1 where it names none that is there."""
     keys, named = database.tables[key.parent].codes[key.key], database.references(key)
-    found = np.full(len(named), -1)
+    parents = np.full(len(named), -1)
     linked = database.referring(key)
     order = np.argsort(keys, kind="stable")
-    found[linked] = order[np.searchsorted(keys[order], named[linked])]
-    return found
+    parents[linked] = order[np.searchsorted(keys[order], named[linked])]
+    return parents
 
 
 def is_truncated(schema: Schema, key: ForeignKey) -> bool:
@@ -315,8 +315,8 @@ def rows_changed(schema: Schema) -> Mapping[str, int]:
         (``tests/laws/test_relational_laws.py``).
     """
     starts = [_of_unit(schema, start, alone=False) for start in schema.units or (schema.lead,)]
-    others = [name for name in schema.tables if name not in schema.holding]
-    starts += [_of_unit(schema, start, alone=True) for start in others]
+    outside = [name for name in schema.tables if name not in schema.holding]
+    starts += [_of_unit(schema, start, alone=True) for start in outside]
     return {name: max(each[name] for each in starts) for name in starts[0]}
 
 
@@ -330,14 +330,14 @@ def _of_unit(schema: Schema, start: str, alone: bool) -> dict[str, int]:
     for name in schema.tables:
         keys = (key for key in schema.parents_of(name) if not key.optional)
         rows[name] = int(name == start) + sum(map(through, keys))
-    found = dict(rows)
+    changed = dict(rows)
     for key in schema.keys:
-        own = rows[key.table]
-        unlinked = through(key) + is_truncated(schema, key) * own if key.optional else 0
-        kept = own if key.optional else own - through(key)
-        found[joined_table(key)] = own + unlinked
-        found[degree_table(key)] = rows[key.parent] + 2 * kept
-    return found
+        children = rows[key.table]
+        unlinked = through(key) + is_truncated(schema, key) * children if key.optional else 0
+        staying = children if key.optional else children - through(key)
+        changed[joined_table(key)] = children + unlinked
+        changed[degree_table(key)] = rows[key.parent] + 2 * staying
+    return changed
 
 
 def _held(schema: Schema, table: str) -> list[ForeignKey]:

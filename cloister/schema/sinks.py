@@ -254,9 +254,9 @@ def _make_room(
             )
     if not replaced:
         return
-    held = sa.MetaData()
-    held.reflect(connection, only=replaced, resolve_fks=False)
-    held.drop_all(connection)
+    metadata = sa.MetaData()
+    metadata.reflect(connection, only=replaced, resolve_fks=False)
+    metadata.drop_all(connection)
     _forget(connection, replaced)
 
 
@@ -279,8 +279,8 @@ def _noted(connection: sa.Connection) -> dict[str, tuple[str, str]]:
     """The release and the dataset of each table that a release made, by its name."""
     if not sa.inspect(connection).has_table(NOTES):
         return {}
-    found = connection.execute(sa.select(_notes(sa.MetaData()))).all()
-    return {name: (release, dataset) for name, release, dataset in found}
+    notes = connection.execute(sa.select(_notes(sa.MetaData()))).all()
+    return {name: (release, dataset) for name, release, dataset in notes}
 
 
 def _make(connection: sa.Connection, tables: Sequence[SyntheticTable]) -> list[sa.Table]:

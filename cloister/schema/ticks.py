@@ -174,8 +174,8 @@ def representable(
         last = written_moments.SECONDS_OF_DAY // written_moments.clock_unit(form) - 1
         return max(low, 0), min(high, last), grid
     if isinstance(attribute, attributes.Integer) and "int" in dtype:
-        held = np.iinfo(dtype)
-        return max(low, held.min), min(high, held.max), grid
+        limits = np.iinfo(dtype)
+        return max(low, limits.min), min(high, limits.max), grid
     if dtype.startswith("datetime64[ns"):
         reach = NANOSECOND_DAYS * (
             written_moments.SECONDS_OF_DAY if isinstance(attribute, attributes.Datetime) else 1

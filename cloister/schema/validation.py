@@ -159,7 +159,7 @@ class ValidRows:
     domain: Domain
     cells: Mapping[str, SourceCells]
     checked: Mapping[str, CheckedCells]
-    kept: Booleans
+    valid: Booleans
 
     def table(self) -> Table:
         """Their fine codes."""
@@ -167,12 +167,12 @@ class ValidRows:
 
     def typed(self, name: str) -> pd.Series:
         """Their values of one column; rows are numbered from 0."""
-        places = self.cells[name].places[self.kept]
-        return self.checked[name].typed.take(places).reset_index(drop=True)
+        indices = self.cells[name].indices[self.valid]
+        return self.checked[name].typed.take(indices).reset_index(drop=True)
 
     def _codes(self, name: str) -> np.ndarray:
-        codes = self.checked[name].codes[self.cells[name].places]
-        return codes if self.kept.all() else codes[self.kept]
+        codes = self.checked[name].codes[self.cells[name].indices]
+        return codes if self.valid.all() else codes[self.valid]
 
 
 class Validation:
@@ -222,31 +222,31 @@ class Validation:
 
     def check(self, batch: SourceBatch) -> ValidRows:
         """The rows of the next batch that are kept."""
-        kept = np.ones(batch.rows, dtype=bool)
-        checked = {name: own.check(batch.cells[name]) for name, own in self._checks.items()}
-        for name, found in checked.items():
-            places = batch.cells[name].places
-            for rule, mask in found.broken.items():
-                self._tally.add_broken(name, rule, mask[places])
-            if not found.valid.all():
-                kept &= found.valid[places]
-            if found.broken:
-                self._tally.clipped += int(found.clipped[places].sum())
-                self._tally.emptied += int(found.emptied[places].sum())
+        valid = np.ones(batch.rows, dtype=bool)
+        checked = {name: check.check(batch.cells[name]) for name, check in self._checks.items()}
+        for name, cells in checked.items():
+            indices = batch.cells[name].indices
+            for rule, mask in cells.broken.items():
+                self._tally.add_broken(name, rule, mask[indices])
+            if not cells.valid.all():
+                valid &= cells.valid[indices]
+            if cells.broken:
+                self._tally.clipped += int(cells.clipped[indices].sum())
+                self._tally.emptied += int(cells.emptied[indices].sum())
         if self._rules:
-            kept = self._by_rules(ValidRows(self.domain, batch.cells, checked, kept))
-        self._tally.end_batch(kept, batch.malformed)
-        return ValidRows(self.domain, batch.cells, checked, kept)
+            valid = self._by_rules(ValidRows(self.domain, batch.cells, checked, valid))
+        self._tally.end_batch(valid, batch.malformed)
+        return ValidRows(self.domain, batch.cells, checked, valid)
 
     def _by_rules(self, rows: ValidRows) -> Booleans:
         """The rows of a batch (n,) that are kept, of those in the domain, by the rules on rows."""
-        table, there, kept = rows.table(), np.flatnonzero(rows.kept), rows.kept.copy()
+        table, there, valid = rows.table(), np.flatnonzero(rows.valid), rows.valid.copy()
         for rule in self._rules:
-            broken = np.zeros(len(kept), dtype=bool)
+            broken = np.zeros(len(valid), dtype=bool)
             broken[there] = rule.violation_mask(table, table)
             self._tally.add_broken(rule.name, "constraint", broken)
-            kept &= ~broken
-        return kept
+            valid &= ~broken
+        return valid
 
     def table(self, batches: Iterable[SourceBatch]) -> Table:
         """The fine codes of the rows that are kept of all batches."""
@@ -265,7 +265,7 @@ class Validation:
 def read_table(
     spec: Spec, domain: Domain, data: Path | None = None, rules: Sequence[RowRule] = ()
 ) -> tuple[Table, ValidationReport]:
-    """The rows of a spec's source, or of ``data`` in its place, as fine codes, and what was found.
+    """The rows of a spec's source, or of ``data`` in its place, as fine codes, and the report.
 
     They are validated by ``rules`` too. Memory is that of a batch and of the codes.
 
@@ -279,7 +279,7 @@ def read_table(
 
 
 def validate_rows(frame: pd.DataFrame, spec: Spec) -> tuple[pd.DataFrame, ValidationReport]:
-    """The typed rows of a frame that :class:`Validation` keeps, and what was found.
+    """The typed rows of a frame that :class:`Validation` keeps, and the report.
 
     Raises:
         DataError: columns that are not those declared, findings under ``fail``, or no row left.

@@ -78,7 +78,7 @@ class Tally:
     """Findings of rows that come in batches, in the order of a file."""
 
     rows: int = 0
-    kept: int = 0
+    valid: int = 0
     clipped: int = 0
     emptied: int = 0
     malformed: int = 0
@@ -87,15 +87,15 @@ class Tally:
 
     def add_broken(self, column: str, rule: Rule, broken: Booleans) -> None:
         """Add the rows of the current batch (n,) that break a rule of a column."""
-        found = np.flatnonzero(broken)
-        self._broken[column, rule] += len(found)
+        rows = np.flatnonzero(broken)
+        self._broken[column, rule] += len(rows)
         first = self._first.setdefault((column, rule), [])
-        first.extend(int(row) + self.rows + 1 for row in found[: ROWS_NAMED - len(first)])
+        first.extend(int(row) + self.rows + 1 for row in rows[: ROWS_NAMED - len(first)])
 
-    def end_batch(self, kept: Booleans, malformed: int) -> None:
+    def end_batch(self, valid: Booleans, malformed: int) -> None:
         """Count the rows (n,) of the current batch."""
-        self.rows += len(kept)
-        self.kept += int(kept.sum())
+        self.rows += len(valid)
+        self.valid += int(valid.sum())
         self.malformed += malformed
 
     def report(self, names: Iterable[str], on_invalid: OnInvalid) -> ValidationReport:
@@ -112,7 +112,7 @@ class Tally:
         )
         if findings and on_invalid == "fail":
             raise DataError(_failure(findings))
-        if self.rows and not self.kept:
+        if self.rows and not self.valid:
             raise DataError(
                 "no row lies inside the declared domain; compare the spec's attributes with the "
                 "data"
@@ -120,7 +120,7 @@ class Tally:
         return ValidationReport(
             on_invalid,
             self.rows + self.malformed,
-            self.rows - self.kept + self.malformed,
+            self.rows - self.valid + self.malformed,
             self.clipped,
             self.emptied,
             findings,

@@ -89,7 +89,7 @@ def _show(done: Benchmarked, as_json: bool) -> None:
     results = done.results
     summary = {
         "runs": len(results.runs),
-        "done before": done.kept,
+        "done before": done.resumed,
         "failed": len(results.failed),
         "peers failed": sum(run.finding for run in results.runs),
         "files": results.folder,

@@ -360,7 +360,7 @@ def _budget_json(status: BudgetStatus, deniable: int = 0) -> dict[str, Any]:
         "releases": status.releases,
         "refusals": status.refusals,
         "composed": _composed(composed_spend(status), deniable),
-        "holds_too": "; ".join(map(budget_text, status.others)),
+        "holds_too": "; ".join(map(budget_text, status.also_binding)),
         "admission": _admission(status),
         "filter": decimal(filtered_spend(status)),
         "block": status.block,

@@ -140,9 +140,9 @@ def sample_model(
 def methods(as_json: Json = False) -> None:
     """List the methods of synthesis."""
     from cloister.flows.cli.console import show_json, show_table
-    from cloister.models.registry import METHODS, create
+    from cloister.models.registry import create, offered
 
-    summaries = [{"name": name, "summary": create(name).summary} for name in sorted(METHODS)]
+    summaries = [{"name": name, "summary": create(name).summary} for name in offered()]
     if as_json:
         show_json(summaries)
     else:

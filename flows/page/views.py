@@ -177,12 +177,12 @@ class Sheets:
         views = [review.release, *([review.against] if review.against else [])]
         names = dict.fromkeys(name for view in views for name in view.metrics or {})
         with self.books() as (books, _):
-            others = books.reserved(*_owner(review.release.entry))
+            releases = books.reserved(*_owner(review.release.entry))
         return {
             "review": review,
             "views": views,
             "metrics": list(names),
-            "others": [other for other in reversed(others) if other.id != release][:SHEET],
+            "others": [entry for entry in reversed(releases) if entry.id != release][:SHEET],
             "plots": {view.entry.id: self._plot_names(view.entry.id) for view in views},
         }
 

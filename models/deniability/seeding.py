@@ -9,16 +9,19 @@ import bisect
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from cloister.errors import PlanError, UnsupportedEvent
-from cloister.models.task import Budget, Parameters, Task
+from cloister.models.task import Budget, Parameters, Task, options_of
 from cloister.privacy.accounting import composition
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.accounting.loss import response_epsilon
 from cloister.privacy.events import PlausiblyDeniable, SeededRecords
 from cloister.privacy.mechanisms import selection
-from cloister.schema.declarations import DeniabilitySpec
+from cloister.schema.attributes import Declared
+from cloister.schema.declarations import DeclaredEpsilon, Exact
 
 PAPER_K, PAPER_GAMMA, PAPER_EPSILON0 = 50, Fraction(4), Fraction(1)
 """The parameters of section 6.1: plausible seeds, ratio of probabilities, noise of k."""
@@ -41,6 +44,39 @@ stated; where there are fewer, the places of the others stay empty."""
 
 _ROUNDING = 0.999
 """Share of an epsilon that is used: the rest is for rounding upwards and the accountants' grid."""
+
+
+class DeniabilityOptions(Declared):
+    """How records are made from seeds; what is left out is chosen by public facts.
+
+    A record is released if rows of at least ``k`` units could have made it with probabilities that
+    differ by a factor of at most ``gamma``. The threshold k gets Laplace noise of scale
+    1 / ``epsilon0``, unless the ``test`` is deterministic.
+    """
+
+    k: int | None = Field(
+        default=None,
+        ge=2,
+        description="how many units must be able to make a record: rows, or `max_rows` times as "
+        "many rows where persons have several",
+    )
+    gamma: Annotated[Exact, Field(gt=1)] | None = Field(
+        default=None, description="the factor by which their probabilities may differ"
+    )
+    epsilon0: DeclaredEpsilon | None = Field(
+        default=None, description="of the noise of the threshold"
+    )
+    resampled: Annotated[int, Field(ge=0)] | tuple[int, int] | None = Field(
+        default=None,
+        description="omega, how many attributes are drawn anew: `9`, or drawn from `[5, 11]`",
+        examples=[9],
+    )
+    test: Literal["randomised", "deterministic"] = Field(
+        default="randomised", description="`deterministic` for a threshold without noise"
+    )
+    candidates: int | None = Field(
+        default=None, ge=1, description="how many records are made and tested"
+    )
 
 
 @dataclass(frozen=True)
@@ -94,19 +130,20 @@ def choose_seeding(task: Task, seeds: int, attributes: int, budget: Budget) -> S
     """
     if task.guarantee == "plausible-deniability":
         return _deniable(task, seeds, attributes, budget)
-    if task.deniability.test == "deterministic":
+    options = options_of(task, DeniabilityOptions)
+    if options.test == "deterministic":
         raise PlanError(
             "the deterministic privacy test is not differentially private; leave it out, or "
             "declare release.guarantee: plausible-deniability"
         )
-    wanted = task.deniability.candidates or task.output_rows
+    wanted = options.candidates or task.output_rows
     found = _charged(task, seeds, attributes, budget, wanted)
     if found is None or not _within(found, task, budget):
         raise PlanError(_too_many(task, seeds, attributes, budget, wanted))
     return found
 
 
-def kept_range(options: DeniabilitySpec, attributes: int, least: int) -> tuple[int, int]:
+def kept_range(options: DeniabilityOptions, attributes: int, least: int) -> tuple[int, int]:
     """How many first attributes of a seed are kept: all but those drawn anew.
 
     ``least`` are drawn anew at least where the spec does not say.
@@ -120,7 +157,7 @@ def kept_range(options: DeniabilitySpec, attributes: int, least: int) -> tuple[i
     low, high = (declared, declared) if isinstance(declared, int) else declared
     if not 0 <= low <= high <= attributes:
         raise PlanError(
-            f"release.deniability.resampled should be from 0 to {attributes}, the attributes that "
+            f"release.options.resampled should be from 0 to {attributes}, the attributes that "
             "are modelled; declare fewer"
         )
     return attributes - high, attributes - low
@@ -128,7 +165,7 @@ def kept_range(options: DeniabilitySpec, attributes: int, least: int) -> tuple[i
 
 def _deniable(task: Task, seeds: int, attributes: int, budget: Budget) -> SeedParameters:
     """Records under plausible deniability alone, with the parameters of the spec or the paper."""
-    options = task.deniability
+    options = options_of(task, DeniabilityOptions)
     k = (options.k or PAPER_K) * task.neighbours.max_rows
     gamma = options.gamma or PAPER_GAMMA
     epsilon0 = (
@@ -161,7 +198,7 @@ def _charged(
     task: Task, seeds: int, attributes: int, budget: Budget, candidates: int
 ) -> SeedParameters | None:
     """The test at which so many candidates stay within the budget; None if none does."""
-    options, least_seeds = task.deniability, max(seeds // _LEAST_SEEDS, 1)
+    options, least_seeds = options_of(task, DeniabilityOptions), max(seeds // _LEAST_SEEDS, 1)
     kept = kept_range(options, attributes, max(attributes - 1, 0))
     if options.resampled is None:
         kept = (min(1, attributes), min(1, attributes))
@@ -191,7 +228,7 @@ def _test_for(
     task: Task, budget: Budget, gamma: Fraction, candidates: int, least_seeds: int
 ) -> tuple[int, Fraction, int] | None:
     """k, epsilon0 and t for so many candidates: those of the spec, or the least k."""
-    options = task.deniability
+    options = options_of(task, DeniabilityOptions)
     steps = _row_steps(task)
     half = float(budget.delta) / 2
     one = _ROUNDING * response_epsilon(budget.epsilon, half, candidates) / steps
@@ -246,7 +283,7 @@ def _require_seeds(k: int, least_seeds: int, task: Task) -> None:
         units = f", {several} for each unit," if several > 1 else ""
         raise PlanError(
             f"{k} plausible seeds{units} are more than the {least_seeds} that "
-            f"{task.data_rows:,} rows give at least; declare a smaller release.deniability.k"
+            f"{task.data_rows:,} rows give at least; declare a smaller release.options.k"
         )
 
 

@@ -18,10 +18,12 @@ from cloister.models.deniability.plan import (
     plan_deniability,
     plan_printed,
 )
+from cloister.models.deniability.seeding import DeniabilityOptions
 from cloister.models.planning import public_sizes, schema_sequence
 from cloister.models.protocol import AnySynthesizer, Arrays, Progress, Synthesizer, silent
 from cloister.models.task import Budget, Plan, Task
 from cloister.privacy.queries.query import Door, TableRows
+from cloister.schema.attributes import Declared
 
 if TYPE_CHECKING:
     from cloister.models.deniability.network import NetworkModel
@@ -111,6 +113,7 @@ class DeniabilitySynthesizer(Synthesizer[DeniabilityParameters, "DeniableModel"]
     """Records made from seeds by the network, each released if it passes a privacy test."""
 
     gives_deniability = True
+    options: type[Declared] | None = DeniabilityOptions
 
     def __init__(
         self, progress: Progress = silent, recipe: DeniabilityRecipe | None = None

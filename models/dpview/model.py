@@ -26,16 +26,21 @@ from cloister.models.dpview.tables import (
     make_consistent,
     shrink_view,
 )
-from cloister.models.dpview.view_choice import PlannedTable, ViewParameters, planned_tables
+from cloister.models.dpview.view_choice import (
+    DPViewOptions,
+    Linking,
+    PlannedTable,
+    ViewParameters,
+    planned_tables,
+)
 from cloister.models.dpview.views import Names, View
 from cloister.models.protocol import Arrays, ModelState, Progress
 from cloister.models.sampling.expected_shares import JointTable
 from cloister.models.sampling.support_builder import CompiledConstraints, compile_constraints
-from cloister.models.task import Plan, Task
+from cloister.models.task import Plan, Task, options_of
 from cloister.privacy.mechanisms.noise import DiscreteLaplace
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.query import Door, Partition, TableRows
-from cloister.schema.declarations import Linking
 from cloister.schema.domain import declared_cells
 
 _ALONE = (
@@ -275,7 +280,7 @@ def fit_dpview(
         released.views[:linked],
         released.views[linked:],
         rules,
-        linking=task.dpview.linking,
+        linking=options_of(task, DPViewOptions).linking,
     )
 
 

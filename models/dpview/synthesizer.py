@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from cloister.models.dpview.paper.plan import PAPER_RECIPES
 from cloister.models.dpview.plan import DPViewRecipe, plan_dpview
-from cloister.models.dpview.view_choice import Shaping, ViewParameters, attributes_alone
+from cloister.models.dpview.view_choice import (
+    DPViewOptions,
+    Shaping,
+    ViewParameters,
+    attributes_alone,
+)
 from cloister.models.dpview.views import ViewList, with_upper
 from cloister.models.planning import public_sizes, schema_sequence
 from cloister.models.protocol import Arrays, Progress, Synthesizer, silent
@@ -53,6 +58,7 @@ class DPView(Synthesizer[ViewParameters, "DPViewModel"]):
 
     def __init__(self, progress: Progress = silent, recipe: DPViewRecipe = DPVIEW) -> None:
         self.name, self.summary = recipe.name, recipe.summary
+        self.options = None if recipe is INDEPENDENT else DPViewOptions
         self._progress, self._recipe = progress, recipe
 
     def sequence(self, task: Task) -> tuple[str, ...]:

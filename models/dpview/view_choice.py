@@ -20,16 +20,25 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
+from typing import Literal
 
 import numpy as np
+from pydantic import Field
 from scipy.special import ndtr, ndtri
 
 from cloister.arrays import Floats
 from cloister.constraints import functional_dependency
 from cloister.models.dpview.views import Names, Sizes, ViewList, best_views, cells, dealt_views
 from cloister.models.planning import NETWORKED_LEVELS, public_sizes, wanted_tables
-from cloister.models.task import Parameters, Task
+from cloister.models.task import Parameters, Task, options_of
+from cloister.schema.attributes import Declared
 from cloister.schema.domain import declared_cells
+
+_MOST_WIDTH = 20
+"""Attributes of a view at most: of two values each they have a million cells."""
+
+_MOST_PARTS = 1_000
+"""Parts of an attribute at most: a view of two has a million cells."""
 
 MOST_TABLE_CELLS = 10_000_000
 """Cells of any table at most, for a plan to be made: bounds memory."""
@@ -68,6 +77,34 @@ REACH = 3.0
 """Deviations of the normal table on either side."""
 
 Arrange = Callable[[ViewList], ViewList]
+
+
+Linking = Literal["priority", "matching"]
+
+
+class DPViewOptions(Declared):
+    """How attributes are counted and linked; what is left out is chosen by public facts."""
+
+    view_width: int | None = Field(
+        default=None,
+        ge=2,
+        le=_MOST_WIDTH,
+        description="how many attributes a view joins (the paper's d)",
+        examples=[5],
+    )
+    parts: int | None = Field(
+        default=None,
+        ge=2,
+        le=_MOST_PARTS,
+        description="the most parts of an attribute: of equal mass, or equal buckets as printed",
+        examples=[16],
+    )
+    linking: Linking = Field(
+        default="priority",
+        description="of records, by `priority` of their counts, or by a `matching` of maximum "
+        "cardinality, which is slower",
+        examples=["matching"],
+    )
 
 
 @dataclass(frozen=True)
@@ -164,7 +201,7 @@ class Shaping:
         """The shape; without views, or without upper views, where noise would drown them."""
         tables = wanted_tables(task, public_sizes(task.domain))
         sizes = joinable(task, tables)
-        empty, asked = Shape(None, 1, tables, _NO_VIEWS), task.dpview
+        empty, asked = Shape(None, 1, tables, _NO_VIEWS), options_of(task, DPViewOptions)
         if len(sizes) < 2:
             return Shape(None, 1, tables)
         widths = (min(asked.view_width, len(sizes)),) if asked.view_width else _WIDTHS

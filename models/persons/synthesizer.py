@@ -9,27 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from inspect import get_annotations
 from typing import Any
 
 from cloister.errors import InputError, PlanError
 from cloister.models.persons.parts import PERSONS, split_task
 from cloister.models.persons.plan import plan_persons
 from cloister.models.planning import choose_sampling, seconds_in_turn
-from cloister.models.protocol import AnyModel, AnySynthesizer, Arrays, ReusesNumbers
+from cloister.models.protocol import AnyModel, AnySynthesizer, Arrays, Facts, ReusesNumbers
 from cloister.models.task import AnyPlan, Budget, Task
 
 
-class OfPersons:
+class OfPersons(AnySynthesizer):
     """A method of one table that also takes tasks of persons."""
 
-    of_database = False
-
     def __init__(self, base: AnySynthesizer) -> None:
-        self._base = base
-        self.name, self.summary = base.name, base.summary
-        self.gives_deniability = base.gives_deniability
-        self.reuses_numbers = base.reuses_numbers
-        self.weighs_soft, self.samplings = base.weighs_soft, base.samplings
+        self._base, self.name, self.summary = base, base.name, base.summary
+        for fact in get_annotations(Facts):
+            setattr(self, fact, getattr(base, fact))
 
     def following(self, earlier: AnyModel) -> AnySynthesizer:
         """The method with the noisy numbers of an earlier model; InputError if it uses none."""
@@ -58,7 +55,7 @@ class OfPersons:
                 "several that are drawn together; use sampling: supports without known weights, "
                 "or declare max_rows: 1"
             )
-        if not getattr(self._base, "gives_conditionals", False):
+        if not self.gives_conditionals:
             raise PlanError(
                 f"method {self.name} draws whole rows, and persons have several that share "
                 "attributes; name another method, or declare max_rows: 1"

@@ -22,6 +22,7 @@ from cloister.errors import PlanError
 from cloister.models.core.budget_split import CountNoise, divide, noise_of_counts
 from cloister.models.core.costs import together
 from cloister.models.protocol import AnySynthesizer
+from cloister.models.relational.options import RelationalOptions
 from cloister.models.relational.profiles import MOST_PARTS, MOST_UNKNOWNS, candidates
 from cloister.models.relational.rows import (
     DEGREES_ONLY,
@@ -36,7 +37,16 @@ from cloister.models.relational.rows import (
     tasks_of_rows,
 )
 from cloister.models.several_tables import json_texts, plans_json
-from cloister.models.task import AnyPlan, Budget, DatabaseTask, Forecast, Parameters, Plan, Task
+from cloister.models.task import (
+    AnyPlan,
+    Budget,
+    DatabaseTask,
+    Forecast,
+    Parameters,
+    Plan,
+    Task,
+    options_of,
+)
 from cloister.privacy.accounting.accountants import zcdp_rho
 from cloister.schema.domain import Domain
 from cloister.schema.relations import joined_domain, joined_table
@@ -107,12 +117,6 @@ def plan_relational(
         )
     if base.of_database:
         raise PlanError(f"method {base.name} is of several tables; name one of one table")
-    for option in ("fitted", "slice", "slices"):
-        if getattr(task.relational, option) is not None:
-            raise PlanError(
-                f"release.relational.{option} is of method relational-paper; leave it out, or use "
-                "that method"
-            )
     parts = _Parts(name, base, task, tasks_of_rows(task), budget)
     refusal = "tables and relationships was found; allow more"
     return divide(parts.plan, parts.shares, budget, task.neighbours.relation, refusal)
@@ -133,6 +137,11 @@ class _Parts:
     budget: Budget
 
     @property
+    def options(self) -> RelationalOptions:
+        """What the spec says of relationships."""
+        return options_of(self.task, RelationalOptions)
+
+    @property
     def shares(self) -> dict[tuple[str, str], Fraction]:
         """The share of each part: of rows, of their number if it is counted, of relationships.
 
@@ -142,7 +151,7 @@ class _Parts:
             PlanError: relationships are to have all of it, or more.
         """
         related, counted = self._related, counted_tables(self.task)
-        scaled = self.budget.delta and self.task.relational.epsilon is not None
+        scaled = self.budget.delta and self.options.epsilon is not None
         each = (1 - (Fraction(0) if scaled else related)) / len(self.rows)
         shares = {("rows", name): each * (1 - _COUNT * (name in counted)) for name in self.rows}
         shares |= {("count", name): each * _COUNT for name in counted}
@@ -153,11 +162,11 @@ class _Parts:
         """The share of all relationships."""
         if not self.task.schema.keys:
             return Fraction(0)
-        declared, whole = self.task.relational.epsilon, self.budget.epsilon
+        declared, whole = self.options.epsilon, self.budget.epsilon
         if declared is not None and declared >= whole:
             raise PlanError(
                 f"relationships are to have epsilon {float(declared):g} of "
-                f"{float(whole):g}, and tables none; lower release.relational.epsilon"
+                f"{float(whole):g}, and tables none; lower release.options.epsilon"
             )
         return _RELATIONSHIPS if declared is None else declared / whole
 
@@ -173,7 +182,7 @@ class _Parts:
             for name in plans
             if ("count", name) in epsilons
         }
-        links = self._links(self.task.relational.epsilon or epsilons[_LINKS])
+        links = self._links(self.options.epsilon or epsilons[_LINKS])
         stages = [*count_stages(self.task, counts), *row_stages(plans)]
         for key in self.task.schema.keys:
             stages += link_stages(self.task, key, links[joined_table(key)])
@@ -183,7 +192,7 @@ class _Parts:
 
     def _links(self, epsilon: Fraction) -> dict[str, LinkNoise]:
         """The noise of relationships: those that only count degrees have less."""
-        keys, ways = self.task.schema.keys, self.task.relational.ways
+        keys, ways = self.task.schema.keys, self.options.ways
         schema, delta = self.task.schema, self.budget.delta
         weights = [Fraction(1) if candidates(schema, key, ways) else DEGREES_ONLY for key in keys]
         whole = zcdp_rho(epsilon, delta) if delta and keys else epsilon

@@ -25,9 +25,10 @@ from cloister.figures import count_of, figure
 from cloister.models.core.budget_split import DIGITS, CountNoise, counts_stage, label_stage
 from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model
 from cloister.models.relational.constraints import distinct_pairs, kept_by_links, rules_across
+from cloister.models.relational.options import RelationalOptions
 from cloister.models.relational.profiles import MOST_PARTS, candidates
 from cloister.models.several_tables import LabelledDoor, part_of_arrays
-from cloister.models.task import AnyPlan, DatabaseTask, Stage, Task
+from cloister.models.task import AnyPlan, DatabaseTask, Stage, Task, options_of
 from cloister.privacy.accounting.accountants import noise_multiplier
 from cloister.privacy.events import repeat
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Neighbours
@@ -123,7 +124,7 @@ def _schedules(
 
     CountNoise decides only what the spec leaves open.
     """
-    declared, most = task.relational, _ROUNDS[0]
+    declared, most = options_of(task, RelationalOptions), _ROUNDS[0]
     fixed = (declared.workloads or most[0],) * (declared.rounds or len(most))
     free = declared.rounds is None and declared.workloads is None
     if declared.ways is None:
@@ -156,7 +157,8 @@ def _noise(
     pure: bool,
 ) -> LinkNoise:
     """The noise of given rounds; of one without selection where all candidates need no more."""
-    possible, alpha = len(candidates(task.schema, key, ways)), task.relational.alpha or _SELECTING
+    possible = len(candidates(task.schema, key, ways))
+    alpha = options_of(task, RelationalOptions).alpha or _SELECTING
     everything = possible * (1 - alpha) <= sum(asked)
     if everything:
         asked, alpha = (possible,), Fraction(0)

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cloister.models import protocol
+from cloister.models.relational.options import RelationalOptions
 from cloister.models.relational.plan import RelationalParameters, plan_relational
 from cloister.models.relational.rows import tasks_of_rows
-from cloister.models.task import Budget, DatabaseTask, Plan
+from cloister.models.task import Budget, DatabaseTask, Plan, options_of
 
 if TYPE_CHECKING:
     from cloister.models.relational.model import RelationalModel
@@ -29,6 +30,8 @@ class RelationalSynthesizer(protocol.DatabaseSynthesizer[RelationalParameters, "
 
     ``rows`` is the method of rows; None if the budget is to decide.
     """
+
+    options = RelationalOptions
 
     def __init__(
         self, rows: str | None = None, progress: protocol.Progress = protocol.silent
@@ -51,7 +54,7 @@ class RelationalSynthesizer(protocol.DatabaseSynthesizer[RelationalParameters, "
     ) -> Plan[RelationalParameters]:
         """The plans of all rows and the noise of all relationships."""
         default = _WITH_DELTA if budget.delta else _WITHOUT
-        rows = self._rows or task.relational.table_method or default
+        rows = self._rows or options_of(task, RelationalOptions).table_method or default
         return plan_relational(self.name, self._base(rows), task, budget)
 
     def train(

@@ -246,7 +246,7 @@ def allowance_of(
     whole = admitted(Window("", rule), budget, price)
     left = whole
     if granted and granted.window == budget.period.window(_iso(now)):
-        binding = zip(granted.windows, (granted.budget, *granted.others), strict=True)
+        binding = zip(granted.windows, (granted.budget, *granted.also_binding), strict=True)
         left = min(admitted(charges, cap, price) for charges, cap in binding)
     charge = Budget(price.epsilon, price.delta)
     return Allowance(budget, charge, _window(budget, per, now), whole, left, per)

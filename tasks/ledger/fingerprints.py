@@ -61,10 +61,10 @@ def equal_data(home: Home) -> dict[str, list[str]]:
             opened[account][fingerprint] = entry
         else:
             notices[account] = ["read under another fingerprint.key, and not compared with others"]
-    for one, other in permutations(opened, 2):
-        if both := opened[one].keys() & opened[other].keys():
-            entry = max(opened[other][fingerprint] for fingerprint in both)
-            notices[one].append(f"the same data as {other} (entry {entry})")
+    for account, twin in permutations(opened, 2):
+        if both := opened[account].keys() & opened[twin].keys():
+            entry = max(opened[twin][fingerprint] for fingerprint in both)
+            notices[account].append(f"the same data as {twin} (entry {entry})")
     return dict(notices)
 
 

@@ -96,7 +96,7 @@ def newest_trust(home: Home) -> signing.Trust | None:
 
 
 def update_trust(
-    home: Home, house: House, signer: signing.Signer, *others: signing.Signer
+    home: Home, house: House, signer: signing.Signer, *more_signers: signing.Signer
 ) -> signing.Trust | None:
     """Write the next trust statement if the ledger's people or keys are not those of the last.
 
@@ -109,14 +109,14 @@ def update_trust(
     with exclusive(path.with_suffix(".lock")):
         last = newest_trust(home) or signing.Trust(signer.key)
         now = _trust_of(last, house)
-        if others:
-            now = now.with_house(others[0].key)
+        if more_signers:
+            now = now.with_house(more_signers[0].key)
         if now == last:
             return last if path.exists() else None
         first = [] if path.exists() else [signing.sign_trust(last, signer)]
         after = [
             *first,
-            signing.sign_trust(replace(now, version=last.version + 1), signer, *others),
+            signing.sign_trust(replace(now, version=last.version + 1), signer, *more_signers),
         ]
         lines = [json.dumps(json.loads(envelope.text)) + "\n" for envelope in after]
         text = (path.read_text(encoding="ascii") if path.exists() else "") + "".join(lines)

@@ -235,13 +235,13 @@ def _send_all(home: Home, dead: bool) -> Iterator[str]:
 def _sent(subscriber: Subscriber, batch: Sequence[Waiting]) -> tuple[Subscriber, str]:
     """A subscriber after a try, and what went wrong with it."""
     ids = {waiting.event.id for waiting in batch}
-    others = tuple(waiting for waiting in subscriber.waiting if waiting.event.id not in ids)
+    pending = tuple(waiting for waiting in subscriber.waiting if waiting.event.id not in ids)
     try:
         subscriber.send([waiting.event for waiting in batch])
     except StorageError as error:
         problem = str(error)
     else:
-        return replace(subscriber, waiting=others), ""
+        return replace(subscriber, waiting=pending), ""
     tried = [replace(waiting, tries=waiting.tries + 1, problem=problem) for waiting in batch]
     given_up = [waiting for waiting in tried if waiting.tries > len(_DELAYS)]
     later = [
@@ -249,7 +249,7 @@ def _sent(subscriber: Subscriber, batch: Sequence[Waiting]) -> tuple[Subscriber,
         for waiting in tried
         if waiting.tries <= len(_DELAYS)
     ]
-    after = replace(subscriber, waiting=(*others, *later), dead=(*subscriber.dead, *given_up))
+    after = replace(subscriber, waiting=(*pending, *later), dead=(*subscriber.dead, *given_up))
     what = "given up" if given_up else "tried again later"
     events = count_of(len(batch), "event")
     return after, f"{subscriber.address} was not told of {events}: {problem}; {what}"

@@ -79,11 +79,21 @@ def compare_tables(
     from cloister.evaluation.measures import evaluate_tables
 
     reference = ReferenceScores(home, spec_digest(context.spec))
-    others = table_of(context, options.held_out) if options.held_out else None
+    held_out = table_of(context, options.held_out) if options.held_out else None
     rules, panel = context.task.constraints, options.panel
     people = _persons(context.one)
     return evaluate_tables(
-        *(real, synthetic, rules, targets, options.level, others, panel, reference.scores, people),
+        *(
+            real,
+            synthetic,
+            rules,
+            targets,
+            options.level,
+            held_out,
+            panel,
+            reference.scores,
+            people,
+        ),
         device=options.device,
     )
 
@@ -106,8 +116,8 @@ def compare_databases(
         )
     parts = context.tables
 
-    def of_table(name: str, table: Table, other: Table) -> report.Evaluation:
-        return compare_tables(table, other, parts[name], options, home)
+    def of_table(name: str, table: Table, synthetic: Table) -> report.Evaluation:
+        return compare_tables(table, synthetic, parts[name], options, home)
 
     assert isinstance(context.task, DatabaseTask)
     return report.evaluate_databases(real, synthetic, options.level, of_table, context.task.across)

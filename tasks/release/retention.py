@@ -210,7 +210,7 @@ def _previous_in_use(home: Home, releases: Sequence[Release]) -> set[str]:
             previous |= {kept_previous(folder) or ""}
         else:
             dataset = release.request.dataset
-            previous |= {other.id for other in releases if other.request.dataset == dataset}
+            previous |= {former.id for former in releases if former.request.dataset == dataset}
     return previous
 
 

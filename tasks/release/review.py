@@ -121,13 +121,13 @@ def compare(home: Home, release: str, against: str | None = None) -> Review:
         StorageError, VerificationError: a certificate cannot be read, or is not what was recorded.
     """
     entry = release_of(home, release)
-    other = release_of(home, against) if against else _previous(home, entry)
-    if other and other.request.dataset != entry.request.dataset:
+    former = release_of(home, against) if against else _previous(home, entry)
+    if former and former.request.dataset != entry.request.dataset:
         raise InputError(
-            f"release {other.id} is of account {other.request.dataset}, and {entry.id} of "
+            f"release {former.id} is of account {former.request.dataset}, and {entry.id} of "
             f"{entry.request.dataset}; compare releases of one account"
         )
-    view, previous = _view(home, entry), _view(home, other) if other else None
+    view, previous = _view(home, entry), _view(home, former) if former else None
     return Review(view, previous, tuple(_changes(previous, view)), _drifts(home, previous, view))
 
 

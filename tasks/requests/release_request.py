@@ -96,8 +96,8 @@ class ReleaseRequest(BaseModel):
     @classmethod
     def _as_text(cls, value: object) -> object:
         """Numbers and paths as text, a float as the decimal that it is written as."""
-        other = isinstance(value, Number | PurePath) and not isinstance(value, bool)
-        return str(value) if other else value
+        is_plain = isinstance(value, Number | PurePath) and not isinstance(value, bool)
+        return str(value) if is_plain else value
 
     @property
     def database(self) -> str | None:

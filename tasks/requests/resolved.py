@@ -12,16 +12,19 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
+from pydantic import ValidationError
+
 from cloister.devices import AUTO as AUTO_DEVICE
 from cloister.devices import Device, resolve_device
 from cloister.errors import ConstraintError, InputError, PlanError, SpecError
-from cloister.models.registry import AUTO, Choice, choose_method, create, present_name
+from cloister.models.registry import AUTO, Choice, choose_method, create, methods_with, present_name
 from cloister.models.task import AnyTask, Budget, RowSampling, Task, task_of
 from cloister.privacy.accounting.composition import group_cost
 from cloister.schema.blocks import blocks_of
-from cloister.schema.declarations import PLAUSIBLE_DENIABILITY, PRIOR_PATTERN
+from cloister.schema.declarations import PLAUSIBLE_DENIABILITY, PRIOR_PATTERN, ReleaseSpec
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files import loading
+from cloister.schema.spec_files.problems import problems_of
 from cloister.schema.spec_files.yaml_text import read_marked, spec_error
 from cloister.tasks.requests import options
 from cloister.tasks.requests.release_request import ReleaseRequest
@@ -90,7 +93,8 @@ def resolve(request: ReleaseRequest, now: datetime | None = None) -> ResolvedReq
     """The request with every default resolved; ``now`` is when its run is due.
 
     Raises:
-        SpecError: the spec cannot be used, or holds what was read from the data.
+        SpecError: the spec cannot be used, has options that the method has not, or holds what was
+            read from the data.
         PlanError: epsilon, delta, the number of rows or the sampling cannot be.
         InputError: the seed cannot be, there is no such method, device or earlier release, or no
             database in which tables could be replaced.
@@ -114,6 +118,7 @@ def resolve(request: ReleaseRequest, now: datetime | None = None) -> ResolvedReq
     options.require_small_delta(budget, declared)
     with constraints_in(path):
         choice = method_of(declared, request, budget)
+    _require_options(path, choice.method, declared.release)
     decided = {
         "spec": path,
         "method": choice.method,
@@ -144,7 +149,6 @@ def method_of(declared: Spec, request: ReleaseRequest, budget: Budget) -> Choice
         name = present_name(method)
         _require_suited(name, declared)
         _require_guarantee(name, declared)
-        _require_views(name, declared)
         return Choice(
             name, "named by the spec" if request.method is None else "named on the command line"
         )
@@ -154,11 +158,9 @@ def method_of(declared: Spec, request: ReleaseRequest, budget: Budget) -> Choice
     rows = {declared.name: options.public_rows(declared)}
     task = task_of(declared, rows, options.rows_of(declared, request))
     assert isinstance(task, Task)
-    choice = choose_method(
-        replace(task, sampling=options.sampling_wanted(declared, request)), budget
-    )
+    sampling = options.sampling_wanted(declared, request)
+    choice = choose_method(replace(task, sampling=sampling, options={}), budget)
     _require_guarantee(choice.method, declared)
-    _require_views(choice.method, declared)
     return choice
 
 
@@ -169,13 +171,23 @@ def _require_suited(method: str, declared: Spec) -> None:
         raise PlanError(f"method '{method}' is of {of}; name another with --method")
 
 
-def _require_views(method: str, declared: Spec) -> None:
-    """Check that a spec that declares views is for a method that counts views."""
-    if declared.release.dpview and "dpview" not in method:
-        raise PlanError(
-            f"release.dpview is of methods dpview*, and not of method '{method}'; leave it out, or "
-            "name one of them with --method"
+def _require_options(path: Path, method: str, release: ReleaseSpec) -> None:
+    """Check that the options that a spec declares are those of the method."""
+    if release.options is None:
+        return
+    keys, model = ("release", release.options_key), create(method).options
+    if model is None:
+        text = (
+            f"method '{method}' has no options; leave them out, or name a method that has: "
+            f"{', '.join(methods_with('options'))}"
         )
+        require_none(path, [(keys, text)])
+        return
+    try:
+        model.model_validate(release.options)
+    except ValidationError as error:
+        problems = problems_of(error, read_marked(path), keys, model)
+        raise spec_error(path, problems) from None
 
 
 def _require_guarantee(method: str, declared: Spec) -> None:

@@ -241,7 +241,9 @@ class Tracker:
             for stage in stages
         ]
         tags = {"dp.delta": delta} | self._table(run, rows, "spend.json")
-        self._metrics(run, {name: own for name, own in spent.items() if own is not None}, tags)
+        self._metrics(
+            run, {name: amount for name, amount in spent.items() if amount is not None}, tags
+        )
 
     def log_input(self, run: str, dataset: str, digest: str) -> None:
         """Which data went in: its name and keyed digest; neither rows, nor columns, nor a place."""

@@ -25,7 +25,7 @@ from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.privacy.mechanisms.selection import RandomisedTest
 from cloister.privacy.queries.query import TableRows
 from cloister.privacy.queries.seeded_records import PrefixLengths, SeededCandidates
-from cloister.schema.declarations import PLAUSIBLE_DENIABILITY, DeniabilitySpec
+from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
 
 pytestmark = pytest.mark.benchmark
 
@@ -94,9 +94,9 @@ def of_variants(data, seed):
         for name, omega in OMEGAS.items():
             place = Path(folder) / name
             place.mkdir()
-            options = DeniabilitySpec(resampled=omega)
+            options = {"resampled": omega}
             wanted = replace(
-                task, guarantee=PLAUSIBLE_DENIABILITY, deniability=options, wanted_rows=LEARNT
+                task, guarantee=PLAUSIBLE_DENIABILITY, options=options, wanted_rows=LEARNT
             )
             model = released("deniability", wanted, table, place)
             drawn[f"omega {name}"] = model.sample(LEARNT, SamplingSource(seed))
@@ -166,7 +166,7 @@ def test_pass_rates_and_speed(data):
     """Figures 5 and 6: candidates that pass by k and omega at gamma = 2, and a million of them."""
     task, table, _ = data
     with tempfile.TemporaryDirectory() as folder:
-        options = {"guarantee": PLAUSIBLE_DENIABILITY, "deniability": DeniabilitySpec(resampled=9)}
+        options = {"guarantee": PLAUSIBLE_DENIABILITY, "options": {"resampled": 9}}
         model = released("deniability", replace(task, **options, wanted_rows=100), table, folder)
     ks = (10, 25, 50, 100, 150, 250)
     seeds = TableRows(table.take(np.arange(ROWS) % 2 == 0))

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,6 @@ from cloister.privacy.door.table import PrivateDatabase
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Integer, TextKey
-from cloister.schema.declarations import RelationalSpec
 from cloister.schema.domain import Domain, Table
 from cloister.schema.relations import (
     Database,
@@ -81,21 +81,21 @@ def films() -> tuple[Database, DatabaseTask]:
     return bound(Database(task.schema, coded), b"k" * 32), task
 
 
-SETTINGS: Mapping[str, RelationalSpec] = {
-    "epsilon 0.25": RelationalSpec(epsilon=Fraction(1, 4)),
-    "epsilon 0.5": RelationalSpec(epsilon=Fraction(1, 2)),
-    "epsilon 1": RelationalSpec(epsilon=Fraction(1)),
-    "epsilon 2": RelationalSpec(epsilon=Fraction(2)),
-    "epsilon 4": RelationalSpec(epsilon=Fraction(4)),
-    "no noise (epsilon 1000)": RelationalSpec(epsilon=Fraction(1000)),
-    **{f"T = {t}": RelationalSpec(epsilon=2, rounds=t, workloads=3) for t in (1, 2, 8, 15)},
+SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "epsilon 0.25": {"epsilon": Fraction(1, 4)},
+    "epsilon 0.5": {"epsilon": Fraction(1, 2)},
+    "epsilon 1": {"epsilon": Fraction(1)},
+    "epsilon 2": {"epsilon": Fraction(2)},
+    "epsilon 4": {"epsilon": Fraction(4)},
+    "no noise (epsilon 1000)": {"epsilon": Fraction(1000)},
+    **{f"T = {t}": {"epsilon": 2, "rounds": t, "workloads": 3} for t in (1, 2, 8, 15)},
     **{
-        f"alpha = {alpha}": RelationalSpec(epsilon=2, rounds=4, workloads=3, alpha=alpha)
+        f"alpha = {alpha}": {"epsilon": 2, "rounds": 4, "workloads": 3, "alpha": alpha}
         for alpha in ("0.1", "0.5", "0.9")
     },
-    **{f"K = {k}": RelationalSpec(epsilon=2, rounds=4, workloads=k) for k in (1, 6, 10)},
-    "2-way tables": RelationalSpec(epsilon=2, ways=2),
-    "3-way tables": RelationalSpec(epsilon=2, ways=3),
+    **{f"K = {k}": {"epsilon": 2, "rounds": 4, "workloads": k} for k in (1, 6, 10)},
+    "2-way tables": {"epsilon": 2, "ways": 2},
+    "3-way tables": {"epsilon": 2, "ways": 3},
 }
 """Epsilon of relationships, 2 where nothing else is said; as are T = 4, K = 3, alpha = 1/4."""
 
@@ -105,13 +105,11 @@ def test_errors_across_a_link(films, record) -> None:
     (key,) = (key for key in task.schema.keys if key.column == "movie")
     lines, errors = [], {}
     for name, declared in SETTINGS.items():
-        asked = replace(
-            task, relational=declared.model_copy(update={"table_method": "independent"})
-        )
-        assert declared.epsilon is not None
+        asked = replace(task, options={**declared, "table_method": "independent"})
+        epsilon = Fraction(declared.get("epsilon", 2))
         found = []
-        for seed in range(10 if declared.epsilon < 0.5 else 3):
-            drawn, seconds, _ = released(real, asked, declared.epsilon + TABLES, seed)
+        for seed in range(10 if epsilon < 0.5 else 3):
+            drawn, seconds, _ = released(real, asked, epsilon + TABLES, seed)
             relation = compare_relation(real, drawn, key)
             ways = {way.ways: way.half_l1 for way in relation.marginals}
             found.append((ways[2], ways[3], relation.degrees_half_l1, seconds))
@@ -166,7 +164,7 @@ def test_parents_and_five_times_as_many_children(parents: int, record) -> None:
             "orders": Task(domains["orders"], (), children, Neighbours(max_rows=12)),
         },
         Neighbours(),
-        relational=RelationalSpec(table_method="independent"),
+        options={"table_method": "independent"},
     )
     drawn, seconds, forecast = released(real, task, Fraction(2), 1)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

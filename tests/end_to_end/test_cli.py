@@ -13,6 +13,7 @@ import yaml
 
 from cloister.flows.cli.app import run
 from cloister.flows.cli.console import progress
+from cloister.models.registry import OF_BENCHMARKS
 from cloister.tasks.ledger.access import existing_ledger
 
 COMMANDS = [
@@ -405,7 +406,9 @@ def test_a_draft_is_refused_until_it_is_declared_and_confirmed(place, cloister, 
 
 
 def test_methods_are_listed(cloister):
-    assert "kamino" in [method["name"] for method in cloister("methods")]
+    names = [method["name"] for method in cloister("methods")]
+    assert {"kamino", "kamino-paper", "mixture", "independent"} <= set(names)
+    assert OF_BENCHMARKS.isdisjoint(names)
 
 
 def test_no_ledger_is_made_by_looking(place, cloister):

@@ -122,13 +122,17 @@ def test_a_changed_period_frees_nothing_that_was_spent(place: str) -> None:
     ledger.reserve(ask(epsilon=10, delta="1e-5"), "flow", opening(epsilon=10))
     march = replace(ledger, clock=on("2026-03-02"))
     now = march.grant("adult", "row", 10, "1e-4", "month", "officer", "monthly from now on")
-    assert (now.window, now.left, [each.period for each in now.others]) == ("2026-03", 0, ["year"])
+    assert (now.window, now.left, [each.period for each in now.also_binding]) == (
+        "2026-03",
+        0,
+        ["year"],
+    )
     for day in ("2026-03-03", "2026-04-01", "2026-12-31"):
         with pytest.raises(BudgetExceeded, match="window 2026\\)"):
             replace(ledger, clock=on(day)).reserve(ask(), "flow", opening())
     later = replace(ledger, clock=on("2027-01-01"))
     later.reserve(ask(epsilon=10), "flow", opening())
-    assert later.budget("adult", "row").others == ()
+    assert later.budget("adult", "row").also_binding == ()
     assert later.verify() == []
 
 
@@ -151,7 +155,7 @@ def test_a_month_ends_where_its_budget_was_replaced_by_one_for_ever(place: str) 
     ledger.grant("adult", "row", 5, "1e-4", "ever", "officer", "why")
     assert ledger.budget("adult", "row").left == 1
     later = replace(ledger, clock=on("2026-02-01"))
-    assert (later.budget("adult", "row").left, later.budget("adult", "row").others) == (5, ())
+    assert (later.budget("adult", "row").left, later.budget("adult", "row").also_binding) == (5, ())
 
 
 def test_delta_is_named_where_delta_is_used_up(place: str) -> None:

@@ -30,7 +30,7 @@ def declared_for(method, shape):
     """The shape, whose records made from seeds need no epsilon: hundreds of rows have none left."""
     if method != "deniability":
         return shape
-    seeds = {"guarantee": "plausible-deniability", "deniability": {"k": 5}}
+    seeds = {"guarantee": "plausible-deniability", "options": {"k": 5}}
     return replace(shape, spec={**shape.spec, "release": {**shape.spec["release"], **seeds}})
 
 

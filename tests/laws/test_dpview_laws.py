@@ -23,7 +23,6 @@ from cloister.privacy.events import Composed, LaplaceCounts, Relation
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Integer, Ordinal, TextKey
-from cloister.schema.declarations import DPViewSpec
 from cloister.schema.domain import Domain
 
 ROWS = 4_000
@@ -207,7 +206,7 @@ def test_at_a_great_budget_joint_tables_come_near_the_truth_and_attributes_alone
 
 @pytest.mark.parametrize("method", ["dpview", "dpview-paper"])
 def test_records_linked_by_a_matching_keep_every_hard_constraint(method, tmp_path):
-    task = replace(task_of(), dpview=DPViewSpec(view_width=3, linking="matching"))
+    task = replace(task_of(), options={"view_width": 3, "linking": "matching"})
     _, _, model = fitted(method, task, task.domain.encode(people()), tmp_path)
     assert model.linking == "matching"
     table = model.sample(700, SamplingSource(2))

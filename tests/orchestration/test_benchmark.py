@@ -131,7 +131,7 @@ def test_a_shared_run_is_evaluated_for_the_experiment_that_asks_for_more(place, 
     combinations = load_benchmark(
         declared(place, experiments=experiments, evaluate="none")
     ).all_combinations()
-    assert [(float(c.epsilon), c.asked.level) for c in combinations] == [
+    assert [(float(c.epsilon), c.evaluation.level) for c in combinations] == [
         (0.5, "full"),
         (1.0, "none"),
     ]

@@ -40,7 +40,7 @@ release:
   method: relational-paper
   epsilon: 60
   delta: 1e-5
-  relational: {table_method: independent, epsilon: 30, rounds: 1, workloads: 1, fitted: 1}
+  options: {table_method: independent, epsilon: 30, rounds: 1, workloads: 1, fitted: 1}
 """
 
 

@@ -124,7 +124,8 @@ def release_database(
 ) -> DatabaseTrial:
     """One release of several tables; its noise is the operating system's if no other is given."""
     task = task_of(
-        Spec.declared_in(Path(), shape.spec), {name: len(own) for name, own in shape.frames.items()}
+        Spec.declared_in(Path(), shape.spec),
+        {name: len(frame) for name, frame in shape.frames.items()},
     )
     assert isinstance(task, DatabaseTask)
     synthesizer = create(method)

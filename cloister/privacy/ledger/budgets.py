@@ -61,13 +61,13 @@ class BudgetStatus:
 
     Amounts are epsilons at the budget's delta, None is infinite. ``spent`` composes the releases
     whose data may have been opened, ``reserved`` is what open reservations add, ``left`` what this
-    budget and ``others`` leave, ``left_delta`` the same of deltas, added up. ``others`` are budgets
-    of other periods that still hold. ``releases`` counts both. ``lifetime`` composes all windows:
-    the loss of a person who is in the data throughout. ``refusals`` counts, over all windows, the
-    runs whose data was refused, most of which cost nothing: each revealed an exact fact about the
-    data. ``windows`` are those of this budget and of the others, ``next_admission`` is the rule of
-    later ones; ``filtered`` is the least epsilon under which a filter holds the window, if that is
-    its rule. ``queried`` are the charges of all windows whose data was, or may yet be, queried.
+    budget and ``also_binding``, those of other periods that still hold, leave; ``left_delta`` is
+    the same of deltas, added up. ``releases`` counts both. ``lifetime`` composes all windows: the
+    loss of a person who is in the data throughout. ``refusals`` counts, over all windows, the runs
+    whose data was refused, most of which cost nothing: each revealed an exact fact about the data.
+    ``windows`` are those of all these budgets, ``next_admission`` is the rule of later ones;
+    ``filtered`` is the least epsilon under which a filter holds the window, if that is its rule.
+    ``queried`` are the charges of all windows whose data was, or may yet be, queried.
 
     Of growing data the budget is that of ``block``. ``lifetime``, at ``lifetime_delta``, composes
     all windows of all blocks: the loss of a person with rows in each.
@@ -82,7 +82,7 @@ class BudgetStatus:
     releases: int
     lifetime: Fraction | None
     refusals: int
-    others: tuple[BudgetGrant, ...] = ()
+    also_binding: tuple[BudgetGrant, ...] = ()
     windows: tuple[Window, ...] = ()
     next_admission: str = SUM
     filtered: Fraction | None = None
@@ -260,7 +260,7 @@ def status(
             f"No budget is granted to dataset '{dataset}' with privacy unit '{unit}': grant one "
             "with cloister budget grant."
         )
-    budget, *others = binding
+    budget, *also_binding = binding
     owner = (dataset, unit)
     ever = _charges(books, owner, Period.EVER, composition.CHARGED)
     lifetime_delta = budget.delta if block is None else max(budget.delta, ever.sum.delta)
@@ -281,7 +281,7 @@ def status(
         len(current.charged),
         composition.checked_composition(ever, lifetime_delta, compose),
         len(_charges(books, owner, Period.EVER, composition.REFUSALS)),
-        tuple(others),
+        tuple(also_binding),
         windows,
         books.house.rules_of(dataset).admission,
         current.total(budget.delta, compose) if current.admission == FILTER else None,
@@ -314,7 +314,7 @@ def _admit(
 ) -> Fraction:
     now = status(books, request.dataset, request.unit, time, compose, block)
     totals = []
-    for budget, window in zip((now.budget, *now.others), now.windows, strict=True):
+    for budget, window in zip((now.budget, *now.also_binding), now.windows, strict=True):
         _require_one_relation(window, request)
         if window.admission == FILTER:
             composition.require_filtered(request)
@@ -343,12 +343,12 @@ def _require_allowed(books: LedgerState, request: ReservationRequest) -> None:
 
 
 def _require_one_relation(window: Window, request: ReservationRequest) -> None:
-    others = window.relations - {request.relation}
-    if others:
+    relations = window.relations - {request.relation}
+    if relations:
         raise InputError(
             f"The budget of dataset '{request.dataset}' holds releases under the relation "
-            f"'{min(others)}', which do not add up with '{request.relation}': use one relation per "
-            "dataset."
+            f"'{min(relations)}', which do not add up with '{request.relation}': use one relation "
+            "per dataset."
         )
 
 

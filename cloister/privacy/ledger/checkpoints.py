@@ -157,14 +157,16 @@ def _dataclass(kind: Any) -> _Codec:
     hints = get_type_hints(kind, localns={"Deletion": Deletion})
     names = [part.name for part in fields(kind)]
     codecs = [_codec(hints[name]) for name in names]
-    others = [(position, part[1]) for position, part in enumerate(codecs) if part[1] is not _same]
+    converted = [
+        (position, part[1]) for position, part in enumerate(codecs) if part[1] is not _same
+    ]
 
     def write(value: Any, shared: Shared) -> list[Any]:
         pairs = zip(names, codecs, strict=True)
         return [codec[0](getattr(value, name), shared) for name, codec in pairs]
 
     def read(values: list[Any], shared: Shared) -> Any:
-        for position, convert in others:
+        for position, convert in converted:
             values[position] = convert(values[position], shared)
         instance = object.__new__(kind)
         instance.__dict__.update(zip(names, values, strict=True))

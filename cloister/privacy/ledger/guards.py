@@ -171,10 +171,10 @@ def differences(present: Mapping[str, str], declared: Mapping[str, str]) -> list
         for name in present.keys() - declared.keys()
     ]
     common = declared.keys() & present.keys()
-    other = [
+    different = [
         f"{name} is not as a ledger makes it" for name in common if present[name] != declared[name]
     ]
-    return sorted(missing + extra + other)
+    return sorted(missing + extra + different)
 
 
 def _needed(declared: Mapping[str, str]) -> set[str]:

@@ -176,7 +176,7 @@ def _lacking(rules: Rules, people: Iterable[Person]) -> str:
         return f"{_wanted(few)} more"
     runners = [person for person in able if "engineer" in person.roles] if rules.four_eyes else []
     besides = [[person for person in able if person is not runner] for runner in runners]
-    shortages = [_missing_to_approve(required, others) for others in besides or [able]]
+    shortages = [_missing_to_approve(required, approvers) for approvers in besides or [able]]
     if not all(shortages):
         return ""
     names = " or ".join(sorted(person.name for person in runners))
@@ -252,13 +252,13 @@ def _require_person(house: House, entry: Entry) -> None:
     The first person is who sets it.
     """
     person = Person.from_body(entry.body)
-    others = [other for other in house.people.values() if other.name != person.name]
-    if shared := {one for other in others for one in other.identities} & set(person.identities):
+    known = (each for each in house.people.values() if each.name != person.name)
+    if shared := set(person.identities) & {one for each in known for one in each.identities}:
         raise InputError(f"{min(shared)} is the identity of another person. Nothing was changed.")
     if not house.people:
         _require_first(person, entry)
     after = {**house.people, person.name: person}.values()
-    left = [other for other in after if "officer" in other.roles and other.identities]
+    left = [each for each in after if "officer" in each.roles and each.identities]
     needed = 2 if house.people and house.rules_of(EVERYWHERE).second_officer else 1
     if len(left) < needed:
         nameless = "officer" in person.roles and not person.identities

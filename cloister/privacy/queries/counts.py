@@ -167,12 +167,12 @@ def conjunction_sensitivity(coding: DummyCoding, neighbours: Neighbours) -> Sens
     several = coding.single.count(False)
     single = sum(width for width, alone in zip(coding.widths, coding.single, strict=True) if alone)
     lone = single * (single - 1) // 2
-    others = (single + several) * (single + several - 1) // 2 - lone
+    pairs = (single + several) * (single + several - 1) // 2 - lone
     return Sensitivity(
-        lone + others * whole.cells,
+        lone + pairs * whole.cells,
         rows,
-        lone * rows + others * whole.l1,
-        lone * rows**2 + others * whole.l2_squared,
+        lone * rows + pairs * whole.l1,
+        lone * rows**2 + pairs * whole.l2_squared,
     )
 
 

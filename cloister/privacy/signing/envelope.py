@@ -96,9 +96,11 @@ def add_signature(envelope: Envelope, signer: Signer) -> Envelope:
     if signers(envelope, [signer.key]):
         return envelope
     # those that name this key are not by it: stock readers refuse a key that is named twice
-    others = [signature for signature in envelope.signatures if signature.keyid != signer.key.id]
+    signatures = [
+        signature for signature in envelope.signatures if signature.keyid != signer.key.id
+    ]
     try:
-        return _envelope(envelope.payload, [*others, _signature(envelope.payload, signer)])
+        return _envelope(envelope.payload, [*signatures, _signature(envelope.payload, signer)])
     except statement.Fault as fault:
         raise InputError(f"The envelope {fault}; remove those of unknown keys") from None
 

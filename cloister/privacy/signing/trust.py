@@ -135,8 +135,8 @@ class Trust:
 
     def with_role(self, role: Role) -> Self:
         """The next version, with this role instead of the one of its name."""
-        others = (role_before for role_before in self.roles if role_before.name != role.name)
-        return replace(self, roles=(*others, role), version=self.version + 1)
+        roles = (role_before for role_before in self.roles if role_before.name != role.name)
+        return replace(self, roles=(*roles, role), version=self.version + 1)
 
     def with_house(self, key: PublicKey) -> Self:
         """The next version, with another key of the house: both must sign it."""

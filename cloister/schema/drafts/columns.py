@@ -177,9 +177,9 @@ def guess_unit(texts: pd.Series) -> Unit:
     if len(texts) < FEWEST_NUMBERS:
         return NO_UNIT
     inside = texts.str.extract(BELOW_ZERO)[0]
-    unit, *others = {unit_beside(text) for text in inside.fillna(texts)}
+    unit, *more_units = {unit_beside(text) for text in inside.fillna(texts)}
     enclosed = inside.notna()
-    if others or unit is None or not is_usual_unit(unit) or enclosed.all():
+    if more_units or unit is None or not is_usual_unit(unit) or enclosed.all():
         return NO_UNIT
     return unit._replace(enclosed=bool(enclosed.any()))
 

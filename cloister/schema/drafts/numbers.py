@@ -152,18 +152,18 @@ def guess_decimal(cells: ColumnCells) -> Guess | None:
     ends = float(typed.min()), float(typed.max())
     low, high, why = bounds_of(cells.name, *ends, "decimal numbers")
     form = _format_of(cells, whole=False)
-    places = max(decimals_of(typed), decimal_places(form.get("format")))
-    most = 10.0 ** (_DIGITS - places)
+    decimals = max(decimals_of(typed), decimal_places(form.get("format")))
+    most = 10.0 ** (_DIGITS - decimals)
     if max(abs(low), abs(high)) > most:
         low, high = max(low, -most), min(high, most)
         why += f"; numbers beyond {most:g} have more digits than a spec can declare"
         if low >= high:
             return None
-    keys: Keys = {"type": "float", "min": float(low), "max": float(high), "decimals": places}
-    step = fine_step_of(typed, places)
+    keys: Keys = {"type": "float", "min": float(low), "max": float(high), "decimals": decimals}
+    step = fine_step_of(typed, decimals)
     if step is not None:
         least, greatest = (math.floor(low / step) * step, math.ceil(high / step) * step)
-        keys |= {"min": round(least, places), "max": round(greatest, places), "step": step}
+        keys |= {"min": round(least, decimals), "max": round(greatest, decimals), "step": step}
         why += f"; all multiples of {step:g}"
     return Guess({**keys, **bins_of(typed, low, high), **point_mass(typed, 0.0), **form}, why)
 
@@ -183,24 +183,24 @@ def number_format(
 
     ``texts`` (n,) are distinct, and lack the ``unit``, which is a part of the format.
     """
-    places = texts.str.extract(places_pattern(thousands))["places"].str.len()
-    alone = _format_alone(texts, places, whole, thousands)
+    decimals = texts.str.extract(places_pattern(thousands))["places"].str.len()
+    alone = _format_alone(texts, decimals, whole, thousands)
     if unit == NO_UNIT:
         return alone
-    most = places.max()
+    most = decimals.max()
     usual = "%d" if whole or pd.isna(most) else f"%.{int(most)}f"
     return with_unit(alone or usual, unit)
 
 
 def _format_alone(
-    texts: pd.Series, places: pd.Series, whole: bool, thousands: str | None
+    texts: pd.Series, decimals: pd.Series, whole: bool, thousands: str | None
 ) -> str | None:
     """The format of texts (n,) of so many decimal places, missing where there is no mark."""
     group = "'" if thousands and texts.str.contains(thousands, regex=False).any() else ""
-    short = places.isna()
+    short = decimals.isna()
     zeros = texts[~short].str.endswith("0").any()
-    if not short.any() and places.nunique() == 1:
-        return f"%{group}.{int(places.iloc[0])}f" if whole or group or zeros else None
+    if not short.any() and decimals.nunique() == 1:
+        return f"%{group}.{int(decimals.iloc[0])}f" if whole or group or zeros else None
     if whole:
         return "%'d" if group else None
     plain = texts[short].str.fullmatch(_NO_EXPONENT).all()
@@ -249,9 +249,9 @@ def answers_of(typed: pd.Series) -> list[int]:
     """Numbers far from all others that usually stand for no answer, such as 99 beside 0 to 10."""
     counts = typed.astype("int64").value_counts()
     apart = [n for n in counts.index if n in _ANSWERS and counts[n] >= _FEWEST_ANSWERS]
-    others = counts.index[counts.index >= 0]
+    usual = counts.index[counts.index >= 0]
     below = [int(n) for n in apart if n < 0]
-    if below and len(others) > 1 and len(others) + len(below) == len(counts):
+    if below and len(usual) > 1 and len(usual) + len(below) == len(counts):
         return sorted(below)
     return _far_above(counts.index.to_numpy(), apart)
 
@@ -283,18 +283,18 @@ def step_of(typed: pd.Series) -> int:
     return int(next(step for step in _ROUND_STEPS if not (numbers % step).any()))
 
 
-def fine_step_of(typed: pd.Series, places: int) -> float | None:
+def fine_step_of(typed: pd.Series, decimals: int) -> float | None:
     """The greatest step of which all numbers (n,) of some decimal places are multiples.
 
     None if it is one of the last place, or of too few numbers to tell.
     """
-    units = np.rint(typed.drop_duplicates().to_numpy(dtype=np.float64) * 10.0**places)
+    units = np.rint(typed.drop_duplicates().to_numpy(dtype=np.float64) * 10.0**decimals)
     units = units[units != 0]
     if np.abs(units).max(initial=0) >= _EXACT:
         return None
     step = int(np.gcd.reduce(units.astype(np.int64))) if len(units) else 1
     sure = len(units) * math.log(step) >= _SURE
-    return round(step / 10**places, places) if step > 1 and sure else None
+    return round(step / 10**decimals, decimals) if step > 1 and sure else None
 
 
 def bins_of(typed: pd.Series, low: float, high: float) -> dict[str, Any]:

@@ -117,16 +117,17 @@ def _without_implied(name: str, decided: Mapping[str, list[str]]) -> list[str]:
     Of columns that decide each other the first decides.
     """
     first = list(decided).index
-    twins = [other for other in decided[name] if name in decided[other]]
-    between = [other for other in decided[name] if other not in twins]
+    twins = [column for column in decided[name] if name in decided[column]]
+    between = [column for column in decided[name] if column not in twins]
     if any(first(twin) < first(name) for twin in twins):
         return []
     return [
         right
         for right in decided[name]
         if not any(
-            right in decided[other] and (other not in decided[right] or first(other) < first(right))
-            for other in between
+            right in decided[middle]
+            and (middle not in decided[right] or first(middle) < first(right))
+            for middle in between
         )
     ]
 
@@ -368,8 +369,8 @@ def _self_references(
     for name, guess in guesses.items():
         if keys and guess.keys["type"] not in ("boolean", "date", "datetime"):
             texts = _texts(frame[name].dropna())
-            others = (key for key in keys if key != name)
-            referred = (key for key in others if _names_rows(name, texts, keys[key]))
+            other_keys = (key for key in keys if key != name)
+            referred = (key for key in other_keys if _names_rows(name, texts, keys[key]))
             yield from ((key, name) for key in islice(referred, 1))
 
 

@@ -185,8 +185,8 @@ def _is_ambiguous(texts: pd.Series, attribute: Date | Datetime, form: str) -> bo
     """Whether all texts are read too with days and months exchanged."""
     for day, month in _EXCHANGED:
         if day in form and month in form and "%Y-%m-%d" not in form and _COMPACT not in form:
-            other = form.replace(day, "\0").replace(month, day).replace("\0", month)
-            return not _misfits(texts, attribute, other).any()
+            exchanged = form.replace(day, "\0").replace(month, day).replace("\0", month)
+            return not _misfits(texts, attribute, exchanged).any()
     return False
 
 
@@ -259,16 +259,16 @@ def guess_clock(cells: ColumnCells) -> Guess | None:
     if not cells.is_text:
         return None
     form = _clock_format(cells.known.drop_duplicates())
-    places = int(form[-2]) if form.endswith("f") else 0
-    whole = Integer(type="integer", min=0, max=0, format=form) if not places else None
+    decimals = int(form[-2]) if form.endswith("f") else 0
+    whole = Integer(type="integer", min=0, max=0, format=form) if not decimals else None
     typed = cells.typed(whole or Float(type="float", min=0, max=0, format=form))
     if typed is None:
         return None
     last, why = _clock_bounds(typed, written_moments.clock_unit(form))
-    if places:
-        most = last + 1 - 10.0**-places
+    if decimals:
+        most = last + 1 - 10.0**-decimals
         return Guess(
-            {"type": "float", "min": 0.0, "max": most, "decimals": places, "format": form}, why
+            {"type": "float", "min": 0.0, "max": most, "decimals": decimals, "format": form}, why
         )
     step = 60 if "%S" in form and (typed % 60 == 0).all() else 1
     steps = {"step": step} if step > 1 else {}

@@ -1,8 +1,8 @@
-"""Rows as a source gives them, some at a time, and whether it has exactly the declared columns.
+"""Rows as a source gives them, in batches, and whether it has exactly the declared columns.
 
-A batch has of each column its different cells and their places. What a cell becomes depends on the
-cell alone, so each different one is read once. Which cells come in a batch together decides how
-much work is saved, and nothing else.
+A batch holds the distinct cells of each column and the index of each row's cell. What a cell
+becomes depends on the cell alone, so each distinct one is read once. Which cells share a batch
+decides how much work is saved, and nothing else.
 
 Names of undeclared columns are given only when the file plainly has a header, at least half of the
 declared columns, since the first line of a file without one is data.
@@ -32,21 +32,21 @@ DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
 
 
 def require_columns(
-    found: Sequence[str], declared: Sequence[str], where: str, delimiter: str | None = None
+    columns: Sequence[str], declared: Sequence[str], where: str, delimiter: str | None = None
 ) -> None:
-    """Passes if ``found`` has exactly the declared columns, in any order.
+    """Check that ``columns`` are exactly the declared ones, in any order.
 
     Raises:
         ColumnsError: names the first fault: delimiter, header, doubled, missing or undeclared
             columns, and of missing ones those with a similar name.
     """
     known = set(declared)
-    if not known.intersection(found):
-        raise ColumnsError(f"{where}: {_no_header(found, known, delimiter)}")
-    doubled = [name for name, count in Counter(found).items() if count > 1]
-    missing = [name for name in declared if name not in found]
+    if not known.intersection(columns):
+        raise ColumnsError(f"{where}: {_no_header(columns, known, delimiter)}")
+    doubled = [name for name, count in Counter(columns).items() if count > 1]
+    missing = [name for name in declared if name not in columns]
     plain = 2 * len(missing) <= len(known)
-    undeclared = [name for name in found if name not in known]
+    undeclared = [name for name in columns if name not in known]
     if doubled:
         raise ColumnsError(
             f"{where}: the column(s) {_named(doubled)} occur more than once; "
@@ -65,23 +65,23 @@ def require_columns(
         )
 
 
-def _no_header(found: Sequence[str], known: set[str], delimiter: str | None) -> str:
-    for other, name in DELIMITERS.items():
+def _no_header(columns: Sequence[str], known: set[str], delimiter: str | None) -> str:
+    for separator, name in DELIMITERS.items():
         if (
             delimiter is not None
-            and other != delimiter
-            and known.intersection(_cells_by(found, delimiter, other))
+            and separator != delimiter
+            and known.intersection(_cells_by(columns, delimiter, separator))
         ):
-            return f"its cells are separated by {name}; set source.delimiter to {other!r}"
+            return f"its cells are separated by {name}; set source.delimiter to {separator!r}"
     return (
-        f"none of the declared columns is among its {len(found)}; "
+        f"none of the declared columns is among its {len(columns)}; "
         "its first line must name the columns"
     )
 
 
-def _cells_by(found: Sequence[str], delimiter: str, other: str) -> list[str]:
+def _cells_by(columns: Sequence[str], delimiter: str, separator: str) -> list[str]:
     """The cells of a header line if it is split by another delimiter."""
-    return [cell.strip('"') for cell in delimiter.join(found).split(other)]
+    return [cell.strip('"') for cell in delimiter.join(columns).split(separator)]
 
 
 def _also(missing: Sequence[str], undeclared: Sequence[str]) -> str:
@@ -94,7 +94,7 @@ def _also(missing: Sequence[str], undeclared: Sequence[str]) -> str:
         for name in missing[:ROWS_NAMED]
         if (close := difflib.get_close_matches(_letters(name), plain, n=1))
     }
-    said = "".join(f"; is '{other}' the declared '{name}'?" for name, other in near.items())
+    said = "".join(f"; is '{guess}' the declared '{name}'?" for name, guess in near.items())
     return f" (not declared: {_named(undeclared)}{said})"
 
 
@@ -116,14 +116,14 @@ _Reader = Callable[[pa.Array], pd.Series]
 
 @dataclass(frozen=True, eq=False)
 class SourceCells:
-    """The cells of a column: row r holds the one at ``places[r]`` of those that are ``stored``.
+    """The cells of a column: row r holds the one at ``indices[r]`` of those that are ``stored``.
 
     ``stored`` are the different cells of a file as an Arrow array, which ``read`` gives in their
-    storage, each on its own; or a series of the cells of all rows. Shape: ``places`` (n,).
+    storage, each on its own; or a series of the cells of all rows. Shape: ``indices`` (n,).
     """
 
     stored: Any
-    places: Array
+    indices: Array
     read: _Reader
 
     @classmethod
@@ -132,11 +132,11 @@ class SourceCells:
         coded = column if isinstance(column, pa.DictionaryArray) else _coded(column)
         if coded is None:
             return cls(column, np.arange(len(column)), read)
-        stored, places = _sorted(coded.dictionary, coded.indices)
-        if places.null_count:
-            places = places.fill_null(len(stored))
+        stored, indices = _sorted(coded.dictionary, coded.indices)
+        if indices.null_count:
+            indices = indices.fill_null(len(stored))
             stored = pa.concat_arrays([stored, pa.nulls(1, stored.type)])
-        return cls(stored, places.to_numpy(), read)._without_unused()
+        return cls(stored, indices.to_numpy(), read)._without_unused()
 
     @classmethod
     def of_series(cls, values: pd.Series) -> SourceCells:
@@ -149,7 +149,7 @@ class SourceCells:
 
     def values(self) -> pd.Series:
         """The cells (n,) in their storage."""
-        return self.distinct().take(self.places).reset_index(drop=True)
+        return self.distinct().take(self.indices).reset_index(drop=True)
 
     def stores_same(self, other: SourceCells) -> bool:
         """Whether both surely store the same cells in the same order."""
@@ -161,10 +161,10 @@ class SourceCells:
 
         The dictionary of a file holds those of all its rows.
         """
-        if len(self.stored) <= len(self.places):
+        if len(self.stored) <= len(self.indices):
             return self
-        used, places = np.unique(self.places, return_inverse=True)
-        return SourceCells(self.stored.take(pa.array(used)), places, self.read)
+        used, indices = np.unique(self.indices, return_inverse=True)
+        return SourceCells(self.stored.take(pa.array(used)), indices, self.read)
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class SourceBatch:
     @property
     def rows(self) -> int:
         """Number of rows."""
-        return len(next(iter(self.cells.values())).places)
+        return len(next(iter(self.cells.values())).indices)
 
 
 def read_arrow(cells: pa.Array) -> pd.Series:
@@ -193,19 +193,19 @@ def read_arrow(cells: pa.Array) -> pd.Series:
     return column_of_arrow(pa.chunked_array([cells]))
 
 
-def _sorted(stored: pa.Array, places: pa.Array) -> tuple[pa.Array, pa.Array]:
+def _sorted(stored: pa.Array, indices: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Few cells in one order, so that batches of the same cells store them alike."""
     if len(stored) > _FEW:
-        return stored, places
+        return stored, indices
     try:
         order = pc.array_sort_indices(stored)
     except pa.ArrowNotImplementedError:
-        return stored, places
-    return stored.take(order), pa.array(np.argsort(order).astype(np.int32)).take(places)
+        return stored, indices
+    return stored.take(order), pa.array(np.argsort(order).astype(np.int32)).take(indices)
 
 
 def _coded(column: pa.Array) -> pa.DictionaryArray | None:
-    """The different cells and their places; None of a type for which Arrow finds none."""
+    """The distinct cells and their indices; None for a type that Arrow cannot encode."""
     try:
         return column.dictionary_encode()
     except pa.ArrowNotImplementedError:

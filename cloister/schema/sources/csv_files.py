@@ -370,8 +370,8 @@ def _usual_form(attribute: AnyAttribute) -> str:
     """How a date or moment is written whose spec declares no form."""
     if isinstance(attribute, Date):
         return _DAY
-    places = attribute.places if isinstance(attribute, Datetime) else 0
-    return f"{_MOMENT}.%{places}f" if places else _MOMENT
+    decimals = attribute.places if isinstance(attribute, Datetime) else 0
+    return f"{_MOMENT}.%{decimals}f" if decimals else _MOMENT
 
 
 def _width(values: pd.Series) -> str:

@@ -56,12 +56,12 @@ def _resolved(url: str, made: bool) -> sa.URL:
                 f"the URL of a database names the environment variable {name}, which is not set; "
                 "set it"
             )
-    quoted = _AS_PASSWORD.sub(lambda found: quote(os.environ[found[1]], safe=""), url)
-    found = sa.make_url(VARIABLE.sub(lambda found: os.environ[found[1]], quoted))
-    found = found.set(drivername=_DRIVERS.get(found.drivername, found.drivername))
-    if found.get_backend_name() == "sqlite" and not made:
-        _require_file(found.database)
-    return found
+    quoted = _AS_PASSWORD.sub(lambda match: quote(os.environ[match[1]], safe=""), url)
+    parsed = sa.make_url(VARIABLE.sub(lambda match: os.environ[match[1]], quoted))
+    parsed = parsed.set(drivername=_DRIVERS.get(parsed.drivername, parsed.drivername))
+    if parsed.get_backend_name() == "sqlite" and not made:
+        _require_file(parsed.database)
+    return parsed
 
 
 _PORTS = {"postgresql": 5432}
@@ -74,14 +74,14 @@ def table_identity(url: str, table: str) -> str:
     Raises:
         StorageError: a variable that the URL names is not set.
     """
-    found = _resolved(url, made=True)
-    database = found.database
-    if found.get_backend_name() == "sqlite" and database:
+    resolved = _resolved(url, made=True)
+    database = resolved.database
+    if resolved.get_backend_name() == "sqlite" and database:
         database = str(Path(database).resolve())
-    backend = found.get_backend_name()
-    port = found.port or _PORTS.get(backend)
-    place = sa.URL.create(backend, host=found.host, port=port, database=database)
-    return f"{place.render_as_string()} table {table}"
+    backend = resolved.get_backend_name()
+    port = resolved.port or _PORTS.get(backend)
+    server = sa.URL.create(backend, host=resolved.host, port=port, database=database)
+    return f"{server.render_as_string()} table {table}"
 
 
 def _require_file(database: str | None) -> None:
@@ -125,8 +125,8 @@ def _connected(spec: Spec) -> AbstractContextManager[sa.Connection]:
 def _reflected(connection: sa.Connection, spec: Spec) -> sa.Table:
     schema, table = table_place(str(spec.source.table))
     reflected = sa.Table(table, sa.MetaData(), schema=schema, autoload_with=connection)
-    found = [column.name for column in reflected.columns if column.name not in spec.ignore]
-    require_columns(found, list(spec.attributes), f"table '{spec.source.table}'")
+    columns = [column.name for column in reflected.columns if column.name not in spec.ignore]
+    require_columns(columns, list(spec.attributes), f"table '{spec.source.table}'")
     return reflected
 
 

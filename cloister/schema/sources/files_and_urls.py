@@ -28,12 +28,12 @@ def read_small_file(path: Path, most: int) -> bytes:
         OSError: it cannot be read, is no regular file, or is longer; ``strerror`` says which.
     """
     try:
-        found = path.stat()
+        status = path.stat()
     except ValueError:  # a name with a null byte
         raise OSError(errno.ENOENT, "no file has such a name", str(path)) from None
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-    if found.st_size > most:
+    if status.st_size > most:
         raise OSError(errno.EFBIG, f"it is longer than {most:,} bytes", str(path))
     with path.open("rb") as file:
         return file.read(most)
@@ -118,9 +118,9 @@ HIDE_IT = (
 )
 
 
-def is_url(place: str) -> bool:
+def is_url(path: str) -> bool:
     """Whether a place is the URL of a database rather than a path."""
-    return "://" in place or place.startswith("${")
+    return "://" in path or path.startswith("${")
 
 
 def holds_password(url: str) -> bool:

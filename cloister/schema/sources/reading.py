@@ -58,8 +58,8 @@ def require_parquet_columns(path: Path, spec: Spec) -> None:
         DataError: it is no Parquet file, or has other columns.
         OSError: it cannot be read.
     """
-    found = [name for name in parquet_names(path) if name not in spec.ignore]
-    require_columns(found, list(spec.attributes), str(path))
+    columns = [name for name in parquet_names(path) if name not in spec.ignore]
+    require_columns(columns, list(spec.attributes), str(path))
 
 
 def read_columns(path: Path, names: Sequence[str]) -> Iterator[SourceBatch]:
@@ -99,7 +99,7 @@ def is_larger_unpacked(path: Path, names: Sequence[str], most: int) -> bool:
         DataError: it is no Parquet file, or a column's type is none of single values.
     """
     footer = _parquet(path, pq.read_metadata)
-    stored = sum(footer.row_group(place).total_byte_size for place in range(footer.num_row_groups))
+    stored = sum(footer.row_group(group).total_byte_size for group in range(footer.num_row_groups))
     kinds = {field.name: field.type for field in _parquet(path, pq.read_schema)}
     texts = [name for name in names if _is_text(kinds[name])]
     if stored > most or not texts:
@@ -108,7 +108,7 @@ def is_larger_unpacked(path: Path, names: Sequence[str], most: int) -> bool:
     for batch in read_columns(path, texts):
         for cells in batch.cells.values():
             lengths = pc.binary_length(cells.stored).fill_null(0).to_numpy(zero_copy_only=False)
-            length += int(lengths[cells.places].sum(dtype=np.int64))
+            length += int(lengths[cells.indices].sum(dtype=np.int64))
         if length > most:
             return True
     return False
@@ -125,8 +125,8 @@ def nested_names(path: Path) -> list[str]:
 
 def time_dtypes(path: Path) -> dict[str, str]:
     """The pandas dtypes of times of day, lengths of time and moments with a zone, by column."""
-    found = {field.name: _time_dtype(field.type) for field in _parquet(path, pq.read_schema)}
-    return {name: kind for name, kind in found.items() if kind is not None}
+    dtypes = {field.name: _time_dtype(field.type) for field in _parquet(path, pq.read_schema)}
+    return {name: kind for name, kind in dtypes.items() if kind is not None}
 
 
 def _time_dtype(stored: pa.DataType) -> str | None:
@@ -378,7 +378,7 @@ def rows_in_blocks(batches: Iterable[SourceBatch], spec: Spec) -> Iterator[Sourc
         cells = batch.cells[column]
         typed, _ = parse(cells.distinct().reset_index(drop=True), spec.attributes[column])
         names = _days(typed).str[:letters]
-        stays = (names.isna() | names.isin(spec.blocks)).to_numpy(dtype=bool)[cells.places]
+        stays = (names.isna() | names.isin(spec.blocks)).to_numpy(dtype=bool)[cells.indices]
         yield batch if stays.all() else _taken(batch, stays)
 
 
@@ -390,7 +390,7 @@ def _days(typed: pd.Series) -> pd.Series:
 
 def _taken(batch: SourceBatch, stays: Booleans) -> SourceBatch:
     cells = {
-        name: SourceCells(held.stored, held.places[stays], held.read)
-        for name, held in batch.cells.items()
+        name: SourceCells(column.stored, column.indices[stays], column.read)
+        for name, column in batch.cells.items()
     }
     return SourceBatch(cells, batch.malformed)

@@ -152,9 +152,9 @@ def read_by_storage(values: pd.Series, read: _Reader) -> pd.Series:
         return read(values).reset_index(drop=True)
     kinds = np.array([_kind_of(cell) for cell in values], dtype=object)
     parts = [read(_column(values[kinds == kind], kind)) for kind in ("text", *_NATIVE)]
-    places = [np.flatnonzero(kinds == kind) for kind in ("text", *_NATIVE)]
+    rows = [np.flatnonzero(kinds == kind) for kind in ("text", *_NATIVE)]
     return _joined(
-        [part.set_axis(place) for part, place in zip(parts, places, strict=True)], len(values)
+        [part.set_axis(index) for part, index in zip(parts, rows, strict=True)], len(values)
     )
 
 
@@ -305,9 +305,9 @@ def _as_texts(values: pd.Series) -> pd.Series:
 def _written_numbers(values: pd.Series) -> pd.Series:
     """Floats as text, each distinct one written once; both zeros are ``0``."""
     width = np.float32 if str(values.dtype).lower() == "float32" else np.float64
-    places, distinct = pd.factorize(values.to_numpy(dtype=width, na_value=np.nan))
+    indices, distinct = pd.factorize(values.to_numpy(dtype=width, na_value=np.nan))
     written = pd.Series([_written_number(number) for number in distinct], dtype="str")
-    return pd.Series(written.array.take(places, allow_fill=True))
+    return pd.Series(written.array.take(indices, allow_fill=True))
 
 
 def _written_number(number: np.floating[Any]) -> str:

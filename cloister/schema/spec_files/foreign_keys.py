@@ -63,12 +63,12 @@ def broken_relations(spec: Spec) -> BrokenRules:
     if isinstance(unit, TableUnit) and unit.table not in spec.tables:
         yield ("privacy", "unit", "table"), f"is no table; {closest(unit.table, spec.tables)}"
         return
-    found = [broken for name in spec.tables for broken in _table_rules(spec, name)]
+    broken_rules = [broken for name in spec.tables for broken in _table_rules(spec, name)]
     try:
         _parents_first(spec)
     except SpecError as error:
-        found.append((("tables",), str(error)))
-    yield from found or (*_chained_rules(spec), *_held_rules(spec))
+        broken_rules.append((("tables",), str(error)))
+    yield from broken_rules or (*_chained_rules(spec), *_held_rules(spec))
 
 
 def _table_rules(spec: Spec, name: str) -> BrokenRules:
@@ -136,19 +136,19 @@ def _held_rules(spec: Spec) -> BrokenRules:
 
 
 def _reference_rules(spec: Spec, name: str, column: str, to: ForeignKeySpec) -> BrokenRules:
-    place: tuple[Key, ...] = ("tables", name, "references", column)
+    keys: tuple[Key, ...] = ("tables", name, "references", column)
     if to.table not in spec.tables:
-        yield (*place, "table"), f"is no table; {closest(to.table, spec.tables)}"
+        yield (*keys, "table"), f"is no table; {closest(to.table, spec.tables)}"
         return
     parent, attributes = spec.tables[to.table], spec.tables[name].attributes
     if column not in attributes:
-        yield place, f"is no attribute; {closest(column, attributes)}"
+        yield keys, f"is no attribute; {closest(column, attributes)}"
     elif parent.key is None or parent.key not in parent.attributes:
         yield ("tables", to.table, "key"), "names no attribute, and other tables refer to it"
     elif not isinstance(attributes[column], TextKey):
-        yield place, "is no text key; declare {type: text, pattern: ...}, as the key it refers to"
+        yield keys, "is no text key; declare {type: text, pattern: ...}, as the key it refers to"
     elif to.table == name and not attributes[column].nullable:
-        yield place, "refers to its own table, and some row is the first; declare it nullable"
+        yield keys, "refers to its own table, and some row is the first; declare it nullable"
     elif parent.attributes[parent.key].nullable:
         yield (
             ("tables", to.table, "key"),
@@ -156,14 +156,14 @@ def _reference_rules(spec: Spec, name: str, column: str, to: ForeignKeySpec) -> 
         )
     elif attributes[column].model_copy(update={"nullable": False}) != parent.attributes[parent.key]:
         text = "is declared otherwise than the key it refers to; declare both alike, and no "
-        yield place, text + "missing_share: its rows lack a parent as often as the model says"
+        yield keys, text + "missing_share: its rows lack a parent as often as the model says"
 
 
 def _parents_first(spec: Spec) -> list[str]:
     """Names of tables in an order in which each follows those that it refers to."""
     if not spec.tables:
         return [spec.name]
-    waiting, found = dict(spec.tables), list[str]()
+    waiting, ordered = dict(spec.tables), list[str]()
     while waiting:
         ready = [
             name
@@ -172,7 +172,7 @@ def _parents_first(spec: Spec) -> list[str]:
         ]
         if not ready:
             raise SpecError("references go in a circle; leave one of them out")
-        found += ready
+        ordered += ready
         for name in ready:
             del waiting[name]
-    return found
+    return ordered

@@ -10,15 +10,18 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
+from typing import Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
+from cloister import former_names
 from cloister.errors import SpecError, StorageError
 from cloister.schema import attributes
 from cloister.schema.codelists import MOST_VALUES_BYTES
-from cloister.schema.declarations import ConstraintDeclaration
+from cloister.schema.declarations import ConstraintDeclaration, Exact
 from cloister.schema.sources.files_and_urls import read_small_file, reason_of
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.problems import problems_of
@@ -49,11 +52,34 @@ def spec_digest(spec: Spec) -> str:
     """
     files = {name: _file_digest(spec.folder / name) for name in sorted(set(_files_of(spec)))}
     content = spec.model_dump(mode="json", exclude={"unconfirmed"}, exclude_defaults=True)
+    if (key := spec.release.options_key) in former_names.OPTIONS:
+        content["release"][key] = _as_digested(key, content["release"].pop("options"))
     canonical = {"spec": content, "files": files}
     text = json.dumps(
         canonical, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+_VALUE: TypeAdapter[Any] = TypeAdapter(
+    Annotated[int | list[int] | Any, Field(union_mode="left_to_right")]
+)
+_EXACT: TypeAdapter[Any] = TypeAdapter(Annotated[Exact | Any, Field(union_mode="left_to_right")])
+
+
+def _as_digested(key: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options under a former key as digests have them: numbers as such, without the defaults."""
+    values = {
+        name: (_EXACT if name in former_names.EXACT_OPTIONS else _VALUE).validate_python(value)
+        for name, value in options.items()
+        if value is not None
+    }
+    defaults = former_names.OPTIONS[key]
+    return {
+        name: str(value) if isinstance(value, Fraction) else value
+        for name, value in values.items()
+        if value != defaults.get(name)
+    }
 
 
 def data_derived(spec: Spec) -> list[str]:
@@ -147,12 +173,12 @@ def _unknown_domains(spec: Spec) -> Iterator[UnconfirmedFact]:
     measure = "" if spec.tables else "; have the rest measured: cloister spec measure"
     for name, part in spec.parts.items():
         if marked := data_derived(part):
-            place = ("tables", name, "attributes") if spec.tables else ("attributes",)
+            keys = ("tables", name, "attributes") if spec.tables else ("attributes",)
             text = (
                 f"{_named(marked)} are marked data-derived; declare public what is known without "
                 "the data: correct the line, and write in provenance where it is known from"
             )
-            yield place, text + measure
+            yield keys, text + measure
 
 
 def _derived_constraints(spec: Spec) -> Iterator[UnconfirmedFact]:
@@ -169,8 +195,8 @@ def _constraints_of(spec: Spec) -> Iterator[tuple[tuple[Key, ...], ConstraintDec
     """All constraints with the keys that lead to them."""
     parts = {("tables", name): table.constraints for name, table in spec.tables.items()}
     for keys, declarations in ({(): spec.constraints} | parts).items():
-        for place, declared in enumerate(declarations):
-            yield (*keys, "constraints", place), declared
+        for number, declared in enumerate(declarations):
+            yield (*keys, "constraints", number), declared
 
 
 def _named(names: Sequence[str]) -> str:
@@ -196,10 +222,10 @@ _NO_SOURCE = frozenset(
 
 def citations_of(spec: Spec) -> dict[str, list[str]]:
     """The names of attributes, numbers of rows and constraints, by the provenance they share."""
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for name, provenance, _ in _declarations(spec):
-        found.setdefault(provenance.strip(), []).append(name)
-    return found
+        names.setdefault(provenance.strip(), []).append(name)
+    return names
 
 
 def uncited_declarations(spec: Spec) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -26,7 +27,9 @@ ATTRIBUTE_TYPES: dict[str, type[attributes.Attribute]] = {
     "text": attributes.TextKey,
 }
 
-_SECTIONS: dict[tuple[Key, ...], type[BaseModel]] = {
+_Sections = dict[tuple[Key, ...], type[BaseModel]]
+
+_SECTIONS: _Sections = {
     (): spec.Spec,
     ("about",): spec.About,
     ("source",): spec.SourceSpec,
@@ -36,7 +39,6 @@ _SECTIONS: dict[tuple[Key, ...], type[BaseModel]] = {
     ("release",): declarations.ReleaseSpec,
     ("release", "accept_reject"): declarations.AcceptRejectSpec,
     ("release", "acceptance"): declarations.AcceptanceSpec,
-    ("release", "dpview"): declarations.DPViewSpec,
     ("evaluation",): spec.EvaluationSpec,
     ("validation",): spec.ValidationSpec,
 }
@@ -75,9 +77,6 @@ _EXAMPLES = {
     "block": "block: {column: admitted, per: month}",
     "group": "group: {key: patient, max_rows: 5}",
     "sampling": "sampling: sequential",
-    "view_width": "view_width: 5",
-    "parts": "parts: 16",
-    "linking": "linking: matching",
     "resample": "resample: 0.1",
     "tries": "tries: 300",
     "release": "release: {epsilon: 1, delta: 1e-6}",
@@ -98,11 +97,36 @@ _SHAPES = {
 }
 
 
-def problems_of(error: ValidationError, document: Marked) -> list[SpecProblem]:
-    """The problems behind a validation error of a document, without repetitions."""
-    return list(
-        dict.fromkeys(_problem(details, document) for details in error.errors(include_url=False))
-    )
+@dataclass(frozen=True)
+class _Forms:
+    """The model of each section of a document, by the keys that lead to it, and examples."""
+
+    sections: _Sections
+    examples: dict[str, str]
+
+    def remedy(self, name: str) -> str:
+        """An example of a key, if there is one."""
+        return f"; write for example {self.examples[name]}" if name in self.examples else ""
+
+
+def problems_of(
+    error: ValidationError,
+    document: Marked,
+    within: tuple[Key, ...] = (),
+    section: type[BaseModel] = spec.Spec,
+) -> list[SpecProblem]:
+    """The problems behind a validation error, without repetitions.
+
+    The error is of a ``section`` of the document, to which the keys ``within`` lead.
+    """
+    examples = {
+        name: f"{name}: {field.examples[0]}"
+        for name, field in section.model_fields.items()
+        if field.examples
+    }
+    forms = _Forms(_SECTIONS | {within: section}, _EXAMPLES | examples)
+    errors = error.errors(include_url=False)
+    return list(dict.fromkeys(_problem(details, document, within, forms) for details in errors))
 
 
 def closest(word: str, known: Iterable[str]) -> str:
@@ -115,25 +139,26 @@ def closest(word: str, known: Iterable[str]) -> str:
     return f"use one of {', '.join(names[:12])}{more}"
 
 
-def _problem(details: ErrorDetails, document: Marked) -> SpecProblem:
-    keys, inside_union = _place(details, document.content)
+def _problem(
+    details: ErrorDetails, document: Marked, within: tuple[Key, ...], forms: _Forms
+) -> SpecProblem:
+    keys, inside_union = _place(details["type"], (*within, *details["loc"]), document.content)
     if inside_union:
         shape = (
             "targets"
             if keys[:2] == ("evaluation", "targets") and keys[-1] != "above"
             else str(keys[-1])
         )
-        return document.problem(
-            keys, _SHAPES.get(shape, "has none of the forms that are known; correct it")
-        )
-    return document.problem(keys, _sentence(details, keys, document.content))
+        unknown = "has none of the forms that are known" + (forms.remedy(shape) or "; correct it")
+        return document.problem(keys, _SHAPES.get(shape, unknown))
+    return document.problem(keys, _sentence(details, keys, document.content, forms))
 
 
-def _place(details: ErrorDetails, content: Any) -> tuple[tuple[Key, ...], bool]:
+def _place(kind: str, loc: tuple[Key, ...], content: Any) -> tuple[tuple[Key, ...], bool]:
     """The keys that lead to an error in the document, and whether no form of a choice fits."""
     keys: list[Key] = []
-    for part in details["loc"]:
-        absent = details["type"] in ("missing", "extra_forbidden") and part == details["loc"][-1]
+    for part in loc:
+        absent = kind in ("missing", "extra_forbidden") and part == loc[-1]
         if _holds(content, part):
             content = content[part]
             keys.append(part)
@@ -155,32 +180,28 @@ def _is_choice(keys: Sequence[Key]) -> bool:
     return len(keys) > 2 and keys[-2] == "values" and isinstance(keys[-1], int)
 
 
-def _sentence(details: ErrorDetails, keys: Sequence[Key], content: Any) -> str:
+def _sentence(details: ErrorDetails, keys: Sequence[Key], content: Any, forms: _Forms) -> str:
     kind, name = details["type"], str(keys[-1]) if keys else ""
     if keys[:1] == ("attributes",) and name == "per":
         return "is person, or is left out; write for example per: person"
     if kind == "extra_forbidden":
-        return f"unknown key; {closest(name, _known_keys(keys[:-1], content))}"
+        return f"unknown key; {closest(name, _known_keys(keys[:-1], content, forms.sections))}"
     if kind == "union_tag_not_found":
         return f"the key 'type' is missing; {closest('', ATTRIBUTE_TYPES)}"
     if kind == "union_tag_invalid":
         return f"unknown type; {closest(str(details['ctx']['tag']), ATTRIBUTE_TYPES)}"
     if kind == "value_error":
-        return str(details["ctx"]["error"]) + _remedy(name)
+        return str(details["ctx"]["error"]) + forms.remedy(name)
     if kind in ("dict_type", "model_type", "model_attributes_type"):
-        return "should be a mapping of keys" + _remedy(name)
+        return "should be a mapping of keys" + forms.remedy(name)
     if kind == "string_pattern_mismatch":
         return "has characters other than letters, digits, '.', '_' and '-'; rename it"
     rule = "is missing" if kind == "missing" else details["msg"].removeprefix("Input ")
-    return rule + _remedy(name)
+    return rule + forms.remedy(name)
 
 
-def _remedy(name: str) -> str:
-    return f"; write for example {_EXAMPLES[name]}" if name in _EXAMPLES else ""
-
-
-def _known_keys(keys: Sequence[Key], content: Any) -> list[str]:
-    model = _SECTIONS.get(tuple(keys))
+def _known_keys(keys: Sequence[Key], content: Any, sections: _Sections) -> list[str]:
+    model = sections.get(tuple(keys))
     if keys[:1] == ("constraints",):
         model = declarations.ConstraintDeclaration
     if len(keys) == 2 and keys[0] == "attributes":

@@ -28,8 +28,6 @@ _NUMERIC = ("integer", "float", "date", "datetime")
 def broken_rules(spec: Spec) -> BrokenRules:
     """The keys and the sentence of each rule that a spec breaks."""
     yield from _delta_rules(spec)
-    if spec.release.relational and not spec.tables:
-        yield ("release", "relational"), "is of several tables, and the dataset has one; drop it"
     if not spec.tables:
         yield from _rules_of_one(spec)
         yield from _unit_rules(spec)

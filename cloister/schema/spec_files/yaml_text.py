@@ -48,9 +48,9 @@ class SpecProblem:
     text: str
 
     def __str__(self) -> str:
-        place = ".".join(str(key) for key in self.keys)
+        keys = ".".join(str(key) for key in self.keys)
         return (
-            f"line {self.line}, {place}: {self.text}" if place else f"line {self.line}: {self.text}"
+            f"line {self.line}, {keys}: {self.text}" if keys else f"line {self.line}: {self.text}"
         )
 
 
@@ -211,10 +211,12 @@ def _weight(path: Path, node: yaml.Node, level: int, known: dict[tuple[int, int]
         return 1
     if level > _MOST_LEVELS:
         raise _too_deep(path)
-    place = (id(node), level)
-    if place not in known:
-        known[place] = 1 + sum(_weight(path, child, level + 1, known) for child in _children(node))
-    return known[place]
+    node_level = (id(node), level)
+    if node_level not in known:
+        known[node_level] = 1 + sum(
+            _weight(path, child, level + 1, known) for child in _children(node)
+        )
+    return known[node_level]
 
 
 def _children(node: yaml.CollectionNode) -> list[yaml.Node]:
@@ -238,14 +240,14 @@ def _entries(node: yaml.Node) -> dict[Key, tuple[int, yaml.Node]]:
             if isinstance(key.value, str)
         }
     if isinstance(node, yaml.SequenceNode):
-        return {place: (item.start_mark.line, item) for place, item in enumerate(node.value)}
+        return {position: (item.start_mark.line, item) for position, item in enumerate(node.value)}
     return {}
 
 
 def _problems(node: yaml.Node, keys: tuple[Key, ...]) -> list[SpecProblem]:
     if isinstance(node, yaml.ScalarNode):
         return [SpecProblem(node.start_mark.line + 1, keys, text) for text in _scalar_rules(node)]
-    found = [
+    problems = [
         problem
         for key, (_, child) in _entries(node).items()
         for problem in _problems(child, (*keys, key))
@@ -254,11 +256,11 @@ def _problems(node: yaml.Node, keys: tuple[Key, ...]) -> list[SpecProblem]:
     for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
         line = key.start_mark.line + 1
         if not isinstance(key.value, str):
-            found.append(SpecProblem(line, keys, "a key must be text; put quotes around it"))
+            problems.append(SpecProblem(line, keys, "a key must be text; put quotes around it"))
         elif not _encodable(key.value):
-            found.append(SpecProblem(line, keys, f"a key {_HALF}"))
+            problems.append(SpecProblem(line, keys, f"a key {_HALF}"))
         elif key.value in seen:
-            found.append(
+            problems.append(
                 SpecProblem(
                     line,
                     (*keys, key.value),
@@ -267,7 +269,7 @@ def _problems(node: yaml.Node, keys: tuple[Key, ...]) -> list[SpecProblem]:
             )
         else:
             seen[key.value] = line
-    return found
+    return problems
 
 
 _HALF = (

@@ -15,10 +15,10 @@ from cloister.models.core.budget_split import laplace_deviation
 from cloister.models.dpview.model import DPViewModel, ReleasedTables, compile_rules
 from cloister.models.dpview.paper.plan import printed_tables
 from cloister.models.dpview.tables import LARGEST, make_consistent
-from cloister.models.dpview.view_choice import ViewParameters
+from cloister.models.dpview.view_choice import DPViewOptions, ViewParameters
 from cloister.models.dpview.views import Names, View
 from cloister.models.protocol import Progress
-from cloister.models.task import Plan, Task
+from cloister.models.task import Plan, Task, options_of
 from cloister.privacy.mechanisms.noise import DiscreteLaplace
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.query import Door, TableRows
@@ -53,7 +53,7 @@ def fit_printed(
         released.views[linked:],
         compile_rules(task, plan.sequence, released, linked),
         LARGEST,
-        task.dpview.linking,
+        options_of(task, DPViewOptions).linking,
     )
 
 

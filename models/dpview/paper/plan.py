@@ -23,7 +23,7 @@ from scipy.special import chdtr
 from cloister.errors import PlanError
 from cloister.models.dpview.plan import DPViewRecipe
 from cloister.models.dpview.tables import GAMMA
-from cloister.models.dpview.view_choice import REACH, Arrange, PlannedTable, Shape
+from cloister.models.dpview.view_choice import REACH, Arrange, DPViewOptions, PlannedTable, Shape
 from cloister.models.dpview.views import (
     Names,
     Sizes,
@@ -33,7 +33,7 @@ from cloister.models.dpview.views import (
     ordered_base,
     with_upper,
 )
-from cloister.models.task import Task
+from cloister.models.task import Task, options_of
 from cloister.schema.domain import equal_cells
 
 _RUNS = 2_000
@@ -142,12 +142,12 @@ class PrintedShaping:
         Raises:
             PlanError: there is no attribute besides keys.
         """
-        buckets = task.dpview.parts or BUCKETS
+        options = options_of(task, DPViewOptions)
+        buckets = options.parts or BUCKETS
         sizes = bucket_sizes(task, buckets)
         if not sizes:
             raise PlanError("there is no attribute besides keys to count; declare one")
-        asked = task.dpview.view_width
-        width = asked or width_by_guideline(sizes, float(epsilon), task.data_rows)
+        width = options.view_width or width_by_guideline(sizes, float(epsilon), task.data_rows)
         return Shape(self.arrange(random_views(sizes, min(width, len(sizes)))), buckets, ())
 
 

@@ -18,6 +18,7 @@ from cloister.figures import count_of
 from cloister.models.core.budget_split import counts_stage, require_delta
 from cloister.models.core.costs import together
 from cloister.models.protocol import AnySynthesizer
+from cloister.models.relational.options import PrintedOptions
 from cloister.models.relational.paper.relationship import STEPS, Slicing
 from cloister.models.relational.profiles import candidates
 from cloister.models.relational.rows import (
@@ -39,6 +40,7 @@ from cloister.models.task import (
     Plan,
     Stage,
     Task,
+    options_of,
 )
 from cloister.privacy.accounting.accountants import noise_multiplier
 from cloister.privacy.events import repeat
@@ -134,9 +136,9 @@ def plan_relational_paper(
     key, rows = link_of(task), tasks_of_rows(task)
     require_delta("relational-paper", budget)
     _require_kept(task, key)
-    related = task.relational.epsilon or _RELATED * budget.epsilon
+    related = options_of(task, PrintedOptions).epsilon or _RELATED * budget.epsilon
     if related >= budget.epsilon:
-        raise PlanError("relationships have all of epsilon; lower release.relational.epsilon")
+        raise PlanError("relationships have all of epsilon; lower release.options.epsilon")
     part = Budget((budget.epsilon - related) / len(rows), budget.delta / (len(rows) + 1))
     plans = {table: base.search(own, base.sequence(own), part) for table, own in rows.items()}
     rho = printed_rho(related, part.delta)
@@ -150,7 +152,7 @@ def _parameters(
     task: DatabaseTask, key: ForeignKey, base: str, plans: Mapping[str, AnyPlan], rho: Fraction
 ) -> tuple[RelationalPaperParameters, int]:
     """The mechanisms of all rounds, which share rho, and how many joint tables they measure."""
-    asked = task.relational
+    asked = options_of(task, PrintedOptions)
     rounds, workloads = asked.rounds or _ROUNDS, asked.workloads or _WORKLOADS
     ways, alpha = asked.ways or _WAYS, asked.alpha or _ALPHA
     tables = min(rounds * workloads, len(candidates(task.schema, key, ways)))

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cloister.models import protocol
+from cloister.models.relational.options import PrintedOptions
 from cloister.models.relational.paper.plan import RelationalPaperParameters, plan_relational_paper
-from cloister.models.task import Budget, DatabaseTask, Plan
+from cloister.models.task import Budget, DatabaseTask, Plan, options_of
 
 if TYPE_CHECKING:
     from cloister.models.relational.paper.model import PaperModel
@@ -22,6 +23,8 @@ _ROWS = "mixture"
 
 class PaperSynthesizer(protocol.DatabaseSynthesizer[RelationalPaperParameters, "PaperModel"]):
     """A method for the rows of two tables, and the matrix of all pairs of rows between them."""
+
+    options = PrintedOptions
 
     def __init__(self, name: str, progress: protocol.Progress) -> None:
         self.name, self._progress = name, progress
@@ -40,7 +43,7 @@ class PaperSynthesizer(protocol.DatabaseSynthesizer[RelationalPaperParameters, "
         budget: Budget,
     ) -> Plan[RelationalPaperParameters]:
         """The plans of rows and the noise of all rounds."""
-        base = self._base(task.relational.table_method or _ROWS)
+        base = self._base(options_of(task, PrintedOptions).table_method or _ROWS)
         return plan_relational_paper(self.name, base, task, budget)
 
     def train(

@@ -20,7 +20,9 @@ TABLES = [("zip", "city"), ("city", "state")]
 def task() -> Task:
     domain = Domain.of(
         {
-            name: Categorical(type="categorical", values=[f"{name} {at}" for at in range(size)])
+            name: Categorical(
+                type="categorical", values=[f"{name} {index}" for index in range(size)]
+            )
             for name, size in SIZES.items()
         },
         Path(),
