@@ -10,7 +10,7 @@ Source: Asghar et al., sections 3.2 and 3.4.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -31,7 +31,7 @@ from cloister.models.core.budget_split import (
     require_signal,
     rounded_up,
 )
-from cloister.models.task import Budget, Forecast, Parameters, Plan, Stage, Task
+from cloister.models.task import Budget, Counted, Forecast, Parameters, Plan, Stage, Task
 from cloister.privacy.accounting.accountants import epsilon_of_each
 from cloister.privacy.events import Sensitivity
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, DiscreteLaplace
@@ -217,6 +217,19 @@ class _Outline:
         """The parameters of a fit with this noise."""
         return CopulaParameters(noise, self.pure, self.groups, len(self.coded), self.joint)
 
+    def counted(self, made: CopulaParameters) -> Iterator[Counted]:
+        """All tables that are counted, and with how much noise."""
+        sizes = planning.public_sizes(self.task.domain, self.groups)
+        tables = {
+            HISTOGRAMS: [{n: declared_cells(self.task.domain[n]).size} for n in self.sequence],
+            CONJUNCTIONS: [{name: sizes[name] for name in self.coded}],
+            JOINT: [{name: sizes[name] for name in names} for names in self.joint],
+        }
+        for kind, (sensitivity, _) in self.queries.items():
+            deviation = deviation_of(made.mechanism(kind), sensitivity)
+            pairs = math.comb(len(self.coded), 2) if kind == CONJUNCTIONS else None
+            yield from (Counted(cells, deviation, pairs) for cells in tables[kind])
+
 
 def plan_copula(
     method: str, task: Task, sequence: tuple[str, ...], budget: Budget
@@ -254,7 +267,8 @@ def _planned(
     made = outline.parameters(noise)
     mapped = {names: deviation_of(made.mechanism(JOINT), partition) for names in made.joint_tables}
     expected = forecast_copula(task, outline.coding, pairs=CONJUNCTIONS in outline.queries)
-    return Plan(method, sequence, split.stages(noise), made, expected, mapped)
+    counted = tuple(outline.counted(made))
+    return Plan(method, sequence, split.stages(noise), made, expected, mapped, counted=counted)
 
 
 def _groups_for(task: Task, sequence: Sequence[str]) -> int:
@@ -303,23 +317,27 @@ def plan_copula_paper(
     each = epsilon_of_each(budget.epsilon, budget.delta, len(sequence) + pairs)
     mechanism, partition = DiscreteLaplace(each), task.neighbours.partition
     require_signal(mechanism, task, budget, needed=epsilon_in_proportion)
-    counted = {
+    explained = {
         HISTOGRAMS: ("one-way counts (algorithm 1)", len(sequence)),
         CONJUNCTIONS: ("two-way counts of all pairs of attributes (algorithm 2)", pairs),
     }
     stages = [
         counts_stage(kind, [(mechanism, times)], partition, f"{words}; epsilon {float(each)} each")
-        for kind, (words, times) in counted.items()
+        for kind, (words, times) in explained.items()
         if times
     ]
     made = CopulaParameters(
         {stage.name: each for stage in stages}, pure=True, groups=0, coded=len(sequence)
     )
     expected = forecast_copula(task, coding, pairs=bool(pairs))
-    mapped: dict[tuple[str, ...], float] = dict.fromkeys(
-        paper_tables(task, sequence), deviation_of(mechanism, partition)
+    cells = {name: declared_cells(task.domain[name]).size for name in sequence}
+    deviation = deviation_of(mechanism, partition)
+    mapped: dict[tuple[str, ...], float] = dict.fromkeys(paper_tables(task, sequence), deviation)
+    counted = (
+        *(Counted({name: size}, deviation) for name, size in cells.items()),
+        Counted(cells, deviation, pairs),
     )
-    return Plan(method, sequence, tuple(stages), made, expected, mapped)
+    return Plan(method, sequence, tuple(stages), made, expected, mapped, counted=counted)
 
 
 def paper_coding(task: Task, sequence: Sequence[str]) -> DummyCoding:

@@ -20,7 +20,7 @@ from cloister.models.core.budget_split import (
 )
 from cloister.models.dpview import view_choice
 from cloister.models.dpview.views import Names
-from cloister.models.task import Budget, Forecast, Plan, Stage, Task
+from cloister.models.task import Budget, Counted, Forecast, Plan, Stage, Task
 from cloister.privacy.mechanisms.noise import DiscreteLaplace
 
 Shaper = Callable[[Task, Fraction], view_choice.Shape]
@@ -93,17 +93,22 @@ def plan_dpview(
     noisiest = min(singles or mechanisms.values(), key=lambda mechanism: mechanism.epsilon)
     require_signal(noisiest, task, budget)
     epsilons = {label: mechanism.epsilon for label, mechanism in mechanisms.items()}
+    partition = task.neighbours.partition
+    deviations = {
+        label: laplace_deviation(mechanism.scale(partition))
+        for label, mechanism in mechanisms.items()
+    }
     return Plan(
         recipe.name,
         _ordered(shape, sequence),
         split.stages(noise),
         view_choice.ViewParameters(shape, epsilons),
         expected,
-        {
-            table.names: laplace_deviation(mechanisms[table.label].scale(task.neighbours.partition))
+        {table.names: deviations[table.label] for table in tables if table.stage == "joint tables"},
+        counted=tuple(
+            Counted({name: table.sizes[name] for name in table.names}, deviations[table.label])
             for table in tables
-            if table.stage == "joint tables"
-        },
+        ),
     )
 
 

@@ -131,12 +131,20 @@ class ViewParameters(Parameters):
 
 @dataclass(frozen=True)
 class PlannedTable:
-    """One table that is counted: its stage, attributes, cells at most, and weight of its errors."""
+    """One table that is counted: its stage, attributes, and weight of its errors.
+
+    ``sizes`` are the most cells of attributes.
+    """
 
     stage: str
     names: Names
-    cells: int
+    sizes: Sizes
     importance: float = 1.0
+
+    @property
+    def cells(self) -> int:
+        """Cells at most."""
+        return cells(self.names, self.sizes)
 
     @property
     def label(self) -> str:
@@ -148,15 +156,15 @@ def planned_tables(task: Task, shape: Shape) -> Iterator[PlannedTable]:
     """Everything that is counted, attributes first."""
     sizes = public_sizes(task.domain)
     for name in task.domain.modelled:
-        yield PlannedTable("attributes", (name,), declared_cells(task.domain[name]).size)
+        yield PlannedTable("attributes", (name,), {name: declared_cells(task.domain[name]).size})
     for names in shape.tables:
-        yield PlannedTable("joint tables", names, cells(names, sizes), _ADVICE)
+        yield PlannedTable("joint tables", names, sizes, _ADVICE)
     if shape.views:
         coarse = coarse_sizes(sizes, shape.parts)
         for names in shape.views.linked:
-            yield PlannedTable("views", names, cells(names, coarse))
+            yield PlannedTable("views", names, coarse)
         for names in shape.views.referees:
-            yield PlannedTable("upper views", names, cells(names, coarse), _ADVICE)
+            yield PlannedTable("upper views", names, coarse, _ADVICE)
 
 
 def weights(tables: list[PlannedTable]) -> dict[str, int]:

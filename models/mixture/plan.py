@@ -6,7 +6,7 @@ Public.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -32,7 +32,7 @@ from cloister.models.mixture.schedule import (
     schedule_for,
 )
 from cloister.models.soft_constraints.pair_counts import PairCounts
-from cloister.models.task import Budget, Parameters, Plan, Task
+from cloister.models.task import Budget, Counted, Parameters, Plan, Task
 from cloister.privacy.accounting.accountants import zcdp_rho
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.schema.domain import declared_cells
@@ -195,6 +195,24 @@ class _Outline:
         rounds = counts(task, "rounds", rest * (1 - _SELECTION), tables, words)
         return BudgetSplit(in_proportion((*first, chosen, rounds, soft)))
 
+    def counted(
+        self, noise: Mapping[str, Fraction], mapped: Mapping[tuple[str, ...], float]
+    ) -> Iterator[Counted]:
+        """All tables that are counted, and with how much noise."""
+        partition = self.task.neighbours.partition
+        for names, deviation in mapped.items():
+            yield Counted({name: self.sizes[name] for name in names}, deviation)
+        for name, (weight, _) in self.weights.items():
+            cells, level = declared_cells(self.task.domain[name]), noise["histograms"] / weight
+            levelled = TwoLevels.of(cells)
+            for level_cells in (cells, levelled.wide) if levelled else (cells,):
+                yield Counted({name: level_cells.size}, DiscreteGaussian(level).scale(partition))
+        if self.schedule.tables:
+            most = self.schedule.pair_parts or max(self.sizes.values())
+            sizes = {name: min(size, most) for name, size in self.sizes.items()}
+            deviation = DiscreteGaussian(noise["rounds"]).scale(partition)
+            yield Counted(sizes, deviation, self.schedule.tables)
+
     def _words_of_joint_tables(self) -> str:
         words = "joint tables of hard constraints: "
         words += ", ".join(" x ".join(names) for names in self.joint)
@@ -251,14 +269,19 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
         dependence_penalty=penalty_for(signal),
     )
     partition = task.neighbours.partition
+    mapped = {
+        names: DiscreteGaussian(level).scale(partition) for names, level in joint_noise.items()
+    }
     return Plan(
         "mixture",
         sequence,
         outline.split.stages(noise),
         parameters,
         forecast_fit(task, outline.sizes, outline.joint, schedule, parameters.components),
-        {names: DiscreteGaussian(level).scale(partition) for names, level in joint_noise.items()},
+        mapped,
         None if soft is None else WEIGHER.deviation(float(soft), task),
+        counted=tuple(outline.counted(noise, mapped)),
+        balanced=not task.weighted_soft and task.sampling.way != planning.SEQUENTIAL,
     )
 
 
