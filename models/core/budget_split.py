@@ -133,15 +133,16 @@ class BudgetSplit:
 
 @dataclass(frozen=True)
 class EpsilonSplit(BudgetSplit):
-    """Shares of epsilon, for Laplace noise; a level of noise is 1 / epsilon.
+    """Shares of epsilon in proportion, for Laplace noise; a level of noise is 1 / epsilon.
 
-    With a delta tighter accounting prices them, so that there is less noise.
+    They add up exactly. With a delta tighter accounting prices them, so that there is less noise.
     """
 
     def noise(self, level: Fraction) -> dict[str, Fraction]:
         """The epsilon of each query of a kind."""
+        whole = level * sum(Fraction(kind.share) for kind in self._asked)
         return {
-            kind.name: Fraction(kind.share) / level / Fraction(kind.number) for kind in self._asked
+            kind.name: Fraction(kind.share) / whole / Fraction(kind.number) for kind in self._asked
         }
 
     def _level_at_once(self, budget: Budget) -> Fraction:
