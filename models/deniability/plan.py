@@ -18,7 +18,7 @@ from cloister.models.deniability.seeding import SeedParameters, choose_seeding
 from cloister.models.task import Budget, Forecast, Parameters, Plan, Stage, Task
 from cloister.privacy.events import Relation
 from cloister.privacy.queries.transformations import Split
-from cloister.schema.domain import declared_cells
+from cloister.schema.partition import declared_cells
 
 _MADE = 2e-7
 """Seconds for each candidate and attribute: drawn, and its plausible seeds looked up."""
@@ -140,13 +140,10 @@ def plan_calibrated(
     """The network with the least noise that the accountants allow beside the records."""
     outline = network_plan.Outline(task, sequence, parts)
     outline.require_signal(_shared(task, budget))
-    level = network_plan.calibrate_level(outline, (records,), task, budget)
-    parameters = outline.parameters(level)
-    stages, forecast = (
-        tuple(outline.stages(level)),
-        network_plan.forecast_network_fit(task, parameters),
-    )
-    return PlannedNetwork(stages, parameters, forecast, outline.mapped(level))
+    noise = outline.split.calibrate(task, budget, (records,))
+    parameters = outline.parameters(noise)
+    forecast = network_plan.forecast_network_fit(task, parameters)
+    return PlannedNetwork(outline.split.stages(noise), parameters, forecast, outline.mapped(noise))
 
 
 def plan_printed(

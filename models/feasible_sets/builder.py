@@ -21,9 +21,10 @@ from cloister.constraints import (
     order_rule,
 )
 from cloister.constraints.denial import Cell, Op, Predicate
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
+from cloister.models.core.noisy_table import NoisyTables
 from cloister.models.feasible_sets import rule_groups, selection
-from cloister.models.feasible_sets.expected_shares import ExpectedShares, JointTable
+from cloister.models.feasible_sets.expected_shares import ExpectedShares
 from cloister.models.feasible_sets.feasible_set import FeasibleSet, Levels
 from cloister.models.sampling.chain import ConstrainedChain, TupleModel
 from cloister.models.task import Task
@@ -57,10 +58,10 @@ class CompiledConstraints:
 def compile_constraints(
     task: Task,
     sequence: tuple[str, ...],
-    bins: Mapping[str, Bins],
+    bins: Mapping[str, Histogram],
     model: TupleModel,
     networked: int,
-    measured: Mapping[tuple[str, ...], JointTable],
+    measured: NoisyTables,
     seed: int,
 ) -> CompiledConstraints:
     """How a model enforces the hard constraints of a task; see :class:`FeasibleSetBuilder`.
@@ -84,10 +85,10 @@ class FeasibleSetBuilder:
 
     domain: Domain
     sequence: tuple[str, ...]
-    bins: Mapping[str, Bins]
+    bins: Mapping[str, Histogram]
     model: TupleModel
     networked: int
-    measured: Mapping[tuple[str, ...], JointTable]
+    measured: NoisyTables
     rng: np.random.Generator
     rows: int = 1
     _shares: ExpectedShares = field(init=False)

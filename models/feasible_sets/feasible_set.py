@@ -86,6 +86,11 @@ class Levels:
         return replace(self, low=self.value, high=self.value, start=self.point, stop=self.point + 1)
 
     @property
+    def point_boxes(self) -> Integers:
+        """Each level narrowed to the one value that represents it; shape (size, 2)."""
+        return np.stack([self.point, self.point + 1], axis=1)
+
+    @property
     def present(self) -> Integers:
         """The levels that are not missing."""
         levels = np.arange(self.size, dtype=np.int64)

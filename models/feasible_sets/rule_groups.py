@@ -7,10 +7,9 @@ a phone is that of its zip. Where two ways lead to one attribute, only right sid
 agree may be chosen (closures and order as in Armstrong, "Dependency structures of data base
 relationships", 1974).
 
-*Drawability.* Where feasible sets leave next to nothing together, one feasible set takes their
-place that lists whole rows: of rows that the model draws (Kamino Algorithm 3, on representative
-values of bins), each that satisfies all constraints beside those taken before. Something is left
-then, whatever the noise.
+*Drawability.* Where sets leave next to nothing together, one takes their place that lists whole rows
+of the model (Kamino Algorithm 3, on representative values of bins), each of which satisfies all
+constraints beside those taken before. Something is left then, whatever the noise.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from cloister.arrays import Booleans, Integers
 from cloister.constraints import DenialConstraint, functional_dependency, key_attributes
 from cloister.constraints.counting import violations_per_row
 from cloister.constraints.denial import Cell, Op
-from cloister.models.core.bins import Bins
 from cloister.models.feasible_sets.feasible_set import FeasibleSet, Levels, grid
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import ConstrainedChain
@@ -359,7 +357,7 @@ def explicit_set(
     if not len(listed):
         return None
     boxes = {
-        name: _point(chain.bins[name])[listed[:, at]]
+        name: chain.bins[name].levels.point_boxes[listed[:, at]]
         for at, name in enumerate(names)
         if chain.bins[name].levels.wide.any()
     }
@@ -399,7 +397,3 @@ def _satisfying(rows: Table, rules: Sequence[DenialConstraint]) -> Booleans:
     for rule in rules:
         kept &= violations_per_row(rule, rows) == 0
     return kept
-
-
-def _point(bins: Bins) -> Integers:
-    return np.stack([bins.levels.point, bins.levels.point + 1], axis=1)

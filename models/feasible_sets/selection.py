@@ -30,7 +30,7 @@ _COUPLING_WEIGHT = 3.0
 """Weight of the monotone coupling of both margins, relative to the released mass of a chain."""
 
 _LEAST_MASS = 1e-12
-"""Mass that is divided by at least."""
+"""Mass that is divided by, or that a level has, at least."""
 
 _ANYWHERE, _LEAST_MARGIN = 1e-3, 1e-6
 """Weight of independent levels in the table of a chain, which decides where no row was counted, and
@@ -53,9 +53,6 @@ _SIMILAR = 0.25
 
 _NEVER = -1e9
 """The evidence of what may not be, as the assignment takes it: finite."""
-
-_LEAST_LEVEL_MASS = 1e-12
-"""Mass that each level has at least, so that none is impossible."""
 
 _LEAST_SHARE = 1e-9
 """Share of the rows that a right side has room for at least."""
@@ -238,7 +235,7 @@ def greedy_set(
     for candidate in joint[order][free[order]]:
         taken.consider(candidate)
     boxes = {
-        level.name: _points(level)[taken.rows[:, at]]
+        level.name: level.point_boxes[taken.rows[:, at]]
         for at, level in enumerate(levels)
         if level.wide.any()
     }
@@ -326,11 +323,6 @@ def _certain(op: Op, left: _Bounds, right: _Bounds | None) -> Booleans:
     return known & ~_POSSIBLE[NEGATED[op]](left, right)
 
 
-def _points(levels: Levels) -> Integers:
-    """Each level narrowed to the one value that represents it; shape (size, 2)."""
-    return np.stack([levels.point, levels.point + 1], axis=1)
-
-
 def likely_right(
     right: Levels, evidence: Floats, left_mass: Floats, right_mass: Floats, rng: np.random.Generator
 ) -> Integers:
@@ -395,9 +387,9 @@ def balanced_right(
     (lefts,).
     """
     order = rng.permutation(len(left_mass))
-    ordered = left_mass[order] + _LEAST_LEVEL_MASS
+    ordered = left_mass[order] + _LEAST_MASS
     middle = (np.cumsum(ordered) - ordered / 2) / ordered.sum()
-    shares = right_mass[right.present] + _LEAST_LEVEL_MASS
+    shares = right_mass[right.present] + _LEAST_MASS
     place = np.searchsorted(np.cumsum(shares) / shares.sum(), middle)
     chosen = np.empty(len(order), dtype=np.int64)
     chosen[order] = right.present[np.minimum(place, len(right.present) - 1)]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Booleans, Floats, Integers
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.feasible_sets.feasible_set import FeasibleSet, Trie
 
 _BLOCK_ROWS = 8192
@@ -48,7 +48,7 @@ class ConstrainedChain:
     """A tuple model over bins, in a schema sequence, inside feasible sets."""
 
     sequence: tuple[str, ...]
-    bins: Mapping[str, Bins]
+    bins: Mapping[str, Histogram]
     model: TupleModel
     feasible_sets: tuple[FeasibleSet, ...] = ()
 
@@ -153,8 +153,8 @@ def flatten_chain(
     return replace(chain, bins=bins, model=_Flattened(chain.model, flatness, places))
 
 
-def _evened(bins: Bins, flatness: float) -> Bins:
-    even = bins.cells.widths / bins.cells.widths.sum()
+def _evened(bins: Histogram, flatness: float) -> Histogram:
+    even = bins.widths / bins.widths.sum()
     return replace(bins, shares=(1.0 - flatness) * bins.shares + flatness * even)
 
 

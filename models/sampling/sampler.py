@@ -24,7 +24,7 @@ from cloister.constraints import DenialConstraint
 from cloister.constraints.counting import violations_per_row
 from cloister.errors import SampleError
 from cloister.figures import count_of
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.feasible_sets.feasible_set import FeasibleSet
 from cloister.models.sampling import row_by_row
 from cloister.models.sampling.ancestral import AncestralSampler
@@ -74,7 +74,7 @@ class ConstraintSampler(Sampler):
 
     domain: Domain
     sequence: tuple[str, ...]
-    bins: Mapping[str, Bins]
+    bins: Mapping[str, Histogram]
     model: TupleModel
     feasible_sets: tuple[FeasibleSet, ...] = ()
     row_rules: tuple[DenialConstraint, ...] = ()

@@ -29,12 +29,11 @@ from cloister.models.dpview.views import (
     Sizes,
     ViewList,
     add_cross_views,
-    cells,
     ordered_base,
     with_upper,
 )
 from cloister.models.task import Task, options_of
-from cloister.schema.domain import equal_cells
+from cloister.schema.partition import equal_cells
 
 _RUNS = 2_000
 """Random partitions at most, x in algorithm 3; the paper prints none."""
@@ -125,9 +124,9 @@ def printed_tables(task: Task, shape: Shape) -> Iterator[PlannedTable]:
     sizes = bucket_sizes(task, shape.parts)
     if shape.views:
         for names in shape.views.linked:
-            yield PlannedTable("views", names, cells(names, sizes))
+            yield PlannedTable("views", names, sizes)
         for names in shape.views.referees:
-            yield PlannedTable("upper views", names, cells(names, sizes))
+            yield PlannedTable("upper views", names, sizes)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import pytest
 from hospital import hospital
 
 from cloister.models.protocol import make_plan
-from cloister.models.quality import SURE, forecast_dependencies
+from cloister.models.quality import forecast_dependencies
 from cloister.models.registry import create
 from cloister.models.task import Budget, task_of
 
@@ -37,7 +37,7 @@ def test_the_epsilon_that_is_named_is_enough():
             later, _ = forecasts("mixture", float(enough), rows=20_000)
             with_more = next(after for after in later if after.name == forecast.name)
             # shares of the budget move a little with epsilon
-            assert with_more.rows > 0.7 * SURE * with_more.deviation, forecast.name
+            assert with_more.rows > 0.7 * with_more.least_rows, forecast.name
 
 
 def test_left_sides_without_a_table_are_said_to_be_arbitrary():
