@@ -7,8 +7,8 @@ a phone is that of its zip. Where two ways lead to one attribute, only right sid
 agree may be chosen (closures and order as in Armstrong, "Dependency structures of data base
 relationships", 1974).
 
-*Drawability.* Where sets leave next to nothing together, one takes their place that lists whole rows
-of the model (Kamino Algorithm 3, on representative values of bins), each of which satisfies all
+*Drawability.* Where sets leave next to nothing together, one takes their place that lists rows of
+the model (Kamino Algorithm 3, on representative values of bins), each of which satisfies all
 constraints beside those taken before. Something is left then, whatever the noise.
 """
 

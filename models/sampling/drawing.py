@@ -66,12 +66,14 @@ class Chunk:
 
 
 def split_rows(rows: int, most: int, rng: SamplingSource) -> list[Chunk]:
-    """Chunks of even size of at most so many rows; one if there are no rows."""
-    count = max(1, -(-rows // most))
-    edges = [rows * number // count for number in range(count + 1)]
+    """Chunks of so many rows, but for the last; one if there are no rows.
+
+    So a chunk that is full does not depend on how many rows are asked.
+    """
+    begins = range(0, max(rows, 1), most)
     return [
-        Chunk(edges[number], edges[number + 1] - edges[number], stream)
-        for number, stream in enumerate(rng.spawn(count))
+        Chunk(begin, min(most, rows - begin), stream)
+        for begin, stream in zip(begins, rng.spawn(len(begins)), strict=True)
     ]
 
 
@@ -207,7 +209,7 @@ class SampleRequest:
                 "rows": self.rows,
                 "seed": self.seed,
                 "where": where,
-                "even chunks of": CHUNK_ROWS,
+                "chunks of": CHUNK_ROWS,
             },
             sort_keys=True,
         )

@@ -76,7 +76,7 @@ def test_an_interrupted_draw_goes_on(approved, own, cloister, monkeypatch):
     rows = pd.read_parquet(out)
     assert len(rows) == 450
     pd.testing.assert_frame_equal(
-        rows[:180], pd.concat(map(pd.read_parquet, map(io.BytesIO, kept)), ignore_index=True)
+        rows[:200], pd.concat(map(pd.read_parquet, map(io.BytesIO, kept)), ignore_index=True)
     )
     assert not list(own.glob(".long*"))
 
