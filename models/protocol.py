@@ -160,7 +160,9 @@ class Facts(Protocol):
     ``gives_conditionals`` draws the rest of a row under some of its attributes: its models are
     :class:`cloister.models.constrained.ConstrainedModel`. One that ``gives_deniability`` may
     release records under plausible deniability alone. One that ``weighs_soft`` does something about
-    soft constraints; ``samplings`` are its ways to draw rows under them, the usual one first.
+    soft constraints; ``samplings`` are its ways to draw rows under them, the usual one first. One
+    that ``models_differences`` models an ordered number as its difference from the other; models of
+    one that has ``binary_columns`` are `HasBinaryColumns`.
     """
 
     name: str
@@ -172,6 +174,8 @@ class Facts(Protocol):
     reuses_numbers: bool = False
     weighs_soft: bool = False
     samplings: tuple[Sampling, ...] = ("supports",)
+    models_differences: bool = False
+    binary_columns: bool = False
 
 
 class Synthesizer(Facts, Protocol[ParametersT, ModelT]):

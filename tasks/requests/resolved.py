@@ -17,7 +17,15 @@ from pydantic import ValidationError
 from cloister.devices import AUTO as AUTO_DEVICE
 from cloister.devices import Device, resolve_device
 from cloister.errors import ConstraintError, InputError, PlanError, SpecError
-from cloister.models.registry import AUTO, Choice, choose_method, create, methods_with, present_name
+from cloister.models.registry import (
+    AUTO,
+    OF_TABLES,
+    Choice,
+    choose_method,
+    create,
+    methods_with,
+    present_name,
+)
 from cloister.models.task import AnyTask, Budget, RowSampling, Task, task_of
 from cloister.privacy.accounting.composition import group_cost
 from cloister.schema.blocks import blocks_of
@@ -31,11 +39,6 @@ from cloister.tasks.requests.release_request import ReleaseRequest
 
 ONLY_TABLE = "synthetic"
 """Name of the synthetic file where there is one table, without its ending."""
-
-_OF_TABLES = "relational"
-"""What auto means where there are several tables."""
-
-_OF_TABLES_REASON = "of several tables, the rows of each by the usual method"
 
 
 @contextmanager
@@ -153,8 +156,8 @@ def method_of(declared: Spec, request: ReleaseRequest, budget: Budget) -> Choice
             name, "named by the spec" if request.method is None else "named on the command line"
         )
     if declared.tables:
-        _require_guarantee(_OF_TABLES, declared)
-        return Choice(_OF_TABLES, _OF_TABLES_REASON)
+        _require_guarantee(OF_TABLES.method, declared)
+        return OF_TABLES
     rows = {declared.name: options.public_rows(declared)}
     task = task_of(declared, rows, options.rows_of(declared, request))
     assert isinstance(task, Task)
