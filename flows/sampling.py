@@ -17,9 +17,9 @@ from cloister.constraints.counting import violation_reports
 from cloister.errors import InputError, StorageError
 from cloister.flows import database_sampling
 from cloister.flows.cli.console import show_facts, show_json, warn
-from cloister.models.protocol import HasBinaryColumns, Where
+from cloister.models.protocol import HasBinaryColumns
 from cloister.models.registry import methods_with
-from cloister.models.sampling.resumable import SampleRequest, sample_to
+from cloister.models.sampling.drawing import SampleRequest, Where, sample_to
 from cloister.models.storage import SavedModel, load_saved
 from cloister.models.task import Task
 from cloister.privacy.ledger import Release, State

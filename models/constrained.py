@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from cloister.constraints import DenialConstraint
 from cloister.constraints.supports import Coupling, Support
 from cloister.models.core.bins import Bins
-from cloister.models.protocol import Arrays, ModelState, Sampler, Where, sample_whole
+from cloister.models.protocol import Arrays, ModelState
 from cloister.models.sampling.chain import TupleModel
+from cloister.models.sampling.drawing import Sampler, Where
 from cloister.models.sampling.row_by_row import Algorithm3, Penalty, compares_cells
 from cloister.models.sampling.sampler import ConstraintSampler, EveryRow
 from cloister.models.sampling.support_builder import CompiledConstraints
@@ -290,7 +291,7 @@ class ConstrainedModel(ABC):
 
         SampleError if they cannot be drawn.
         """
-        return sample_whole(self.sampler, rows, rng, where)
+        return self.sampler.sample(rows, rng, where)
 
     def post_processing(self) -> tuple[str, ...]:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""

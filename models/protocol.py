@@ -10,7 +10,7 @@ plans, its :class:`Model`, and the :class:`Synthesizer` that makes the one and f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import partial
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -22,6 +22,7 @@ from cloister.errors import PlanError
 from cloister.models.acceptance import plan_tries
 from cloister.models.core.bins import Bins
 from cloister.models.core.histograms import ReleasedCounts
+from cloister.models.sampling.drawing import Sampler, Where
 from cloister.models.task import AnyPlan, AnyTask, Budget, DatabaseTask, ParametersT, Plan, Task
 from cloister.privacy.certificate.certificate import OwnGuarantees
 from cloister.privacy.events import Event, Relation
@@ -29,12 +30,11 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.attributes import Declared
 from cloister.schema.declarations import DIFFERENTIAL_PRIVACY, Sampling
-from cloister.schema.domain import Domain, Table
+from cloister.schema.domain import Table
 from cloister.schema.relations import Database
 
 Arrays = Mapping[str, NDArray[Any]]
 ModelState = tuple[dict[str, Any], dict[str, NDArray[np.generic]]]
-Where = Mapping[str, object]
 Progress = Callable[[int, int], None]
 
 
@@ -44,34 +44,6 @@ def silent(done: int, total: int) -> None:
 
 ModelT = TypeVar("ModelT", bound="Model")
 DatabaseModelT = TypeVar("DatabaseModelT", bound="DatabaseModel")
-
-
-class Sampler(Protocol):
-    """Draws rows in chunks, so that memory stays flat and an interrupted draw can be resumed."""
-
-    @property
-    def domain(self) -> Domain:
-        """The columns of the rows."""
-        ...
-
-    @property
-    def remembers(self) -> bool:
-        """Whether a chunk depends on those before it."""
-        ...
-
-    def chunks(
-        self,
-        rows: int,
-        rng: SamplingSource,
-        where: Where | None = None,
-        first: int = 0,
-        before: Iterable[Table] = (),
-    ) -> Iterator[Table]:
-        """The chunks from number ``first`` on, given those ``before``.
-
-        SampleError if they cannot be drawn.
-        """
-        ...
 
 
 class Model(Protocol):
@@ -314,13 +286,6 @@ class AnySynthesizer(Facts, Protocol):
     def restore(self, task: Any, meta: Mapping[str, Any], arrays: Arrays) -> Any:
         """See :class:`Synthesizer`."""
         ...
-
-
-def sample_whole(
-    sampler: Sampler, rows: int, rng: SamplingSource, where: Where | None = None
-) -> Table:
-    """Exactly ``rows`` rows in one table; SampleError if they cannot be drawn."""
-    return Table.concatenate(chunk.narrow() for chunk in sampler.chunks(rows, rng, where))
 
 
 def make_plan(synthesizer: AnySynthesizer, task: AnyTask, budget: Budget) -> AnyPlan:

@@ -1,34 +1,12 @@
-"""What a release says of its own quality: forecasts before it is paid for, checks of drawn rows.
+"""What a release says of its own quality: of dependencies before it is paid for, of drawn rows.
 
 Public inputs and released numbers alone; checks are post-processing.
 
 *Which dependencies a plan will learn.* A dependency always holds in the rows that are drawn.
-Whether the right side of a left side is that of the data, the noise decides: it is found where the
-left side has more rows than a few standard deviations of the noise of their joint table.
-
-*How wrong the pairs of attributes will be.* The error is the mean half-L1 distance of two-way
-marginals, numbers in 16 bins, as ``cloister.evaluation.marginals`` measures it. It is forecast by a
-curve in two public figures of each pair of attributes of k and l values, among n rows and m
-attributes (a number counts for as many values as the method's curve says, since methods smooth and
-few have even shares):
-
-    noise      sqrt(k l m) / (n sqrt(rho)), cells times the noise of a count, as a share of rows
-    sampling   sqrt(k l / n), what even exact shares lose in n rows
-
-    error      mean over pairs of 1 - exp(-(a noise^p + b sampling^q)), each at most 1
-
-The constants of each method were fitted by least squares of the logarithms. For `mixture` to 29
-releases of 16 tables of at most 38,000 rows and 5 to 120 attributes, at epsilon 0.2 to 6: three in
-four were within a factor of 1.5, all within 2.3; those of 2,000 rows and more between 0.88 and 1.33
-of what was measured, but for loans (1.25 to 1.8), whose numbers lie in few of their 16 bins. The
-share of pairs that have no round explained nothing beside these. Of 21 later releases of eight
-tables (tests/benchmarks/test_forecasts.py) two in three were within 1.5, all from 0.45 to 1.7; 150
-items of 2,500 rows had half the error told, and a table with 4,000 listed values of 84 rows each,
-which noise drowns, six times as much. For the others to 42 to 120
-releases of random tables of 94 to 1,637 rows, tables of hospitals and loans, parts of Adult and
-BR2000, at epsilon 0.1 to 10: four in five were within a factor of 1.5, all within 3.3
-(tests/benchmarks/test_forecasts.py). How skewed the attributes are and what they have to do with
-each other is not public, and is what remains.
+Whether the right side of a left side is that of the data, the noise of their joint table decides.
+All r rows of a left side are in one cell, and another of its l cells has a larger noisy count with
+probability Phi(-r / (s sqrt(2))), for noise of standard deviation s; so one of l - 1 has with no
+more than l - 1 times that, which is to be one in twenty at most.
 
 *Whether drawn rows keep the values that the released histograms have.* Noise can be too strong for
 what binds attributes together, as a deep hierarchy of dependencies: rows then satisfy every
@@ -45,25 +23,21 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from types import MappingProxyType
 
 import numpy as np
+from scipy.special import ndtri
 
 from cloister.arrays import Floats
 from cloister.constraints import DenialConstraint, functional_dependency
 from cloister.models.core.bins import Bins
 from cloister.models.task import AnyPlan, Budget, Task
 from cloister.privacy.accounting.accountants import zcdp_rho
-from cloister.privacy.events import Relation
-from cloister.schema.columns import Codes, Column
-from cloister.schema.domain import Table, declared_cells
+from cloister.schema.columns import Codes
+from cloister.schema.domain import Table
 from cloister.schema.relations import MISSING, Database, ForeignKey
 
-SURE = 5.0
-"""Standard deviations of the noise in the rows of a left side whose right side is learnt.
-
-Nineteen of twenty and more were right at 5 to 8, all above 8 (docs/benchmarks/shapes.md).
-"""
+_WRONG = 0.05
+"""Probability at most that a left side gets a wrong right side, to be called learnt."""
 
 EPSILONS = tuple(
     Fraction(digits, 10) * Fraction(10) ** power
@@ -93,21 +67,26 @@ _DEVIATIONS = 3.0
 class DependencyForecast:
     """What is to be expected of one functional dependency.
 
-    ``left_sides`` is the declared number of left sides, ``rows`` how many rows each has on average
-    if all occur; ``deviation`` that of the noise, in rows, None if no joint table is counted.
+    ``left_sides`` and ``right_sides`` are declared numbers, ``rows`` how many rows a left side has
+    on average if all occur; ``deviation`` that of the noise, in rows, None if no joint table is
+    counted.
     """
 
     name: str
     left: tuple[str, ...]
     right: str
     left_sides: int
+    right_sides: int
     rows: float
     deviation: float | None
 
     @property
     def least_rows(self) -> float | None:
         """Rows of a left side from which on its right side is learnt; None if none is."""
-        return None if self.deviation is None else SURE * self.deviation
+        if self.deviation is None:
+            return None
+        quantile = float(ndtri(1 - _WRONG / max(self.right_sides - 1, 1)))
+        return math.sqrt(2) * quantile * self.deviation
 
     @property
     def learnt(self) -> bool:
@@ -145,70 +124,11 @@ def _forecast(
     task: Task, plan: AnyPlan, rule: DenialConstraint, left: tuple[str, ...], right: str
 ) -> DependencyForecast:
     sides = math.prod(task.domain[name].values for name in left)
-    rows = task.data_rows / sides
-    return DependencyForecast(rule.name, left, right, sides, rows, plan.mapped.get((*left, right)))
-
-
-@dataclass(frozen=True)
-class ErrorCurve:
-    """The constants of one method: of the noise (a, p) and of sampling (b, q).
-
-    A number or an ordered attribute counts for ``parts`` values at most.
-    """
-
-    noise: float
-    noise_power: float
-    sampling: float
-    sampling_power: float
-    parts: int
-
-
-CURVES: Mapping[str, ErrorCurve] = MappingProxyType(
-    {
-        "mixture": ErrorCurve(0.88, 0.88, 0.26, 0.97, 5),
-        "kamino": ErrorCurve(0.76, 0.72, 0.13, 2.00, 16),
-        "dpview": ErrorCurve(0.68, 0.99, 0.13, 0.58, 16),
-        "independent": ErrorCurve(0.59, 1.67, 0.28, 0.58, 16),
-    }
-)
-"""The methods whose releases were measured, under approximate differential privacy."""
-
-
-def forecast_error(task: Task, method: str, budget: Budget) -> float | None:
-    """The expected two-way error of a release; None where no such releases were measured.
-
-    Those are of rows, not of persons, at a delta above 0.
-    """
-    curve = CURVES.get(method)
-    if curve is None or task.persons is not None or not budget.delta:
-        return None
-    sizes = [_values(task.domain[name], curve.parts) for name in task.domain.modelled]
-    if len(sizes) < 2:
-        return None
-    cells = np.sqrt(_products(sizes))
-    rho = float(zcdp_rho(budget.epsilon, budget.delta))
-    signal = task.data_rows * math.sqrt(rho) / _sensitivity(task)
-    noise = np.minimum(cells * math.sqrt(len(sizes)) / signal, 1.0)
-    sampling = np.minimum(cells / math.sqrt(task.data_rows), 1.0)
-    lost = curve.noise * noise**curve.noise_power
-    lost += curve.sampling * sampling**curve.sampling_power
-    return float(-np.expm1(-lost).mean())
-
-
-def _sensitivity(task: Task) -> float:
-    exchanged = task.neighbours.relation is Relation.REPLACE_ONE
-    return task.neighbours.max_rows * (math.sqrt(2) if exchanged else 1.0)
-
-
-def _values(column: Column, parts: int) -> int:
-    size = declared_cells(column).size
-    return size if column.kind == "nominal" else min(size, parts)
-
-
-def _products(sizes: list[int]) -> Floats:
-    """The number of cells of each pair of attributes."""
-    table = np.outer(sizes, sizes).astype(np.float64)
-    return table[np.triu_indices(len(sizes), 1)]
+    deviation = plan.mapped.get((*left, right))
+    values = task.domain[right].values
+    return DependencyForecast(
+        *(rule.name, left, right, sides, values, task.data_rows / sides, deviation)
+    )
 
 
 @dataclass(frozen=True)

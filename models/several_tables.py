@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from cloister.models.protocol import Arrays
+from cloister.models.task import AnyPlan
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.queries.query import (
     AnswerT,
@@ -27,6 +28,14 @@ def json_texts(value: Any) -> Any:
     if isinstance(value, tuple):
         return [json_texts(part) for part in value]
     return str(value) if isinstance(value, Fraction) else value
+
+
+def plans_json(plans: Mapping[str, AnyPlan]) -> dict[str, Any]:
+    """The plans of tables as JSON values."""
+    return {
+        name: {"sequence": list(plan.sequence), "parameters": plan.parameters.to_json()}
+        for name, plan in plans.items()
+    }
 
 
 def part_of_arrays(arrays: Arrays, name: str) -> Arrays:

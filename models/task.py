@@ -228,12 +228,27 @@ ParametersT = TypeVar("ParametersT", bound=Parameters)
 
 
 @dataclass(frozen=True)
+class Counted:
+    """A marginal that a plan counts: the most cells of each of its attributes, and its noise.
+
+    ``deviation`` is the standard deviation of a count, in rows. With ``pairs`` it stands for as
+    many tables of two of the attributes, of all or of those that a fit chooses.
+    """
+
+    cells: Mapping[str, int]
+    deviation: float
+    pairs: int | None = None
+
+
+@dataclass(frozen=True)
 class Plan(Generic[ParametersT]):
     """What a fit will do: made of public inputs only; costs nothing.
 
     ``mapped`` says for the attributes of each joint table of a hard constraint, with how much noise
     it is counted: its standard deviation, in rows. ``rate_deviation`` is that of the noise of the
-    rate of a soft constraint, as a share of all pairs; None if no rate is measured.
+    rate of a soft constraint, as a share of all pairs; None if no rate is measured. ``counted`` are
+    all tables, none where a method learns marginals by other means; ``balanced`` if rows are drawn
+    independently, and a balanced part of them is kept.
     """
 
     method: str
@@ -243,6 +258,8 @@ class Plan(Generic[ParametersT]):
     forecast: Forecast
     mapped: Mapping[tuple[str, ...], float] = field(default_factory=dict)
     rate_deviation: float | None = None
+    counted: tuple[Counted, ...] = ()
+    balanced: bool = False
 
     @property
     def event(self) -> Event:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from cloister.privacy.certificate.provenance import exact_text, ignored_columns
 from cloister.schema.declarations import DIFFERENTIAL_PRIVACY
 from cloister.tasks.home.home import Home
 from cloister.tasks.requests import plan, plan_report
+from cloister.tasks.requests.error_forecast import SPREAD, ErrorForecast, forecast_errors
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def _plan_as_json(
         "accounted_epsilon": plan.total_cost(release_plan, request.budget, context.task),
         **_records(release_plan, request, context),
         "dependencies": [_dependency(forecast, request.budget) for forecast in expected],
-        "expected_two_way_error": plan.expected_error(request),
+        **_errors_json(forecast_errors(context.task, release_plan)),
         "soft_rate_deviation": release_plan.rate_deviation,
         **plan_report.soft_json(request, context),
         "warnings": _warnings(request, context, release_plan),
@@ -165,10 +166,20 @@ def _expected_errors(
     request: ResolvedRequest, context: PublicContext, release_plan: AnyPlan
 ) -> dict[str, str]:
     """What errors to expect, from public facts."""
-    facts, error = {}, plan.expected_error(request)
-    if error is not None:
-        facts["two-way error"] = f"about {error:.2g}, within a factor of 1.5 on 2 tables of 3"
+    facts, errors = {}, forecast_errors(context.task, release_plan)
+    if errors is not None:
+        facts["one-way error"] = f"about {errors.one_way:.2g}"
+    if errors is not None and errors.two_way is not None:
+        facts["two-way error"] = f"about {errors.two_way:.2g}; {SPREAD}"
+        if errors.uncounted:
+            share = percent(100 * errors.uncounted)
+            facts["two-way error"] += f"; {share} of pairs are not counted: more of these is lost"
     return facts | plan_report.soft_facts(request, context, release_plan)
+
+
+def _errors_json(errors: ErrorForecast | None) -> dict[str, float | None]:
+    keys = ("expected_one_way_error", "expected_two_way_error", "pairs_not_counted")
+    return dict.fromkeys(keys) if errors is None else dict(zip(keys, astuple(errors), strict=True))
 
 
 def _show_dependencies(expected: Sequence[DependencyForecast], budget: Budget) -> None:

@@ -14,7 +14,7 @@ several ones in a row, or none, and no constraint holds. Source: Asghar et al., 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -26,10 +26,10 @@ from cloister.errors import SampleError
 from cloister.models.constrained import EXCHANGED, ConstrainedModel, restore_bins, restore_rules
 from cloister.models.copula.copula import Copula, Scores, independent_normals, normals
 from cloister.models.core.bins import Bins
-from cloister.models.protocol import Arrays, ModelState, Where
+from cloister.models.protocol import Arrays, ModelState
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import Batch, ConstrainedChain, Probabilities
-from cloister.models.sampling.sampler import CHUNK_ROWS, chunks_of
+from cloister.models.sampling.drawing import ANYTHING, CHUNK_ROWS, Given, Sampler
 from cloister.models.sampling.support_builder import CompiledConstraints
 from cloister.models.sampling.whole_tables import ProposingSampler
 from cloister.models.task import Task
@@ -154,7 +154,7 @@ class CopulaSampler(ProposingSampler):
     copula: Copula
 
     @property
-    def most_rows(self) -> int:
+    def chunk_rows(self) -> int:
         """Rows of a chunk at most: fewer where there are many columns, which bounds memory."""
         return min(CHUNK_ROWS, max(_CHUNK_CELLS // max(self.copula.coding.width, 1), 1))
 
@@ -175,7 +175,7 @@ class CopulaSampler(ProposingSampler):
 
 
 @dataclass(frozen=True)
-class BinarySampler:
+class BinarySampler(Sampler):
     """Draws the binary columns of a copula of some attributes, in their order.
 
     ``normals`` draws standard normal numbers of a shape.
@@ -185,8 +185,6 @@ class BinarySampler:
     bins: Mapping[str, Bins]
     copula: Copula
     normals: Callable[[int, int, np.random.Generator], Scores]
-
-    remembers = False
 
     @cached_property
     def domain(self) -> Domain:
@@ -200,25 +198,13 @@ class BinarySampler:
         attribute = Integer(type="integer", min=0, max=1)
         return Domain(tuple(Grid(label, attribute, 0, 1, 2, ()) for label in labels))
 
-    def chunks(
-        self,
-        rows: int,
-        rng: SamplingSource,
-        where: Where | None = None,
-        first: int = 0,
-        before: Iterable[Table] = (),  # noqa: ARG002 - rows do not depend on others
-    ) -> Iterator[Table]:
-        """The rows in chunks, from number ``first`` on.
-
-        Raises:
-            SampleError: there is a condition.
-        """
-        if where:
+    def draw(self, rows: int, rng: SamplingSource, given: Given = ANYTHING) -> Table:
+        """Exactly ``rows`` rows; SampleError if there is a condition."""
+        if given.where:
             raise SampleError("binary columns are drawn without conditions")
-        for own in chunks_of(rows, rng, first):
-            drawn = self.normals(own.rows, self.copula.coding.width, own.stream.generator)
-            ones = self.copula.ones(drawn).T.astype(np.int64)
-            yield Table(self.domain, dict(zip(self.domain.names, ones, strict=True)))
+        drawn = self.normals(rows, self.copula.coding.width, rng.generator)
+        ones = self.copula.ones(drawn).T.astype(np.int64)
+        return Table(self.domain, dict(zip(self.domain.names, ones, strict=True)))
 
 
 def bin_labels(bins: Bins) -> tuple[str, ...]:

@@ -17,13 +17,23 @@ from functools import cached_property
 from itertools import combinations
 
 from cloister.errors import PlanError
-from cloister.figures import count_of, figure
 from cloister.models import planning
-from cloister.models.core import budget_split, costs
+from cloister.models.core import costs
 from cloister.models.core.bins import NUMERIC_BINS
-from cloister.models.task import Budget, Forecast, Parameters, Plan, Stage, Task
-from cloister.privacy.accounting.accountants import calibrate, epsilon_of_each, zcdp_rho
-from cloister.privacy.events import Composed, Event, Sensitivity, repeat
+from cloister.models.core.budget_split import (
+    BudgetSplit,
+    CountNoise,
+    EpsilonSplit,
+    Kind,
+    counts_stage,
+    epsilon_in_proportion,
+    laplace_deviation,
+    require_signal,
+    rounded_up,
+)
+from cloister.models.task import Budget, Counted, Forecast, Parameters, Plan, Stage, Task
+from cloister.privacy.accounting.accountants import epsilon_of_each
+from cloister.privacy.events import Sensitivity
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, DiscreteLaplace
 from cloister.privacy.queries.counts import DummyCoding, conjunction_sensitivity
 from cloister.schema.domain import declared_cells
@@ -55,8 +65,6 @@ _SQUARE = 120
 _START = 4.0
 """Seconds of a fit and a draw that do not depend on the table."""
 
-Mechanism = DiscreteGaussian | DiscreteLaplace
-
 _BINS = (NUMERIC_BINS, 12, 8, 6, 4)
 """Bins of a numeric attribute at most, tried until there are few enough columns."""
 
@@ -74,6 +82,9 @@ _HISTOGRAM_ADVANTAGE = 2.0
 
 A histogram is one of few, and all conjunctions are fitted to it.
 """
+
+_DECIMALS = 9
+"""Decimals to which shares and noise multipliers are rounded."""
 
 HISTOGRAMS, CONJUNCTIONS, JOINT = "histograms", "conjunctions", "joint tables"
 
@@ -109,18 +120,16 @@ class CopulaParameters(Parameters):
     coded: int
     joint_tables: tuple[tuple[str, ...], ...] = ()
 
-    def mechanism(self, kind: str) -> Mechanism:
+    def mechanism(self, kind: str) -> CountNoise:
         """The mechanism of one kind of count."""
         level = self.noise[kind]
         return DiscreteLaplace(level) if self.pure else DiscreteGaussian(level)
 
 
-def deviation_of(mechanism: Mechanism, sensitivity: Sensitivity) -> float:
+def deviation_of(mechanism: CountNoise, sensitivity: Sensitivity) -> float:
     """The standard deviation of a mechanism's noise, in rows."""
     scale = mechanism.scale(sensitivity)
-    return (
-        budget_split.laplace_deviation(scale) if isinstance(mechanism, DiscreteLaplace) else scale
-    )
+    return laplace_deviation(scale) if isinstance(mechanism, DiscreteLaplace) else scale
 
 
 def public_coding(task: Task, names: Sequence[str], groups: int) -> DummyCoding:
@@ -170,8 +179,8 @@ class _Outline:
         return found
 
     @cached_property
-    def parts(self) -> dict[str, Fraction]:
-        """The part of the budget of each kind: of epsilon if pure, of rho if not."""
+    def shares(self) -> dict[str, Fraction]:
+        """The share of the budget of each kind: of epsilon if pure, of rho if not."""
         parts = {
             kind: (own.l1 if self.pure else own.l2_squared) * times
             for kind, (own, times) in self.queries.items()
@@ -183,41 +192,43 @@ class _Outline:
         if JOINT in weights:
             weights[JOINT] = rest * _JOINT_TABLES / (1 - _JOINT_TABLES)
         whole = sum(weights.values())
-        return {kind: _exact(weight / whole) for kind, weight in weights.items()}
+        return {kind: rounded_up(weight / whole, _DECIMALS) for kind, weight in weights.items()}
 
-    def noise(self, level: Fraction) -> dict[str, Fraction]:
-        """The noise of each kind, at the level of all: the inverse of epsilon if pure."""
-        if self.pure:
-            return {kind: part / level / self.queries[kind][1] for kind, part in self.parts.items()}
-        return {
-            kind: level * _exact(math.sqrt(self.queries[kind][1] / part))
-            for kind, part in self.parts.items()
-        }
-
-    def parameters(self, level: Fraction) -> CopulaParameters:
-        return CopulaParameters(
-            self.noise(level), self.pure, self.groups, len(self.coded), self.joint
-        )
-
-    def stages(self, level: Fraction) -> Iterator[Stage]:
-        """The steps that query the data."""
-        made = self.parameters(level)
+    @cached_property
+    def split(self) -> BudgetSplit:
+        """How all kinds share the budget."""
         words = {
             HISTOGRAMS: "one-way histograms of all attributes",
             CONJUNCTIONS: f"conjunctions of {self.coding.width:,} binary columns, all pairs",
             JOINT: "joint tables of hard constraints",
         }
-        for kind, (sensitivity, times) in self.queries.items():
-            mechanism = made.mechanism(kind)
-            scale = figure(mechanism.scale(sensitivity))
-            yield Stage(
-                kind,
-                repeat(mechanism.event(sensitivity), times),
-                f"{words[kind]}; noise of {count_of(scale, 'row')} a count",
-            )
+        make = EpsilonSplit if self.pure else BudgetSplit
+        mechanism = DiscreteLaplace if self.pure else DiscreteGaussian
 
-    def event(self, level: Fraction) -> Event:
-        return Composed(tuple((stage.event, 1) for stage in self.stages(level)))
+        def kind(name: str, sensitivity: Sensitivity, times: int) -> Kind:
+            def stage(noise: Fraction) -> Stage:
+                return counts_stage(name, [(mechanism(noise), times)], sensitivity, words[name])
+
+            return Kind(name, self.shares[name], times, stage)
+
+        return make([kind(name, *query) for name, query in self.queries.items()], _DECIMALS)
+
+    def parameters(self, noise: Mapping[str, Fraction]) -> CopulaParameters:
+        """The parameters of a fit with this noise."""
+        return CopulaParameters(noise, self.pure, self.groups, len(self.coded), self.joint)
+
+    def counted(self, made: CopulaParameters) -> Iterator[Counted]:
+        """All tables that are counted, and with how much noise."""
+        sizes = planning.public_sizes(self.task.domain, self.groups)
+        tables = {
+            HISTOGRAMS: [{n: declared_cells(self.task.domain[n]).size} for n in self.sequence],
+            CONJUNCTIONS: [{name: sizes[name] for name in self.coded}],
+            JOINT: [{name: sizes[name] for name in names} for names in self.joint],
+        }
+        for kind, (sensitivity, _) in self.queries.items():
+            deviation = deviation_of(made.mechanism(kind), sensitivity)
+            pairs = math.comb(len(self.coded), 2) if kind == CONJUNCTIONS else None
+            yield from (Counted(cells, deviation, pairs) for cells in tables[kind])
 
 
 def plan_copula(
@@ -249,30 +260,15 @@ def _planned(
         raise PlanError("no noise keeps an epsilon of 0; allow a larger epsilon")
     outline = _Outline(task, sequence, _groups_for(task, sequence), pairs, not budget.delta)
     require_few_columns(outline.coding)
-    estimated = outline.parameters(_level_by_rho(outline, budget)).mechanism(HISTOGRAMS)
-    budget_split.require_signal(estimated.scale(task.neighbours.partition), task.data_rows, budget)
-    level = _level(outline, budget)
-    made = outline.parameters(level)
-    mapped = {
-        names: deviation_of(made.mechanism(JOINT), task.neighbours.partition)
-        for names in made.joint_tables
-    }
+    split, partition = outline.split, task.neighbours.partition
+    estimate = outline.parameters(split.estimate(budget)).mechanism(HISTOGRAMS)
+    require_signal(estimate, task, budget)
+    noise = split.calibrate(task, budget)
+    made = outline.parameters(noise)
+    mapped = {names: deviation_of(made.mechanism(JOINT), partition) for names in made.joint_tables}
     expected = forecast_copula(task, outline.coding, pairs=CONJUNCTIONS in outline.queries)
-    return Plan(method, sequence, tuple(outline.stages(level)), made, expected, mapped)
-
-
-def _level_by_rho(outline: _Outline, budget: Budget) -> Fraction:
-    """About the level of noise, at once: where it is hopeless, calibration takes long."""
-    if outline.pure:
-        return 1 / budget.epsilon
-    return _exact(math.sqrt(1 / (2 * zcdp_rho(budget.epsilon, budget.delta))))
-
-
-def _level(outline: _Outline, budget: Budget) -> Fraction:
-    if outline.pure:
-        return 1 / budget.epsilon
-    relation = outline.task.neighbours.relation
-    return calibrate(outline.event, budget.epsilon, budget.delta, relation)
+    counted = tuple(outline.counted(made))
+    return Plan(method, sequence, split.stages(noise), made, expected, mapped, counted=counted)
 
 
 def _groups_for(task: Task, sequence: Sequence[str]) -> int:
@@ -320,24 +316,28 @@ def plan_copula_paper(
     pairs = math.comb(len(sequence), 2)
     each = epsilon_of_each(budget.epsilon, budget.delta, len(sequence) + pairs)
     mechanism, partition = DiscreteLaplace(each), task.neighbours.partition
-    scale = mechanism.scale(partition)
-    budget_split.require_laplace_signal(scale, task.data_rows, budget)
-    noise = f"epsilon {float(each)} each; noise of {count_of(figure(scale), 'row')} a count"
-    event = mechanism.event(partition)
+    require_signal(mechanism, task, budget, needed=epsilon_in_proportion)
+    explained = {
+        HISTOGRAMS: ("one-way counts (algorithm 1)", len(sequence)),
+        CONJUNCTIONS: ("two-way counts of all pairs of attributes (algorithm 2)", pairs),
+    }
     stages = [
-        Stage(HISTOGRAMS, repeat(event, len(sequence)), f"one-way counts (algorithm 1); {noise}")
+        counts_stage(kind, [(mechanism, times)], partition, f"{words}; epsilon {float(each)} each")
+        for kind, (words, times) in explained.items()
+        if times
     ]
-    if pairs:
-        words = f"two-way counts of all pairs of attributes (algorithm 2); {noise}"
-        stages.append(Stage(CONJUNCTIONS, repeat(event, pairs), words))
     made = CopulaParameters(
         {stage.name: each for stage in stages}, pure=True, groups=0, coded=len(sequence)
     )
     expected = forecast_copula(task, coding, pairs=bool(pairs))
-    mapped: dict[tuple[str, ...], float] = dict.fromkeys(
-        paper_tables(task, sequence), budget_split.laplace_deviation(scale)
+    cells = {name: declared_cells(task.domain[name]).size for name in sequence}
+    deviation = deviation_of(mechanism, partition)
+    mapped: dict[tuple[str, ...], float] = dict.fromkeys(paper_tables(task, sequence), deviation)
+    counted = (
+        *(Counted({name: size}, deviation) for name, size in cells.items()),
+        Counted(cells, deviation, pairs),
     )
-    return Plan(method, sequence, tuple(stages), made, expected, mapped)
+    return Plan(method, sequence, tuple(stages), made, expected, mapped, counted=counted)
 
 
 def paper_coding(task: Task, sequence: Sequence[str]) -> DummyCoding:
@@ -351,7 +351,3 @@ def paper_tables(task: Task, sequence: Sequence[str]) -> tuple[tuple[str, str], 
     sizes = {name: declared_cells(task.domain[name]).size for name in sequence}
     wanted = {frozenset(names) for names in planning.wanted_tables(task, sizes) if len(names) == 2}
     return tuple(pair for pair in combinations(sequence, 2) if frozenset(pair) in wanted)
-
-
-def _exact(number: float) -> Fraction:
-    return Fraction(math.ceil(number * 10**9), 10**9)

@@ -1,20 +1,28 @@
-"""How a plan divides its budget: stages of counts, enough signal, the largest scale; public."""
+"""How a plan divides its budget between queries: noise, stages, and enough signal; public.
+
+Shares are a plan only: what the stages cost together is for the accountants to say, and noise is
+the least that they allow. Parts of a plan that are plans themselves have a share of epsilon each.
+"""
 
 from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TypeVar
 
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure, figure_range
 from cloister.models.task import AnyPlan, Budget, Stage, Task
-from cloister.privacy.accounting.accountants import spend, zcdp_rho
-from cloister.privacy.events import Composed, Relation
-from cloister.privacy.mechanisms.noise import DiscreteGaussian
+from cloister.privacy.accounting.accountants import calibrate, noise_multiplier, spend, zcdp_rho
+from cloister.privacy.accounting.composition import accountable, event_of_stages
+from cloister.privacy.events import Composed, Relation, Sensitivity, repeat
+from cloister.privacy.mechanisms.noise import DiscreteGaussian, DiscreteLaplace
+from cloister.privacy.mechanisms.selection import Exponential
+
+CountNoise = DiscreteGaussian | DiscreteLaplace
 
 _ENOUGH = 0.995
 """Share of epsilon from which on a division counts as spending it."""
@@ -33,6 +41,8 @@ DIGITS = 10**9
 
 PlanT = TypeVar("PlanT", bound=AnyPlan)
 
+KeyT = TypeVar("KeyT")
+
 _NOISIEST = 4
 """The scale of the noise of a count, in rows, times this may not exceed the rows."""
 
@@ -43,62 +53,210 @@ _MOST_DOUBLINGS = 60
 """How often an epsilon that is too small is doubled at most."""
 
 
+@dataclass(frozen=True)
+class Kind:
+    """Queries of one kind: their share of the budget, and how many of equal noise share it.
+
+    ``stage`` makes their stage from that noise. They read all rows, or one disjoint ``part``.
+    """
+
+    name: str
+    share: float | Fraction
+    number: float
+    stage: Callable[[Fraction], Stage]
+    part: str | None = None
+
+    def noise(self, multiplier: Fraction) -> Fraction:
+        """What the mechanism takes, for the noise multiplier of counts that cost as much."""
+        return multiplier
+
+
+@dataclass(frozen=True)
+class Choices(Kind):
+    """Choices by the exponential mechanism: epsilon costs a rho of epsilon^2 / 8 (lemma 3.4).
+
+    Source: Cesar, Rogers (arXiv 2010.13981).
+    """
+
+    def noise(self, multiplier: Fraction) -> Fraction:
+        """The epsilon of a choice."""
+        return 2 / multiplier
+
+
+@dataclass(frozen=True)
+class BudgetSplit:
+    """How a budget is divided between kinds of queries: by shares of rho.
+
+    Kinds of which there are no queries are left out. A level of noise m stands for a rho of
+    1 / (2 m^2) in all; multipliers at level 1 are rounded up to so many ``decimals``.
+    """
+
+    kinds: Sequence[Kind]
+    decimals: int = 6
+
+    def noise(self, level: Fraction) -> dict[str, Fraction]:
+        """The noise of each kind: a noise multiplier, or what its mechanism takes instead."""
+        return {kind.name: kind.noise(level * self._multiplier(kind, 0.5)) for kind in self._asked}
+
+    def noise_of(self, rho: float) -> dict[str, Fraction]:
+        """The same where all kinds together have a rho."""
+        return {kind.name: kind.noise(self._multiplier(kind, rho)) for kind in self._asked}
+
+    def stages(self, noise: Mapping[str, Fraction]) -> tuple[Stage, ...]:
+        """The steps that query the data."""
+        return tuple(replace(kind.stage(noise[kind.name]), part=kind.part) for kind in self._asked)
+
+    def estimate(self, budget: Budget) -> dict[str, Fraction]:
+        """About the noise, at once: where it is hopeless, calibration takes long."""
+        return self.noise(self._level_at_once(budget))
+
+    def calibrate(
+        self, task: Task, budget: Budget, beside: tuple[Stage, ...] = ()
+    ) -> dict[str, Fraction]:
+        """The least noise with which all, and stages ``beside``, stay within the budget."""
+        return self.noise(self._least_level(task, budget, beside))
+
+    def _level_at_once(self, budget: Budget) -> Fraction:
+        rho = zcdp_rho(budget.epsilon, budget.delta)
+        return rounded_up(math.sqrt(1 / (2 * rho)), self.decimals)
+
+    def _least_level(self, task: Task, budget: Budget, beside: tuple[Stage, ...]) -> Fraction:
+        return least_noise(lambda level: (*self.stages(self.noise(level)), *beside), task, budget)
+
+    @property
+    def _asked(self) -> list[Kind]:
+        return [kind for kind in self.kinds if kind.number]
+
+    def _multiplier(self, kind: Kind, rho: float) -> Fraction:
+        return rounded_up(math.sqrt(kind.number / (2 * float(kind.share) * rho)), self.decimals)
+
+
+@dataclass(frozen=True)
+class EpsilonSplit(BudgetSplit):
+    """Shares of epsilon, for Laplace noise; a level of noise is 1 / epsilon.
+
+    With a delta tighter accounting prices them, so that there is less noise.
+    """
+
+    def noise(self, level: Fraction) -> dict[str, Fraction]:
+        """The epsilon of each query of a kind."""
+        return {
+            kind.name: Fraction(kind.share) / level / Fraction(kind.number) for kind in self._asked
+        }
+
+    def _level_at_once(self, budget: Budget) -> Fraction:
+        return 1 / budget.epsilon
+
+    def _least_level(self, task: Task, budget: Budget, beside: tuple[Stage, ...]) -> Fraction:
+        adding_up = self._level_at_once(budget)
+        if not budget.delta:
+            return adding_up
+        return min(super()._least_level(task, budget, beside), adding_up)
+
+
+def in_proportion(kinds: Sequence[Kind]) -> tuple[Kind, ...]:
+    """The kinds of which there are queries, with shares that add up to 1 on each part of rows."""
+    asked = [kind for kind in kinds if kind.number]
+    wholes: dict[str | None, float | Fraction] = {}
+    for kind in asked:
+        wholes[kind.part] = wholes.get(kind.part, 0) + kind.share
+    return tuple(replace(kind, share=kind.share / wholes[kind.part]) for kind in asked)
+
+
+def least_noise(
+    stages_at: Callable[[Fraction], Iterable[Stage]], task: Task, budget: Budget
+) -> Fraction:
+    """The least level of noise at which all stages stay within the budget, by the accountants."""
+    return calibrate(
+        lambda level: event_of_stages(accountable(stages_at(level))),
+        budget.epsilon,
+        budget.delta,
+        task.neighbours.relation,
+    )
+
+
+def weighted_counts(
+    task: Task,
+    name: str,
+    share: float,
+    tables: Sequence[tuple[Fraction, int]],
+    words: str,
+    part: str | None = None,
+) -> Kind:
+    """Tables of counts with discrete Gaussian noise: weights of noise, and how many have each.
+
+    A weight of w means w times less noise.
+    """
+
+    def stage(noise: Fraction) -> Stage:
+        weighed = [(DiscreteGaussian(noise / weight), times) for weight, times in tables]
+        return counts_stage(name, weighed, task.neighbours.partition, words)
+
+    number = sum(float(weight) ** 2 * times for weight, times in tables)
+    return Kind(name, share, number, stage, part)
+
+
+def counts(
+    task: Task, name: str, share: float, number: int, words: str, part: str | None = None
+) -> Kind:
+    """So many tables of counts with equal discrete Gaussian noise."""
+    return weighted_counts(task, name, share, [(Fraction(1), number)], words, part)
+
+
+def choices(name: str, share: float, number: int, words: str) -> Kind:
+    """So many choices by the exponential mechanism."""
+
+    def stage(epsilon: Fraction) -> Stage:
+        return Stage(name, repeat(Exponential(epsilon).event(), number), words)
+
+    return Choices(name, share, number, stage)
+
+
 def counts_stage(
-    task: Task, name: str, multiplier: Fraction, times: int, explanation: str
+    name: str,
+    noises: Iterable[tuple[CountNoise, int]],
+    sensitivity: Sensitivity,
+    words: str,
+    unit: str = "row",
 ) -> Stage:
-    """The stage of ``times`` tables of counts with discrete Gaussian noise."""
-    return uneven_counts_stage(task, name, [(multiplier, times)], explanation)
+    """The stage of tables of counts, so many with each noise; scales are told in ``unit``."""
+    noises = tuple(noises)
+    scales = figure_range([noise.scale(sensitivity) for noise, _ in noises])
+    return Stage(
+        name,
+        Composed(tuple((noise.event(sensitivity), times) for noise, times in noises)),
+        f"{words}; noise of {count_of(scales, unit)} a count",
+    )
 
 
-def uneven_counts_stage(
-    task: Task, name: str, noises: Sequence[tuple[Fraction, int]], explanation: str
-) -> Stage:
-    """The stage of tables of counts, so many with each multiplier of discrete Gaussian noise."""
-    partition = task.neighbours.partition
-    mechanisms = [(DiscreteGaussian(multiplier), times) for multiplier, times in noises]
-    events = [(mechanism.event(partition), times) for mechanism, times in mechanisms]
-    scales = figure_range([mechanism.scale(partition) for mechanism, _ in mechanisms])
-    words = f"{explanation}; noise of {count_of(scales, 'row')} a count"
-    return Stage(name, Composed(tuple(events)), words)
+def noise_of_counts(amount: Fraction, delta: Fraction, number: int = 1) -> CountNoise:
+    """The noise of so many partitions that share an epsilon: Laplace at delta 0, else Gaussian."""
+    if not delta:
+        return DiscreteLaplace(amount / number)
+    return DiscreteGaussian(noise_multiplier(zcdp_rho(amount, delta) / number))
 
 
-def require_signal(scale: float, rows: int, budget: Budget) -> None:
-    """Check that Gaussian noise of a ``scale`` in rows leaves something of one-way counts.
-
-    Without a delta it is taken for Laplace noise.
-
-    Raises:
-        PlanError: says what epsilon would do.
-    """
-    if not budget.delta:
-        require_laplace_signal(scale, rows, budget)
-    if scale * _NOISIEST > rows:
-        raise _drowned(rows, budget, _epsilon_for(budget, scale * _NOISIEST / rows))
+def rounded_up(number: float, decimals: int) -> Fraction:
+    """A number rounded up, as an exact fraction."""
+    return Fraction(math.ceil(number * 10**decimals), 10**decimals)
 
 
-def require_laplace_signal(scale: float, rows: int, budget: Budget) -> None:
-    """The same of Laplace noise, whose scale falls in proportion to epsilon.
-
-    Raises:
-        PlanError: says what epsilon would do.
-    """
-    if scale * _NOISIEST > rows:
-        raise _drowned(rows, budget, float(budget.epsilon) * scale * _NOISIEST / rows)
-
-
-def _epsilon_for(budget: Budget, times: float) -> float:
+def epsilon_by_rho(budget: Budget, times: float) -> float:
     """The epsilon whose Gaussian noise is so many times less, at the same delta.
 
-    The smaller epsilon is beside delta, the less the noise depends on it.
+    The smaller epsilon is beside delta, the less the noise depends on it. At delta 0 as
+    :func:`epsilon_in_proportion`.
     """
+    if not budget.delta:
+        return epsilon_in_proportion(budget, times)
     wanted = float(zcdp_rho(budget.epsilon, budget.delta)) * times**2
     steps = range(_MOST_DOUBLINGS * _STEPS_TO_DOUBLE)
-    found = bisect.bisect_left(
+    step = bisect.bisect_left(
         steps,
         wanted,
         key=lambda step: float(zcdp_rho(_raised(budget.epsilon, step), budget.delta)),
     )
-    return float(_raised(budget.epsilon, found))
+    return float(_raised(budget.epsilon, step))
 
 
 def _raised(epsilon: Fraction, step: int) -> Fraction:
@@ -106,12 +264,33 @@ def _raised(epsilon: Fraction, step: int) -> Fraction:
     return epsilon * 2**doublings * (_STEPS_TO_DOUBLE + part) / _STEPS_TO_DOUBLE
 
 
-def _drowned(rows: int, budget: Budget, least: float) -> PlanError:
-    return PlanError(
-        f"epsilon {figure(float(budget.epsilon), 6)} is too small for {count_of(rows, 'row')}: "
-        "the noise would drown the counts; "
-        f"use at least about {figure(least, 2)}, or more rows"
-    )
+def epsilon_in_proportion(budget: Budget, times: float) -> float:
+    """The epsilon whose Laplace noise is so many times less."""
+    return float(budget.epsilon) * times
+
+
+def require_signal(
+    noise: CountNoise,
+    task: Task,
+    budget: Budget,
+    rows: int | None = None,
+    needed: Callable[[Budget, float], float] = epsilon_by_rho,
+) -> None:
+    """Check that noise leaves something of one-way counts of so many ``rows`` of the data, or all.
+
+    ``needed`` says which epsilon would have so many times less noise.
+
+    Raises:
+        PlanError: says what epsilon would do.
+    """
+    scale = noise.scale(task.neighbours.partition) * task.data_rows / (rows or task.data_rows)
+    if scale * _NOISIEST > task.data_rows:
+        least = needed(budget, scale * _NOISIEST / task.data_rows)
+        raise PlanError(
+            f"epsilon {figure(float(budget.epsilon), 6)} is too small for "
+            f"{count_of(task.data_rows, 'row')}: the noise would drown the counts; use at least "
+            f"about {figure(least, 2)}, or more rows"
+        )
 
 
 def require_delta(method: str, budget: Budget) -> None:
@@ -133,7 +312,39 @@ def laplace_deviation(scale: float) -> float:
     return math.sqrt(2.0 * ratio) / (1.0 - ratio)
 
 
-def largest_within(
+def divide(
+    plan_of: Callable[[Mapping[KeyT, Fraction]], PlanT],
+    shares: Mapping[KeyT, Fraction],
+    budget: Budget,
+    relation: Relation,
+    refusal: str,
+) -> PlanT:
+    """The plan of parts that are plans themselves, each with its share, at the delta of the whole.
+
+    At delta 0 their epsilons add up. With a delta each has the root of its share, since Gaussian
+    noise composes by the sum of squares, at the largest scale whose price the budget holds, nearly.
+
+    Raises:
+        PlanError: the ``refusal``, if no scale does.
+    """
+    if not budget.delta:
+        return plan_of({name: share * budget.epsilon for name, share in shares.items()})
+
+    def scaled(scale: float) -> PlanT:
+        whole = scale * float(budget.epsilon)
+        return plan_of({name: _down(math.sqrt(share) * whole) for name, share in shares.items()})
+
+    plan = _largest_within(scaled, budget, relation)
+    if plan is None:
+        raise PlanError(f"no division of epsilon {float(budget.epsilon):g} between {refusal}")
+    return plan
+
+
+def _down(epsilon: float) -> Fraction:
+    return Fraction(math.floor(epsilon * DIGITS), DIGITS)
+
+
+def _largest_within(
     plan_at: Callable[[float], PlanT], budget: Budget, relation: Relation
 ) -> PlanT | None:
     """The plan of the largest scale whose price the budget holds, nearly; None if there is none."""

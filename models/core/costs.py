@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
-from cloister.models.task import Task
+from cloister.models.task import AnyPlan, Forecast, Task
 from cloister.schema.domain import declared_cells
 
 OVERSAMPLING = 3
@@ -49,3 +50,13 @@ def histogram_counts(task: Task) -> int:
 def balanced_seconds(rows: int, attributes: int) -> float:
     """Seconds that choosing a balanced part of the drawn rows takes."""
     return _EXCHANGED * rows * min(math.comb(attributes, 2), MOST_PAIRS)
+
+
+def together(plans: Iterable[AnyPlan]) -> Forecast:
+    """What fits one after the other need."""
+    forecasts = [plan.forecast for plan in plans]
+    return Forecast(
+        round(sum(each.seconds for each in forecasts), 1),
+        max((each.memory for each in forecasts), default=0),
+        max((each.device_memory for each in forecasts), default=0),
+    )

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from cloister.arrays import Floats, Integers
 from cloister.models import constrained
 from cloister.models.core.bins import Bins, Coarsening
-from cloister.models.protocol import Arrays, ModelState, Sampler
+from cloister.models.protocol import Arrays, ModelState
 from cloister.models.sampling.chain import Probabilities
+from cloister.models.sampling.drawing import Sampler
 from cloister.models.sampling.support_builder import CompiledConstraints
 from cloister.models.sampling.whole_tables import BalancedSampler
 from cloister.models.soft_constraints.reweighting import Reweighting
@@ -296,7 +297,7 @@ class NetworkModel(constrained.ReweightedModel):
         No more than are released where each row must fit all before it.
         """
         plain = self.constraint_sampler
-        return plain.independent(min(rows, self.task.data_rows) if plain.remembers else rows, rng)
+        return plain.draw(min(rows, self.task.data_rows) if plain.remembers else rows, rng)
 
     @property
     def tuple_model(self) -> BayesianNetwork:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 
 from cloister.figures import count_of, figure
 from cloister.models import planning
-from cloister.models.core import budget_split, costs
-from cloister.models.core.budget_split import require_signal
+from cloister.models.core import costs
+from cloister.models.core.budget_split import (
+    BudgetSplit,
+    Kind,
+    counts,
+    in_proportion,
+    require_delta,
+    require_signal,
+)
 from cloister.models.core.histograms import counted_by_value
 from cloister.models.soft_constraints.pair_counts import PairCounts
 from cloister.models.task import Budget, Forecast, Parameters, Plan, Stage, Task
-from cloister.privacy.accounting.accountants import calibrate, zcdp_rho
-from cloister.privacy.accounting.composition import accountable, event_of_stages
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, GridNoise
 from cloister.privacy.queries.distances import distance_sensitivity
 
@@ -49,14 +54,14 @@ _BYTES_OF_CELL = 24
 
 WEIGHER = PairCounts()
 
-_PARTS: Mapping[str, float] = {
+_SHARES: Mapping[str, float] = {
     "histograms": 0.15,
     "joint tables": 0.06,
     "structure": 0.10,
     "parameters": 0.63,
     "soft constraints": 0.06,
 }
-"""Part of the budget of each kind of query, as a share of rho; of those that a plan has."""
+"""Share of rho of each kind of query, in proportion among those that a plan has."""
 
 NETWORK_BINS = 32
 """Bins of a numeric attribute at most, special and missing values apart."""
@@ -177,80 +182,54 @@ class Outline:
         return math.comb(len(self.inside), 2)
 
     @cached_property
-    def times(self) -> dict[str, int]:
-        """How many queries of each kind there are."""
-        found = {
-            "histograms": len(self.sequence) + len(self.by_value),
-            "joint tables": len(self.joint),
-            "structure": int(self.pairs > 0),
-            "parameters": len(self.inside) if self.pairs else 0,
-            "soft constraints": int(bool(self.task.measured_soft)),
-        }
-        return {kind: times for kind, times in found.items() if times}
+    def split(self) -> BudgetSplit:
+        """How all queries share rho: those on each disjoint part of the rows, if there are such."""
+        task, part = self.task, self.rows.parameter_part
+        listed = ", ".join(" x ".join(names) for names in self.joint)
+        measured, structure = bool(task.measured_soft), self.rows.structure_part
 
-    def noise(self, level: Fraction) -> dict[str, Fraction]:
-        """The noise multiplier of each kind of query, where all cost a rho of 1 / (2 level^2).
+        def counted(name: str, number: int, words: str) -> Kind:
+            return counts(task, name, _SHARES[name], number, words, part)
 
-        If parts of the rows are disjoint, those on each of them.
-        """
-        apart = self.rows.structure_part is not None
-        groups = [{"structure"}, set(_PARTS) - {"structure"}] if apart else [set(_PARTS)]
-        found = {}
-        for group in groups:
-            own = {kind: times for kind, times in self.times.items() if kind in group}
-            whole = sum(_PARTS[kind] for kind in own)
-            for kind, times in own.items():
-                found[kind] = level * _exact(math.sqrt(times * whole / _PARTS[kind]))
-        return found
-
-    def stages(self, level: Fraction) -> Iterator[Stage]:
-        """The steps that query the data, at a level of noise."""
-        noise, times = self.noise(level), self.times
-        part, task = self.rows.parameter_part, self.task
-        words = "one-way histograms of all attributes"
-        yield replace(
-            budget_split.counts_stage(
-                task, "histograms", noise["histograms"], times["histograms"], words
+        kinds = (
+            counted(
+                "histograms",
+                len(self.sequence) + len(self.by_value),
+                "one-way histograms of all attributes",
             ),
-            part=part,
+            counted("joint tables", len(self.joint), f"joint tables of hard constraints: {listed}"),
+            Kind("structure", _SHARES["structure"], self.pairs > 0, self._structure, structure),
+            counted(
+                "parameters",
+                len(self.inside) if self.pairs else 0,
+                "the conditional tables of the network, one for each attribute",
+            ),
+            Kind(
+                "soft constraints",
+                _SHARES["soft constraints"],
+                measured,
+                partial(WEIGHER.stage, task),
+                part,
+            ),
         )
-        if self.joint:
-            listed = ", ".join(" x ".join(names) for names in self.joint)
-            words = f"joint tables of hard constraints: {listed}"
-            yield replace(
-                budget_split.counts_stage(
-                    task, "joint tables", noise["joint tables"], times["joint tables"], words
-                ),
-                part=part,
-            )
-        if self.pairs:
-            yield self._structure(noise["structure"])
-            words = "the conditional tables of the network, one for each attribute"
-            yield replace(
-                budget_split.counts_stage(
-                    task, "parameters", noise["parameters"], times["parameters"], words
-                ),
-                part=part,
-            )
-        if task.measured_soft:
-            yield replace(WEIGHER.stage(task, noise["soft constraints"]), part=part)
+        return BudgetSplit(in_proportion(kinds))
 
-    def mapped(self, level: Fraction) -> dict[tuple[str, ...], float]:
-        """The standard deviation of the noise of each joint table, in rows of its part."""
-        if not self.joint:
-            return {}
-        scale = DiscreteGaussian(self.noise(level)["joint tables"]).scale(
-            self.task.neighbours.partition
-        )
-        # a dependency is learnt by rows of the data: the part has fewer
+    def require_signal(self, budget: Budget) -> None:
+        """Check that the noise leaves something of the histograms."""
+        estimate = DiscreteGaussian(self.split.estimate(budget)["histograms"])
+        require_signal(estimate, self.task, budget, self.rows.parameters)
+
+    def mapped(self, noise: Mapping[str, Fraction]) -> dict[tuple[str, ...], float]:
+        """The standard deviation of the noise of each joint table, in rows of the whole table.
+
+        A dependency is learnt by rows of the data, and a part has fewer.
+        """
+        scale = self._scale(noise["joint tables"]) if self.joint else 0.0
         return dict.fromkeys(self.joint, scale * self.task.data_rows / self.rows.parameters)
 
-    def parameters(self, level: Fraction) -> NetworkParameters:
-        """The parameters of a fit at a level of noise."""
-        noise = self.noise(level)
-        scale = DiscreteGaussian(noise.get("parameters", noise["histograms"])).scale(
-            self.task.neighbours.partition
-        )
+    def parameters(self, noise: Mapping[str, Fraction]) -> NetworkParameters:
+        """The parameters of a fit with this noise."""
+        scale = self._scale(noise.get("parameters", noise["histograms"]))
         return NetworkParameters(
             noise=noise,
             by_value=self.by_value,
@@ -262,14 +241,8 @@ class Outline:
             most_cells=max(int(self.rows.parameters / (_USEFUL * scale)), 1),
         )
 
-    def require_signal(self, budget: Budget) -> None:
-        """Check that the noise leaves something of the histograms."""
-        level = math.sqrt(1 / (2 * float(zcdp_rho(budget.epsilon, budget.delta))))
-        scale = DiscreteGaussian(self.noise(_exact(level))["histograms"]).scale(
-            self.task.neighbours.partition
-        )
-        whole = self.task.data_rows
-        require_signal(scale * whole / self.rows.parameters, whole, budget)
+    def _scale(self, noise: Fraction) -> float:
+        return DiscreteGaussian(noise).scale(self.task.neighbours.partition)
 
     @cached_property
     def _learned(self) -> Task:
@@ -283,7 +256,7 @@ class Outline:
             "structure of the network; noise of "
             f"{count_of(figure(noise.deviation(sensitivity, 1.0)), 'row')} each"
         )
-        return Stage("structure", noise.event(sensitivity), words, self.rows.structure_part)
+        return Stage("structure", noise.event(sensitivity), words)
 
 
 def plan_network(
@@ -294,39 +267,18 @@ def plan_network(
     Raises:
         PlanError: there is no delta to spend, or the noise would drown the rows.
     """
-    budget_split.require_delta(method, budget)
+    require_delta(method, budget)
     outline = Outline(task, sequence, PartRows(task.data_rows, task.data_rows))
     outline.require_signal(budget)
-    level = calibrate_level(outline, (), task, budget)
-    parameters = outline.parameters(level)
+    noise = outline.split.calibrate(task, budget)
+    parameters = outline.parameters(noise)
+    soft = noise.get("soft constraints")
     return Plan(
         method,
         sequence,
-        tuple(outline.stages(level)),
+        outline.split.stages(noise),
         parameters,
         forecast_network(task, parameters),
-        outline.mapped(level),
-        rate_deviation(outline, level),
+        outline.mapped(noise),
+        None if soft is None else WEIGHER.deviation(float(soft), task),
     )
-
-
-def calibrate_level(
-    outline: Outline, others: tuple[Stage, ...], task: Task, budget: Budget
-) -> Fraction:
-    """The least level of noise at which the network and other stages stay within the budget."""
-    return calibrate(
-        lambda level: event_of_stages(accountable((*outline.stages(level), *others))),
-        budget.epsilon,
-        budget.delta,
-        task.neighbours.relation,
-    )
-
-
-def rate_deviation(outline: Outline, level: Fraction) -> float | None:
-    """The deviation of the noise of a soft constraint's rate; None if there is none."""
-    noise = outline.noise(level).get("soft constraints")
-    return None if noise is None else WEIGHER.deviation(float(noise), outline.task)
-
-
-def _exact(number: float) -> Fraction:
-    return Fraction(math.ceil(number * 10**6), 10**6)

@@ -140,13 +140,10 @@ def plan_calibrated(
     """The network with the least noise that the accountants allow beside the records."""
     outline = network_plan.Outline(task, sequence, parts)
     outline.require_signal(_shared(task, budget))
-    level = network_plan.calibrate_level(outline, (records,), task, budget)
-    parameters = outline.parameters(level)
-    stages, forecast = (
-        tuple(outline.stages(level)),
-        network_plan.forecast_network_fit(task, parameters),
-    )
-    return PlannedNetwork(stages, parameters, forecast, outline.mapped(level))
+    noise = outline.split.calibrate(task, budget, (records,))
+    parameters = outline.parameters(noise)
+    forecast = network_plan.forecast_network_fit(task, parameters)
+    return PlannedNetwork(outline.split.stages(noise), parameters, forecast, outline.mapped(noise))
 
 
 def plan_printed(

@@ -13,8 +13,8 @@ Source: Bindschaedler, Shokri, Gunter (VLDB 2017), section 6.2, Figures 1 and 2.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -37,12 +37,13 @@ from cloister.models.deniability.plan import (
     divided_parts,
 )
 from cloister.models.deniability.seeding import SeedParameters
-from cloister.models.protocol import Arrays, ModelState, Progress, Where, sample_whole
+from cloister.models.protocol import Arrays, ModelState, Progress
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import Batch
 from cloister.models.sampling.conditions import Condition
+from cloister.models.sampling.drawing import ANYTHING, CHUNK_ROWS, Given, Sampler, Where, split_rows
 from cloister.models.sampling.row_by_row import AcceptedRows, Penalty
-from cloister.models.sampling.sampler import ConstraintSampler, chunks_of, number_keys
+from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.models.task import Plan, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door, TableRows
@@ -110,7 +111,7 @@ class DeniableModel:
 
     def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
         """Exactly ``rows`` of the released rows; SampleError if there are fewer."""
-        return sample_whole(self.sampler, rows, rng, where)
+        return self.sampler.sample(rows, rng, where)
 
     def state(self) -> ModelState:
         """The model as JSON and arrays."""
@@ -131,8 +132,8 @@ def restore_pool(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Deniabl
 
 
 @dataclass(frozen=True)
-class PoolSampler:
-    """Draws rows of a pool without replacement."""
+class PoolSampler(Sampler):
+    """Draws rows of a pool without replacement, once it is :meth:`prepared`."""
 
     pool: Table
     network: NetworkModel
@@ -142,23 +143,10 @@ class PoolSampler:
         """The columns of the rows."""
         return self.pool.domain
 
-    @property
-    def remembers(self) -> bool:
-        """False: a chunk depends on the seed and its number alone."""
-        return False
+    def prepared(self, rows: int, rng: SamplingSource, where: Where) -> PoolSampler:
+        """The same of ``rows`` rows of the pool, in random order.
 
-    def chunks(
-        self,
-        rows: int,
-        rng: SamplingSource,
-        where: Where | None = None,
-        first: int = 0,
-        before: Iterable[Table] = (),  # noqa: ARG002 - any part of the pool fits any other
-    ) -> Iterator[Table]:
-        """Rows of the pool, no row twice, in chunks from number ``first`` on.
-
-        Raises:
-            SampleError: the pool has fewer rows, or fewer that fulfil the condition.
+        SampleError if the pool has fewer, or fewer that fulfil the condition.
         """
         fitting = self._fitting(where)
         if rows > len(fitting):
@@ -167,11 +155,13 @@ class PoolSampler:
                 f"{rows} rows were asked, but the model has {len(fitting)}{that}: it gives no "
                 "others than the released ones; ask for fewer rows"
             )
-        chosen = rng.generator.permutation(fitting)[:rows]
-        for own in chunks_of(rows, rng, first):
-            yield number_keys(self.pool.take(chosen[own.begin : own.begin + own.rows]), own.begin)
+        return replace(self, pool=self.pool.take(rng.generator.permutation(fitting)[:rows]))
 
-    def _fitting(self, where: Where | None) -> NDArray[np.int64]:
+    def draw(self, rows: int, rng: SamplingSource, given: Given = ANYTHING) -> Table:  # noqa: ARG002
+        """The next ``rows`` rows of the pool."""
+        return self.pool.take(np.arange(given.first, given.first + rows))
+
+    def _fitting(self, where: Where) -> NDArray[np.int64]:
         """The numbers of the rows that fulfil a condition."""
         fits = np.ones(self.pool.rows, dtype=bool)
         if where:
@@ -289,7 +279,7 @@ class ReleasedRecordSampler(AncestralSampler):
 def rows_of_records(model: NetworkModel, records: Integers, rng: SamplingSource) -> Table:
     """The rows (n,) of records (r, k) that break no hard constraint, with values for levels."""
     sampler = model.constraint_sampler
-    chunks = tuple(chunks_of(len(records), rng))
+    chunks = split_rows(len(records), CHUNK_ROWS, rng)
     tables = [
         _refined(sampler, records[own.begin : own.begin + own.rows], own.stream.generator)
         for own in chunks

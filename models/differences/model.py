@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, TypeVar
@@ -17,14 +17,9 @@ from cloister.models.core.bins import Bins
 from cloister.models.core.histograms import ReleasedCounts
 from cloister.models.differences import pairs
 from cloister.models.differences.orders import prepared
-from cloister.models.protocol import Arrays, KeepsCounts, ModelState, Sampler, Where, sample_whole
-from cloister.models.sampling.sampler import (
-    CHUNK_ROWS,
-    Chunk,
-    ConstraintSampler,
-    chunks_of,
-    number_keys,
-)
+from cloister.models.protocol import Arrays, KeepsCounts, ModelState
+from cloister.models.sampling.drawing import ANYTHING, CHUNK_ROWS, Given, Sampler, Where
+from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.columns import OUTSIDE
@@ -103,7 +98,7 @@ class DifferencedModel(Generic[_InnerT]):
 
         SampleError if they cannot be drawn.
         """
-        return sample_whole(self.sampler, rows, rng, where)
+        return self.sampler.sample(rows, rng, where)
 
     def state(self) -> ModelState:
         """The model as JSON and arrays."""
@@ -152,7 +147,7 @@ def restore_moved(
 
 
 @dataclass(frozen=True)
-class DifferencedSampler:
+class DifferencedSampler(Sampler):
     """Draws rows of an ``inner`` sampler and makes numbers from ``differences``.
 
     ``bins`` are those of the differences.
@@ -165,42 +160,39 @@ class DifferencedSampler:
 
     @property
     def remembers(self) -> bool:
-        """Whether a chunk depends on those before it."""
+        """Whether rows depend on those before them."""
         return self.inner.remembers
 
-    def chunks(
-        self,
-        rows: int,
-        rng: SamplingSource,
-        where: Where | None = None,
-        first: int = 0,
-        before: Iterable[Table] = (),
-    ) -> Iterator[Table]:
-        """The chunks from number ``first`` on, given those ``before``."""
-        _require_columns(where or {}, self.domain)
-        asked = {name: value for name, value in (where or {}).items() if name in self._moved}
-        rest = {name: value for name, value in (where or {}).items() if name not in asked}
-        inside = [self._inside(table) for table in before]
-        if not asked:
-            for chunk in self.inner.chunks(rows, rng, rest or None, first, inside):
-                yield self.finish(chunk)
-            return
-        codes = {name: self._code(name, value) for name, value in asked.items()}
-        for own in chunks_of(rows, rng, first):
-            kept = self._under(codes, rest, own, inside)
-            inside.append(kept)
-            yield number_keys(self.finish(kept), own.begin)
+    @property
+    def chunk_rows(self) -> int:
+        """Rows of a chunk at most."""
+        return self.inner.chunk_rows
+
+    def prepared(self, rows: int, rng: SamplingSource, where: Where) -> DifferencedSampler:
+        """The same, its inner sampler prepared for what the condition says of inner columns."""
+        _require_columns(where, self.domain)
+        inside = {name: value for name, value in where.items() if name not in self._moved}
+        return replace(self, inner=self.inner.prepared(rows, rng, inside))
+
+    def draw(self, rows: int, rng: SamplingSource, given: Given = ANYTHING) -> Table:
+        """Exactly ``rows`` rows, keys left unset; SampleError if they cannot be drawn."""
+        where, before = given.where, [self._inside(table) for table in given.before]
+        codes = {n: self._code(n, value) for n, value in where.items() if n in self._moved}
+        rest = {name: value for name, value in where.items() if name not in codes}
+        inside = replace(given, where=rest, before=before)
+        if codes:
+            return self.finish(self._under(codes, rows, rng, inside))
+        return self.finish(self.inner.draw(rows, rng, inside))
 
     def _under(
-        self, codes: Mapping[str, int], rest: Where, chunk: Chunk, before: Sequence[Table]
+        self, codes: Mapping[str, int], rows: int, rng: SamplingSource, given: Given
     ) -> Table:
         """Inner rows from which numbers with the wanted codes are made, by rejection."""
         kept: list[Table] = []
-        missing, drawn = chunk.rows, 0
-        while missing and (drawn < _IDLE or (kept and drawn < _TRIES * chunk.rows)):
-            (source,) = chunk.stream.spawn(1)
-            found = Table.concatenate(
-                self.inner.chunks(CHUNK_ROWS, source, rest or None, 0, [*before, *kept])
+        missing, drawn = rows, 0
+        while missing and (drawn < _IDLE or (kept and drawn < _TRIES * rows)):
+            found = self.inner.draw(
+                CHUNK_ROWS, rng.spawn(1)[0], replace(given, before=[*given.before, *kept])
             )
             made = self.finish(found)
             fits = np.all([made.codes[name] == code for name, code in codes.items()], axis=0)
@@ -211,7 +203,7 @@ class DifferencedSampler:
         if missing:
             names = ", ".join(f"'{name}'" for name in codes)
             raise SampleError(
-                f"only {count_of(chunk.rows - missing, 'row')} could be drawn under the condition "
+                f"only {count_of(rows - missing, 'row')} could be drawn under the condition "
                 f"on {names}; request fewer rows or choose another value"
             )
         return Table.concatenate(kept)

@@ -5,18 +5,22 @@ Source: Lin, Yu, Huang, "DPView", section IV-D.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from cloister.errors import PlanError
-from cloister.figures import count_of, figure_range
-from cloister.models.core.budget_split import laplace_deviation, require_signal
+from cloister.models.core.budget_split import (
+    EpsilonSplit,
+    Kind,
+    counts_stage,
+    laplace_deviation,
+    require_signal,
+)
 from cloister.models.dpview import view_choice
 from cloister.models.dpview.views import Names
-from cloister.models.task import Budget, Forecast, Plan, Stage, Task
-from cloister.privacy.accounting.accountants import calibrate
-from cloister.privacy.events import Event, compose
+from cloister.models.task import Budget, Counted, Forecast, Plan, Stage, Task
 from cloister.privacy.mechanisms.noise import DiscreteLaplace
 
 Shaper = Callable[[Task, Fraction], view_choice.Shape]
@@ -80,27 +84,53 @@ def plan_dpview(
     tables = list(recipe.tables(task, shape))
     expected = forecast(task, tables)
     _require_sparse(tables, expected)
-    parts = view_choice.allocate_budget(tables)
-    level = _level(task, parts, budget)
-    epsilons = {label: part / level for label, part in parts.items()}
-    require_signal(_scale(task, epsilons, tables), task.data_rows, budget)
-    parameters = view_choice.ViewParameters(shape, epsilons)
+    split, weights = _split(recipe, task, tables, shape.left_out), view_choice.weights(tables)
+    noise = split.calibrate(task, budget)
+    mechanisms = {
+        table.label: DiscreteLaplace(weights[table.label] * noise[table.stage]) for table in tables
+    }
+    singles = [mechanisms[table.label] for table in tables if table.stage == "attributes"]
+    noisiest = min(singles or mechanisms.values(), key=lambda mechanism: mechanism.epsilon)
+    require_signal(noisiest, task, budget)
+    epsilons = {label: mechanism.epsilon for label, mechanism in mechanisms.items()}
+    partition = task.neighbours.partition
+    deviations = {
+        label: laplace_deviation(mechanism.scale(partition))
+        for label, mechanism in mechanisms.items()
+    }
     return Plan(
         recipe.name,
         _ordered(shape, sequence),
-        tuple(_stages(recipe, task, tables, epsilons, shape.left_out)),
-        parameters,
+        split.stages(noise),
+        view_choice.ViewParameters(shape, epsilons),
         expected,
-        {
-            query.names: _deviation(task, epsilons[query.label])
-            for query in tables
-            if query.stage == "joint tables"
-        },
+        {table.names: deviations[table.label] for table in tables if table.stage == "joint tables"},
+        counted=tuple(
+            Counted({name: table.sizes[name] for name in table.names}, deviations[table.label])
+            for table in tables
+        ),
     )
 
 
-def _deviation(task: Task, epsilon: Fraction) -> float:
-    return laplace_deviation(DiscreteLaplace(epsilon).scale(task.neighbours.partition))
+def _split(
+    recipe: DPViewRecipe, task: Task, tables: list[view_choice.PlannedTable], left_out: str
+) -> EpsilonSplit:
+    """How the stages share epsilon, and in each the tables by their weights."""
+    weights, last = view_choice.weights(tables), tables[-1].stage
+
+    def kind(name: str, words: str) -> Kind:
+        own = [weights[table.label] for table in tables if table.stage == name]
+
+        def stage(epsilon: Fraction) -> Stage:
+            noises = Counter(DiscreteLaplace(weight * epsilon) for weight in own)
+            made = counts_stage(name, noises.items(), task.neighbours.partition, words)
+            if not left_out or name != last:
+                return made
+            return replace(made, explanation=f"{made.explanation}; {left_out}")
+
+        return Kind(name, Fraction(sum(own), sum(weights.values())), sum(own), stage)
+
+    return EpsilonSplit([kind(*explained) for explained in recipe.explanations.items()])
 
 
 def forecast(task: Task, tables: list[view_choice.PlannedTable]) -> Forecast:
@@ -119,43 +149,6 @@ def _ordered(shape: view_choice.Shape, sequence: Names) -> Names:
     return (*first, *(name for name in sequence if name not in first))
 
 
-def _event(task: Task, epsilons: Iterable[Fraction]) -> Event:
-    return compose(
-        *(DiscreteLaplace(epsilon).event(task.neighbours.partition) for epsilon in epsilons)
-    )
-
-
-def _level(task: Task, parts: Mapping[str, Fraction], budget: Budget) -> Fraction:
-    """The level of noise: shares of the budget over it are epsilons."""
-    pure = 1 / budget.epsilon
-    if not budget.delta:
-        return pure
-    found = calibrate(
-        lambda level: _event(task, [part / level for part in parts.values()]),
-        budget.epsilon,
-        budget.delta,
-        task.neighbours.relation,
-    )
-    return min(found, pure)
-
-
-def _stages(
-    recipe: DPViewRecipe,
-    task: Task,
-    tables: list[view_choice.PlannedTable],
-    epsilons: Mapping[str, Fraction],
-    left_out: str,
-) -> Iterator[Stage]:
-    last = tables[-1].stage
-    for stage, explanation in recipe.explanations.items():
-        own = [epsilons[query.label] for query in tables if query.stage == stage]
-        if own:
-            scales = [DiscreteLaplace(epsilon).scale(task.neighbours.partition) for epsilon in own]
-            words = f"{explanation}; noise of {count_of(figure_range(scales), 'row')} a count"
-            words += f"; {left_out}" if left_out and stage == last else ""
-            yield Stage(stage, _event(task, own), words)
-
-
 def _require_sparse(tables: list[view_choice.PlannedTable], expected: Forecast) -> None:
     worst = max(tables, key=lambda query: query.cells)
     if worst.cells > view_choice.MOST_TABLE_CELLS:
@@ -166,12 +159,3 @@ def _require_sparse(tables: list[view_choice.PlannedTable], expected: Forecast) 
             f"{expected.memory / 2**30:.1f} GiB and {expected.seconds:.0f} s; "
             "declare fewer bins or values"
         )
-
-
-def _scale(
-    task: Task, epsilons: Mapping[str, Fraction], tables: list[view_choice.PlannedTable]
-) -> float:
-    """The greatest scale of noise of a one-way histogram, in rows; of all tables without one."""
-    single = [epsilons[query.label] for query in tables if query.stage == "attributes"]
-    partition = task.neighbours.partition
-    return max(DiscreteLaplace(own).scale(partition) for own in single or epsilons.values())

@@ -16,7 +16,7 @@ value they allow. The chain is for conditions, supports, and rows that are not l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numba
@@ -29,12 +29,11 @@ from cloister.models.core.bins import Bins, Coarsening
 from cloister.models.dpview.tables import ROUNDINGS, UNBIASED, WholeView, round_views
 from cloister.models.dpview.view_choice import Linking
 from cloister.models.dpview.views import Names, View, margin_over
-from cloister.models.protocol import Where
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import Batch, ConstrainedChain, Probabilities
+from cloister.models.sampling.drawing import Sampler, Where
 from cloister.models.sampling.whole_tables import ProposingSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.domain import Table
 
 _FLOOR = 1e-9
 """Added to shares, so that a level with a count of 0 can be drawn where supports require it."""
@@ -365,22 +364,13 @@ class LinkedSampler(ProposingSampler):
     linking: Linking = "priority"
 
     @property
-    def most_rows(self) -> int:
+    def chunk_rows(self) -> int:
         """Rows of a chunk at most."""
         return LINKED_CHUNK_ROWS if self.linking == "priority" else MATCHED_CHUNK_ROWS
 
-    def chunks(
-        self,
-        rows: int,
-        rng: SamplingSource,
-        where: Where | None = None,
-        first: int = 0,
-        before: Iterable[Table] = (),
-    ) -> Iterator[Table]:
-        """The rows in chunks; without views, one by one."""
-        if self.views:
-            return super().chunks(rows, rng, where, first, before)
-        return self.plain.chunks(rows, rng, where, first, before)
+    def prepared(self, rows: int, rng: SamplingSource, where: Where) -> Sampler:
+        """What draws the chunks: one by one without views."""
+        return super().prepared(rows, rng, where) if self.views else self.plain
 
     def records(self, rows: int, rng: np.random.Generator) -> Records:
         """Exactly ``rows`` linked records, in random order."""

@@ -31,7 +31,6 @@ from cloister.constraints import functional_dependency
 from cloister.models.dpview.views import Names, Sizes, ViewList, best_views, cells, dealt_views
 from cloister.models.planning import NETWORKED_LEVELS, public_sizes, wanted_tables
 from cloister.models.task import Parameters, Task, options_of
-from cloister.privacy.accounting.accountants import shares
 from cloister.schema.attributes import Declared
 from cloister.schema.domain import declared_cells
 
@@ -132,12 +131,20 @@ class ViewParameters(Parameters):
 
 @dataclass(frozen=True)
 class PlannedTable:
-    """One table that is counted: its stage, attributes, cells at most, and weight of its errors."""
+    """One table that is counted: its stage, attributes, and weight of its errors.
+
+    ``sizes`` are the most cells of attributes.
+    """
 
     stage: str
     names: Names
-    cells: int
+    sizes: Sizes
     importance: float = 1.0
+
+    @property
+    def cells(self) -> int:
+        """Cells at most."""
+        return cells(self.names, self.sizes)
 
     @property
     def label(self) -> str:
@@ -149,27 +156,27 @@ def planned_tables(task: Task, shape: Shape) -> Iterator[PlannedTable]:
     """Everything that is counted, attributes first."""
     sizes = public_sizes(task.domain)
     for name in task.domain.modelled:
-        yield PlannedTable("attributes", (name,), declared_cells(task.domain[name]).size)
+        yield PlannedTable("attributes", (name,), {name: declared_cells(task.domain[name]).size})
     for names in shape.tables:
-        yield PlannedTable("joint tables", names, cells(names, sizes), _ADVICE)
+        yield PlannedTable("joint tables", names, sizes, _ADVICE)
     if shape.views:
         coarse = coarse_sizes(sizes, shape.parts)
         for names in shape.views.linked:
-            yield PlannedTable("views", names, cells(names, coarse))
+            yield PlannedTable("views", names, coarse)
         for names in shape.views.referees:
-            yield PlannedTable("upper views", names, cells(names, coarse), _ADVICE)
+            yield PlannedTable("upper views", names, coarse, _ADVICE)
 
 
-def allocate_budget(asked: list[PlannedTable]) -> dict[str, Fraction]:
-    """The share of the budget of each table, by label: in proportion to the cube root of its cells.
+def weights(tables: list[PlannedTable]) -> dict[str, int]:
+    """The weight of each table in the budget, by label: the cube root of its cells.
 
     That makes the sum of squared errors least (equation 2). Upper views and joint tables of
     constraints only advise on how records are made: their errors count a 27th, so that their share
     is a third.
     """
-    roots = [max(1, round(_FINE * (query.importance * query.cells) ** (1 / 3))) for query in asked]
     return {
-        query.label: part for query, part in zip(asked, shares(Fraction(1), roots), strict=True)
+        table.label: max(1, round(_FINE * (table.importance * table.cells) ** (1 / 3)))
+        for table in tables
     }
 
 
@@ -261,11 +268,12 @@ def joinable(task: Task, tables: tuple[Names, ...]) -> dict[str, int]:
 
 def _noisy(asked: list[PlannedTable], epsilon: Fraction, stage: str) -> dict[Names, ViewNoise]:
     """The views of a stage, and the noise of each."""
-    shared = allocate_budget(asked)
+    shares = weights(asked)
+    whole = sum(shares.values())
     return {
-        q.names: ViewNoise(q.cells, float(shared[q.label] * epsilon))
-        for q in asked
-        if q.stage == stage
+        table.names: ViewNoise(table.cells, float(shares[table.label] * epsilon / whole))
+        for table in asked
+        if table.stage == stage
     }
 
 

@@ -10,7 +10,8 @@ from cloister.models import constrained
 from cloister.models.core.bins import Bins
 from cloister.models.kamino.networks import TrainedChain
 from cloister.models.kamino.recipe import Trainer
-from cloister.models.protocol import Arrays, ModelState, Sampler
+from cloister.models.protocol import Arrays, ModelState
+from cloister.models.sampling.drawing import Sampler
 from cloister.models.sampling.row_by_row import PLAIN, Algorithm3, Penalty
 from cloister.models.sampling.support_builder import CompiledConstraints
 from cloister.models.sampling.whole_tables import BalancedSampler
@@ -53,7 +54,7 @@ class KaminoModel(constrained.SequentialModel):
         where each row must fit all before it.
         """
         plain = self.constraint_sampler
-        return plain.independent(min(rows, self.task.data_rows) if plain.remembers else rows, rng)
+        return plain.draw(min(rows, self.task.data_rows) if plain.remembers else rows, rng)
 
     @property
     def tuple_model(self) -> TrainedChain:

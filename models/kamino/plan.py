@@ -8,19 +8,30 @@ noisier plan.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 from cloister.errors import PlanError, UnsupportedEvent
 from cloister.figures import count_of, figure
 from cloister.models import planning
-from cloister.models.core import budget_split, costs
+from cloister.models.core import costs
+from cloister.models.core.budget_split import (
+    BudgetSplit,
+    Kind,
+    counts,
+    in_proportion,
+    least_noise,
+    require_delta,
+    require_signal,
+)
 from cloister.models.core.histograms import counted_by_value
 from cloister.models.kamino.recipe import EMBEDDING_WIDTH, LARGEST_BLOCK, KaminoRecipe, Runs
 from cloister.models.task import Budget, Forecast, Parameters, Plan, Stage, Task
-from cloister.privacy.accounting.accountants import calibrate, zcdp_rho
-from cloister.privacy.events import Composed, Event, SampledGaussian
+from cloister.privacy.accounting.accountants import zcdp_rho
+from cloister.privacy.events import SampledGaussian
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, GaussianGradient
 
 _HISTOGRAMS = 0.25
@@ -31,6 +42,9 @@ _JOINT_TABLES = 0.06
 
 _WEIGHTS = 0.15
 """Part of the budget for counts of violations of soft constraints, if there are any."""
+
+_DECIMALS = 3
+"""Decimals of the noise multipliers of counts."""
 
 _LEARNING_RATE = 0.02
 """Learning rate at the start of training, where the signal is clear."""
@@ -165,38 +179,40 @@ class _Outline:
         """Rows of an expected batch."""
         return float(self.rate * self.task.data_rows)
 
-    def training(self, noise: Fraction) -> Iterator[SampledGaussian]:
-        """The event of training with a noise multiplier; none where there is nothing to train."""
-        if self.steps:
-            yield SampledGaussian(self.rate, noise, self.steps, self.task.neighbours.max_rows)
+    @property
+    def split(self) -> BudgetSplit:
+        """How the counts share rho: what they do not need is left to training, if there is any."""
+        words = f"noisy one-way histogram of {count_of(len(self.sequence), 'attribute')}"
+        if self.by_value:
+            words += ", and the single values of " + ", ".join(self.by_value)
+        listed = ", ".join(" x ".join(names) for names in self.tables)
+        soft = bool(self.task.measured_soft)
+        kinds = (
+            counts(self.task, "histograms", _HISTOGRAMS, self.histograms, words),
+            counts(
+                self.task,
+                "joint tables",
+                _JOINT_TABLES,
+                len(self.tables),
+                f"noisy joint tables: {listed}",
+            ),
+            Kind("soft constraints", _WEIGHTS, soft, partial(self.recipe.weigher.stage, self.task)),
+        )
+        return BudgetSplit(kinds if self.steps else in_proportion(kinds), _DECIMALS)
+
+    def training(self, noise: Fraction) -> Stage:
+        """The stage of training with a noise multiplier."""
+        words = self.recipe.trainer.explain(len(self.runs), self.networked)
+        return Stage(
+            "training",
+            SampledGaussian(self.rate, noise, self.steps, self.task.neighbours.max_rows),
+            f"{words}, in batches of about {count_of(round(self.batch), 'row')}; noise "
+            f"{figure(float(noise))} x clip",
+        )
 
 
 def _first_table(sequence: tuple[str, ...], runs: Runs) -> list[tuple[str, ...]]:
     return [tuple(sequence[place] for place in runs[0])] if runs and len(runs[0]) > 1 else []
-
-
-@dataclass(frozen=True)
-class _Noises:
-    """Noise multipliers of the counts; None where there is no query."""
-
-    histograms: Fraction
-    tables: Fraction | None
-    weights: Fraction | None
-
-    @classmethod
-    def of(cls, outline: _Outline, rho: float) -> _Noises:
-        """Fixed shares of the budget.
-
-        What is not needed is left to training, or shared out where there is none.
-        """
-        tables, soft = bool(outline.tables), bool(outline.task.measured_soft)
-        counted = _HISTOGRAMS + _JOINT_TABLES * tables + _WEIGHTS * soft
-        rho = rho if outline.steps else rho / counted
-        return cls(
-            _multiplier(_HISTOGRAMS * rho, outline.histograms),
-            _multiplier(_JOINT_TABLES * rho, len(outline.tables)) if tables else None,
-            _multiplier(_WEIGHTS * rho, 1) if soft else None,
-        )
 
 
 def plan_kamino(
@@ -207,93 +223,46 @@ def plan_kamino(
     Raises:
         PlanError: there is no delta to spend, or the noise would drown the rows.
     """
-    budget_split.require_delta(recipe.name, budget)
+    require_delta(recipe.name, budget)
     outline = _Outline.of(task, sequence, recipe)
-    noises = _Noises.of(outline, float(zcdp_rho(budget.epsilon, budget.delta)))
-    scale = DiscreteGaussian(noises.histograms).scale(task.neighbours.partition)
-    budget_split.require_signal(scale, task.data_rows, budget)
-    counts = list(_counts(outline, noises))
-    noise = (
-        _training_noise(outline, budget, [stage.event for stage in counts])
-        if outline.steps
-        else Fraction(0)
-    )
-    stages = (*counts, *_training_stage(outline, noise))
+    noise = outline.split.noise_of(float(zcdp_rho(budget.epsilon, budget.delta)))
+    require_signal(DiscreteGaussian(noise["histograms"]), task, budget)
+    stages, trained = outline.split.stages(noise), Fraction(0)
+    if outline.steps:
+        counted = stages
+        with accounted_for(recipe, task):
+            trained = least_noise(lambda level: (*counted, outline.training(level)), task, budget)
+        stages = (*counted, outline.training(trained))
+    joint, weights = noise.get("joint tables"), noise.get("soft constraints")
     return Plan(
         recipe.name,
         sequence,
         stages,
-        _parameters(outline, noises, noise),
+        _parameters(outline, noise, trained),
         forecast_kamino(task, outline.sizes, outline.networked, outline.steps, outline.batch),
-        _mapped(outline, noises),
-        _rate_deviation(outline, noises),
+        dict.fromkeys(outline.tables, DiscreteGaussian(joint).scale(task.neighbours.partition))
+        if joint
+        else {},
+        recipe.weigher.deviation(float(weights), task) if weights else None,
     )
 
 
-def _rate_deviation(outline: _Outline, noises: _Noises) -> float | None:
-    if noises.weights is None:
-        return None
-    return outline.recipe.weigher.deviation(float(noises.weights), outline.task)
+@contextmanager
+def accounted_for(recipe: KaminoRecipe, task: Task) -> Iterator[None]:
+    """Accounting for batches, which is refused for some neighbours.
 
-
-def _mapped(outline: _Outline, noises: _Noises) -> dict[tuple[str, ...], float]:
-    if noises.tables is None:
-        return {}
-    scale = DiscreteGaussian(noises.tables).scale(outline.task.neighbours.partition)
-    return dict.fromkeys(outline.tables, scale)
-
-
-def _multiplier(rho: float, queries: int) -> Fraction:
-    return Fraction(math.ceil(math.sqrt(queries / (2 * rho)) * 1000), 1000)
-
-
-def _counts(outline: _Outline, noises: _Noises) -> Iterator[Stage]:
-    if outline.histograms:
-        words = f"noisy one-way histogram of {count_of(len(outline.sequence), 'attribute')}"
-        if outline.by_value:
-            words += ", and the single values of " + ", ".join(outline.by_value)
-        yield budget_split.counts_stage(
-            outline.task, "histograms", noises.histograms, outline.histograms, words
-        )
-    if noises.tables is not None:
-        words = "noisy joint tables: " + ", ".join(" x ".join(names) for names in outline.tables)
-        yield budget_split.counts_stage(
-            outline.task, "joint tables", noises.tables, len(outline.tables), words
-        )
-    if noises.weights is not None:
-        yield outline.recipe.weigher.stage(outline.task, noises.weights)
-
-
-def _training_noise(outline: _Outline, budget: Budget, counts: Sequence[Event]) -> Fraction:
-    neighbours = outline.task.neighbours
-    spent = tuple((event, 1) for event in counts)
+    Raises:
+        PlanError: no accountant reads them.
+    """
     try:
-        return calibrate(
-            lambda noise: Composed((*spent, *((event, 1) for event in outline.training(noise)))),
-            budget.epsilon,
-            budget.delta,
-            neighbours.relation,
-        )
+        yield
     except UnsupportedEvent as refusal:
+        neighbours = task.neighbours
         raise PlanError(
-            f"method {outline.recipe.name} cannot be accounted for under relation "
-            f"{neighbours.relation} with up to {neighbours.max_rows} rows a unit; "
-            "use relation add_remove, or another method"
+            f"method {recipe.name} cannot be accounted for under relation {neighbours.relation} "
+            f"with up to {neighbours.max_rows} rows a unit; use relation add_remove, or another "
+            "method"
         ) from refusal
-
-
-def _training_stage(outline: _Outline, noise: Fraction) -> Iterator[Stage]:
-    batch = round(outline.rate * outline.task.data_rows)
-    words = outline.recipe.trainer.explain(len(outline.runs), outline.networked)
-    if outline.steps:
-        mechanism = GaussianGradient(outline.rate, noise, _CLIP)
-        event = mechanism.events(outline.steps, outline.task.neighbours.max_rows)
-        yield Stage(
-            "training",
-            event,
-            f"{words}, in batches of about {count_of(batch, 'row')}; noise {figure(float(noise))} "
-            "x clip",
-        )
 
 
 def learning_rate(rows: float, steps: int, noise: float) -> float:
@@ -306,25 +275,29 @@ def learning_rate(rows: float, steps: int, noise: float) -> float:
     return _LEARNING_RATE * min(1.0, max(math.sqrt(signal / _CLEAR_SIGNAL), _SLOWEST))
 
 
-def _parameters(outline: _Outline, noises: _Noises, noise: Fraction) -> KaminoParameters:
+def _parameters(
+    outline: _Outline, noise: Mapping[str, Fraction], trained: Fraction
+) -> KaminoParameters:
     steps = outline.recipe.trainer.steps
-    batch = float(outline.rate * outline.task.data_rows)
-    return KaminoParameters(
-        histogram_noise=noises.histograms,
+    parameters = KaminoParameters(
+        histogram_noise=noise["histograms"],
         by_value=outline.by_value,
         joint_tables=outline.tables,
-        joint_noise=noises.tables,
-        weight_noise=noises.weights,
-        training_noise=noise,
+        joint_noise=noise.get("joint tables"),
+        weight_noise=noise.get("soft constraints"),
+        training_noise=trained,
         sampling_rate=outline.rate,
         steps=steps,
-        learning_rate=learning_rate(batch, steps, float(noise))
+        learning_rate=learning_rate(outline.batch, steps, float(trained))
         if outline.steps
         else _LEARNING_RATE,
         clip=_CLIP,
         networked=outline.networked,
         runs=tuple(map(tuple, outline.runs)),
     )
+    if outline.steps:
+        parameters.gradient.sums()  # a noise that cannot be drawn is refused before the charge
+    return parameters
 
 
 def forecast_kamino(

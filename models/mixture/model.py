@@ -21,11 +21,12 @@ from cloister.models.mixture.prior import ReleasedNumbers, restore_numbers
 from cloister.models.mixture.products import DependentAttribute, Factor, Layout, Mixture
 from cloister.models.mixture.sampler import EvenSampler, pair_changes
 from cloister.models.mixture.within_bins import ScoreRelation, relations_between
-from cloister.models.protocol import Arrays, ModelState, Sampler
+from cloister.models.protocol import Arrays, ModelState
 from cloister.models.sampling.chain import Probabilities
+from cloister.models.sampling.drawing import Sampler
 from cloister.models.sampling.row_by_row import PLAIN, Algorithm3, Penalty
 from cloister.models.sampling.support_builder import CompiledConstraints
-from cloister.models.sampling.whole_tables import BalancedSampler, Independent, PairChange
+from cloister.models.sampling.whole_tables import BalancedSampler, PairChange
 from cloister.models.soft_constraints.reweighting import Reweighting
 from cloister.models.task import RowSampling, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
@@ -133,8 +134,8 @@ class MixtureModel(constrained.SequentialModel):
         where each row must fit all before it.
         """
         if self.constraint_sampler.remembers:
-            return self.constraint_sampler.independent(min(rows, self.task.data_rows), rng)
-        return self._independent_sampler.independent(rows, rng)
+            return self.constraint_sampler.draw(min(rows, self.task.data_rows), rng)
+        return self._independent_sampler.draw(rows, rng)
 
     @property
     def tuple_model(self) -> MixtureChain:
@@ -142,7 +143,7 @@ class MixtureModel(constrained.SequentialModel):
         return chain_of(self.mixture, self.sequence, self.bins)
 
     @property
-    def _independent_sampler(self) -> Independent:
+    def _independent_sampler(self) -> Sampler:
         plain = self.constraint_sampler
         if not self.even:
             return plain

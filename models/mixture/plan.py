@@ -9,25 +9,32 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 
 from cloister.models import planning
-from cloister.models.core import budget_split
+from cloister.models.core.budget_split import (
+    BudgetSplit,
+    Kind,
+    choices,
+    counts,
+    in_proportion,
+    require_delta,
+    require_signal,
+    rounded_up,
+    weighted_counts,
+)
 from cloister.models.core.histograms import TwoLevels, counted_by_value
 from cloister.models.mixture.schedule import (
     TYPICAL_SIGNAL,
-    JointBudget,
     Schedule,
     forecast_fit,
     joint_budget,
     schedule_for,
 )
 from cloister.models.soft_constraints.pair_counts import PairCounts
-from cloister.models.task import Budget, Parameters, Plan, Stage, Task
-from cloister.privacy.accounting.accountants import calibrate, zcdp_rho
-from cloister.privacy.events import Composed, Event, repeat
+from cloister.models.task import Budget, Counted, Parameters, Plan, Task
+from cloister.privacy.accounting.accountants import zcdp_rho
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
-from cloister.privacy.mechanisms.selection import Exponential
 from cloister.schema.domain import declared_cells
 
 _HISTOGRAMS = 0.12
@@ -137,110 +144,89 @@ class _Outline:
         return tuple(name for name in self.valued if name in self.by_value)
 
     @property
-    def parts(self) -> dict[str, tuple[float, float]]:
-        """For each kind of query, its part of the budget, as a share of rho, and its number."""
-        histograms = sum(
-            float(self._factor(name)) ** 2 * self._times(name) for name in self.emphasis
-        )
-        parts = {"histograms": (histograms_for(self.signal), histograms)}
-        if self.joint:
-            budget = self._joint_budget
-            parts |= {"joint tables": (budget.part, budget.times + len(self.values))}
-        parts |= {"soft constraints": (_SOFT_CONSTRAINTS, 1)} if self.task.measured_soft else {}
-        if self.schedule.tables:
-            rest = 1.0 - sum(part for part, _ in parts.values())
-            parts |= {
-                "selection": (rest * _SELECTION, self.schedule.tables),
-                "rounds": (rest * (1 - _SELECTION), self.schedule.tables),
-            }
-        whole = sum(part for part, _ in parts.values())
-        return {name: (part / whole, times) for name, (part, times) in parts.items()}
+    def weights(self) -> dict[str, tuple[Fraction, int]]:
+        """By how much each attribute has less noise, and how many of its histograms have it.
 
-    def levels(self, noise: Fraction) -> dict[str, Fraction]:
-        """The noise multiplier of each kind of count, and the epsilon of one selection.
-
-        The level ``noise`` stands for a rho of 1 / (2 noise^2), of which each kind of query has its
-        part.
+        Wide cells take from the budget of the others.
         """
-        ratios = {
-            name: _exact(math.sqrt(times / part)) for name, (part, times) in self.parts.items()
-        }
-        return {
-            name: 2 / (noise * r) if name == "selection" else noise * r
-            for name, r in ratios.items()
-        }
-
-    def stages(self, noise: Fraction) -> Iterator[Stage]:
-        """The steps that query the data, at a level of noise."""
-        levels = self.levels(noise)
-        yield self._histograms(levels["histograms"])
-        if self.joint:
-            yield self._joint_tables(levels["joint tables"])
-        if self.schedule.tables:
-            choice: Event = Exponential(levels["selection"]).event()
-            yield Stage(
-                "selection",
-                repeat(choice, self.schedule.tables),
-                "which joint table to measure next, round by round",
-            )
-            picks, tables = self.schedule.picks, self.schedule.tables
-            words = f"the joint tables chosen, {'one' if picks == 1 else picks} a round"
-            yield budget_split.counts_stage(self.task, "rounds", levels["rounds"], tables, words)
-        if self.task.measured_soft:
-            yield WEIGHER.stage(self.task, levels["soft constraints"])
-
-    def mapped(self, noise: Fraction) -> dict[tuple[str, ...], float]:
-        """The standard deviation of the noise of each joint table, in rows."""
-        if not self.joint:
-            return {}
-        levels, partition = self.levels(noise), self.task.neighbours.partition
-        return {
-            names: DiscreteGaussian(own).scale(partition)
-            for names, own in zip(self.joint, self.joint_noise(levels["joint tables"]), strict=True)
-        }
-
-    def joint_noise(self, level: Fraction) -> tuple[Fraction, ...]:
-        """The noise multiplier of each joint table."""
-        return tuple(level / self._joint_budget.emphasis[names] for names in self.joint)
+        weights = {}
+        for name, emphasis in self.emphasis.items():
+            by_value = name in self.by_value and name not in self.valued
+            times = 1 + by_value + (name in self.two_levels)
+            share = rounded_up(math.sqrt((times - (name in self.two_levels)) / times), 6)
+            weights[name] = emphasis * share, times
+        return weights
 
     @cached_property
-    def _joint_budget(self) -> JointBudget:
+    def joint_weights(self) -> tuple[float, dict[tuple[str, ...], Fraction]]:
+        """The part of the budget of all joint tables, and by how much each has less noise."""
         return joint_budget(self.task, self.joint, len(self.values), self.sizes, self.signal)
 
-    def histogram_noise(self, level: Fraction) -> dict[str, Fraction]:
-        """The noise multiplier of each attribute's histogram."""
-        return {name: level / self._factor(name) for name in self.emphasis}
-
-    def _factor(self, name: str) -> Fraction:
-        """The emphasis of each count of an attribute: wide cells take from the others' budget."""
-        once = self._times(name) - (name in self.two_levels)
-        return self.emphasis[name] * _exact(math.sqrt(once / self._times(name)))
-
-    def _times(self, name: str) -> int:
-        """How many histograms of an attribute have the noise of histograms."""
-        by_value = name in self.by_value and name not in self.valued
-        return 1 + by_value + (name in self.two_levels)
-
-    def _joint_tables(self, level: Fraction) -> Stage:
-        listed = ", ".join(" x ".join(names) for names in self.joint)
-        words = f"joint tables of hard constraints: {listed}"
-        if self.values:
-            words += f"; the single values of {', '.join(self.values)}"
-        noises = (*self.joint_noise(level), *(level for _ in self.values))
-        return budget_split.uneven_counts_stage(
-            self.task, "joint tables", [(own, 1) for own in noises], words
+    @cached_property
+    def split(self) -> BudgetSplit:
+        """How all queries share rho."""
+        task, tables, picks = self.task, self.schedule.tables, self.schedule.picks
+        part, weights = self.joint_weights
+        joint = [(weight, 1) for weight in (*weights.values(), *(Fraction(1) for _ in self.values))]
+        first = [
+            weighted_counts(
+                task,
+                "histograms",
+                histograms_for(self.signal),
+                tuple(self.weights.values()),
+                self._words_of_histograms(),
+            ),
+            weighted_counts(task, "joint tables", part, joint, self._words_of_joint_tables()),
+        ]
+        soft = Kind(
+            "soft constraints",
+            _SOFT_CONSTRAINTS,
+            bool(task.measured_soft),
+            partial(WEIGHER.stage, task),
         )
+        rest = 1.0 - sum(kind.share for kind in (*first, soft) if kind.number)
+        chosen = choices(
+            "selection",
+            rest * _SELECTION,
+            tables,
+            "which joint table to measure next, round by round",
+        )
+        words = f"the joint tables chosen, {'one' if picks == 1 else picks} a round"
+        rounds = counts(task, "rounds", rest * (1 - _SELECTION), tables, words)
+        return BudgetSplit(in_proportion((*first, chosen, rounds, soft)))
 
-    def _histograms(self, level: Fraction) -> Stage:
+    def counted(
+        self, noise: Mapping[str, Fraction], mapped: Mapping[tuple[str, ...], float]
+    ) -> Iterator[Counted]:
+        """All tables that are counted, and with how much noise."""
+        partition = self.task.neighbours.partition
+        for names, deviation in mapped.items():
+            yield Counted({name: self.sizes[name] for name in names}, deviation)
+        for name, (weight, _) in self.weights.items():
+            cells, level = declared_cells(self.task.domain[name]), noise["histograms"] / weight
+            levelled = TwoLevels.of(cells)
+            for level_cells in (cells, levelled.wide) if levelled else (cells,):
+                yield Counted({name: level_cells.size}, DiscreteGaussian(level).scale(partition))
+        if self.schedule.tables:
+            most = self.schedule.pair_parts or max(self.sizes.values())
+            sizes = {name: min(size, most) for name, size in self.sizes.items()}
+            deviation = DiscreteGaussian(noise["rounds"]).scale(partition)
+            yield Counted(sizes, deviation, self.schedule.tables)
+
+    def _words_of_joint_tables(self) -> str:
+        words = "joint tables of hard constraints: "
+        words += ", ".join(" x ".join(names) for names in self.joint)
+        return words + (f"; the single values of {', '.join(self.values)}" if self.values else "")
+
+    def _words_of_histograms(self) -> str:
         words = "one-way histograms of all attributes, those of many cells with less noise"
         if differences := [
-            own.name for own in self.task.domain if getattr(own, "geometric", False)
+            column.name for column in self.task.domain if getattr(column, "geometric", False)
         ]:
             words += f"; of differences of ordered numbers as well: {', '.join(differences)}"
         if self.two_levels:
             words += f" and in wide cells too: {', '.join(self.two_levels)}"
-        noises = [(own, self._times(name)) for name, own in self.histogram_noise(level).items()]
-        return budget_split.uneven_counts_stage(self.task, "histograms", noises, words)
+        return words
 
 
 def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[MixtureParameters]:
@@ -249,29 +235,31 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
     Raises:
         PlanError: there is no delta to spend, or the noise would drown the rows.
     """
-    budget_split.require_delta("mixture", budget)
-    rho = zcdp_rho(budget.epsilon, budget.delta)
-    signal = signal_of(task, float(rho))
-    about = _exact(math.sqrt(1 / (2 * rho)))
-    outline = _without_drowned_values(_outline(task, sequence, signal), about)
-    counted = DiscreteGaussian(outline.levels(about)["histograms"])
-    budget_split.require_signal(counted.scale(task.neighbours.partition), task.data_rows, budget)
-    noise = calibrate(
-        lambda level: Composed(tuple((stage.event, 1) for stage in outline.stages(level))),
-        budget.epsilon,
-        budget.delta,
-        task.neighbours.relation,
+    require_delta("mixture", budget)
+    signal = signal_of(task, float(zcdp_rho(budget.epsilon, budget.delta)))
+    outline = _outline(task, sequence, signal)
+    estimate = outline.split.estimate(budget)["histograms"]
+    outline = _without_drowned_values(outline, estimate)
+    estimate = outline.split.estimate(budget)["histograms"]
+    require_signal(DiscreteGaussian(estimate), task, budget)
+    noise = outline.split.calibrate(task, budget)
+    joint, soft = noise.get("joint tables"), noise.get("soft constraints")
+    joint_noise = (
+        {names: joint / weight for names, weight in outline.joint_weights[1].items()}
+        if joint
+        else {}
     )
-    levels = outline.levels(noise)
     schedule = outline.schedule
     parameters = MixtureParameters(
-        noise=levels,
-        histogram_noise=outline.histogram_noise(levels["histograms"]),
+        noise=noise,
+        histogram_noise={
+            name: noise["histograms"] / weight for name, (weight, _) in outline.weights.items()
+        },
         by_value=outline.by_value,
         valued=outline.valued,
         two_levels=outline.two_levels,
         joint_tables=outline.joint,
-        joint_noise=outline.joint_noise(levels["joint tables"]) if outline.joint else (),
+        joint_noise=tuple(joint_noise.values()),
         rounds=schedule.rounds,
         picks=schedule.picks,
         pair_parts=schedule.pair_parts,
@@ -280,12 +268,21 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
         components=components_for(signal),
         dependence_penalty=penalty_for(signal),
     )
-    stages = tuple(outline.stages(noise))
-    soft = levels.get("soft constraints")
-    rate = None if soft is None else WEIGHER.deviation(float(soft), task)
-    mapped = outline.mapped(noise)
-    expected = forecast_fit(task, outline.sizes, outline.joint, schedule, parameters.components)
-    return Plan("mixture", sequence, stages, parameters, expected, mapped, rate)
+    partition = task.neighbours.partition
+    mapped = {
+        names: DiscreteGaussian(level).scale(partition) for names, level in joint_noise.items()
+    }
+    return Plan(
+        "mixture",
+        sequence,
+        outline.split.stages(noise),
+        parameters,
+        forecast_fit(task, outline.sizes, outline.joint, schedule, parameters.components),
+        mapped,
+        None if soft is None else WEIGHER.deviation(float(soft), task),
+        counted=tuple(outline.counted(noise, mapped)),
+        balanced=not task.weighted_soft and task.sampling.way != planning.SEQUENTIAL,
+    )
 
 
 def _outline(task: Task, sequence: tuple[str, ...], signal: float) -> _Outline:
@@ -309,13 +306,12 @@ def _outline(task: Task, sequence: tuple[str, ...], signal: float) -> _Outline:
 
 def _without_drowned_values(outline: _Outline, noise: Fraction) -> _Outline:
     """The outline without counts of single values that noise of about this level would drown."""
-    levels = outline.histogram_noise(outline.levels(noise)["histograms"])
     partition, most = outline.task.neighbours.partition, _SPIKE * outline.task.data_rows
     kept = tuple(
         name
         for name in outline.by_value
         if name in outline.valued
-        or _STANDS_OUT * DiscreteGaussian(levels[name]).scale(partition) <= most
+        or _STANDS_OUT * DiscreteGaussian(noise / outline.weights[name][0]).scale(partition) <= most
     )
     return replace(outline, by_value=kept)
 
@@ -353,8 +349,4 @@ def emphasis_for(cells: int) -> Fraction:
     square of the noise, so the sum of all errors would be least with the cube root of cells. In
     large histograms few cells matter, so it is the fourth root here.
     """
-    return _exact(min(max(cells - 1, 1), MOST_EMPHASIS_CELLS) ** _EMPHASIS_POWER)
-
-
-def _exact(number: float) -> Fraction:
-    return Fraction(math.ceil(number * 10**6), 10**6)
+    return rounded_up(min(max(cells - 1, 1), MOST_EMPHASIS_CELLS) ** _EMPHASIS_POWER, 6)

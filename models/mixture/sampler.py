@@ -27,8 +27,8 @@ from cloister.models.core.bins import Bins, Coarsening, fine
 from cloister.models.mixture.optimizer import NoisyMarginal
 from cloister.models.mixture.products import DependentAttribute, Mixture
 from cloister.models.mixture.within_bins import ScoreRelation, related_numbers
-from cloister.models.protocol import Where
 from cloister.models.sampling.chain import Batch
+from cloister.models.sampling.drawing import ANYTHING, Given, Sampler
 from cloister.models.sampling.row_by_row import in_random_order
 from cloister.models.sampling.sampler import ConstraintSampler, rows_to_draw
 from cloister.models.sampling.whole_tables import PairChange
@@ -120,7 +120,7 @@ def follow(
 
 
 @dataclass(frozen=True)
-class EvenSampler:
+class EvenSampler(Sampler):
     """Draws tables from a mixture whose factors and ``dependents`` satisfy all rules on pairs.
 
     ``plain`` is the constraint sampler over the same mixture, which draws under conditions.
@@ -138,13 +138,13 @@ class EvenSampler:
         """The columns of the rows."""
         return self.plain.domain
 
-    def independent(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
+    def draw(self, rows: int, rng: SamplingSource, given: Given = ANYTHING) -> Table:
         """Exactly ``rows`` rows that satisfy every hard constraint, keys left unset.
 
         Those that hardly can be drawn come from the ``plain`` sampler; SampleError if it has none.
         """
-        if where:
-            return self.plain.independent(rows, rng, where)
+        if given.where:
+            return self.plain.draw(rows, rng, given)
         kept, missing, drawn = [self._draw(0, rng.generator)], rows, 0
         kinds = self.plain.kinds(rows)
         for _ in range(_TRIES):
@@ -156,7 +156,7 @@ class EvenSampler:
             found = found.take(self.plain.acceptance.keep(found, rng.generator))
             kept.append(found.take(kinds.choose(found, self.plain.lawful(found), missing)))
             missing, drawn = missing - kept[-1].rows, drawn + tried
-        return Table.concatenate([*kept, self.plain.independent(missing, rng)])
+        return Table.concatenate([*kept, self.plain.draw(missing, rng)])
 
     def _draw(self, rows: int, rng: np.random.Generator) -> Table:
         chain = self.plain.chain

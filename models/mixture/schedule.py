@@ -23,6 +23,7 @@ from itertools import combinations
 
 from cloister.constraints import functional_dependency
 from cloister.models.core import costs
+from cloister.models.core.budget_split import rounded_up
 from cloister.models.task import Forecast, Task
 
 TYPICAL_SIGNAL = 5_000.0
@@ -103,9 +104,6 @@ _MOST_OF_TABLE = 0.2
 
 _MOST_OF_ALL = 0.3
 """Part of the budget of all tables at most."""
-
-_EXACT = 10**6
-"""Denominator of the emphasis of a table, which is rounded up."""
 
 _STEP = 3e-4
 """Seconds of a step of the fit, whatever its size."""
@@ -228,30 +226,16 @@ def _tables_for(signal: float, attributes: int) -> int:
     return max(min(_TABLES_OF_ATTRIBUTE * attributes, told), _rounds_for(signal, attributes))
 
 
-@dataclass(frozen=True)
-class JointBudget:
-    """The ``part`` of the budget of all joint tables, and the ``emphasis`` of each table.
-
-    The noise of a table is that of all, divided by its emphasis, which is 1 at least.
-    """
-
-    part: float
-    emphasis: Mapping[tuple[str, ...], Fraction]
-
-    @property
-    def times(self) -> float:
-        """The tables, each as many times as its rho is that of a table with an emphasis of 1."""
-        return sum(float(own) ** 2 for own in self.emphasis.values())
-
-
 def joint_budget(
     task: Task,
     tables: Sequence[tuple[str, ...]],
     values: int,
     sizes: Mapping[str, int],
     signal: float,
-) -> JointBudget:
-    """The budget of ``tables`` of hard constraints, and of as many single ``values``.
+) -> tuple[float, dict[tuple[str, ...], Fraction]]:
+    """The part of the budget of ``tables`` of hard constraints and of so many single ``values``.
+
+    With how many times less noise each table has than single values have, once at least.
 
     ``sizes`` are the most bins of each attribute, ``signal`` is the rows times the square root of
     rho, see `cloister.models.mixture.plan.signal_of`.
@@ -261,8 +245,8 @@ def joint_budget(
     more = sum(wanted.values()) - base * len(tables)
     times = min(1.0, (_MOST_OF_ALL - _PART) / more) if more else 0.0
     parts = {names: base + times * (own - base) for names, own in wanted.items()}
-    emphasis = {names: _rounded_up(math.sqrt(own / base)) for names, own in parts.items()}
-    return JointBudget(sum(parts.values()) + base * values, emphasis)
+    weights = {names: rounded_up(math.sqrt(part / base), 6) for names, part in parts.items()}
+    return sum(parts.values()) + base * values, weights
 
 
 def _wanted(task: Task, names: tuple[str, ...], sizes: Mapping[str, int], signal: float) -> float:
@@ -281,10 +265,6 @@ def _wanted(task: Task, names: tuple[str, ...], sizes: Mapping[str, int], signal
     if _HOPELESS * relative > math.sqrt(2 * _MOST_OF_TABLE):
         return 0.0
     return min((_CLEAR * relative) ** 2 / 2, _MOST_OF_TABLE)
-
-
-def _rounded_up(number: float) -> Fraction:
-    return Fraction(math.ceil(number * _EXACT), _EXACT)
 
 
 def forecast_fit(

@@ -20,6 +20,7 @@ from cloister.models.persons.likeness import Likeness, released_ratios
 from cloister.models.persons.parts import PERSONS, ROWS, PairKinds, PersonTasks
 from cloister.models.persons.plan import LIKENESS, NUMBER, PersonsParameters
 from cloister.models.persons.sampler import PersonsSampler
+from cloister.models.sampling.drawing import Where
 from cloister.models.several_tables import LabelledDoor, part_of_arrays
 from cloister.models.task import Plan
 from cloister.privacy.mechanisms.randomness import SamplingSource
@@ -105,12 +106,12 @@ class PersonsModel:
             _NUMBERED,
         )
 
-    def sample(self, rows: int, rng: SamplingSource, where: protocol.Where | None = None) -> Table:
+    def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
         """Exactly ``rows`` rows that satisfy every hard constraint.
 
         SampleError if they cannot be drawn.
         """
-        return protocol.sample_whole(self.sampler, rows, rng, where)
+        return self.sampler.sample(rows, rng, where)
 
     def state(self) -> protocol.ModelState:
         """The model as JSON and arrays."""

@@ -8,21 +8,24 @@ priced by the accountants as one, costs no more than the whole; at delta 0 epsil
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from cloister.errors import PlanError
-from cloister.figures import count_of, figure
-from cloister.models.core.budget_split import DIGITS, label_stage, largest_within
+from cloister.models.core.budget_split import (
+    CountNoise,
+    counts_stage,
+    divide,
+    label_stage,
+    noise_of_counts,
+)
+from cloister.models.core.costs import together
 from cloister.models.persons.parts import PERSONS, ROWS, PersonTasks, split_task
 from cloister.models.protocol import AnySynthesizer
-from cloister.models.task import AnyPlan, Budget, Forecast, Parameters, Plan, Stage, Task
-from cloister.privacy.accounting.accountants import noise_multiplier, zcdp_rho
-from cloister.privacy.events import repeat
-from cloister.privacy.mechanisms.noise import DiscreteGaussian, DiscreteLaplace
+from cloister.models.several_tables import plans_json
+from cloister.models.task import AnyPlan, Budget, Parameters, Plan, Stage, Task
 
 NUMBER = "number"
 """The label of the noisy number of persons."""
@@ -48,8 +51,8 @@ class PersonsParameters(Parameters):
     rows for each attribute of rows, if there are any.
     """
 
-    number: DiscreteGaussian | DiscreteLaplace | None
-    likeness: DiscreteGaussian | DiscreteLaplace | None
+    number: CountNoise | None
+    likeness: CountNoise | None
     persons: AnyPlan
     rows: AnyPlan
 
@@ -65,10 +68,7 @@ class PersonsParameters(Parameters):
             name: [str(level) for level in dataclasses.astuple(noise)] if noise else None
             for name, noise in noises.items()
         }
-        return levels | {
-            name: {"sequence": list(plan.sequence), "parameters": plan.parameters.to_json()}
-            for name, plan in self.plans.items()
-        }
+        return levels | plans_json(self.plans)
 
 
 def plan_persons(
@@ -81,15 +81,14 @@ def plan_persons(
     Raises:
         PlanError: a part has no plan, or the constraints do not suit persons with several rows.
     """
-    division = _Division(base, split_task(task), sequence, budget)
-    if not budget.delta:
-        return division.plan({name: share * budget.epsilon for name, share in division.shares})
-    return division.largest()
+    parts = _Parts(base, split_task(task), sequence, budget)
+    refusal = "persons and rows was found; allow more, or declare max_rows: 1"
+    return divide(parts.plan, parts.shares, budget, task.neighbours.relation, refusal)
 
 
 @dataclass(frozen=True)
-class _Division:
-    """Ways to divide a budget between the parts."""
+class _Parts:
+    """What shares the budget: both tables, and what is asked of persons besides."""
 
     base: AnySynthesizer
     tasks: PersonTasks
@@ -97,57 +96,37 @@ class _Division:
     budget: Budget
 
     @property
-    def shares(self) -> tuple[tuple[str, Fraction], ...]:
+    def shares(self) -> dict[str, Fraction]:
         """The share of each part in the budget."""
         number = Fraction(0) if self.tasks.number else _NUMBER
         likeness = _LIKENESS if self.tasks.compared else Fraction(0)
         rest = 1 - number - likeness
         parts = {NUMBER: number, LIKENESS: likeness}
         parts |= {PERSONS: rest * _PERSONS, ROWS: rest * (1 - _PERSONS)}
-        return tuple((name, share) for name, share in parts.items() if share)
-
-    def largest(self) -> Plan[PersonsParameters]:
-        """The plan of the largest scale whose price the budget holds, nearly."""
-        relation = self.tasks.whole.neighbours.relation
-        if (found := largest_within(self._scaled, self.budget, relation)) is not None:
-            return found
-        raise PlanError(
-            f"no division of epsilon {float(self.budget.epsilon):g} between persons and rows was "
-            "found; allow more, or declare max_rows: 1"
-        )
-
-    def _scaled(self, scale: float) -> Plan[PersonsParameters]:
-        """The plan at a scale.
-
-        Parts of Gaussian noise compose by the sum of squares, so each has the root of its share.
-        """
-        epsilon = float(self.budget.epsilon)
-        return self.plan(
-            {
-                name: Fraction(math.floor(scale * math.sqrt(share) * epsilon * DIGITS), DIGITS)
-                for name, share in self.shares
-            }
-        )
+        return {name: share for name, share in parts.items() if share}
 
     def plan(self, epsilons: Mapping[str, Fraction]) -> Plan[PersonsParameters]:
         """The plan whose parts have these epsilons, each at the delta of the whole."""
-        number = self._noise(epsilons[NUMBER], 1) if NUMBER in epsilons else None
-        pairs = len(self.tasks.compared)
-        likeness = self._noise(epsilons[LIKENESS], pairs) if LIKENESS in epsilons else None
-        tasks = self.tasks
-        persons = self._part(tasks.persons, self.base.sequence(tasks.persons), epsilons[PERSONS])
+        pairs, tasks = len(self.tasks.compared), self.tasks
+        times = {NUMBER: 1, LIKENESS: pairs}
+        noises = {
+            name: noise_of_counts(epsilons[name], self.budget.delta, number)
+            for name, number in times.items()
+            if name in epsilons
+        }
+        sequence = self.base.sequence(tasks.persons)
+        persons = self._part(tasks.persons, sequence, epsilons[PERSONS])
         rows = self._part(tasks.rows, self.sequence, epsilons[ROWS])
-        own = (
-            *(self._stage(NUMBER, number, 1, "number of persons") if number else ()),
-            *(self._stage(LIKENESS, likeness, pairs, _PAIRS) if likeness else ()),
-        )
+        partition = tasks.persons.neighbours.partition
+        own = [
+            counts_stage(
+                f"{PERSONS}: {name}", [(noise, times[name])], partition, _ASKED[name], "person"
+            )
+            for name, noise in noises.items()
+        ]
         stages = (*own, *_labelled(PERSONS, persons), *_labelled(ROWS, rows))
-        parameters = PersonsParameters(number, likeness, persons, rows)
-        forecast = Forecast(
-            round(persons.forecast.seconds + rows.forecast.seconds, 1),
-            max(persons.forecast.memory, rows.forecast.memory),
-            max(persons.forecast.device_memory, rows.forecast.device_memory),
-        )
+        parameters = PersonsParameters(noises.get(NUMBER), noises.get(LIKENESS), persons, rows)
+        forecast = together([persons, rows])
         return Plan(rows.method, rows.sequence, stages, parameters, forecast, rows.mapped)
 
     def _part(self, task: Task, sequence: tuple[str, ...], epsilon: Fraction) -> AnyPlan:
@@ -160,25 +139,11 @@ class _Division:
                 f"{refusal}"
             ) from None
 
-    def _noise(self, epsilon: Fraction, times: int) -> DiscreteGaussian | DiscreteLaplace:
-        """The noise of so many partitions that share an epsilon."""
-        if not self.budget.delta:
-            return DiscreteLaplace(epsilon / times)
-        return DiscreteGaussian(noise_multiplier(zcdp_rho(epsilon, self.budget.delta) / times))
 
-    def _stage(
-        self, name: str, noise: DiscreteGaussian | DiscreteLaplace, times: int, words: str
-    ) -> Iterator[Stage]:
-        partition = self.tasks.persons.neighbours.partition
-        scale = figure(noise.scale(partition))
-        yield Stage(
-            f"{PERSONS}: {name}",
-            repeat(noise.event(partition), times),
-            f"{words}; noise of {count_of(scale, 'person')} a count",
-        )
-
-
-_PAIRS = "how alike two rows of one person are, in each attribute of rows"
+_ASKED = {
+    NUMBER: "number of persons",
+    LIKENESS: "how alike two rows of one person are, in each attribute of rows",
+}
 
 _OF_TABLE = {
     PERSONS: "of a table with one row a person",

@@ -9,7 +9,7 @@ leave no room for goes to other persons, or to new ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -21,12 +21,14 @@ from cloister.errors import SampleError
 from cloister.figures import count_of
 from cloister.models.persons.likeness import LikeFirstRow, Likeness
 from cloister.models.persons.parts import PersonTasks
-from cloister.models.protocol import Model, Where
+from cloister.models.protocol import Model
 from cloister.models.sampling.chain import flatten_chain
 from cloister.models.sampling.conditions import GivenSampler
+from cloister.models.sampling.drawing import ANYTHING, Given, Sampler, Where, number_keys
 from cloister.models.sampling.row_by_row import AcceptedRows, Penalty
-from cloister.models.sampling.sampler import CHUNK_ROWS, ConstraintSampler, number_keys
+from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.schema.columns import Serial
 from cloister.schema.domain import Domain, Table
 
 _PILOT = 2_048
@@ -141,10 +143,11 @@ def _people(tasks: PersonTasks, drawn: Table) -> People:
 
 
 @dataclass(frozen=True)
-class PersonsSampler:
+class PersonsSampler(Sampler):
     """Draws tables of persons with several rows.
 
-    ``finish`` gives the columns of the table to drawn ``rows``.
+    ``finish`` gives the columns of the table to drawn ``rows``. All ``people`` depend on the seed
+    alone, their rows also on the chunk's number.
     """
 
     tasks: PersonTasks
@@ -152,6 +155,7 @@ class PersonsSampler:
     rows: ConstraintSampler
     finish: Callable[[Table], Table]
     likeness: Mapping[str, Likeness]
+    people: People | None = None
 
     @property
     def domain(self) -> Domain:
@@ -163,36 +167,31 @@ class PersonsSampler:
         """Whether rows depend on rows of persons before them."""
         return self.rows.remembers
 
-    def chunks(
-        self,
-        rows: int,
-        rng: SamplingSource,
-        where: Where | None = None,
-        first: int = 0,
-        before: Iterable[Table] = (),
-    ) -> Iterator[Table]:
-        """The rows in chunks of whole persons, from number ``first`` on.
+    @property
+    def drawn_keys(self) -> tuple[str, ...]:
+        """All: chunks are of whole persons, and so have other numbers of rows."""
+        return tuple(column.name for column in self.domain if isinstance(column, Serial))
 
-        All persons depend on the seed alone, their rows also on the chunk's number.
-
-        Raises:
-            SampleError: the rows cannot be drawn, or there is a condition on them.
-        """
+    def prepared(self, rows: int, rng: SamplingSource, where: Where) -> PersonsSampler:
+        """The same with its ``people``; SampleError if there is a condition on rows."""
         if where:
             raise SampleError(
                 "rows that belong to persons are not drawn under conditions; draw without, and "
                 "select rows of the output"
             )
-        source, *streams = rng.spawn(1 + max(1, -(-rows // CHUNK_ROWS)))
-        people = draw_people(self.tasks, self.persons, rows, source)
+        return replace(self, people=draw_people(self.tasks, self.persons, rows, rng.spawn(1)[0]))
+
+    def draw(self, rows: int, rng: SamplingSource, given: Given = ANYTHING) -> Table:
+        """The rows of the prepared persons whose first row is among ``rows`` rows.
+
+        SampleError if they cannot be drawn.
+        """
+        assert self.people is not None
+        people = self.people.between(given.first, given.first + rows)
         accepted = self._accepted_rows()
-        accepted.record(before)
-        for number, stream in list(enumerate(streams))[first:]:
-            some = people.between(number * CHUNK_ROWS, (number + 1) * CHUNK_ROWS)
-            if not self.remembers:
-                accepted = self._accepted_rows()
-            chunk = _RowsOfPersons(self, some, accepted, stream.generator).draw()
-            yield number_keys(chunk, some.rows_before, kept=(self.tasks.key,))
+        accepted.record(given.before)
+        drawn = _RowsOfPersons(self, people, accepted, rng.generator).draw()
+        return number_keys(drawn, people.rows_before, kept=(self.tasks.key,))
 
     def _accepted_rows(self) -> AcceptedRows:
         """Rows that later ones must fit: of all persons, and within each."""
@@ -373,7 +372,7 @@ class _RowsOfPersons:
     def _possible(self) -> dict[str, int]:
         """The attributes of a person that the model of rows allows."""
         tasks = self._sampler.tasks
-        rows = self._sampler.rows.independent(_POSSIBLE, SamplingSource(_SEED))
+        rows = self._sampler.rows.draw(_POSSIBLE, SamplingSource(_SEED))
         for rule in tasks.persons.hard:
             if rule.arity == 1:
                 rows = rows.take(violations_per_row(rule, rows) == 0)

@@ -13,32 +13,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
 from cloister.errors import PlanError
-from cloister.models.core.budget_split import DIGITS, largest_within
+from cloister.models.core.budget_split import CountNoise, divide, noise_of_counts
+from cloister.models.core.costs import together
 from cloister.models.protocol import AnySynthesizer
 from cloister.models.relational.options import RelationalOptions
 from cloister.models.relational.profiles import MOST_PARTS, MOST_UNKNOWNS, candidates
 from cloister.models.relational.rows import (
     DEGREES_ONLY,
     LinkNoise,
-    Noise,
     count_stages,
     counted_tables,
     link_noise,
     link_stages,
     most_drawn,
-    plans_json,
     row_sequence,
     row_stages,
     tasks_of_rows,
 )
-from cloister.models.several_tables import json_texts
+from cloister.models.several_tables import json_texts, plans_json
 from cloister.models.task import (
     AnyPlan,
     Budget,
@@ -49,8 +47,7 @@ from cloister.models.task import (
     Task,
     options_of,
 )
-from cloister.privacy.accounting.accountants import noise_multiplier, zcdp_rho
-from cloister.privacy.mechanisms.noise import DiscreteGaussian, DiscreteLaplace
+from cloister.privacy.accounting.accountants import zcdp_rho
 from cloister.schema.domain import Domain
 from cloister.schema.relations import joined_domain, joined_table
 
@@ -94,7 +91,7 @@ class RelationalParameters(Parameters):
 
     base: str
     plans: Mapping[str, AnyPlan]
-    counts: Mapping[str, Noise]
+    counts: Mapping[str, CountNoise]
     links: Mapping[str, LinkNoise]
 
     def to_json(self) -> dict[str, Any]:
@@ -120,22 +117,18 @@ def plan_relational(
         )
     if base.of_database:
         raise PlanError(f"method {base.name} is of several tables; name one of one table")
-    division = _Division(name, base, task, tasks_of_rows(task), budget)
-    whole = division.whole()
-    if not budget.delta:
-        return division.plan(whole)
-    found = largest_within(division.scaled, budget, task.neighbours.relation)
-    if found is None:
-        raise PlanError(
-            f"no division of epsilon {float(budget.epsilon):g} between tables and relationships "
-            "was found; allow more"
-        )
-    return found
+    parts = _Parts(name, base, task, tasks_of_rows(task), budget)
+    refusal = "tables and relationships was found; allow more"
+    return divide(parts.plan, parts.shares, budget, task.neighbours.relation, refusal)
+
+
+_LINKS = "", "links"
+"""The part of all relationships together."""
 
 
 @dataclass(frozen=True)
-class _Division:
-    """Ways to divide a budget between tables and relationships."""
+class _Parts:
+    """What shares the budget: rows of tables, how many there are, and relationships."""
 
     name: str
     base: AnySynthesizer
@@ -148,95 +141,67 @@ class _Division:
         """What the spec says of relationships."""
         return options_of(self.task, RelationalOptions)
 
-    @cached_property
-    def weights(self) -> dict[str, Fraction]:
-        """The share of each relationship in what all have: those that only count degrees less."""
-        keys, ways = self.task.schema.keys, self.options.ways
-        found = {
-            joined_table(key): Fraction(1)
-            if candidates(self.task.schema, key, ways)
-            else DEGREES_ONLY
-            for key in keys
-        }
-        whole = sum(found.values(), Fraction(0))
-        return {name: own / whole for name, own in found.items()}
+    @property
+    def shares(self) -> dict[tuple[str, str], Fraction]:
+        """The share of each part: of rows, of their number if it is counted, of relationships.
 
-    def whole(self) -> dict[tuple[str, str], Fraction]:
-        """Epsilons that add up to the budget.
+        With a delta what relationships have is declared of them alone, and the rest is scaled.
 
         Raises:
             PlanError: relationships are to have all of it, or more.
         """
-        related = self._related
-        each = (self.budget.epsilon - related) / len(self.rows)
-        tables = {own: each * share for own, share in self._shares.items()}
-        return tables | {("link", name): related * own for name, own in self.weights.items()}
-
-    def scaled(self, scale: float) -> Plan[RelationalParameters]:
-        """The plan at a scale, which is of the tables alone if relationships have an epsilon.
-
-        Parts of Gaussian noise compose by the sum of squares, so each table has the root of its
-        share, and relationships share what is added up, the rho of zero-concentrated privacy.
-        """
-        whole, declared = float(self.budget.epsilon), self.options.epsilon
-        left = whole - float(self._related) if declared is None else whole
-        related = declared or _rounded(scale * math.sqrt(float(self._related) * whole))
-        rho = zcdp_rho(related, self.budget.delta) if self.weights else Fraction(0)
-        each = whole * left / len(self.rows)
-        return self.plan(
-            {own: _rounded(scale * math.sqrt(each * share)) for own, share in self._shares.items()}
-            | {("link", name): rho * own for name, own in self.weights.items()}
-        )
-
-    @property
-    def _shares(self) -> dict[tuple[str, str], Fraction]:
-        """The parts of the budget of a table: of its rows, and of their number if it is counted."""
-        counted = counted_tables(self.task)
-        found = {("rows", name): 1 - _COUNT * (name in counted) for name in self.rows}
-        return found | {("count", name): _COUNT for name in counted}
+        related, counted = self._related, counted_tables(self.task)
+        scaled = self.budget.delta and self.options.epsilon is not None
+        each = (1 - (Fraction(0) if scaled else related)) / len(self.rows)
+        shares = {("rows", name): each * (1 - _COUNT * (name in counted)) for name in self.rows}
+        shares |= {("count", name): each * _COUNT for name in counted}
+        return shares | {_LINKS: related}
 
     @property
     def _related(self) -> Fraction:
-        """The epsilon of all relationships."""
+        """The share of all relationships."""
         if not self.task.schema.keys:
             return Fraction(0)
-        declared = self.options.epsilon
-        if declared is None:
-            return _RELATIONSHIPS * self.budget.epsilon
-        if declared >= self.budget.epsilon:
+        declared, whole = self.options.epsilon, self.budget.epsilon
+        if declared is not None and declared >= whole:
             raise PlanError(
                 f"relationships are to have epsilon {float(declared):g} of "
-                f"{float(self.budget.epsilon):g}, and tables none; lower release.options.epsilon"
+                f"{float(whole):g}, and tables none; lower release.options.epsilon"
             )
-        return declared
+        return _RELATIONSHIPS if declared is None else declared / whole
 
-    def plan(self, amounts: Mapping[tuple[str, str], Fraction]) -> Plan[RelationalParameters]:
-        """The plan whose tables have these epsilons, each at the delta of the whole.
+    def plan(self, epsilons: Mapping[tuple[str, str], Fraction]) -> Plan[RelationalParameters]:
+        """The plan whose parts have these epsilons, each at the delta of the whole.
 
-        Relationships have so much epsilon at delta 0, else so much rho.
+        Relationships share what is added up: epsilon at delta 0, else the rho of
+        zero-concentrated privacy.
         """
-        plans = {name: self._part(name, amounts["rows", name]) for name in self.rows}
-        keys = {joined_table(key): key for key in self.task.schema.keys}
-        links = {
-            name: link_noise(self.task, key, amounts["link", name], not self.budget.delta)
-            for name, key in keys.items()
-        }
+        plans = {name: self._part(name, epsilons["rows", name]) for name in self.rows}
         counts = {
-            name: self._count(amounts["count", name])
+            name: noise_of_counts(epsilons["count", name], self.budget.delta)
             for name in plans
-            if ("count", name) in amounts
+            if ("count", name) in epsilons
         }
+        links = self._links(self.options.epsilon or epsilons[_LINKS])
         stages = [*count_stages(self.task, counts), *row_stages(plans)]
-        for name, noise in links.items():
-            stages += link_stages(self.task, keys[name], noise)
+        for key in self.task.schema.keys:
+            stages += link_stages(self.task, key, links[joined_table(key)])
         parameters = RelationalParameters(self.base.name, plans, counts, links)
         forecast = self._forecast(plans, links)
         return Plan(self.name, row_sequence(plans), tuple(stages), parameters, forecast)
 
-    def _count(self, epsilon: Fraction) -> Noise:
-        if not self.budget.delta:
-            return DiscreteLaplace(epsilon)
-        return DiscreteGaussian(noise_multiplier(zcdp_rho(epsilon, self.budget.delta)))
+    def _links(self, epsilon: Fraction) -> dict[str, LinkNoise]:
+        """The noise of relationships: those that only count degrees have less."""
+        keys, ways = self.task.schema.keys, self.options.ways
+        schema, delta = self.task.schema, self.budget.delta
+        weights = [Fraction(1) if candidates(schema, key, ways) else DEGREES_ONLY for key in keys]
+        whole = zcdp_rho(epsilon, delta) if delta and keys else epsilon
+        return {
+            joined_table(key): link_noise(
+                self.task, key, whole * (weight / sum(weights, Fraction(0))), not delta
+            )
+            for key, weight in zip(keys, weights, strict=True)
+        }
 
     def _part(self, name: str, epsilon: Fraction) -> AnyPlan:
         task = self.rows[name]
@@ -253,19 +218,17 @@ class _Division:
             ) from None
 
     def _forecast(self, plans: Mapping[str, AnyPlan], links: Mapping[str, LinkNoise]) -> Forecast:
-        tables, schema = self.task.tables, self.task.schema
+        tables, schema, rows = self.task.tables, self.task.schema, together(plans.values())
         drawn = {name: most_drawn(self.task, own) for name, own in tables.items()}
-        seconds = sum(plan.forecast.seconds for plan in plans.values())
+        seconds = rows.seconds
         for key in schema.keys:
             sides = zip((key.table, key.parent), joined_domain(schema, key), strict=True)
             rounds = links[joined_table(key)].rounds
             profiles = [_profiles(domain, drawn[name], sum(rounds)) for name, domain in sides]
             seconds += _SECONDS + _seconds_of_fits(math.prod(profiles), rounds)
             seconds += _SECONDS_OF_ROW * drawn[key.table]
-        memory = max((plan.forecast.memory for plan in plans.values()), default=0)
-        memory += _MEMORY + _BYTES_OF_ROW * sum(drawn.values())
-        on_device = max((plan.forecast.device_memory for plan in plans.values()), default=0)
-        return Forecast(round(seconds, 1), memory, on_device)
+        memory = rows.memory + _MEMORY + _BYTES_OF_ROW * sum(drawn.values())
+        return replace(rows, seconds=round(seconds, 1), memory=memory)
 
 
 def _profiles(domain: Domain, rows: int, tables: int) -> float:
@@ -281,8 +244,3 @@ def _seconds_of_fits(pairs: float, rounds: tuple[int, ...]) -> float:
         return _SECONDS_OF_FACTORS
     fitted = sum(accumulate(rounds[:-1])) + 2 * sum(rounds)
     return _SECONDS_OF_PAIR * pairs * fitted
-
-
-def _rounded(epsilon: float) -> Fraction:
-    """An epsilon of a division, rounded down."""
-    return Fraction(math.floor(epsilon * DIGITS), DIGITS)

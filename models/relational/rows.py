@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from cloister.constraints import DenialConstraint
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure
-from cloister.models.core.budget_split import DIGITS, label_stage
+from cloister.models.core.budget_split import DIGITS, CountNoise, counts_stage, label_stage
 from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model
 from cloister.models.relational.constraints import distinct_pairs, kept_by_links, rules_across
 from cloister.models.relational.options import RelationalOptions
@@ -81,8 +81,6 @@ MEAN_NOISE = math.sqrt(2 / math.pi)
 _FLOAT_ERROR = 1e-9
 """Relative error beyond that of a root in floating point, by which an epsilon is lowered."""
 
-Noise = DiscreteGaussian | DiscreteLaplace
-
 COUNT = "number"
 """The label of the noisy number of rows of a table."""
 
@@ -96,9 +94,9 @@ class LinkNoise:
     no ``tables``.
     """
 
-    degrees: Noise
+    degrees: CountNoise
     selection: Exponential | PermuteAndFlip | None
-    tables: Noise | None
+    tables: CountNoise | None
     rounds: tuple[int, ...]
     ways: int | None
 
@@ -124,7 +122,7 @@ def _schedules(
 ) -> Iterator[tuple[int | None, tuple[int, ...], float]]:
     """Ways, rounds and the noise that they bear, from most to fewest tables.
 
-    Noise decides only what the spec leaves open.
+    CountNoise decides only what the spec leaves open.
     """
     declared, most = options_of(task, RelationalOptions), _ROUNDS[0]
     fixed = (declared.workloads or most[0],) * (declared.rounds or len(most))
@@ -135,7 +133,9 @@ def _schedules(
         yield declared.ways or 2, rounds, _NOISY
 
 
-def _moved(task: DatabaseTask, key: relations.ForeignKey, noise: Noise, ways: int | None) -> float:
+def _moved(
+    task: DatabaseTask, key: relations.ForeignKey, noise: CountNoise, ways: int | None
+) -> float:
     """The share of rows that noise moves in a joint table, on average over the candidates."""
     sizes = {
         column.name: min(column.size, MOST_PARTS)
@@ -194,12 +194,8 @@ def link_stages(task: DatabaseTask, key: relations.ForeignKey, noise: LinkNoise)
             f"{count_of(tables, 'choice')} in {count_of(len(noise.rounds), 'round')}",
         )
     if noise.tables:
-        yield Stage(
-            f"{link}: {MEASURE}",
-            repeat(noise.tables.event(joined), tables),
-            f"joint tables of attributes across '{key.column}', {tables} in all; noise of "
-            f"{count_of(figure(noise.tables.scale(joined)), 'row')} a count",
-        )
+        words = f"joint tables of attributes across '{key.column}', {tables} in all"
+        yield counts_stage(f"{link}: {MEASURE}", [(noise.tables, tables)], joined, words)
 
 
 def neighbours_of_table(task: DatabaseTask, name: str) -> Neighbours:
@@ -292,7 +288,7 @@ def counted_tables(task: DatabaseTask) -> tuple[str, ...]:
     )
 
 
-def count_stages(task: DatabaseTask, counts: Mapping[str, Noise]) -> Iterator[Stage]:
+def count_stages(task: DatabaseTask, counts: Mapping[str, CountNoise]) -> Iterator[Stage]:
     """The stage of the number of rows of each counted table."""
     for name, noise in counts.items():
         partition = task.tables[name].neighbours.partition
@@ -305,7 +301,7 @@ def count_stages(task: DatabaseTask, counts: Mapping[str, Noise]) -> Iterator[St
 
 
 def with_counted_rows(
-    private: DatabaseDoor, rows: Mapping[str, Task], counts: Mapping[str, Noise]
+    private: DatabaseDoor, rows: Mapping[str, Task], counts: Mapping[str, CountNoise]
 ) -> dict[str, Task]:
     """The tasks of tables, of as many rows as are counted.
 
@@ -331,14 +327,6 @@ def estimate_rows(declared: int, counted: float, scale: float) -> int:
     error = counted - declared
     believed = 1.0 - min(scale**2 / max(error**2, 1.0), 1.0)
     return max(round(declared + believed * error), 1)
-
-
-def plans_json(plans: Mapping[str, AnyPlan]) -> dict[str, Any]:
-    """The plans of rows as JSON values."""
-    return {
-        name: {"sequence": list(plan.sequence), "parameters": plan.parameters.to_json()}
-        for name, plan in plans.items()
-    }
 
 
 def row_stages(plans: Mapping[str, AnyPlan]) -> list[Stage]:

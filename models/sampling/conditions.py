@@ -26,9 +26,9 @@ import pandas as pd
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.constraints.supports import Coupling, Support
 from cloister.errors import SampleError
-from cloister.models.protocol import Where
 from cloister.models.sampling.ancestral import AncestralSampler, PairwiseChecker, Tilt
 from cloister.models.sampling.chain import Batch, ConstrainedChain
+from cloister.models.sampling.drawing import Where
 from cloister.schema.columns import OUTSIDE
 from cloister.schema.domain import Domain
 

@@ -10,11 +10,10 @@ Source: Kamino Algorithm 3, with supports in place of counting violations wherev
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain as joined
-from itertools import islice
 from typing import Protocol
 
 import numpy as np
@@ -26,23 +25,13 @@ from cloister.constraints.supports import Support
 from cloister.errors import SampleError
 from cloister.figures import count_of
 from cloister.models.core.bins import Bins
-from cloister.models.protocol import Where, sample_whole
 from cloister.models.sampling import row_by_row
 from cloister.models.sampling.ancestral import AncestralSampler
-from cloister.models.sampling.chain import (
-    Batch,
-    ConstrainedChain,
-    Probabilities,
-    TupleModel,
-    flatten_chain,
-)
+from cloister.models.sampling.chain import Batch, ConstrainedChain, TupleModel, flatten_chain
 from cloister.models.sampling.conditions import Condition
+from cloister.models.sampling.drawing import ANYTHING, Given, Sampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.columns import Serial
 from cloister.schema.domain import Domain, Table
-
-CHUNK_ROWS = 32_768
-"""Rows of a chunk; it is part of what makes an unfinished draw the same as another."""
 
 _TRIES = 300
 """Rows drawn for each row wanted, beyond `_IDLE`, before the draw is given up."""
@@ -55,56 +44,6 @@ _FLATNESS = (0.5, 1.0)
 
 _LEAST = 2_048
 """Rows that are drawn at a time at least, if that many may be needed."""
-
-__all__ = [
-    "CHUNK_ROWS",
-    "Acceptance",
-    "AncestralSampler",
-    "Chunk",
-    "ConstraintSampler",
-    "EveryRow",
-    "Probabilities",
-    "TupleModel",
-    "chunks_of",
-    "number_keys",
-]
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Rows ``begin`` to ``begin + rows`` of a draw, and what makes them random."""
-
-    begin: int
-    rows: int
-    stream: SamplingSource
-
-
-def chunks_of(rows: int, rng: SamplingSource, first: int = 0) -> Iterator[Chunk]:
-    """The chunks of a draw from number ``first`` on; a draw of no rows has an empty one."""
-    begins = range(0, max(rows, 1), CHUNK_ROWS)
-    drawn = zip(begins, rng.spawn(len(begins)), strict=True)
-    for begin, stream in islice(drawn, first, None):
-        yield Chunk(begin, min(CHUNK_ROWS, rows - begin), stream)
-
-
-def number_keys(table: Table, first: int, kept: tuple[str, ...] = ()) -> Table:
-    """The table with its keys: those of rows ``first``, ``first + 1``, ...; ``kept`` stay.
-
-    Raises:
-        SampleError: a key's pattern has fewer keys.
-    """
-    codes = dict(table.codes)
-    for column in table.domain:
-        if isinstance(column, Serial) and column.name not in kept:
-            if first + table.rows > column.values:
-                raise SampleError(
-                    f"column '{column.name}': its pattern has only "
-                    f"{count_of(column.values, 'key')}; "
-                    "widen the pattern"
-                )
-            numbers = np.arange(first, first + table.rows, dtype=np.int64)
-            codes[column.name] = column.fresh(numbers)
-    return Table(table.domain, codes)
 
 
 class Acceptance(Protocol):
@@ -124,7 +63,7 @@ class EveryRow:
 
 
 @dataclass(frozen=True)
-class ConstraintSampler:
+class ConstraintSampler(Sampler):
     """Draws tables from a tuple model under hard constraints.
 
     ``supports`` hold by construction; ``row_rules`` are checked on each row's values,
@@ -142,51 +81,23 @@ class ConstraintSampler:
     acceptance: Acceptance = EveryRow()
     algorithm: row_by_row.Algorithm3 = field(default_factory=row_by_row.Algorithm3)
 
-    def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
-        """Exactly ``rows`` rows without a violation of a hard constraint.
+    def draw(self, rows: int, rng: SamplingSource, given: Given = ANYTHING) -> Table:
+        """Exactly ``rows`` rows without a violation of a hard constraint, keys left unset.
 
-        With ``where`` (a value for each of some columns) rows are drawn from the distribution under
-        that condition, and all satisfy it.
+        Under a condition rows are drawn from the distribution under it, and all satisfy it. They
+        fit each other and those before.
 
         Raises:
             SampleError: the rows cannot be drawn; names the constraints or the condition that
                 prevent it.
         """
-        return sample_whole(self, rows, rng, where)
-
-    def chunks(
-        self,
-        rows: int,
-        rng: SamplingSource,
-        where: Where | None = None,
-        first: int = 0,
-        before: Iterable[Table] = (),
-    ) -> Iterator[Table]:
-        """The same rows in chunks, from number ``first`` on.
-
-        A chunk depends on the seed and its number; if this sampler ``remembers``, also on those
-        ``before`` it.
-        """
-        draw = _Draw(self, where)
-        draw.before.record(before)
-        for own in chunks_of(rows, rng, first):
-            kinds, stream = self.kinds(own.rows), own.stream.generator
-            yield number_keys(draw.chunk(kinds, own.begin, own.rows, stream), own.begin)
-
-    def independent(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
-        """Exactly ``rows`` rows in one piece, keys left unset.
-
-        They fit each other, but no rows drawn before.
-        """
-        return _Draw(self, where).chunk(self.kinds(rows), 0, rows, rng.generator)
+        return self.replacing(rows, rng, self.kinds(rows), given)
 
     def replacing(
-        self, rows: int, rng: SamplingSource, kinds: row_by_row.RowKinds, before: Iterable[Table]
+        self, rows: int, rng: SamplingSource, kinds: row_by_row.RowKinds, given: Given = ANYTHING
     ) -> Table:
-        """``rows`` rows of the ``kinds`` that still lack some, after those ``before``."""
-        draw = _Draw(self, None)
-        draw.before.record(before)
-        return draw.chunk(kinds, 0, rows, rng.generator)
+        """``rows`` rows of the ``kinds`` that still lack some."""
+        return _Draw(self, given, kinds).rows(rows, rng.generator)
 
     @property
     def remembers(self) -> bool:
@@ -238,26 +149,27 @@ class ConstraintSampler:
 
 
 class _Draw:
-    """One draw of a table, chunk after chunk."""
+    """One draw of rows of some kinds."""
 
-    def __init__(self, sampler: ConstraintSampler, where: Where | None) -> None:
-        self._sampler = sampler
+    def __init__(
+        self, sampler: ConstraintSampler, given: Given, kinds: row_by_row.RowKinds
+    ) -> None:
+        self._sampler, self._kinds, self._first = sampler, kinds, given.first
         _require_rows(sampler.supports)
-        self._kinds = sampler.kinds(0)
+        where = given.where
         self._condition = Condition.of(where, sampler.domain, sampler.chain) if where else None
         hard = [row_by_row.Penalty(rule) for rule in sampler.pair_rules]
-        self.before = row_by_row.AcceptedRows(
+        self._before = row_by_row.AcceptedRows(
             sampler.domain, sampler.chain, sampler.algorithm, hard, self._condition is not None
         )
+        self._before.record(given.before)
 
-    def chunk(
-        self, kinds: row_by_row.RowKinds, first: int, wanted: int, rng: np.random.Generator
-    ) -> Table:
-        """The rows ``first``, ..., ``first + wanted - 1`` of some kinds, keys left unset.
+    def rows(self, wanted: int, rng: np.random.Generator) -> Table:
+        """The rows, keys left unset.
 
         Where the model's rows are used up, as under a key of few values, flatter ones follow.
         """
-        kept, missing, self._kinds = [self._empty()], wanted, kinds
+        kept, missing = [self._empty()], wanted
         for chain in self._chains():
             for rows in self._rounds(chain, missing, rng):
                 kept.append(rows)
@@ -265,7 +177,7 @@ class _Draw:
             if not missing:
                 return row_by_row.in_random_order(Table.concatenate(kept), self._kinds, rng)
         raise SampleError(
-            f"only {count_of(first + wanted - missing, 'row')} could be drawn under "
+            f"only {count_of(self._first + wanted - missing, 'row')} could be drawn under "
             f"{self._rules()}; request fewer rows, widen a domain, or make a constraint soft"
         )
 
@@ -307,13 +219,13 @@ class _Draw:
         if self._condition is None:
             table = self._sampler.settle(table, batch, rng)
         kept = self._accept(table, batch, missing, rng)
-        self.before.withdraw(table.take(~kept), batch.reached[~kept])
+        self._before.withdraw(table.take(~kept), batch.reached[~kept])
         return table.take(kept)
 
     def _batch(self, chain: ConstrainedChain, rows: int, rng: np.random.Generator) -> Batch:
         if self._condition is not None:
             return self._condition.draw(rows, rng)
-        return AncestralSampler(chain, checker=self.before).draw(rows, rng)
+        return AncestralSampler(chain, checker=self._before).draw(rows, rng)
 
     def _accept(
         self, table: Table, batch: Batch, missing: int, rng: np.random.Generator
@@ -323,7 +235,7 @@ class _Draw:
         chosen = self._kinds.choose(table.take(wanted), lawful, missing)
         chosen = np.flatnonzero(wanted)[chosen]
         kept = np.zeros(table.rows, dtype=bool)
-        kept[chosen[self.before.admit(table.take(chosen), rng)]] = True
+        kept[chosen[self._before.admit(table.take(chosen), rng)]] = True
         return kept
 
     def _all_codes(self, batch: Batch) -> dict[str, Integers]:

@@ -18,14 +18,11 @@ after Deville, Särndal, Sautory, "Generalized raking procedures in survey sampl
 
 from __future__ import annotations
 
-import os
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations, product
 from types import MappingProxyType
-from typing import Protocol
 
 import numba
 import numpy as np
@@ -34,10 +31,10 @@ from numpy.typing import NDArray
 from cloister.arrays import Array, Floats, Integers
 from cloister.models.core.bins import Bins
 from cloister.models.core.costs import MOST_PAIRS, OVERSAMPLING
-from cloister.models.protocol import Where
 from cloister.models.sampling.ancestral import AncestralSampler
+from cloister.models.sampling.drawing import ANYTHING, Given, Sampler, Where
 from cloister.models.sampling.row_by_row import AcceptedRows, Penalty, in_random_order
-from cloister.models.sampling.sampler import ConstraintSampler, chunks_of, number_keys
+from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 
@@ -61,22 +58,6 @@ _PairCells = NDArray[np.int32]
 Pair = tuple[int, int]
 """The places of two attributes."""
 
-_Wanted = tuple[int, int, SamplingSource]
-"""The first row of a chunk, how many it has, and its source of randomness."""
-
-
-class Independent(Protocol):
-    """A sampler of rows that do not depend on each other."""
-
-    @property
-    def domain(self) -> Domain:
-        """The columns of the rows."""
-        ...
-
-    def independent(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
-        """Exactly ``rows`` rows, keys left unset; SampleError if they cannot be drawn."""
-        ...
-
 
 @dataclass(frozen=True)
 class PairChange:
@@ -94,13 +75,13 @@ class PairChange:
 
 
 @dataclass(frozen=True)
-class BalancedSampler:
+class BalancedSampler(Sampler):
     """Draws ``OVERSAMPLING`` times the rows from a sampler and keeps a balanced part.
 
     Balanced in the levels of ``bins``, as in the pool but for the ``changes``.
     """
 
-    inner: Independent
+    inner: Sampler
     bins: Mapping[str, Bins]
     changes: tuple[PairChange, ...] = ()
 
@@ -109,36 +90,14 @@ class BalancedSampler:
         """The columns of the rows."""
         return self.inner.domain
 
-    @property
-    def remembers(self) -> bool:
-        """No chunk depends on those before it."""
-        return False
-
-    def chunks(
-        self,
-        rows: int,
-        rng: SamplingSource,
-        where: Where | None = None,
-        first: int = 0,
-        before: Iterable[Table] = (),  # noqa: ARG002
-    ) -> Iterator[Table]:
-        """The rows in chunks, from number ``first`` on.
-
-        A chunk depends on the seed and its number alone.
-        """
-        for own in chunks_of(rows, rng, first):
-            yield number_keys(self._chunk(own.rows, own.stream, where), own.begin)
-
-    def _chunk(self, wanted: int, stream: SamplingSource, where: Where | None) -> Table:
-        draws = (
-            self.inner.independent(wanted, source, where) for source in stream.spawn(OVERSAMPLING)
-        )
+    def draw(self, rows: int, rng: SamplingSource, given: Given = ANYTHING) -> Table:
+        """Exactly ``rows`` rows; SampleError if they cannot be drawn."""
+        draws = (self.inner.draw(rows, source, given) for source in rng.spawn(OVERSAMPLING))
         pool = Table.concatenate(draw.narrow() for draw in draws)
         levels = {n: own.of(pool.stored[n]).astype(np.int32) for n, own in self.bins.items()}
         sizes = [own.size for own in self.bins.values()]
         weighted = self._weighted(levels)
-        chosen = choose_balanced([*levels.values()], sizes, wanted, stream.generator, weighted)
-        return pool.take(chosen)
+        return pool.take(choose_balanced([*levels.values()], sizes, rows, rng.generator, weighted))
 
     def _weighted(self, levels: Mapping[str, Array]) -> dict[Pair, Floats]:
         """The pairs with changes, and the weights (pool,) that rows have in their tables."""
@@ -279,18 +238,13 @@ def _coming(row: _PairCells, left: _PairCells, excess: Floats, weights: Floats) 
 
 
 @dataclass(frozen=True)
-class ProposingSampler(ABC):
+class ProposingSampler(Sampler):
     """Draws tables that a method proposes whole.
 
     Under conditions, and in place of rows that break a rule, ``plain`` draws row by row.
     """
 
     plain: ConstraintSampler
-
-    @property
-    @abstractmethod
-    def most_rows(self) -> int:
-        """Rows of a chunk at most."""
 
     @abstractmethod
     def follower(self, rows: int, rng: np.random.Generator) -> AncestralSampler:
@@ -303,60 +257,23 @@ class ProposingSampler(ABC):
 
     @property
     def remembers(self) -> bool:
-        """Whether a chunk depends on those before it: where a rule on pairs has no support."""
+        """Whether rows depend on those before them: where a rule on pairs has no support."""
         return self.plain.remembers
 
-    def chunks(
-        self,
-        rows: int,
-        rng: SamplingSource,
-        where: Where | None = None,
-        first: int = 0,
-        before: Iterable[Table] = (),
-    ) -> Iterator[Table]:
-        """The rows in chunks of even size, from number ``first`` on.
+    def prepared(self, rows: int, rng: SamplingSource, where: Where) -> Sampler:  # noqa: ARG002
+        """What draws the chunks: ``plain`` under a condition."""
+        return self.plain if where else self
 
-        A chunk depends on the seed and its number.
-
-        Raises:
-            SampleError: the rows cannot be drawn.
-        """
-        if where or not rows:
-            yield from self.plain.chunks(rows, rng, where, first, before)
-            return
-        count = max(1, -(-rows // self.most_rows))
-        edges = [rows * number // count for number in range(count + 1)]
-        wanted = [
-            (edges[number], edges[number + 1] - edges[number], stream)
-            for number, stream in enumerate(rng.spawn(count))
-        ][first:]
-        drawn = self._one_by_one(wanted, before) if self.remembers else self._ahead(wanted)
-        for (begin, _, _), chunk in zip(wanted, drawn, strict=True):
-            yield number_keys(chunk, begin)
-
-    def _one_by_one(self, wanted: Sequence[_Wanted], before: Iterable[Table]) -> Iterator[Table]:
-        known = list(before)
-        for _, rows, stream in wanted:
-            known.append(self._chunk(rows, stream, known))
-            yield known[-1]
-
-    def _ahead(self, wanted: Sequence[_Wanted]) -> Iterator[Table]:
-        """Chunks in order, as many drawn at a time as there are processors: numpy frees these."""
-        workers = os.cpu_count() or 1
-        with ThreadPoolExecutor(workers) as pool:
-            for begin in range(0, len(wanted), workers):
-                some = wanted[begin : begin + workers]
-                yield from pool.map(lambda own: self._chunk(own[1], own[2], []), some)
-
-    def _chunk(self, rows: int, rng: SamplingSource, before: list[Table]) -> Table:
+    def draw(self, rows: int, rng: SamplingSource, given: Given = ANYTHING) -> Table:
+        """Exactly ``rows`` rows, keys left unset; SampleError if they cannot be drawn."""
         own, spare = rng.spawn(2)
         kinds = self.plain.kinds(rows)
         proposed = self._proposed(rows, own.generator)
         chosen = kinds.choose(proposed, self.plain.lawful(proposed), rows)
-        kept = self._admitted(proposed.take(chosen), before, own.generator)
+        kept = self._admitted(proposed.take(chosen), given.before, own.generator)
         if kept.rows < rows:
-            wanted = rows - kept.rows
-            more = self.plain.replacing(wanted, spare, kinds, [*before, kept])
+            given = replace(given, before=[*given.before, kept])
+            more = self.plain.replacing(rows - kept.rows, spare, kinds, given)
             kept = Table.concatenate([kept, more])
         return in_random_order(kept, kinds, own.generator)
 
@@ -367,7 +284,7 @@ class ProposingSampler(ABC):
         codes = {name: batch.codes.get(name, unknown) for name in self.domain.names}
         return self.plain.settle(Table(self.domain, codes), batch, rng).take(batch.alive)
 
-    def _admitted(self, rows: Table, before: list[Table], rng: np.random.Generator) -> Table:
+    def _admitted(self, rows: Table, before: Sequence[Table], rng: np.random.Generator) -> Table:
         """The rows that, one after the other, break no rule on pairs."""
         if not self.plain.pair_rules:
             return rows

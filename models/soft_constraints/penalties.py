@@ -196,7 +196,7 @@ class _Pilot:
         """The shares (c,) of violation in one table."""
         penalties = (*map(self._scaled, self.known), *_by_share(rules, weights))
         algorithm = replace(self.sampler.algorithm, penalties=penalties)
-        drawn = replace(self.sampler, algorithm=algorithm).independent(self.rows, source)
+        drawn = replace(self.sampler, algorithm=algorithm).draw(self.rows, source)
         return np.array(own_rates(rules, drawn, drawn.rows))
 
     def _scaled(self, penalty: Penalty) -> Penalty:

@@ -20,7 +20,6 @@ from cloister.constraints.across import AcrossConstraint
 from cloister.errors import PlanError, PrivacyError
 from cloister.figures import count_of
 from cloister.models import quality
-from cloister.models.acceptance import TriedPlan
 from cloister.models.protocol import search_plan
 from cloister.models.registry import create
 from cloister.models.task import AnyPlan, AnyTask, Budget, DatabaseTask, Stage, Task
@@ -137,16 +136,6 @@ UNTIL = MappingProxyType({"learnt": until_learnt, "possible": until_possible})
 def dependencies_of(plan: AnyPlan, task: AnyTask) -> tuple[quality.DependencyForecast, ...]:
     """The forecast for the functional dependencies of one table; public."""
     return quality.forecast_dependencies(task, plan) if isinstance(task, Task) else ()
-
-
-def expected_error(request: resolved.ResolvedRequest) -> float | None:
-    """The expected two-way error of a release of one table; None if unknown; public."""
-    task = resolved.public_context_of(request).task
-    if not isinstance(task, Task):
-        return None
-    plan = plan_of(request) if task.acceptance else None
-    budget = plan.fit_budget if isinstance(plan, TriedPlan) else request.budget
-    return quality.forecast_error(task, request.method, budget)
 
 
 def raise_budget(request: resolved.ResolvedRequest, wanted: str) -> resolved.ResolvedRequest:

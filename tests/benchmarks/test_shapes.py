@@ -26,7 +26,6 @@ from cloister.evaluation.persons import PersonColumns, compare_persons
 from cloister.evaluation.targets import targets_of
 from cloister.models.core.histograms import HistogramCounts, TwoLevels
 from cloister.models.protocol import make_plan
-from cloister.models.quality import forecast_error
 from cloister.models.registry import create
 from cloister.models.task import Budget, task_of
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
@@ -34,9 +33,6 @@ from cloister.schema.domain import Cells, declared_cells
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(14_400)]
 """Seconds: a release of flights takes ten minutes on a busy core."""
-
-FORECAST_FACTOR = 4
-"""Between an error and its forecast at most; 3.3 was the most in all that were measured."""
 
 DEVIATION_FACTOR = 2
 """Between the middle of noisy deviations and the data's at most; 1.64 was the most measured."""
@@ -144,13 +140,9 @@ def test_loans(epsilon, method):
         split = TrainTestSplit.of(trial.real)
         learning = train_and_test(synthetic_training_rows(trial.synthetic), split.test, targets)
         truth = train_and_test(split.train, split.test, targets)
-        errors = marginal_errors(trial)
-        budget = Budget(Fraction(str(epsilon)), Fraction("1e-6"))
-        told = forecast_error(trial.task, method, budget)
         figures.append(
             {
-                "2-way half L1 / forecast": errors["2-way half L1"] / told,
-                **errors,
+                **marginal_errors(trial),
                 "F1": learning.f1,
                 "F1 of real rows": truth.f1,
                 "accuracy": learning.accuracy,
@@ -161,8 +153,6 @@ def test_loans(epsilon, method):
             }
         )
     show(f"loans, {method}, epsilon {epsilon}", figures)
-    for one in figures:
-        assert 1 / FORECAST_FACTOR < one["2-way half L1 / forecast"] < FORECAST_FACTOR
 
 
 def test_counts_of_loans():

@@ -15,7 +15,7 @@ class ArbitraryRows:
         self._sizes = [bins[name].size for name in sequence]
         self._seed = seed
 
-    def conditional(self, place, context):
-        rng = np.random.default_rng([self._seed, place])
-        table = rng.dirichlet(np.full(self._sizes[place], 0.5), size=_CONTEXTS)
-        return table[context.sum(1) % _CONTEXTS] if place else table[:1]
+    def conditional(self, position, context):
+        rng = np.random.default_rng([self._seed, position])
+        table = rng.dirichlet(np.full(self._sizes[position], 0.5), size=_CONTEXTS)
+        return table[context.sum(1) % _CONTEXTS] if position else table[:1]

@@ -107,11 +107,11 @@ class Browser:
 
     def run(self, script: str) -> object:
         """The value of a script in the sheet."""
-        found = self.send(
+        answer = self.send(
             "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
         )
-        assert "exceptionDetails" not in found, found["exceptionDetails"]
-        return found["result"].get("value")
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
 
     def width(self, pixels: int, height: int = 900) -> None:
         """See the sheet at a width."""
@@ -155,8 +155,8 @@ class Browser:
         """What axe-core finds in the sheet."""
         self.send("Page.setBypassCSP", enabled=True)
         self.run(axe_source() + "; 0")
-        found = self.run("axe.run().then(r => r.violations)")
-        return [f"{each['id']}: {each['nodes'][0]['html'][:120]}" for each in found]
+        faults = self.run("axe.run().then(r => r.violations)")
+        return [f"{each['id']}: {each['nodes'][0]['html'][:120]}" for each in faults]
 
     def close(self) -> None:
         """End it."""

@@ -24,8 +24,8 @@ class ByRoom(LoadFileScheduling):
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         first = node is self.nodes[0]
-        own = (file for file in self.workqueue if _releases(file) is first)
-        self.workqueue.move_to_end(next(own, next(iter(self.workqueue))), last=False)
+        same_room = (file for file in self.workqueue if _releases(file) is first)
+        self.workqueue.move_to_end(next(same_room, next(iter(self.workqueue))), last=False)
         super()._assign_work_unit(node)
 
 

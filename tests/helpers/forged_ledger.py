@@ -18,14 +18,14 @@ def rewritten(
 ) -> None:
     """Write a ledger with other entries, and make the chain and the note of its end fit."""
     entries = open_ledger(home).entries()[:last]
-    place = Path(home.ledger)
-    for path in place.parent.glob(place.name + "*"):
+    path_of_ledger = Path(home.ledger)
+    for path in path_of_ledger.parent.glob(path_of_ledger.name + "*"):
         path.unlink()
-    store, before = Store.open(place, 5.0), None
+    store, before = Store.open(path_of_ledger, 5.0), None
     with store.writing() as connection:
         for entry in entries:
             made = Entry.after(before, entry.time, entry.kind, entry.slot, change(entry))
             store.append(connection, made)
             before = made
     home.end.write_text(f"{before.seq}:{before.hash}\n")
-    assert Ledger.open(place).verify() == []
+    assert Ledger.open(path_of_ledger).verify() == []

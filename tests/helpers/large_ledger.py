@@ -51,8 +51,8 @@ def _write(
     release = request.release
     _move(transaction, release, State.SPENT, {"data": _digest("data"), "journal": _digest(release)})
     mark = Mark(0, _digest(f"begin {release}"), "ab" * 16)
-    held = transaction.books.releases[release]
-    transaction.write(RUN, run_slot(held), marked(release, "engineer", mark))
+    state = transaction.books.releases[release]
+    transaction.write(RUN, run_slot(state), marked(release, "engineer", mark))
     if not approved:
         sealed = marked(release, "engineer", Mark(9, _digest(f"end {release}")))
         transaction.write(SEALED, seal_slot(release), sealed)

@@ -9,7 +9,7 @@ _ids = count()
 
 
 def ask(
-    dataset: str = "adult", epsilon: object = 1, delta: object = 0, **other: object
+    dataset: str = "adult", epsilon: object = 1, delta: object = 0, **fields: object
 ) -> ReservationRequest:
     """A request on one dataset, of a run of its own in this process."""
     values = {
@@ -24,4 +24,4 @@ def ask(
         "code_version": "0.1.0",
         "spend_id": f"run-{os.getpid()}-{next(_ids)}",
     }
-    return ReservationRequest(**(values | other))  # type: ignore[arg-type]
+    return ReservationRequest(**(values | fields))  # type: ignore[arg-type]

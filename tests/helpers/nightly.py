@@ -250,20 +250,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", action="append", help="a part; all of them without it")
     parser.add_argument("--most", type=int, help="cases of each part, to try it")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     git = ["git", "-C", str(ROOT)]
     if subprocess.check_output([*git, "status", "--porcelain", "--", ".", f":!{RESULT}"]):
         parser.error("there are changes that no commit has: a result is that of a commit")
     commit = subprocess.check_output([*git, "rev-parse", "HEAD"], text=True).strip()[:12]
-    folder = ROOT / ".nightly" / (commit + (f"-{asked.most}" if asked.most else ""))
+    folder = ROOT / ".nightly" / (commit + (f"-{options.most}" if options.most else ""))
     folder.mkdir(parents=True, exist_ok=True)
-    chosen = parts(commit, folder, asked.most)
+    chosen = parts(commit, folder, options.most)
     records = {part.name: Record(folder / f"{part.name}.jsonl") for part in chosen}
-    page = folder / "nightly.md" if asked.most else ROOT / RESULT
+    page = folder / "nightly.md" if options.most else ROOT / RESULT
     left = [
         part
         for part in chosen
-        if not records[part.name].ended and part.name in (asked.only or records)
+        if not records[part.name].ended and part.name in (options.only or records)
     ]
     with ThreadPoolExecutor(AT_ONCE) as threads:
         for done in as_completed([threads.submit(run, part, records[part.name]) for part in left]):

@@ -96,16 +96,16 @@ def tables(users: int = 60, items: int = 30, rows: int = 200) -> DatabaseShape:
     pairs = rng.permutation(users * items)[:rows]
     pairs = pairs[pd.Series(pairs // items).groupby(pairs // items).cumcount().to_numpy() < 8]
     user, item = np.sort(pairs) // items, np.sort(pairs) % items
-    one, other = rng.integers(0, 4, users), rng.integers(0, 3, items)
+    user_levels, item_levels = rng.integers(0, 4, users), rng.integers(0, 3, items)
     level = {"type": "categorical", "values": ["a", "b", "c", "d"]}
     key = {name: {"type": "text", "pattern": f"{name}{{001..999}}"} for name in "UI"}
     named = {
-        "users": {"id": _keys("U", np.arange(users)), "x": np.array(list("abcd"))[one]},
-        "items": {"id": _keys("I", np.arange(items)), "y": np.array(list("abcd"))[other]},
+        "users": {"id": _keys("U", np.arange(users)), "x": np.array(list("abcd"))[user_levels]},
+        "items": {"id": _keys("I", np.arange(items)), "y": np.array(list("abcd"))[item_levels]},
         "links": {
             "user": _keys("U", user),
             "item": _keys("I", item),
-            "z": np.array(list("abcd"))[(one[user] + other[item]) % 4],
+            "z": np.array(list("abcd"))[(user_levels[user] + item_levels[item]) % 4],
         },
     }
     frames = {name: pd.DataFrame(columns) for name, columns in named.items()}
@@ -245,15 +245,15 @@ def of_checkout(folder: Path) -> dict[str, dict[str, str]]:
     return json.loads(done.stdout)
 
 
-def compare(other: str) -> int:
+def compare(base: str) -> int:
     """Print each difference to another folder or commit; how many there are."""
     here = of_checkout(ROOT)
-    if Path(other).is_dir():
-        there = of_checkout(Path(other).resolve())
+    if Path(base).is_dir():
+        there = of_checkout(Path(base).resolve())
     else:
         with tempfile.TemporaryDirectory() as folder:
             git = ["git", "-C", str(ROOT), "worktree"]
-            subprocess.run([*git, "add", "--quiet", "--detach", folder, other], check=True)
+            subprocess.run([*git, "add", "--quiet", "--detach", folder, base], check=True)
             there = of_checkout(Path(folder))
             subprocess.run([*git, "remove", "--force", folder], check=True)
     names = sorted(here.keys() | there.keys())
@@ -263,7 +263,7 @@ def compare(other: str) -> int:
         for what in sorted(here.get(name, {}).keys() | there.get(name, {}).keys())
         if here.get(name, {}).get(what) != there.get(name, {}).get(what)
     ]
-    print("\n".join([*differ, f"{len(names)} cases, {len(differ)} digests differ from {other}"]))
+    print("\n".join([*differ, f"{len(names)} cases, {len(differ)} digests differ from {base}"]))
     return len(differ)
 
 
@@ -272,13 +272,13 @@ def main() -> int:
     parser.add_argument("other", nargs="?", help="a folder or commit to compare with")
     parser.add_argument("--digests", action="store_true", help="print those of this checkout")
     parser.add_argument("--integers", action="store_true", help=f"write {KEPT.name} anew")
-    asked = parser.parse_args()
-    if asked.integers:
+    options = parser.parse_args()
+    if options.integers:
         KEPT.write_text(json.dumps(integers(), indent=1) + "\n", encoding="utf-8")
-    elif asked.digests:
+    elif options.digests:
         print(json.dumps(digests(), indent=1))
-    elif asked.other:
-        return min(compare(asked.other), 1)
+    elif options.other:
+        return min(compare(options.other), 1)
     else:
         parser.error("name another checkout, --digests or --integers")
     return 0

@@ -41,13 +41,13 @@ def real_server(folder: Path, more: dict[str, str]) -> Iterator[dict[str, str]]:
 
 def listed(settings: dict[str, str], what: str, filters: dict) -> list[dict]:
     """What the server has of one kind."""
-    found = httpx.post(
+    answer = httpx.post(
         f"{settings['PREFECT_API_URL']}/{what}/filter",
         json=filters,
         auth=tuple(PASSWORD.split(":")),
         timeout=60,
     )
-    return found.raise_for_status().json()
+    return answer.raise_for_status().json()
 
 
 def answers(settings: dict[str, str]) -> bool:
@@ -91,10 +91,10 @@ def command(words: list[str]) -> str:
 
 def environment() -> dict[str, str]:
     """That of the tests without their settings of Prefect, of which one is that nothing is due."""
-    kept = {
+    variables = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("PREFECT", "CLOISTER"))
     }
     path = os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))
-    return kept | {"PYTHONPATH": path, "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
+    return variables | {"PYTHONPATH": path, "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}

@@ -11,10 +11,10 @@ PAGE = 200
 async def every(read, **filters) -> AsyncIterator:
     """What a reading method of Prefect's client finds on all pages."""
     for page in count():
-        found = await read(**filters, limit=PAGE, offset=page * PAGE)
-        for one in found:
+        entries = await read(**filters, limit=PAGE, offset=page * PAGE)
+        for one in entries:
             yield one
-        if len(found) < PAGE:
+        if len(entries) < PAGE:
             return
 
 

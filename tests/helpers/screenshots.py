@@ -19,8 +19,8 @@ PROJECT = Path(__file__).parents[2]
 
 def main(folder: Path) -> None:
     """Write the pictures into a folder."""
-    with tempfile.TemporaryDirectory() as place:
-        work = Path(place)
+    with tempfile.TemporaryDirectory() as scratch:
+        work = Path(scratch)
         os.environ |= {"CLOISTER_HOME": str(work / "home"), "PYTHONPATH": str(PROJECT)}
         newest = _releases(work)
         page = subprocess.Popen(

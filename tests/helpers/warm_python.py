@@ -50,7 +50,7 @@ class WarmPython:
     ) -> subprocess.CompletedProcess[str]:
         """Run a text as ``python -c`` does, in a folder, with an environment of its own."""
         with tempfile.TemporaryDirectory() as said:
-            asked = {
+            request = {
                 "program": program,
                 "arguments": [str(each) for each in arguments],
                 "folder": str(folder),
@@ -58,11 +58,11 @@ class WarmPython:
                 "said": said,
             }
             assert self._process.stdin and self._process.stdout
-            self._process.stdin.write(json.dumps(asked).encode() + b"\n")
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
             code = json.loads(self._process.stdout.readline())
             out, err = (Path(said, name).read_text(encoding="utf-8") for name in ("out", "err"))
-        return subprocess.CompletedProcess([program, *asked["arguments"]], code, out, err)
+        return subprocess.CompletedProcess([program, *request["arguments"]], code, out, err)
 
     def close(self) -> None:
         """End the process."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cloister.models.core.bins import bin_cells
 from cloister.models.core.costs import MOST_PAIRS, OVERSAMPLING
 from cloister.models.core.denoising import to_shares
-from cloister.models.protocol import sample_whole
+from cloister.models.sampling.drawing import ANYTHING, Sampler
 from cloister.models.sampling.whole_tables import (
     MOST_PAIR_CELLS,
     BalancedSampler,
@@ -44,12 +44,12 @@ BINS = {
 }
 
 
-class Independent:
+class Independent(Sampler):
     """Rows whose attributes follow one skewed law each."""
 
     domain = DOMAIN
 
-    def independent(self, rows, rng, where=None):
+    def draw(self, rows, rng, given=ANYTHING):
         codes = {"id": np.zeros(rows, dtype=np.int64)}
         for size in SIZES:
             codes[f"a{size}"] = rng.generator.choice(size, rows, p=law(size))
@@ -91,7 +91,7 @@ def test_the_law_of_a_row_stays():
     rows = 200
     counts = np.zeros(5)
     for seed in range(60):
-        table = sample_whole(BalancedSampler(Independent(), BINS), rows, SamplingSource(seed))
+        table = BalancedSampler(Independent(), BINS).sample(rows, SamplingSource(seed))
         counts += np.bincount(table.codes["a5"], minlength=5)
     pooled = rows * 60 * OVERSAMPLING
     allowed = 6 * np.sqrt(law(5) * (1 - law(5)) / pooled) + 1 / rows
@@ -99,7 +99,7 @@ def test_the_law_of_a_row_stays():
 
 
 def test_keys_are_those_of_the_rows_and_not_of_the_pool():
-    table = sample_whole(BalancedSampler(Independent(), BINS), 300, SamplingSource(3))
+    table = BalancedSampler(Independent(), BINS).sample(300, SamplingSource(3))
     assert table.codes["id"].tolist() == list(range(300))
 
 

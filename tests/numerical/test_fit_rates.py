@@ -149,7 +149,7 @@ def test_rows_are_drawn_evenly_though_few_are_kept():
 
     fitted = model()
     sampler = EvenSampler(replace(fitted.sampler.inner.plain, acceptance=Picky()), fitted.mixture)
-    assert sampler.independent(20_000, SamplingSource(2)).rows == 20_000
+    assert sampler.draw(20_000, SamplingSource(2)).rows == 20_000
 
 
 def test_rows_that_the_mixture_has_not_are_drawn_from_flatter_probabilities():
@@ -159,5 +159,5 @@ def test_rows_that_the_mixture_has_not_are_drawn_from_flatter_probabilities():
     mixture = replace(fitted.mixture, shares=without)
     most = parse_denial(f"t.pay < {SIZES['pay'] - 1}", "most", hard=True)
     plain = replace(replace(fitted, mixture=mixture).constraint_sampler, row_rules=(most,))
-    rows = EvenSampler(plain, mixture).independent(100, SamplingSource(2))
+    rows = EvenSampler(plain, mixture).draw(100, SamplingSource(2))
     assert (rows.codes["pay"] == SIZES["pay"] - 1).all()

@@ -7,6 +7,7 @@ import numpy as np
 from cloister.models.core.bins import Bins, coarse, fine
 from cloister.models.mixture.optimizer import NoisyMarginal
 from cloister.models.mixture.sampler import MeasuredPair, recalibrate
+from cloister.models.sampling.drawing import ANYTHING, Sampler
 from cloister.models.sampling.whole_tables import BalancedSampler, PairChange, calibrate_weights
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Integer
@@ -68,12 +69,12 @@ def test_tables_of_more_attributes_are_summed():
     assert (pair.counts == SIZE).all() and np.allclose(pair.variances, 4.0 * SIZE)
 
 
-class Pool:
+class Pool(Sampler):
     """Draws rows of the spread, beside an attribute that depends on neither."""
 
     domain = DOMAIN
 
-    def independent(self, rows, rng, where=None):
+    def draw(self, rows, rng, given=ANYTHING):
         cell = rng.generator.choice(SIZE**2, rows, p=SPREAD.ravel())
         other = rng.generator.integers(0, SIZE, rows)
         return Table(DOMAIN, {"first": cell // SIZE, "second": cell % SIZE, "other": other})

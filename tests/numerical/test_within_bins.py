@@ -61,17 +61,17 @@ def correlation_of(codes):
 def test_heavy_tails_keep_their_correlation(correlation, missing):
     codes = amounts(correlation, missing)
     sampler, wanted = sampler_of(codes), correlation_of(codes)
-    found = correlation_of(sampler.independent(ROWS, SamplingSource(2)).codes)
+    found = correlation_of(sampler.draw(ROWS, SamplingSource(2)).codes)
     alone = replace(sampler, relations=())
-    lost = abs(correlation_of(alone.independent(ROWS, SamplingSource(2)).codes) - wanted)
+    lost = abs(correlation_of(alone.draw(ROWS, SamplingSource(2)).codes) - wanted)
     assert abs(found - wanted) < 0.04
     assert lost > 0.08 or correlation < 0.9
 
 
 def test_histograms_are_as_with_independent_values():
     sampler = sampler_of(amounts(0.95, 0.2))
-    related = sampler.independent(ROWS, SamplingSource(3)).codes
-    alone = replace(sampler, relations=()).independent(ROWS, SamplingSource(3)).codes
+    related = sampler.draw(ROWS, SamplingSource(3)).codes
+    alone = replace(sampler, relations=()).draw(ROWS, SamplingSource(3)).codes
     for name, bins in sampler.plain.bins.items():
         counts = [
             np.bincount(bins.cells.of(own[name]), minlength=bins.cells.size)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from cloister.flows.cli.app import run
-from cloister.models.protocol import Synthesizer, sample_whole
+from cloister.models.protocol import Synthesizer
 from cloister.models.registry import METHODS
+from cloister.models.sampling.drawing import ANYTHING, Given, Sampler
 from cloister.models.task import Budget, Forecast, Parameters, Plan, Stage, Task
 from cloister.privacy.events import Sensitivity
 from cloister.privacy.mechanisms.noise import DiscreteLaplace, Neighbours
@@ -54,7 +55,7 @@ class HalvesParameters(Parameters):
 
 
 @dataclass(frozen=True)
-class HalvesModel:
+class HalvesModel(Sampler):
     """Each value even within its half.
 
     Gives at most as many rows as the data was declared to have.
@@ -63,16 +64,13 @@ class HalvesModel:
     domain: Domain
     upper: np.ndarray
     capacity: int
-    remembers: ClassVar[bool] = False
     histograms: ClassVar[dict] = {}
 
     @property
     def sampler(self) -> HalvesModel:
         return self
 
-    def chunks(
-        self, rows: int, rng: SamplingSource, where=None, first=0, before=()
-    ) -> Iterator[Table]:
+    def draw(self, rows: int, rng: SamplingSource, given: Given = ANYTHING) -> Table:
         draw, codes = rng.generator, {}
         for name, share in zip(self.domain.names, self.upper, strict=True):
             half = -(-self.domain[name].size // 2)
@@ -82,10 +80,7 @@ class HalvesModel:
                 draw.integers(half, self.domain[name].size, rows),
                 draw.integers(0, half, rows),
             )
-        yield Table(self.domain, codes)
-
-    def sample(self, rows: int, rng: SamplingSource, where=None) -> Table:
-        return sample_whole(self, rows, rng, where)
+        return Table(self.domain, codes)
 
     def post_processing(self) -> tuple[str, ...]:
         return ("each value is drawn evenly within its half",)

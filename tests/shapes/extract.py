@@ -43,9 +43,9 @@ def extract(rows: int = 600, columns: int = 294, seed: int = 1) -> pd.DataFrame:
     """The texts of the file: named columns, empty ones, flags and measures up to ``columns``."""
     rng = np.random.default_rng(seed)
     named = _persons(rows, rng) | dict.fromkeys(EMPTY, [""] * rows)
-    for at in range(columns - len(named)):
-        make = (_flag, _share, _count, _code)[at % 4]
-        named[f"{at:03d} %{make.__name__[1:]}"] = make(rows, rng)
+    for number in range(columns - len(named)):
+        make = (_flag, _share, _count, _code)[number % 4]
+        named[f"{number:03d} %{make.__name__[1:]}"] = make(rows, rng)
     return pd.DataFrame(named)
 
 
@@ -65,7 +65,7 @@ def declare_draft(text: str, rows: int) -> str:
 
 def _persons(rows: int, rng: np.random.Generator) -> dict[str, list[str]]:
     zips = 1000 + 37 * rng.permutation(200)[:ZIPS]
-    at = rng.integers(0, ZIPS, rows)
+    homes = rng.integers(0, ZIPS, rows)
     provider = rng.integers(0, PROVIDERS, rows)
     born = rng.integers(1935, 2010, rows)
     seen = np.datetime64("2019-01-01T08:00:00") + rng.integers(0, 10**8, rows)
@@ -73,12 +73,12 @@ def _persons(rows: int, rng: np.random.Generator) -> dict[str, list[str]]:
     region = ["Zürich", "Genève", "Ticino", "Graubünden"]
     return {
         "1 id nr.": _texts(500_001 + rng.permutation(rows)),
-        "PLZ": _texts(zips[at]),
+        "PLZ": _texts(zips[homes]),
         "provider": _texts(10_001 + 7 * provider),
         "Telefon": [f"0{441234567 + 11 * number}" for number in provider],
-        "Straße, \"alt\" 'neu'": [f"Häuser; {number % 12}" for number in at],
-        "Region": [region[number % 4] for number in at],
-        "REGION": [region[number % 3].upper() for number in at],
+        "Straße, \"alt\" 'neu'": [f"Häuser; {number % 12}" for number in homes],
+        "Region": [region[number % 4] for number in homes],
+        "REGION": [region[number % 3].upper() for number in homes],
         "% Anteil": _holes([f"{share:.1f}" for share in 100 * rng.random(rows)], rng, 0),
         "Einkommen (Fr.)": _holes([f"{amount:.2f}" for amount in income], rng, 1),
         "age": _texts(2020 - born),

@@ -63,7 +63,9 @@ def _links(
         np.argsort(-(popular + rng.gumbel(size=items)))[:count]
         for count in np.minimum(counts, items)
     ]
-    return np.repeat(np.arange(users), [len(own) for own in chosen]), np.concatenate(chosen)
+    return np.repeat(np.arange(users), [len(films_of) for films_of in chosen]), np.concatenate(
+        chosen
+    )
 
 
 def _spec(users: int, items: int, rows: int) -> dict:

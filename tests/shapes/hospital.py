@@ -30,7 +30,7 @@ DEPENDENCIES = (
 def hospital(rows: int = 1000, seed: int = 1) -> Shape:
     """A thousand rows, a hospital and a measure each; 15 dependencies hold."""
     rng = np.random.default_rng(seed)
-    at = rng.choice(HOSPITALS, rows, p=_uneven(HOSPITALS, rng))
+    visits = rng.choice(HOSPITALS, rows, p=_uneven(HOSPITALS, rng))
     measure = rng.choice(MEASURES, rows, p=_uneven(MEASURES, rng))
     zips = rng.integers(0, 55, HOSPITALS)
     city = np.arange(55) * 40 // 55
@@ -38,27 +38,27 @@ def hospital(rows: int = 1000, seed: int = 1) -> Shape:
     owners = rng.integers(0, 4, HOSPITALS)
     emergency = rng.random(HOSPITALS) < 0.8
     condition = np.arange(MEASURES) * 5 // MEASURES
-    score = np.clip(rng.normal(70 + 6 * condition[measure] + 3 * owners[at], 12), 0, 100)
+    score = np.clip(rng.normal(70 + 6 * condition[measure] + 3 * owners[visits], 12), 0, 100)
     frame = pd.DataFrame(
         {
             "row": [f"R{number:06d}" for number in range(1, rows + 1)],
-            "provider": _names("1000", at),
-            "hospital": _names("Hospital ", at),
-            "address": _names("Street ", at),
-            "city": _names("City ", city[zips[at]]),
-            "state": _names("S", state[city[zips[at]]]),
-            "zip": _names("350", zips[at]),
-            "county": _names("County ", city[zips[at]] // 2),
-            "phone": _names("205555", at),
+            "provider": _names("1000", visits),
+            "hospital": _names("Hospital ", visits),
+            "address": _names("Street ", visits),
+            "city": _names("City ", city[zips[visits]]),
+            "state": _names("S", state[city[zips[visits]]]),
+            "zip": _names("350", zips[visits]),
+            "county": _names("County ", city[zips[visits]] // 2),
+            "phone": _names("205555", visits),
             "kind": np.where(rng.random(rows) < 0.97, "acute", "critical"),
-            "owner": _names("owner ", owners[at]),
-            "emergency service": np.where(emergency[at], "yes", "no"),
+            "owner": _names("owner ", owners[visits]),
+            "emergency service": np.where(emergency[visits], "yes", "no"),
             "condition": _names("condition ", condition[measure]),
             "measure code": _names("M-", measure),
             "measure name": _names("measure ", measure),
             "score": np.where(rng.random(rows) < 0.15, np.nan, np.rint(score)),
             "sample": np.rint(rng.lognormal(4, 1, rows)).clip(0, 999),
-            "state average": _names("avg ", state[city[zips[at]]] * MEASURES + measure),
+            "state average": _names("avg ", state[city[zips[visits]]] * MEASURES + measure),
             "quarter": _names("Q", rng.integers(1, 5, rows)),
         }
     )

@@ -75,8 +75,8 @@ def loans(rows: int = 5_960, seed: int = 1, tail: float = 1.0) -> Shape:
     )
     numbers = list(BOUNDS)
     frame[numbers] = frame[numbers].astype(float).clip(0, BOUNDS, axis=1)
-    for name, (good, other) in _MISSING.items():
-        missing = rng.random(rows) < np.where(bad, other, good)
+    for name, (good, bad_share) in _MISSING.items():
+        missing = rng.random(rows) < np.where(bad, bad_share, good)
         frame[name] = frame[name].astype(object).mask(missing, None)
     return Shape(frame, _spec(rows))
 

@@ -17,11 +17,11 @@ def questionnaire(rows: int = 5_000, questions: int = 60, seed: int = 1) -> Shap
     rng = np.random.default_rng(seed)
     answers: dict[str, np.ndarray] = {}
     attributes: dict[str, dict[str, object]] = {}
-    for at in range(questions):
-        if at % GROUP == 0:
+    for number in range(questions):
+        if number % GROUP == 0:
             trait = rng.random(rows)
         level = (trait + rng.random(rows)) / 2
-        name, kind = f"q{at:02d}", at % 4
+        name, kind = f"q{number:02d}", number % 4
         values = (
             np.where(level < 1 / 2, "no", "yes"),
             np.array([f"option {option}" for option in range(OPTIONS)])[

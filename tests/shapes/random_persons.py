@@ -16,7 +16,9 @@ class _Maker(TableMaker):
         super().__init__(rng)
         people = max(self.rows // int(rng.integers(2, 12)), 2)
         self.owner = np.sort(rng.integers(0, people, self.rows))
-        self.frame["person"] = np.array([f"P{at + 1:05}" for at in self.owner], dtype=object)
+        self.frame["person"] = np.array(
+            [f"P{number + 1:05}" for number in self.owner], dtype=object
+        )
         self.attributes["person"] = {"type": "text", "pattern": "P{00001..99999}"}
 
     def of_person(self) -> None:
@@ -32,8 +34,8 @@ class _Maker(TableMaker):
             self.rule("fd", f"person -> {name}")
 
     def once(self) -> None:
-        place = pd.Series(self.owner).groupby(self.owner).cumcount().to_numpy()
-        name = self.number(place, int(self.rng.choice([0, 2, 40])))
+        visits = pd.Series(self.owner).groupby(self.owner).cumcount().to_numpy()
+        name = self.number(visits, int(self.rng.choice([0, 2, 40])))
         self.rules.append({"name": f"rule{len(self.rules)}", "key": ["person", name]})
 
     def function_within(self) -> None:

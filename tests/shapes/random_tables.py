@@ -22,7 +22,7 @@ class TableMaker:
 
     def listed(self, numbers: np.ndarray, size: int) -> str:
         name = self._name("c")
-        values = [f"{name}v{at}" for at in range(size)]
+        values = [f"{name}v{number}" for number in range(size)]
         self.frame[name] = np.array(values, dtype=object)[numbers]
         self.attributes[name] = {"type": "categorical", "values": values, "provenance": "list"}
         return name
@@ -116,8 +116,8 @@ class TableMaker:
 
     def key(self) -> None:
         group = self.old("c")
-        place = pd.Series(self.codes(group)).groupby(self.codes(group)).cumcount().to_numpy()
-        name = self.number(place, 50)
+        ranks = pd.Series(self.codes(group)).groupby(self.codes(group)).cumcount().to_numpy()
+        name = self.number(ranks, 50)
         self.rules.append({"name": f"rule{len(self.rules)}", "key": [group, name]})
 
     def empty_some(self) -> None:

@@ -101,13 +101,25 @@ def release_once(
     """One release, by the steps that a release has; without a source its noise is seeded."""
     spec = shape.declared()
     task = task_of(spec, {spec.name: spec.privacy.rows.public or len(shape.frame)}, rows)
+    real = _encoded(shape.frame, spec, task)
+    return release_rows(real, task, epsilon, method, delta, noise)
+
+
+def release_rows(
+    real: Table,
+    task: Task,
+    epsilon: float,
+    method: str = "auto",
+    delta: str = "1e-6",
+    noise: NoiseSource | None = None,
+) -> Trial:
+    """One release of rows, as :func:`release_once`."""
     budget = Budget(Fraction(str(epsilon)), Fraction(delta))
     chosen = choose_method(task, budget).method if method == "auto" else method
     synthesizer = create(chosen)
     plan = make_plan(synthesizer, task, budget)
-    real = _encoded(shape.frame, spec, task)
     with tempfile.TemporaryDirectory() as folder:
-        journal = Journal.open(Path(folder), {"run": spec.name})
+        journal = Journal.open(Path(folder), {"run": "shape"})
         door = _door(real, task, plan, journal, noise or NoiseSource.insecure(1))
         model = fit(synthesizer, door, task, plan)
         drawn = model.sample(task.output_rows, SamplingSource(0))
@@ -124,7 +136,8 @@ def release_database(
 ) -> DatabaseTrial:
     """One release of several tables; its noise is the operating system's if no other is given."""
     task = task_of(
-        Spec.declared_in(Path(), shape.spec), {name: len(own) for name, own in shape.frames.items()}
+        Spec.declared_in(Path(), shape.spec),
+        {name: len(frame) for name, frame in shape.frames.items()},
     )
     assert isinstance(task, DatabaseTask)
     synthesizer = create(method)

@@ -40,8 +40,8 @@ def spec_of_tables(
     The privacy unit is a row of table ``unit``.
     """
     declared = {
-        own: {"source": {"path": f"{own}.csv"}, **table, "rows": {"public": table["rows"]}}
-        for own, table in tables.items()
+        name: {"source": {"path": f"{name}.csv"}, **table, "rows": {"public": table["rows"]}}
+        for name, table in tables.items()
     }
     rows = declared[unit].pop("rows")
     return {
@@ -59,7 +59,7 @@ def spec_of_tables(
 
 def dependencies(texts: Sequence[str]) -> list[dict[str, str]]:
     """Hard constraints of functional dependencies between columns of any name."""
-    return [{"name": f"fd{at}", "fd": _quoted(text)} for at, text in enumerate(texts, 1)]
+    return [{"name": f"fd{number}", "fd": _quoted(text)} for number, text in enumerate(texts, 1)]
 
 
 def _quoted(text: str) -> str:

@@ -28,7 +28,7 @@ def stays(rows: int = 8_000, seed: int = 1) -> Shape:
     """Three years of stays; a discharge follows its admission by 6.8 days on average."""
     rng = np.random.default_rng(seed)
     ward = rng.choice(list(WARDS), rows, p=list(WARDS.values()))
-    mean, deviation = (pd.Series(ward).map(own).to_numpy() for own in (_YEARS, _DEVIATION))
+    mean, deviation = (pd.Series(ward).map(figures).to_numpy() for figures in (_YEARS, _DEVIATION))
     age = np.rint(rng.normal(mean, deviation)).clip(0, 99).astype(int)
     age = np.where(ward == "children", age.clip(0, 17), age.clip(16, 99))
     days = np.floor(rng.gamma(1.1, pd.Series(ward).map(DAYS).to_numpy() / 1.0, rows)).astype(int)

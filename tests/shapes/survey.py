@@ -20,13 +20,13 @@ def survey(rows: int = 2_500, items: int = 150, seed: int = 1) -> Shape:
     """Items from 1 to 5, each second one agreement in words; those of a group go together."""
     rng = np.random.default_rng(seed)
     answers: dict[str, np.ndarray] = {}
-    for at in range(items):
-        if at % GROUP == 0:
+    for number in range(items):
+        if number % GROUP == 0:
             trait = rng.normal(size=rows)
         score = _LOADING * trait + np.sqrt(1 - _LOADING**2) * rng.normal(size=rows)
         cuts = np.quantile(score, np.cumsum(rng.dirichlet(np.full(ANSWERS, 5.0)))[:-1])
         level = np.searchsorted(cuts, score)
-        answers[f"item {at:03d}"] = level + 1 if at % 2 else np.array(_WORDS)[level]
+        answers[f"item {number:03d}"] = level + 1 if number % 2 else np.array(_WORDS)[level]
     return Shape(pd.DataFrame(answers), _spec(rows, list(answers)))
 
 
@@ -37,11 +37,11 @@ def group_of(name: str) -> int:
 
 def scores(frame: pd.DataFrame) -> pd.DataFrame:
     """All answers as numbers."""
-    return frame.apply(lambda own: pd.to_numeric(own.astype(str).replace(_NUMBERS)))
+    return frame.apply(lambda item: pd.to_numeric(item.astype(str).replace(_NUMBERS)))
 
 
 _WORDS = ("not at all", "hardly", "somewhat", "mostly", "fully")
-_NUMBERS = {word: str(at) for at, word in enumerate(_WORDS, 1)}
+_NUMBERS = {word: str(number) for number, word in enumerate(_WORDS, 1)}
 
 
 def _spec(rows: int, names: list[str]) -> dict[str, object]:
@@ -50,5 +50,8 @@ def _spec(rows: int, names: list[str]) -> dict[str, object]:
         {"type": "integer", "min": 1, "max": ANSWERS, "provenance": "the form"},
     )
     return spec_of(
-        "survey", rows, {name: kinds[at % 2] for at, name in enumerate(names)}, method="mixture"
+        "survey",
+        rows,
+        {name: kinds[number % 2] for number, name in enumerate(names)},
+        method="mixture",
     )

@@ -36,7 +36,10 @@ def heavy_tails(rows: int, seed: int = 7) -> Shape:
         "exponential": (rng.exponential(300, rows), 10_000),
     }
     frame = pd.DataFrame(
-        {name: np.clip(np.round(own), 0, most).astype(int) for name, (own, most) in columns.items()}
+        {
+            name: np.clip(np.round(values), 0, most).astype(int)
+            for name, (values, most) in columns.items()
+        }
     )
     return Shape(frame, _spec(rows, {name: most for name, (_, most) in columns.items()}))
 

@@ -23,17 +23,17 @@ def domain(**columns) -> Domain:
 def without(whole: Database, start: str, row: int) -> Database:
     """The database without a row, and without all rows that must refer to a row that is gone."""
     schema, gone = whole.schema, {start: np.array([row])}
-    kept = {}
+    tables = {}
     for name, table in whole.tables.items():
         away = np.zeros(table.rows, dtype=bool)
         away[gone.get(name, np.zeros(0, dtype=np.int64))] = True
         for key in schema.parents_of(name):
             if not key.optional and key.parent != name:
                 parents = whole.tables[key.parent].codes[key.key]
-                lost = np.setdiff1d(parents, kept[key.parent].codes[key.key])
+                lost = np.setdiff1d(parents, tables[key.parent].codes[key.key])
                 away |= np.isin(whole.references(key), lost)
-        kept[name] = table.take(~away)
-    return Database(schema, kept)
+        tables[name] = table.take(~away)
+    return Database(schema, tables)
 
 
 def counted(database: Database, bound: Bound, build: Build) -> dict[str, Counter]:
@@ -41,6 +41,6 @@ def counted(database: Database, bound: Bound, build: Build) -> dict[str, Counter
     bounded = bound(database, KEY)
     tables = {**row_tables(bounded), **build(bounded)}
     return {
-        name: Counter(zip(*(own.tolist() for own in table.codes.values()), strict=True))
+        name: Counter(zip(*(codes.tolist() for codes in table.codes.values()), strict=True))
         for name, table in tables.items()
     }

@@ -35,8 +35,8 @@ class TinyModel:
     @classmethod
     def random(cls, sizes, rng, least=0.0):
         tables = []
-        for place, size in enumerate(sizes):
-            shares = rng.random((int(np.prod(sizes[:place], dtype=int)), size)) ** 3 + least
+        for position, size in enumerate(sizes):
+            shares = rng.random((int(np.prod(sizes[:position], dtype=int)), size)) ** 3 + least
             steps = np.floor(shares / shares.sum(1, keepdims=True) * STEPS).astype(np.int64)
             steps[:, 0] += STEPS - steps.sum(1)
             tables.append(steps.astype(np.uint64))
@@ -44,38 +44,38 @@ class TinyModel:
 
     @property
     def partitions(self):
-        return tuple(Levels(f"c{at}", size) for at, size in enumerate(self.sizes))
+        return tuple(Levels(f"c{position}", size) for position, size in enumerate(self.sizes))
 
-    def configurations(self, place, levels):
-        found = np.zeros(len(levels), dtype=np.int64)
-        for before in range(place):
-            found = found * self.sizes[before] + levels[:, before]
-        return found
+    def configurations(self, position, levels):
+        configuration = np.zeros(len(levels), dtype=np.int64)
+        for before in range(position):
+            configuration = configuration * self.sizes[before] + levels[:, before]
+        return configuration
 
-    def draw(self, place, levels, words):
-        heights = np.cumsum(self.tables[place], axis=1)[self.configurations(place, levels)]
+    def draw(self, position, levels, words):
+        heights = np.cumsum(self.tables[position], axis=1)[self.configurations(position, levels)]
         return (heights <= words[:, None]).sum(1)
 
-    def logs(self, place, levels):
-        steps = self.tables[place][self.configurations(place, levels), levels[:, place]]
+    def logs(self, position, levels):
+        steps = self.tables[position][self.configurations(position, levels), levels[:, position]]
         with np.errstate(divide="ignore"):
             return np.log2(steps / STEPS)
 
-    def chance(self, place, record):
+    def chance(self, position, record):
         """The exact probability of a record's level at a place, given those before it."""
-        row = self.configurations(place, np.array([record]))[0]
-        return Fraction(int(self.tables[place][row, record[place]]), STEPS)
+        row = self.configurations(position, np.array([record]))[0]
+        return Fraction(int(self.tables[position][row, record[position]]), STEPS)
 
-    def made_by(self, seed, kept: PrefixLengths, record) -> Fraction:
+    def made_by(self, seed, prefixes: PrefixLengths, record) -> Fraction:
         """The exact probability that a seed makes a record."""
         total = Fraction(0)
-        for number in range(kept.least, kept.most + 1):
+        for number in range(prefixes.least, prefixes.most + 1):
             if tuple(seed[:number]) == tuple(record[:number]):
                 chance = Fraction(1)
-                for place in range(number, len(self.sizes)):
-                    chance *= self.chance(place, record)
+                for position in range(number, len(self.sizes)):
+                    chance *= self.chance(position, record)
                 total += chance
-        return total / kept.choices
+        return total / prefixes.choices
 
     def records(self):
         """All records."""
@@ -84,17 +84,17 @@ class TinyModel:
 
 def interval(chance: Fraction, gamma: Fraction) -> int:
     """The integer i with gamma^-(i+1) < chance <= gamma^-i."""
-    found = 0
-    while chance <= gamma ** -(found + 1):
-        found += 1
-    return found
+    number = 0
+    while chance <= gamma ** -(number + 1):
+        number += 1
+    return number
 
 
-def scanned(model, kept, gamma, rows, seed, record) -> int:
+def scanned(model, prefixes, gamma, rows, seed, record) -> int:
     """Step 2 of Privacy Test 1 by its definition: every row is looked at."""
-    own = interval(model.made_by(seed, kept, record), gamma)
-    chances = [model.made_by(row, kept, record) for row in rows]
-    return sum(bool(chance) and interval(chance, gamma) == own for chance in chances)
+    seed_interval = interval(model.made_by(seed, prefixes, record), gamma)
+    chances = [model.made_by(row, prefixes, record) for row in rows]
+    return sum(bool(chance) and interval(chance, gamma) == seed_interval for chance in chances)
 
 
 def passes(test, plausible):

@@ -12,15 +12,15 @@ from cloister.schema.domain import Domain, Table
 
 def domain_of(*sizes):
     attributes = {
-        f"c{at}": Categorical(type="categorical", values=[f"v{v}" for v in range(size)])
-        for at, size in enumerate(sizes)
+        f"c{index}": Categorical(type="categorical", values=[f"v{v}" for v in range(size)])
+        for index, size in enumerate(sizes)
     }
     return Domain.of(attributes, Path())
 
 
 def table_of(rows, sizes=(3, 2, 4)):
     codes = np.array(rows, dtype=np.int64).reshape(-1, len(sizes))
-    return Table(domain_of(*sizes), {f"c{at}": codes[:, at] for at in range(len(sizes))})
+    return Table(domain_of(*sizes), {f"c{index}": codes[:, index] for index in range(len(sizes))})
 
 
 def random_rows(rng, count, sizes=(3, 2, 4)):

@@ -29,12 +29,14 @@ def releases(
 
 def marginal_errors(trial: Trial, of: str = "") -> dict[str, float]:
     """Half L1 distances of the tables of one column, of two, and of more."""
-    found = compare_marginals(trial.real, trial.synthetic)
-    return {f"{way.ways}-way half L1{of}": way.half_l1 for way in found}
+    marginals = compare_marginals(trial.real, trial.synthetic)
+    return {f"{way.ways}-way half L1{of}": way.half_l1 for way in marginals}
 
 
 def show(name: str, figures: list[dict[str, float]]) -> None:
     """Print the mean and deviation of each figure over the releases."""
     table = pd.DataFrame(figures)
-    lines = [f"{own}: {table[own].mean():.3f} (sd {table[own].std():.3f})" for own in table]
+    lines = [
+        f"{column}: {table[column].mean():.3f} (sd {table[column].std():.3f})" for column in table
+    ]
     print(f"\n{name}, {len(table)} releases\n  " + "\n  ".join(lines))

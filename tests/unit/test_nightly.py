@@ -13,15 +13,15 @@ def test_fails(): raise AssertionError
 
 def test_a_part_goes_on_after_the_tests_that_ended(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(TESTS)
-    record, other = Record(tmp_path / "part.jsonl"), Record(tmp_path / "other.jsonl")
+    record, second_record = Record(tmp_path / "part.jsonl"), Record(tmp_path / "other.jsonl")
     record.add("test", "all: test_it.py::test_ended", outcome="passed", figures=[])
     command = under_pytest("--rootdir", str(tmp_path), str(tmp_path))
     assert not record.ended
     run(Part("part", 1, {"all": command}), record)
     assert record.ended
-    run(Part("other", 0, {"all": command, "never": command}), other)
-    assert not other.ended
-    page = result("", "abc", {"part": record, "other": other})
+    run(Part("other", 0, {"all": command, "never": command}), second_record)
+    assert not second_record.ended
+    page = result("", "abc", {"part": record, "other": second_record})
     assert "`abc`: ended after 0 minutes; of 3 tests 2 passed, 1 failed, 0 skipped." in page
     assert "`abc`: stopped at its cap after 0 minutes; of 0 tests 0 passed" in page
     assert "Failed: `all: test_it.py::test_fails`" in page

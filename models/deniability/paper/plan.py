@@ -6,12 +6,12 @@ Source: Bindschaedler, Shokri, Gunter (VLDB 2017), sections 3.3.1, 3.4.1 and 3.5
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure
-from cloister.models.core.budget_split import require_laplace_signal
+from cloister.models.core.budget_split import counts_stage, epsilon_in_proportion, require_signal
 from cloister.models.deniability.network_plan import PartRows
 from cloister.models.task import Budget, Parameters, Stage, Task
 from cloister.privacy.accounting.accountants import epsilon_of_each
@@ -81,8 +81,8 @@ def plan_deniability_paper(
         parts.structure,
         parts.parameters,
     )
-    scale = DiscreteLaplace(parameters.count_epsilon).scale(task.neighbours.partition)
-    require_laplace_signal(scale * task.data_rows / parts.parameters, task.data_rows, budget)
+    noise = DiscreteLaplace(parameters.count_epsilon)
+    require_signal(noise, task, budget, parts.parameters, epsilon_in_proportion)
     return tuple(_stages(task, sequence, parameters, parts)), parameters
 
 
@@ -104,10 +104,6 @@ def _stages(
         )
         event = repeat(noise.event(sensitivity), times)
         yield Stage("structure", event, words, part)
-    mechanism = DiscreteLaplace(own.count_epsilon)
-    scale = figure(mechanism.scale(partition))
-    words = (
-        f"the conditional tables, one for each attribute; noise of {count_of(scale, 'row')} a count"
-    )
-    event = repeat(mechanism.event(partition), attributes)
-    yield Stage("parameters", event, words, parts.parameter_part)
+    noises = [(DiscreteLaplace(own.count_epsilon), attributes)]
+    words = "the conditional tables, one for each attribute"
+    yield replace(counts_stage("parameters", noises, partition, words), part=parts.parameter_part)

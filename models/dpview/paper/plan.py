@@ -29,7 +29,6 @@ from cloister.models.dpview.views import (
     Sizes,
     ViewList,
     add_cross_views,
-    cells,
     ordered_base,
     with_upper,
 )
@@ -125,9 +124,9 @@ def printed_tables(task: Task, shape: Shape) -> Iterator[PlannedTable]:
     sizes = bucket_sizes(task, shape.parts)
     if shape.views:
         for names in shape.views.linked:
-            yield PlannedTable("views", names, cells(names, sizes))
+            yield PlannedTable("views", names, sizes)
         for names in shape.views.referees:
-            yield PlannedTable("upper views", names, cells(names, sizes))
+            yield PlannedTable("upper views", names, sizes)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ from cloister.models.kamino.paper.training import level_shares, train_as_printed
 from cloister.models.kamino.plan import KaminoParameters
 from cloister.models.kamino.recipe import KAMINO_SEED, Material, Trainer
 from cloister.models.kamino.training import CALIBRATION_ROWS, NoisyGradients, TrainingSchedule
-from cloister.models.protocol import Arrays, Progress, Sampler
+from cloister.models.protocol import Arrays, Progress
+from cloister.models.sampling.drawing import Sampler
 from cloister.models.sampling.support_builder import compile_constraints
 from cloister.models.task import Plan, Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian

@@ -13,15 +13,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from cloister.errors import PlanError, UnsupportedEvent
 from cloister.figures import count_of, figure
 from cloister.models import planning
-from cloister.models.core import budget_split
-from cloister.models.kamino.plan import KaminoParameters, forecast_kamino
+from cloister.models.core.budget_split import counts_stage, require_delta, require_signal
+from cloister.models.kamino.plan import KaminoParameters, accounted_for, forecast_kamino
 from cloister.models.kamino.recipe import KaminoRecipe, Runs
 from cloister.models.task import Budget, Plan, Stage, Task
 from cloister.privacy.accounting.accountants import epsilon
-from cloister.privacy.events import Composed, SampledGaussian
+from cloister.privacy.accounting.composition import event_of_stages
+from cloister.privacy.events import SampledGaussian
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.schema.domain import equal_cells
 
@@ -87,9 +87,11 @@ class _Setting:
         """The steps that query the data."""
         if self.counted:
             listed = ", ".join(" x ".join(names) for names in self.counted)
-            words = f"noisy histogram of {listed}"
-            yield budget_split.counts_stage(
-                self.task, "histograms", self.noise, len(self.counted), words
+            yield counts_stage(
+                "histograms",
+                [(DiscreteGaussian(self.noise), len(self.counted))],
+                self.task.neighbours.partition,
+                f"noisy histogram of {listed}",
             )
         if self.task.measured_soft:
             yield self.recipe.weigher.stage(self.task, self.noise)
@@ -136,7 +138,7 @@ def search_as_printed(
     Raises:
         PlanError: there is no delta to spend, or the noise would drown the rows.
     """
-    budget_split.require_delta(recipe.name, budget)
+    require_delta(recipe.name, budget)
     sizes = quantized_sizes(task)
     networked = planning.count_networked(planning.public_sizes(task.domain))
     runs = recipe.trainer.runs([sizes[name] for name in sequence[:networked]])
@@ -144,26 +146,14 @@ def search_as_printed(
     def setting(moves: int) -> _Setting:
         return _Setting(task, recipe, sequence, runs, moves)
 
-    found = bisect.bisect_left(
-        range(_MOST_MOVES), True, key=lambda moves: _holds(setting(moves), budget)
-    )
-    chosen = setting(found)
-    scale = DiscreteGaussian(chosen.noise).scale(task.neighbours.partition)
-    budget_split.require_signal(scale, task.data_rows, budget)
+    def holds(moves: int) -> bool:
+        event = event_of_stages(setting(moves).stages())
+        return epsilon(event, budget.delta, task.neighbours.relation) <= float(budget.epsilon)
+
+    with accounted_for(recipe, task):
+        chosen = setting(bisect.bisect_left(range(_MOST_MOVES), True, key=holds))
+    require_signal(DiscreteGaussian(chosen.noise), task, budget)
     stages = tuple(chosen.stages())
     steps = chosen.steps * max(len(runs) - 1, 0)
     expected = forecast_kamino(task, sizes, networked, steps, float(chosen.rate * task.data_rows))
     return Plan(recipe.name, sequence, stages, chosen.parameters(), expected)
-
-
-def _holds(setting: _Setting, budget: Budget) -> bool:
-    relation = setting.task.neighbours.relation
-    event = Composed(tuple((stage.event, 1) for stage in setting.stages()))
-    try:
-        return epsilon(event, budget.delta, relation) <= float(budget.epsilon)
-    except UnsupportedEvent as refusal:
-        raise PlanError(
-            f"method {setting.recipe.name} cannot be accounted for under relation {relation} with "
-            f"up to {setting.task.neighbours.max_rows} rows a unit; use relation add_remove, or "
-            "another method"
-        ) from refusal

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 from cloister.errors import PlanError
-from cloister.figures import count_of, figure
-from cloister.models.core.budget_split import require_delta
+from cloister.figures import count_of
+from cloister.models.core.budget_split import counts_stage, require_delta
+from cloister.models.core.costs import together
 from cloister.models.protocol import AnySynthesizer
 from cloister.models.relational.options import PrintedOptions
 from cloister.models.relational.paper.relationship import STEPS, Slicing
@@ -25,12 +26,11 @@ from cloister.models.relational.rows import (
     SELECT,
     exponent_of,
     neighbours_of_table,
-    plans_json,
     row_sequence,
     row_stages,
     tasks_of_rows,
 )
-from cloister.models.several_tables import json_texts
+from cloister.models.several_tables import json_texts, plans_json
 from cloister.models.task import (
     AnyPlan,
     Budget,
@@ -192,11 +192,11 @@ def _stages(
             f"which {parameters.ways}-way joint tables across '{key.column}' fit worst, "
             f"{count_of(tables, 'choice')} in {count_of(parameters.rounds, 'round')}",
         ),
-        Stage(
+        counts_stage(
             f"{link}: {MEASURE}",
-            repeat(parameters.tables.event(joined), tables),
-            f"joint tables across '{key.column}', {tables} in all; noise of "
-            f"{count_of(figure(parameters.tables.scale(joined)), 'row')} a count",
+            [(parameters.tables, tables)],
+            joined,
+            f"joint tables across '{key.column}', {tables} in all",
         ),
     ]
 
@@ -252,10 +252,8 @@ def _forecast(
             f"{fits / 60:.0f} minutes and {memory / 2**30:.1f} GiB; use --method relational, which "
             "has one for each pair of profiles"
         )
-    seconds = sum(plan.forecast.seconds for plan in parameters.plans.values())
-    most = max((plan.forecast.memory for plan in parameters.plans.values()), default=0)
-    on_device = max((plan.forecast.device_memory for plan in parameters.plans.values()), default=0)
-    return Forecast(round(seconds + fits, 1), most + memory, on_device)
+    rows = together(parameters.plans.values())
+    return replace(rows, seconds=round(rows.seconds + fits, 1), memory=rows.memory + memory)
 
 
 def _rows(task: Task, scale: float) -> int:

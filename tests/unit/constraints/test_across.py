@@ -41,7 +41,9 @@ KEYS = (
     ForeignKey("calls", "called", "customers", "id", 9),
 )
 SCHEMA = Schema(
-    {name: Domain.of(own, Path()) for name, own in TABLES.items()}, KEYS, ("customers",)
+    {name: Domain.of(attributes, Path()) for name, attributes in TABLES.items()},
+    KEYS,
+    ("customers",),
 )
 LATE = "orders.`placed on` < customers.since"
 
@@ -132,10 +134,10 @@ def settled(seed: int, parents: int, texts: tuple[str, ...], shared: tuple[str, 
     rng = np.random.default_rng(seed)
     rows = int(rng.integers(1, 4 * parents + 1))
     owners = rng.permutation(np.repeat(np.arange(parents), 4))[:rows]
-    own, above = drawn("orders", rows, rng), drawn("customers", parents, rng)
+    orders, above = drawn("orders", rows, rng), drawn("customers", parents, rng)
     rules = declared(*texts)
-    compatible = Compatibility(SCHEMA, own, above, rules, shared)
-    return owners, own, above, rules, Placement(compatible, 4, copied, rng).settle(owners)
+    compatible = Compatibility(SCHEMA, orders, above, rules, shared)
+    return owners, orders, above, rules, Placement(compatible, 4, copied, rng).settle(owners)
 
 
 @settings(max_examples=60)
@@ -155,41 +157,41 @@ def settled(seed: int, parents: int, texts: tuple[str, ...], shared: tuple[str, 
 )
 def test_all_rows_that_are_left_fit_their_parents(seed, parents, texts, shared, copied) -> None:
     """Zero violations, at most four rows a parent, and every kept row is one that was drawn."""
-    owners, own, above, rules, found = settled(seed, parents, texts, shared, copied)
-    kept = np.flatnonzero(found.owners >= 0)
-    assert ((found.source >= 0) == (found.owners >= 0)).all()
-    rows = own.take(found.source[kept])
+    owners, orders, above, rules, placed = settled(seed, parents, texts, shared, copied)
+    linked = np.flatnonzero(placed.owners >= 0)
+    assert ((placed.source >= 0) == (placed.owners >= 0)).all()
+    rows = orders.take(placed.source[linked])
     for rule in rules:
-        one, other = rule.sides(rows, above.take(found.owners[kept]))
-        assert not rule.bound(SCHEMA).violation_mask(one, other).any()
-    assert np.bincount(found.owners[kept], minlength=parents).max(initial=0) <= 4
+        children, parents_rows = rule.sides(rows, above.take(placed.owners[linked]))
+        assert not rule.bound(SCHEMA).violation_mask(children, parents_rows).any()
+    assert np.bincount(placed.owners[linked], minlength=parents).max(initial=0) <= 4
     if shared:
-        pairs = np.unique(np.stack([found.owners[kept], rows.codes["nation"]]), axis=1)
+        pairs = np.unique(np.stack([placed.owners[linked], rows.codes["nation"]]), axis=1)
         assert len(np.unique(pairs[0])) == pairs.shape[1]
     if not copied:
-        assert (found.source[kept] == kept).all()
+        assert (placed.source[linked] == linked).all()
     if not texts and not shared:
-        assert (found.owners == owners).all()
+        assert (placed.owners == owners).all()
 
 
 def test_exchanges_keep_degrees_and_rows_where_they_are_enough() -> None:
     rng = np.random.default_rng(3)
-    own, above = drawn("orders", 2_000, rng), drawn("customers", 1_000, rng)
-    own = having(own, "placed on", 100 + own.codes["placed on"] * 5 // 8)
+    orders, above = drawn("orders", 2_000, rng), drawn("customers", 1_000, rng)
+    orders = having(orders, "placed on", 100 + orders.codes["placed on"] * 5 // 8)
     above = having(above, "since", above.codes["since"] // 3)
     owners = np.repeat(np.arange(1_000), 2)
-    compatible = Compatibility(SCHEMA, own, above, declared(LATE), ())
-    found = Placement(compatible, 4, True, rng).settle(owners)
-    assert (found.source == np.arange(2_000)).all()
-    assert (np.bincount(found.owners, minlength=1_000) == 2).all()
-    assert (found.owners != owners).sum() < 600  # most rows keep their parent
+    compatible = Compatibility(SCHEMA, orders, above, declared(LATE), ())
+    placed = Placement(compatible, 4, True, rng).settle(owners)
+    assert (placed.source == np.arange(2_000)).all()
+    assert (np.bincount(placed.owners, minlength=1_000) == 2).all()
+    assert (placed.owners != owners).sum() < 600  # most rows keep their parent
 
 
 def test_rows_that_fit_no_parent_are_left_out_and_no_others() -> None:
     rng = np.random.default_rng(4)
-    own, above = drawn("orders", 40, rng), drawn("customers", 20, rng)
+    orders, above = drawn("orders", 40, rng), drawn("customers", 20, rng)
     above = having(above, "since", np.full(20, 200))
-    own = having(own, "placed on", np.arange(40) * 9)
-    compatible = Compatibility(SCHEMA, own, above, declared(LATE), ())
-    found = Placement(compatible, 4, False, rng).settle(rng.integers(0, 20, 40) // 2 * 2)
-    assert ((found.owners >= 0) == (own.codes["placed on"] >= 200)).all()
+    orders = having(orders, "placed on", np.arange(40) * 9)
+    compatible = Compatibility(SCHEMA, orders, above, declared(LATE), ())
+    placed = Placement(compatible, 4, False, rng).settle(rng.integers(0, 20, 40) // 2 * 2)
+    assert ((placed.owners >= 0) == (orders.codes["placed on"] >= 200)).all()

@@ -89,8 +89,8 @@ def test_holoclean_numbers_are_quoted(tmp_path: Path) -> None:
     (tmp_path / "a.ic").write_text("t1&LT(t1.age,'18')\nt1&EQ(t1.home,'18')\nt1&GT(t1.score,'0.5')")
     rows = table(age=[17, 18], home=["18", "x"], score=[0.5, 0.51])
     constraints = read_holoclean(tmp_path / "a.ic", "a")
-    found = [bind(c, DOMAIN).violation_mask(rows, rows).tolist() for c in constraints]
-    assert found == [[True, False], [True, False], [False, True]]
+    masks = [bind(c, DOMAIN).violation_mask(rows, rows).tolist() for c in constraints]
+    assert masks == [[True, False], [True, False], [False, True]]
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def test_what_is_never_missing_cannot_be_said_to_be(rule: str, said: str) -> Non
 
 def test_contradictions_of_missing_are_found() -> None:
     texts = ("t.left is missing", "t.left is not missing and t.q5 is missing", "t.q5 < 3")
-    rules = [parse_denial(text, f"r{at}") for at, text in enumerate(texts)]
+    rules = [parse_denial(text, f"r{number}") for number, text in enumerate(texts)]
     require_consistent(rules[:2], DOMAIN, 10)
     with pytest.raises(ConstraintError, match="'r0', 'r1', 'r2'"):
         require_consistent(rules, DOMAIN, 10)

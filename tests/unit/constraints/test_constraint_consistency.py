@@ -128,9 +128,9 @@ def small_rules(draw: st.DrawFn) -> DenialConstraint:
         tag = draw(st.integers(0, 3)) == 0
         left = Cell(draw(st.sampled_from([1, 2])), "tag" if tag else draw(st.sampled_from("ab")))
         op = draw(st.sampled_from([Op.EQ, Op.NE] if tag else list(Op)))
-        other = Cell(draw(st.sampled_from([1, 2])), "tag" if tag else draw(st.sampled_from("ab")))
+        second = Cell(draw(st.sampled_from([1, 2])), "tag" if tag else draw(st.sampled_from("ab")))
         constant = draw(st.sampled_from("xy")) if tag else draw(st.integers(-1, 5))
-        predicates.append(Predicate(left, op, draw(st.sampled_from([other, constant]))))
+        predicates.append(Predicate(left, op, draw(st.sampled_from([second, constant]))))
     return DenialConstraint("r", tuple(predicates))
 
 
@@ -159,10 +159,10 @@ def test_a_conflict_is_found_if_and_only_if_the_whole_domain_has_none_to_offer(
     rules: list[DenialConstraint], rows: int
 ) -> None:
     named = [DenialConstraint(f"c{i}", rule.predicates) for i, rule in enumerate(rules)]
-    found = smallest_conflict(named, SMALL, rows)
-    assert bool(found) != satisfiable(named, rows)
-    if found:
-        members = [rule for rule in named if rule.name in found]
+    conflict = smallest_conflict(named, SMALL, rows)
+    assert bool(conflict) != satisfiable(named, rows)
+    if conflict:
+        members = [rule for rule in named if rule.name in conflict]
         assert not satisfiable(members, rows)
         assert all(
             satisfiable([m for m in members if m is not left_out], rows)

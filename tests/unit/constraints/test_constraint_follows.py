@@ -22,11 +22,11 @@ DOMAIN = Domain.of(
 
 
 def rules(*texts):
-    return [parse_denial(text, f"r{at}") for at, text in enumerate(texts)]
+    return [parse_denial(text, f"r{number}") for number, text in enumerate(texts)]
 
 
 @pytest.mark.parametrize(
-    ("others", "rule", "expected"),
+    ("known", "rule", "expected"),
     [
         (["t.a > t.b", "t.b > 50"], "t.a > 60", False),
         (["t.a > t.b", "t.b > 50", "t.b is missing"], "t.a > 50", True),
@@ -38,8 +38,8 @@ def rules(*texts):
         ([], "t.b > 90 and t.b is not missing", True),
     ],
 )
-def test_rules_that_follow_are_known(others, rule, expected):
-    assert follows(*rules(rule), rules(*others), DOMAIN) is expected
+def test_rules_that_follow_are_known(known, rule, expected):
+    assert follows(*rules(rule), rules(*known), DOMAIN) is expected
 
 
 def test_checks_of_one_column_say_of_two_others_which_is_there():
@@ -48,6 +48,6 @@ def test_checks_of_one_column_say_of_two_others_which_is_there():
         "t.b is missing exactly if t.kind = 'new'",
         "t.c is not missing exactly if t.kind = 'there'",
     )
-    said = [own for text in checks for own in parse_check(text, text, nullable)]
+    said = [check for text in checks for check in parse_check(text, text, nullable)]
     assert follows(*rules("t.b is missing and t.c is not missing"), said, DOMAIN)
     assert not follows(*rules("t.c is missing and t.b is not missing"), said, DOMAIN)

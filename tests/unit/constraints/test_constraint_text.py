@@ -67,9 +67,9 @@ def test_holoclean_round_trip(rule: DenialConstraint) -> None:
 
 
 @given(st.lists(names, min_size=2, max_size=6, unique=True), st.integers(1, 5))
-def test_dependency_round_trip(attributes: list[str], place: int) -> None:
-    assume(place < len(attributes))
-    left, right = tuple(attributes[:place]), tuple(attributes[place:])
+def test_dependency_round_trip(attributes: list[str], cut: int) -> None:
+    assume(cut < len(attributes))
+    left, right = tuple(attributes[:cut]), tuple(attributes[cut:])
     assert parse_dependency(format_dependency(left, right), "r") == (left, right)
 
 

@@ -163,11 +163,11 @@ def failures(schema: pa.DataFrameSchema, frame: pd.DataFrame) -> set[str]:
     """The names of columns and rules that a frame breaks."""
     try:
         schema.validate(frame, lazy=True)
-    except pa.errors.SchemaErrors as found:
+    except pa.errors.SchemaErrors as errors:
         return {
             error.schema.name if isinstance(error.schema, pa.Column) else
             getattr(error.check, "name", None) or str(error.check)
-            for error in found.schema_errors
+            for error in errors.schema_errors
         }  # fmt: skip
     return set()
 
@@ -189,11 +189,11 @@ def test_receivers_check_tables_of_all_shapes_without_cloister(tmp_path):
 
 
 def test_a_table_without_rows_is_as_declared(tmp_path):
-    for at, (schema, tables) in enumerate(
+    for number, (schema, tables) in enumerate(
         [(published_schema(clinic()[0]), clinic()[1]), *map(_published, range(2))]
     ):
         empty = {name: table.take(slice(0)) for name, table in tables.items()}
-        folder = written(tmp_path / f"{at}", schema, empty)
+        folder = written(tmp_path / f"{number}", schema, empty)
         assert set(schema.load().validate(folder)) == set(tables)
 
 
@@ -214,10 +214,10 @@ def test_broken_rules_are_those_that_are_counted(seed):
         codes[name][rows] = rng.integers(0, task.domain[name].size, number)
         changed = Table(task.domain, codes)
         counted = {r.name for r in violation_reports(task.constraints, changed) if r.violations}
-        found = failures(schema, changed.frame())
+        broken = failures(schema, changed.frame())
         keys = {rule["name"] for rule in random_table(seed).spec["constraints"] if "key" in rule}
-        assert {rule for rule in found if rule.startswith("rule")} == counted - keys
-        assert bool(counted & keys) == any("unique" in rule for rule in found)
+        assert {rule for rule in broken if rule.startswith("rule")} == counted - keys
+        assert bool(counted & keys) == any("unique" in rule for rule in broken)
 
 
 OPERATORS = (">", ">=", "<", "<=")
@@ -268,8 +268,8 @@ def test_rules_on_one_row_of_every_type_are_checked(rule):
     task, (_, table) = task_of(spec, {"types": 9}), typed_table(40)
     module = of_task(task).load()
     assert module.UNCHECKED == {}
-    held = np.array([not v for v in _violates(task, table)])
-    frame = table.take(held).frame()
+    obeyed = np.array([not v for v in _violates(task, table)])
+    frame = table.take(obeyed).frame()
     assert failures(module.schema, frame) == set()
     broken = RULES[rule](frame.head(1)).astype(frame.dtypes)
     assert failures(module.schema, broken) == {"constraint_1"}
@@ -347,9 +347,9 @@ def every_type(tmp_path_factory):
 def test_each_kind_of_fault_is_found(every_type, fault):
     schema, frame = every_type
     column, plant = PLANTED[fault]
-    found = failures(schema, plant(frame))
-    assert found
-    assert column in found or column == "types"
+    named = failures(schema, plant(frame))
+    assert named
+    assert column in named or column == "types"
 
 
 def test_keys_references_and_rules_across_tables_are_checked(tmp_path):

@@ -33,7 +33,7 @@ def table(rows, seed):
     rng = np.random.default_rng(seed)
     age = pd.Series(rng.integers(0, 100, rows), dtype="Int64").where(rng.random(rows) < 0.9)
     frame = {
-        "id": [f"R{at:03d}" for at in range(1, rows + 1)],
+        "id": [f"R{number:03d}" for number in range(1, rows + 1)],
         "age": age,
         "town": np.array(list("abc"))[rng.integers(0, 3, rows)],
         "member": age.fillna(0) > 50,
@@ -56,9 +56,9 @@ def test_columns_are_the_declared_cells_without_keys():
 
 def test_answers_are_the_conjunctions_counted_one_by_one():
     real = table(200, 1)
-    found, coded = COLUMNS.answers(real), COLUMNS.code(real) > 0
-    assert found.rows == 200
-    for ways, answers in enumerate(found.ways, start=1):
+    answered, coded = COLUMNS.answers(real), COLUMNS.code(real) > 0
+    assert answered.rows == 200
+    for ways, answers in enumerate(answered.ways, start=1):
         assert sorted(answers) == sorted(counted(coded, ways))
         assert len(answers) == COLUMNS.possible[ways - 1]
 
@@ -77,10 +77,10 @@ def test_the_best_queries_are_averaged_and_their_largest_is_told():
     assert errors.best(95) == (95.5, 190.0)
     assert errors.best(99) == (99.5, 198.0)
     assert errors.best(100) == (100.5, 200.0)
-    told = errors.to_dict()
-    assert (told["measured"], told["possible"]) == (200, 300)
-    assert told["best"]["95"] == {"average": 95.5, "largest": 190.0}
-    curve = dict(zip(told["curve"]["shares"], told["curve"]["errors"], strict=True))
+    figures = errors.to_dict()
+    assert (figures["measured"], figures["possible"]) == (200, 300)
+    assert figures["best"]["95"] == {"average": 95.5, "largest": 190.0}
+    curve = dict(zip(figures["curve"]["shares"], figures["curve"]["errors"], strict=True))
     assert (curve[0.005], curve[0.5], curve[1.0]) == (1.0, 100.0, 200.0)
 
 
@@ -135,22 +135,22 @@ def test_independent_answers_are_products_of_means():
 def test_of_many_triples_a_fixed_choice_is_asked_that_favours_no_column(monkeypatch):
     sizes = [120, 60, 60]
     attributes = {
-        f"a{at}": Categorical(type="categorical", values=[f"v{value}" for value in range(size)])
-        for at, size in enumerate(sizes)
+        f"a{index}": Categorical(type="categorical", values=[f"v{value}" for value in range(size)])
+        for index, size in enumerate(sizes)
     }
     monkeypatch.setattr("cloister.benchmarks.measures.conjunctions._MOST_TRIPLES", 40_000)
     wide = DummyColumns.of(Domain.of(attributes, Path()))
     assert wide.possible == (240, 120 * 60 + 120 * 60 + 60 * 60, 120 * 60 * 60)
-    asked = [
+    triples = [
         (first, two, three)
         for first, seconds, thirds in wide.triples()
         for two, three in zip(seconds.tolist(), thirds.tolist(), strict=True)
     ]
     again = [len(seconds) for _, seconds, _ in wide.triples()]
-    assert sum(again) == len(asked)
-    assert len(asked) == pytest.approx(40_000, rel=0.05)
-    assert all(wide.attribute[list(places)].tolist() == [0, 1, 2] for places in asked)
-    share = np.bincount([first for first, _, _ in asked], minlength=240)[:120]
+    assert sum(again) == len(triples)
+    assert len(triples) == pytest.approx(40_000, rel=0.05)
+    assert all(wide.attribute[list(indices)].tolist() == [0, 1, 2] for indices in triples)
+    share = np.bincount([first for first, _, _ in triples], minlength=240)[:120]
     assert share.min() > 200  # 333 are expected, and 200 are 7 deviations below
 
 

@@ -117,7 +117,7 @@ def test_columns_of_a_million_values_are_counted_by_the_cells_that_occur() -> No
     codes = {name: rng.integers(0, 1_000_000, 2_000) for name in of.names}
     real = Table(of, codes)
     rolled = Table(
-        of, {name: np.roll(column, place) for place, (name, column) in enumerate(codes.items())}
+        of, {name: np.roll(column, shift) for shift, (name, column) in enumerate(codes.items())}
     )
     one, two, three = compare_marginals(real, rolled)
     assert one.half_l1 == 0

@@ -43,17 +43,17 @@ SYNTHETIC = table_of([("P007", "a", "x", 1), ("P007", "b", "y", 1), ("P008", "a"
 
 
 def test_measures_are_those_computed_by_hand():
-    found = compare_persons(REAL, SYNTHETIC, COLUMNS)
-    assert (found.real, found.synthetic, found.several) == (3, 2, 1)
-    assert (found.broken, found.real_broken) == (1, 0)
-    assert found.rows_half_l1 == pytest.approx(abs(1 / 3 - 1 / 2))
-    assert [way.ways for way in found.marginals] == [1]
-    assert found.marginals[0].half_l1 == pytest.approx(2 / 3)
-    ward, cost = found.spreads
+    measures = compare_persons(REAL, SYNTHETIC, COLUMNS)
+    assert (measures.real, measures.synthetic, measures.several) == (3, 2, 1)
+    assert (measures.broken, measures.real_broken) == (1, 0)
+    assert measures.rows_half_l1 == pytest.approx(abs(1 / 3 - 1 / 2))
+    assert [way.ways for way in measures.marginals] == [1]
+    assert measures.marginals[0].half_l1 == pytest.approx(2 / 3)
+    ward, cost = measures.spreads
     assert (ward.real, ward.synthetic) == (0.5, 1.0)
     assert cost.real == pytest.approx(np.sqrt(50) / np.std([10, 20, 30, 40]))
     assert cost.synthetic is None
-    assert found.metrics()["persons.spread_within.largest_difference"] == 0.5
+    assert measures.metrics()["persons.spread_within.largest_difference"] == 0.5
 
 
 def test_the_report_has_them_where_rows_belong_to_persons():

@@ -27,7 +27,7 @@ def table(rows, seed):
     rng = np.random.default_rng(seed)
     age = pd.Series(rng.integers(0, 100, rows), dtype="Int64").where(rng.random(rows) < 0.9)
     town = np.array(list("abcde"))[rng.integers(0, 5, rows)]
-    ids = [f"R{at:03d}" for at in range(1, rows + 1)]
+    ids = [f"R{number:03d}" for number in range(1, rows + 1)]
     return DOMAIN.encode(
         pd.DataFrame({"id": ids, "age": age, "town": town, "member": age.fillna(0) > 50})
     )

@@ -22,21 +22,23 @@ TABLES = {
     "seen": {"user": USER, "film": FILM, "stars": Integer(type="integer", min=1, max=2)},
 }
 KEYS = (ForeignKey("seen", "user", "users", "id", 3), ForeignKey("seen", "film", "films", "id", 9))
-SCHEMA = Schema({name: Domain.of(own, Path()) for name, own in TABLES.items()}, KEYS)
+SCHEMA = Schema({name: Domain.of(attributes, Path()) for name, attributes in TABLES.items()}, KEYS)
 
 
 def database(users: list[int], films: str, seen: list[tuple[int, int, int]]) -> Database:
     """Users by age, films by kind, and who saw which, with how many stars; rows count from 1."""
     frames = {
-        "users": {"id": [f"U{at}" for at in range(1, len(users) + 1)], "age": users},
-        "films": {"id": [f"F{at}" for at in range(1, len(films) + 1)], "kind": [*films]},
+        "users": {"id": [f"U{number}" for number in range(1, len(users) + 1)], "age": users},
+        "films": {"id": [f"F{number}" for number in range(1, len(films) + 1)], "kind": [*films]},
         "seen": {
             "user": [f"U{user}" for user, _, _ in seen],
             "film": [f"F{film}" for _, film, _ in seen],
             "stars": [stars for _, _, stars in seen],
         },
     }
-    tables = {name: SCHEMA.tables[name].encode(pd.DataFrame(own)) for name, own in frames.items()}
+    tables = {
+        name: SCHEMA.tables[name].encode(pd.DataFrame(frame)) for name, frame in frames.items()
+    }
     return Database(SCHEMA, tables)
 
 
@@ -45,12 +47,12 @@ OTHER = database([0, 0, 1], "aab", [(1, 1, 1), (1, 1, 2), (1, 2, 1), (1, 3, 1), 
 
 
 def test_references_degrees_and_bounds_are_counted() -> None:
-    found = compare_relation(REAL, OTHER, KEYS[0])
-    assert (found.rows, found.orphans) == ((4, 4), (0, 1))
-    assert found.mean_degree == (1.0, pytest.approx(4 / 3))
-    assert (found.largest_degree, found.beyond) == ((2, 4), (0, 1))
+    measures = compare_relation(REAL, OTHER, KEYS[0])
+    assert (measures.rows, measures.orphans) == ((4, 4), (0, 1))
+    assert measures.mean_degree == (1.0, pytest.approx(4 / 3))
+    assert (measures.largest_degree, measures.beyond) == ((2, 4), (0, 1))
     # of real users 1/4, 1/2, 1/4 have 0, 1, 2 rows; of synthetic ones 2/3 none and 1/3 four
-    assert found.degrees_half_l1 == pytest.approx((5 / 12 + 1 / 2 + 1 / 4 + 1 / 3) / 2)
+    assert measures.degrees_half_l1 == pytest.approx((5 / 12 + 1 / 2 + 1 / 4 + 1 / 3) / 2)
 
 
 def test_a_pair_that_is_linked_twice_is_counted() -> None:
@@ -62,11 +64,11 @@ def test_a_pair_that_is_linked_twice_is_counted() -> None:
 def test_equal_databases_have_no_distance() -> None:
     # rows joined by the second key have their user's age too, a third attribute
     for key, ways in zip(KEYS, ({2}, {2, 3}), strict=True):
-        found = compare_relation(REAL, REAL, key)
-        metrics = found.metrics()
-        assert {name: own for name, own in metrics.items() if own} == {}
-        assert {way.ways for way in found.marginals} == ways
-        assert found.queries is not None
+        measures = compare_relation(REAL, REAL, key)
+        metrics = measures.metrics()
+        assert {name: value for name, value in metrics.items() if value} == {}
+        assert {way.ways for way in measures.marginals} == ways
+        assert measures.queries is not None
 
 
 def random_database(seed: int, users: int = 40, rows: int = 300) -> Database:
@@ -80,32 +82,32 @@ def random_database(seed: int, users: int = 40, rows: int = 300) -> Database:
     return database(rng.integers(0, 4, users).tolist(), "ab" * 10, list(seen))
 
 
-def _merged(found: Database) -> pd.DataFrame:
-    frames = {name: table.frame() for name, table in found.tables.items()}
+def _merged(whole: Database) -> pd.DataFrame:
+    frames = {name: table.frame() for name, table in whole.tables.items()}
     return frames["seen"].merge(frames["users"], left_on="user", right_on="id")
 
 
 def test_joint_tables_across_a_key_are_those_of_a_join_in_pandas() -> None:
-    one, other = random_database(1), random_database(2, 30, 200)
-    found = compare_relation(one, other, KEYS[0])
-    shares = [_merged(each).groupby(["age", "stars"]).size() for each in (one, other)]
-    shares = [own / own.sum() for own in shares]
+    real, synthetic = random_database(1), random_database(2, 30, 200)
+    measures = compare_relation(real, synthetic, KEYS[0])
+    shares = [_merged(each).groupby(["age", "stars"]).size() for each in (real, synthetic)]
+    shares = [counts / counts.sum() for counts in shares]
     expected = shares[0].sub(shares[1], fill_value=0).abs()
-    ((marginal,),) = (way.sets for way in found.marginals)
+    ((marginal,),) = (way.sets for way in measures.marginals)
     assert set(marginal.attributes) == {"user: age", "stars"}
     assert marginal.half_l1 == pytest.approx(expected.sum() / 2)
     assert marginal.largest_cell == pytest.approx(expected.max())
-    assert found.rows == tuple(len(_merged(each)) for each in (one, other))
-    assert found.orphans == tuple(
-        each.tables["seen"].rows - len(_merged(each)) for each in (one, other)
+    assert measures.rows == tuple(len(_merged(each)) for each in (real, synthetic))
+    assert measures.orphans == tuple(
+        each.tables["seen"].rows - len(_merged(each)) for each in (real, synthetic)
     )
 
 
 def test_joined_rows_have_the_attributes_of_their_own_parents() -> None:
-    found, above = joined_with_parents(one := random_database(3), KEYS[0])
-    assert found.domain.names[:above] == ("user: age",)
+    joined, above = joined_with_parents(one := random_database(3), KEYS[0])
+    assert joined.domain.names[:above] == ("user: age",)
     expected = _merged(one)
-    assert sorted(map(tuple, found.frame()[["user: age", "stars"]].to_numpy().tolist())) == sorted(
+    assert sorted(map(tuple, joined.frame()[["user: age", "stars"]].to_numpy().tolist())) == sorted(
         map(tuple, expected[["age", "stars"]].to_numpy().tolist())
     )
 
@@ -115,14 +117,14 @@ def test_a_database_is_measured_as_a_whole_and_written(tmp_path: Path) -> None:
         del name
         return unmeasured_evaluation(real, synthetic, "quick")
 
-    found = evaluate_databases(REAL, OTHER, "quick", of_table)
-    metrics = found.metrics()
+    evaluation = evaluate_databases(REAL, OTHER, "quick", of_table)
+    metrics = evaluation.metrics()
     assert metrics["relations.orphans"] == 1
     assert metrics["seen.duplicate_links"] == 1
     assert metrics["seen.to_users_by_user.orphans"] == 1
-    assert found.internal
-    assert json.loads(json.dumps(found.to_dict()))["duplicate_links"]["seen"]["synthetic"] == 1
-    names = {path.name for path in write_relations(found, tmp_path)}
+    assert evaluation.internal
+    assert json.loads(json.dumps(evaluation.to_dict()))["duplicate_links"]["seen"]["synthetic"] == 1
+    names = {path.name for path in write_relations(evaluation, tmp_path)}
     assert names == {"degrees.png", "relations.csv", "relation_marginals.csv"}
     written = pd.read_csv(tmp_path / "relations.csv")
     assert set(written["relation"]) == {"seen.user -> users", "seen.film -> films"}
@@ -138,7 +140,7 @@ def test_a_table_that_lost_all_rows_is_no_failure() -> None:
         return unmeasured_evaluation(real, synthetic, "quick")
 
     for pair in ((empty, OTHER), (REAL, empty), (empty, empty)):
-        found = evaluate_databases(*pair, "quick", of_table)
-        assert found.tables["seen"].level == "none"
-        assert found.relations[0].marginals == ()
-        assert found.relations[0].queries is None
+        evaluation = evaluate_databases(*pair, "quick", of_table)
+        assert evaluation.tables["seen"].level == "none"
+        assert evaluation.relations[0].marginals == ()
+        assert evaluation.relations[0].queries is None

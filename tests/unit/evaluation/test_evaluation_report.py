@@ -143,8 +143,8 @@ def test_small_tables_leave_out_what_they_cannot_carry(rows: int) -> None:
 
 
 def test_tables_that_cannot_be_compared_are_refused() -> None:
-    other = Domain.of({"else": Boolean(type="boolean")}, Path())
-    stranger = Table(other, {"else": np.zeros(3, dtype=np.int64)})
+    domain = Domain.of({"else": Boolean(type="boolean")}, Path())
+    stranger = Table(domain, {"else": np.zeros(3, dtype=np.int64)})
     with pytest.raises(DataError, match="other columns"):
         evaluate_tables(drawn(3, 0), stranger, (), (), "quick")
     with pytest.raises(DataError, match="synthetic table has no rows"):

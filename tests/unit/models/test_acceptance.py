@@ -206,10 +206,10 @@ def test_persons_and_several_tables_are_refused():
 def test_another_version_makes_no_further_tries():
     """Its fits may be others, and a selection is paid for where all tries are alike."""
     planned = plan_tries(one_fit, task(0.9), Budget(Fraction(1), Fraction(0)))
-    held = SimpleNamespace(id="r-1", request=SimpleNamespace(code_version="0.1"))
+    spent = SimpleNamespace(id="r-1", request=SimpleNamespace(code_version="0.1"))
     drawn = [SimpleNamespace(drawn_by={version: 3}) for version in (code_version(), "0.1")]
     for plan in (planned, planned.fit):
-        _require_usable_answers(drawn[0], plan, held)
-    _require_usable_answers(drawn[1], planned.fit, held)
+        _require_usable_answers(drawn[0], plan, spent)
+    _require_usable_answers(drawn[1], planned.fit, spent)
     with pytest.raises(InputError, match="all tries must be alike"):
-        _require_usable_answers(drawn[1], planned, held)
+        _require_usable_answers(drawn[1], planned, spent)

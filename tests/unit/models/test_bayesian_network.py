@@ -28,17 +28,17 @@ def test_merit_and_symmetrical_uncertainty_are_those_of_the_equations():
     assert merit(two_parents, np.array([2 * 0.5]), 2) == pytest.approx(0.9 / math.sqrt(3))
     # x = y: H(x) = H(y) = H(x, y) = 1; independent: H(x, y) = 2
     one = np.array([1.0, 1.0, 0.0])
-    found = symmetrical_uncertainty(one, one, np.array([1.0, 2.0, 0.0]))
-    assert found.tolist() == [1.0, 0.0, 0.0]
+    uncertainty = symmetrical_uncertainty(one, one, np.array([1.0, 2.0, 0.0]))
+    assert uncertainty.tolist() == [1.0, 0.0, 0.0]
 
 
-def parents_by_trial(own, limits):
+def parents_by_trial(correlations, limits):
     """The parents that the rule gives, tried one by one: of all additions that of most merit."""
-    target, between, count = own.target, own.between, len(own.names)
-    parents = {at: [] for at in range(count)}
+    target, between, count = correlations.target, correlations.between, len(correlations.names)
+    parents = {node: [] for node in range(count)}
 
-    def ancestors(at):
-        return {at}.union(*(ancestors(parent) for parent in parents[at]))
+    def ancestors(node):
+        return {node}.union(*(ancestors(parent) for parent in parents[node]))
 
     def score(child, chosen):
         redundant = sum(between[p, q] for p in chosen for q in chosen if p != q)
@@ -46,7 +46,7 @@ def parents_by_trial(own, limits):
         return related / math.sqrt(len(chosen) + redundant) if chosen else 0
 
     while True:
-        found = [
+        additions = [
             (score(child, [*parents[child], parent]) - score(child, parents[child]), child, parent)
             for child in range(count)
             for parent in range(count)
@@ -55,9 +55,12 @@ def parents_by_trial(own, limits):
             and target[child, parent] > limits.least[child, parent]
             and math.prod(limits.sizes[p] for p in [*parents[child], parent]) <= limits.most[child]
         ]
-        gain, child, parent = max(found, key=lambda addition: addition[0], default=(0, 0, 0))
+        gain, child, parent = max(additions, key=lambda addition: addition[0], default=(0, 0, 0))
         if gain <= 0:
-            return {own.names[at]: tuple(own.names[p] for p in ps) for at, ps in parents.items()}
+            return {
+                correlations.names[node]: tuple(correlations.names[p] for p in ps)
+                for node, ps in parents.items()
+            }
         parents[child].append(parent)
 
 
@@ -67,16 +70,16 @@ def test_structures_are_acyclic_and_within_their_cost(seed):
     size = int(rng.integers(1, 9))
     related = rng.random((size, size))
     related = np.triu(related, 1) + np.triu(related, 1).T
-    names = tuple(f"c{at}" for at in range(size))
+    names = tuple(f"c{index}" for index in range(size))
     sizes, most = [int(n) for n in rng.integers(2, 9, size)], [40.0] * size
     limits = ParentLimits(sizes, most, np.full_like(related, 0.2))
     parents = choose_parents(Correlations(names, related, related), limits)
     assert parents == parents_by_trial(Correlations(names, related, related), limits)
     order = dependency_order(parents, names)
-    for name, own in parents.items():
-        assert all(order.index(parent) < order.index(name) for parent in own)
-        assert math.prod(sizes[names.index(parent)] for parent in own) <= 40
-        assert all(related[names.index(name), names.index(parent)] > 0.2 for parent in own)
+    for name, chosen in parents.items():
+        assert all(order.index(parent) < order.index(name) for parent in chosen)
+        assert math.prod(sizes[names.index(parent)] for parent in chosen) <= 40
+        assert all(related[names.index(name), names.index(parent)] > 0.2 for parent in chosen)
 
 
 def test_tables_that_are_learned_all_at_once_are_small():
@@ -92,25 +95,25 @@ def test_the_structure_of_500_attributes_takes_seconds():
     """Trying all pairs anew for each parent took 92 s for 120 attributes."""
     rng, count = np.random.default_rng(0), 500
     related = np.triu(rng.random((count, count)) ** 6, 1)
-    names = tuple(f"c{at}" for at in range(count))
-    own = Correlations(names, related + related.T, related + related.T)
+    names = tuple(f"c{index}" for index in range(count))
+    correlations = Correlations(names, related + related.T, related + related.T)
     limits = ParentLimits([8] * count, [600.0] * count, np.full_like(related, 0.02))
     with cpu_seconds(20):
-        choose_parents(own, limits)
+        choose_parents(correlations, limits)
 
 
 def test_projected_counts_are_not_negative_and_have_their_totals():
     rng = np.random.default_rng(3)
     counts = rng.normal(2, 6, (200, 7))
     totals = np.maximum(counts.sum(1), 0)
-    found = project_rows(counts, totals)
-    assert (found >= 0).all() and np.allclose(found.sum(1), totals)
+    projected = project_rows(counts, totals)
+    assert (projected >= 0).all() and np.allclose(projected.sum(1), totals)
     inside = np.abs(rng.normal(5, 1, (50, 7)))
     assert np.allclose(project_rows(inside, inside.sum(1)), inside)
 
 
 def test_the_possible_records_of_the_paper_have_79_ages_and_99_hours():
     """Table 2 has 540,587,520,000 possible records; Table 1, with 80 and 100, gives more."""
-    others = [8, 24, 5, 25, 18, 5, 2, 8, 2]
-    assert math.prod([79, 99, *others]) == 540_587_520_000
-    assert math.prod([80, 100, *others]) == 552_960_000_000
+    sizes = [8, 24, 5, 25, 18, 5, 2, 8, 2]
+    assert math.prod([79, 99, *sizes]) == 540_587_520_000
+    assert math.prod([80, 100, *sizes]) == 552_960_000_000

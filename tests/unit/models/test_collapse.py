@@ -11,7 +11,7 @@ from cloister.schema.domain import Domain, Table, declared_cells
 
 DOMAIN = Domain.of(
     {
-        "town": Categorical(type="categorical", values=[f"t{at}" for at in range(60)]),
+        "town": Categorical(type="categorical", values=[f"t{index}" for index in range(60)]),
         "wage": Integer(type="integer", min=0, max=9_999, bins=50),
     },
     Path(),
@@ -23,8 +23,8 @@ def histograms(rng):
     wage = rng.dirichlet(np.full(50, 3.0))
     shares = {"town": town, "wage": wage}
     return {
-        name: bin_cells(declared_cells(DOMAIN[name]), own, 0.0, keep=True)
-        for name, own in shares.items()
+        name: bin_cells(declared_cells(DOMAIN[name]), probabilities, 0.0, keep=True)
+        for name, probabilities in shares.items()
     }
 
 
@@ -40,9 +40,9 @@ def test_one_town_of_sixty_is_a_collapse_and_all_towns_are_none():
     )
     fine = table(rng.integers(0, 60, 1_000), wages)
     assert find_collapses(known, fine) == ()
-    (found,) = find_collapses(known, table(np.full(1_000, 3), wages))
-    assert (found.attribute, found.kept, found.expected) == ("town", 1, 60)
-    assert "'town' has 1 different values" in str(found)
+    (collapse,) = find_collapses(known, table(np.full(1_000, 3), wages))
+    assert (collapse.attribute, collapse.kept, collapse.expected) == ("town", 1, 60)
+    assert "'town' has 1 different values" in str(collapse)
 
 
 def test_rows_that_rules_leave_only_a_missing_value_are_told():
@@ -52,9 +52,9 @@ def test_rows_that_rules_leave_only_a_missing_value_are_told():
     known = {"grade": bin_cells(declared_cells(domain["grade"]), shares, 0.0, keep=True)}
     missing = domain["grade"].null_code
     mostly = Table(domain, {"grade": np.append(np.zeros(500), np.full(500, missing)).astype(int)})
-    (found,) = find_collapses(known, mostly)
+    (collapse,) = find_collapses(known, mostly)
     assert "'grade' is missing in 50% of the rows where its own noisy histogram has 4%" in str(
-        found
+        collapse
     )
     rarely = Table(domain, {"grade": np.append(np.arange(900) % 2, np.full(100, missing))})
     assert find_collapses(known, rarely) == ()

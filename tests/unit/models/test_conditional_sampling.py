@@ -41,10 +41,10 @@ class Tilted:
     def __init__(self, bins):
         self._sizes = [bins[name].size for name in SEQUENCE]
 
-    def conditional(self, place, context):
-        rng = np.random.default_rng([5, place])
-        table = rng.dirichlet(np.full(self._sizes[place], 0.7), size=3)
-        return table[context.sum(1) % 3] if place else table[:1]
+    def conditional(self, position, context):
+        rng = np.random.default_rng([5, position])
+        table = rng.dirichlet(np.full(self._sizes[position], 0.7), size=3)
+        return table[context.sum(1) % 3] if position else table[:1]
 
 
 def sampler_for(*rules):
@@ -120,9 +120,9 @@ def test_the_law_is_that_of_rows_that_happen_to_satisfy_it(where, rules):
     if wanted.rows < 2000:
         pytest.skip("too few rows to compare with under this support")
     drawn = sampler.sample(20_000, SamplingSource(2), where)
-    for other in SEQUENCE:
-        bins = sampler.bins[other]
-        first, second = bins.of(wanted.codes[other]), bins.of(drawn.codes[other])
+    for column in SEQUENCE:
+        bins = sampler.bins[column]
+        first, second = bins.of(wanted.codes[column]), bins.of(drawn.codes[column])
         kinds = len(np.unique(first))
         assert distance(first, second) < 0.02 + 1.5 * np.sqrt(
             kinds * (1 / wanted.rows + 4 / drawn.rows)

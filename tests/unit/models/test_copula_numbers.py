@@ -64,8 +64,8 @@ def test_quadrants_have_the_known_probability(correlation):
 def test_a_correlation_that_is_found_gives_the_probability_again(cases):
     first, second, correlation = np.array(cases).T
     joint = upper_probability(first, second, correlation)
-    found = latent_correlations(first, second, joint)
-    assert np.abs(upper_probability(first, second, found) - joint).max() < 1e-8
+    correlations = latent_correlations(first, second, joint)
+    assert np.abs(upper_probability(first, second, correlations) - joint).max() < 1e-8
 
 
 def test_a_probability_that_no_correlation_gives_gets_the_nearest():

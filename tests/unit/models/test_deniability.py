@@ -169,11 +169,17 @@ def test_what_is_only_deniable_is_read_by_no_accountant_and_needs_a_declaration(
 
 
 def test_three_guarantees_have_their_own_names():
-    own = record_guarantees(planned(task_of(**deniable())).event, BUDGET.delta, "add_remove")
-    assert (own.guarantee, own.k, own.gamma) == (PLAUSIBLE_DENIABILITY, 50, "4")
-    assert own.one_record.t == 36 and own.one_record.epsilon == pytest.approx(1.10536, rel=1e-4)
-    assert own.one_record.delta <= 1e-6
-    assert own.network.epsilon <= 1 < 1_000 < own.all_candidates.epsilon
+    guarantees = record_guarantees(planned(task_of(**deniable())).event, BUDGET.delta, "add_remove")
+    assert (guarantees.guarantee, guarantees.k, guarantees.gamma) == (
+        PLAUSIBLE_DENIABILITY,
+        50,
+        "4",
+    )
+    assert guarantees.one_record.t == 36 and guarantees.one_record.epsilon == pytest.approx(
+        1.10536, rel=1e-4
+    )
+    assert guarantees.one_record.delta <= 1e-6
+    assert guarantees.network.epsilon <= 1 < 1_000 < guarantees.all_candidates.epsilon
     exact = planned(task_of(**deniable(test="deterministic"))).event
     assert record_guarantees(exact, BUDGET.delta, "add_remove").all_candidates is None
 
@@ -181,9 +187,9 @@ def test_three_guarantees_have_their_own_names():
 @pytest.mark.parametrize("test", ["randomised", "deterministic"])
 def test_k_is_of_units_where_one_may_have_several_rows(test):
     task = task_of(**deniable(k=20, test=test), neighbours=Neighbours(max_rows=3))
-    own = record_guarantees(planned(task).event, BUDGET.delta, "add_remove")
-    assert (own.k, own.k_units) == (60, 20)
-    assert "which belong to 20 privacy units or more" in record_words(own)[0]
+    guarantees = record_guarantees(planned(task).event, BUDGET.delta, "add_remove")
+    assert (guarantees.k, guarantees.k_units) == (60, 20)
+    assert "which belong to 20 privacy units or more" in record_words(guarantees)[0]
     with pytest.raises(PlanError, match=r"3000 plausible seeds, 3 for each unit, are more than"):
         planned(task_of(**deniable(k=1_000), neighbours=Neighbours(max_rows=3)))
 
@@ -198,10 +204,10 @@ def test_one_record_is_of_a_whole_unit():
             (150, Neighbours(Relation.REPLACE_ONE), "replace_one"),
         )
     )
-    for own, steps in ((of_row, 1), (replaced, 2), (of_three, 3)):
-        assert own.one_record.delta <= 1e-6
-        one = record_guarantee(150, Fraction(4), Fraction(1), own.one_record.t)
-        assert own.one_record.epsilon == pytest.approx(steps * one.epsilon)
+    for guarantees, steps in ((of_row, 1), (replaced, 2), (of_three, 3)):
+        assert guarantees.one_record.delta <= 1e-6
+        one = record_guarantee(150, Fraction(4), Fraction(1), guarantees.one_record.t)
+        assert guarantees.one_record.epsilon == pytest.approx(steps * one.epsilon)
 
 
 @pytest.mark.parametrize(
@@ -243,10 +249,10 @@ def test_rows_under_a_condition_are_those_of_the_pool(run):
 
 def test_chunks_resume_where_they_stopped(run, monkeypatch):
     _, _, model = run
-    monkeypatch.setattr("cloister.models.sampling.sampler.CHUNK_ROWS", 300)
+    monkeypatch.setattr("cloister.models.sampling.drawing.CHUNK_ROWS", 300)
     every = list(model.sampler.chunks(1_000, SamplingSource(5)))
     later = list(model.sampler.chunks(1_000, SamplingSource(5), first=2))
-    assert [chunk.rows for chunk in every] == [300, 300, 300, 100]
+    assert [chunk.rows for chunk in every] == [250] * 4
     assert all(a.frame().equals(b.frame()) for a, b in zip(every[2:], later, strict=True))
 
 
@@ -268,7 +274,7 @@ def test_a_key_of_the_data_stays_unique(tmp_path):
 def test_records_of_ten_thousand_towns_take_little_memory(tmp_path):
     """A square of the values, 800 MB here, was made to follow the records."""
     count = 10_000
-    names = [f"t{at}" for at in range(count)]
+    names = [f"t{index}" for index in range(count)]
     attributes = {
         "town": Categorical(type="categorical", values=names), "state": ATTRIBUTES["state"]
     }  # fmt: skip
@@ -354,6 +360,6 @@ def test_parameters_of_the_spec_are_charged_as_they_are(options):
         planned(task)
     most = int(str(refusal.value).split("at most ")[1].split()[0].replace(",", ""))
     chosen = planned(replace(task, wanted_rows=most))
-    own = chosen.parameters.seeding
-    assert all(getattr(own, name) == value for name, value in options.items())
+    seeding = chosen.parameters.seeding
+    assert all(getattr(seeding, name) == value for name, value in options.items())
     assert epsilon(chosen.event, BUDGET.delta, "add_remove") <= 1

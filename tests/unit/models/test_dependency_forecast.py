@@ -6,7 +6,7 @@ import pytest
 from hospital import hospital
 
 from cloister.models.protocol import make_plan
-from cloister.models.quality import SURE, forecast_dependencies
+from cloister.models.quality import forecast_dependencies
 from cloister.models.registry import create
 from cloister.models.task import Budget, task_of
 
@@ -31,17 +31,17 @@ def test_every_dependency_has_a_forecast_that_more_epsilon_betters(method):
 
 def test_the_epsilon_that_is_named_is_enough():
     small, budget = forecasts("mixture", 2, rows=20_000)
-    for own in small:
-        enough = own.epsilon(budget)
+    for forecast in small:
+        enough = forecast.epsilon(budget)
         if enough is not None:
             later, _ = forecasts("mixture", float(enough), rows=20_000)
-            found = next(other for other in later if other.name == own.name)
+            with_more = next(after for after in later if after.name == forecast.name)
             # shares of the budget move a little with epsilon
-            assert found.rows > 0.7 * SURE * found.deviation, own.name
+            assert with_more.rows > 0.7 * with_more.least_rows, forecast.name
 
 
 def test_left_sides_without_a_table_are_said_to_be_arbitrary():
     few, budget = forecasts("mixture", 2, rows=300)
-    uncounted = [own for own in few if own.deviation is None]
+    uncounted = [forecast for forecast in few if forecast.deviation is None]
     assert uncounted
-    assert all(not own.learnt and own.epsilon(budget) is None for own in uncounted)
+    assert all(not forecast.learnt and forecast.epsilon(budget) is None for forecast in uncounted)

@@ -24,6 +24,7 @@ from cloister.models.differences.pairs import (
     orders_of,
 )
 from cloister.models.registry import create
+from cloister.models.sampling.drawing import Sampler
 from cloister.models.task import Persons, Task, task_of
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import SamplingSource
@@ -70,8 +71,8 @@ def task_with(attributes: dict, *rules: str, soft: tuple[str, ...] = ()) -> Task
         },
         "attributes": attributes,
         "release": {"method": "mixture", "epsilon": 1, "delta": 1e-6},
-        "constraints": [{"name": f"r{at}", "deny": rule} for at, rule in enumerate(rules)]
-        + [{"name": f"s{at}", "deny": rule, "soft": True} for at, rule in enumerate(soft)],
+        "constraints": [{"name": f"r{number}", "deny": rule} for number, rule in enumerate(rules)]
+        + [{"name": f"s{number}", "deny": rule, "soft": True} for number, rule in enumerate(soft)],
     }
     return task_of(Spec.declared_in(Path(), content), {"pairs": 100})
 
@@ -81,39 +82,39 @@ def ordered_rows(task: Task, rows: int = 400) -> Table:
     rng = np.random.default_rng(1)
     codes = {column.name: rng.integers(0, column.size, rows) for column in task.domain}
     table = Table(task.domain, codes)
-    kept = np.ones(rows, dtype=bool)
+    lawful = np.ones(rows, dtype=bool)
     for rule in task.hard:
-        kept &= violations_per_row(rule, table) == 0
-    return table.take(kept)
+        lawful &= violations_per_row(rule, table) == 0
+    return table.take(lawful)
 
 
 def only(task: Task) -> Difference:
-    (found,) = differences_of(task)
-    return found
+    (difference,) = differences_of(task)
+    return difference
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_a_number_is_the_other_and_the_difference(form: tuple[dict, dict, str]) -> None:
     task = task_with({"a": form[0], "b": form[1]}, form[2])
-    table, own = ordered_rows(task), only(task)
-    cells = declared_cells(own.column)
+    table, difference = ordered_rows(task), only(task)
+    cells = declared_cells(difference.column)
     bins = bin_cells(cells, np.full(cells.size, 1 / cells.size), 0.0, keep=False)
-    base, moved = table.codes[own.base.name], table.codes[own.moved.name]
+    base, moved = table.codes[difference.base.name], table.codes[difference.moved.name]
     assert table.rows > 20
-    assert np.array_equal(own.moved_codes(base, own.of(base, moved), bins), moved)
+    assert np.array_equal(difference.moved_codes(base, difference.of(base, moved), bins), moved)
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_any_difference_leads_to_a_row_that_keeps_the_rule(form: tuple[dict, dict, str]) -> None:
     task = task_with({"a": form[0], "b": form[1]}, form[2])
-    own, rng = only(task), np.random.default_rng(2)
-    cells = declared_cells(own.column)
+    difference, rng = only(task), np.random.default_rng(2)
+    cells = declared_cells(difference.column)
     bins = bin_cells(cells, np.full(cells.size, 1 / cells.size), 0.0, keep=False)
-    base = rng.integers(0, own.base.size, 2_000)
-    moved = own.moved_codes(base, rng.integers(0, own.column.size, 2_000), bins)
-    rows = Table(task.domain, {own.base.name: base, own.moved.name: moved})
+    base = rng.integers(0, difference.base.size, 2_000)
+    moved = difference.moved_codes(base, rng.integers(0, difference.column.size, 2_000), bins)
+    rows = Table(task.domain, {difference.base.name: base, difference.moved.name: moved})
     assert moved.min() >= 0
-    assert moved.max() < own.moved.size
+    assert moved.max() < difference.moved.size
     assert count_violations(task.hard[0], rows) == 0
 
 
@@ -129,7 +130,7 @@ def test_a_derived_row_depends_on_the_same_row_alone() -> None:
 
 def test_numbers_of_a_chain_give_way_one_after_the_other() -> None:
     task = task_with({"a": DAY, "b": DAY, "c": DAY}, "t.a > t.b", "t.b > t.c")
-    assert [own.moved.name for own in differences_of(task)] == ["b", "c"]
+    assert [difference.moved.name for difference in differences_of(task)] == ["b", "c"]
 
 
 def test_the_less_of_two_gives_way_where_the_greater_is_bound() -> None:
@@ -165,8 +166,8 @@ def test_a_special_value_that_breaks_a_rule_gives_no_way(special: list, rules: t
 
 def test_the_number_with_special_values_gives_way() -> None:
     claimed = {"type": "integer", "min": 0, "max": 60}
-    own = only(task_with({"a": claimed | {"special": [0]}, "b": claimed}, "t.a > t.b"))
-    assert (own.moved.name, own.column.values) == ("a", own.column.steps + 1)
+    difference = only(task_with({"a": claimed | {"special": [0]}, "b": claimed}, "t.a > t.b"))
+    assert (difference.moved.name, difference.column.values) == ("a", difference.column.steps + 1)
 
 
 def test_numbers_of_other_decimals_stay_as_they_are() -> None:
@@ -213,22 +214,24 @@ BOUNDED = {
 @pytest.mark.parametrize("form", BOUNDED.values(), ids=BOUNDED)
 def test_bounds_of_the_number_that_gives_way_are_kept(form: tuple) -> None:
     task = task_with({"a": form[0], "b": form[1]}, form[2], *form[3], *form[4])
-    own, rng = only(task), np.random.default_rng(2)
-    cells = declared_cells(own.column)
+    difference, rng = only(task), np.random.default_rng(2)
+    cells = declared_cells(difference.column)
     bins = bin_cells(cells, np.full(cells.size, 1 / cells.size), 0.0, keep=False)
-    codes = np.arange(own.base.steps)
-    other = Table(task.domain, {own.base.name: codes})
+    codes = np.arange(difference.base.steps)
+    plain = Table(task.domain, {difference.base.name: codes})
     for rule in task.hard:
-        if rule.attributes == (own.base.name,):
-            codes = codes[[not count_violations(rule, other.take([at])) for at in codes]]
+        if rule.attributes == (difference.base.name,):
+            codes = codes[[not count_violations(rule, plain.take([code])) for code in codes]]
     base = rng.choice(codes, 2_000)
-    moved = own.moved_codes(base, rng.integers(0, own.column.steps, 2_000), bins)
-    rows = Table(task.domain, {own.base.name: base, own.moved.name: moved})
+    moved = difference.moved_codes(base, rng.integers(0, difference.column.steps, 2_000), bins)
+    rows = Table(task.domain, {difference.base.name: base, difference.moved.name: moved})
     assert [count_violations(rule, rows) for rule in task.hard] == [0] * len(task.hard)
     table = ordered_rows(task)
-    kept = own.of(table.codes[own.base.name], table.codes[own.moved.name])
-    again = own.moved_codes(table.codes[own.base.name], kept, bins)
-    assert np.array_equal(again, table.codes[own.moved.name])
+    differences = difference.of(
+        table.codes[difference.base.name], table.codes[difference.moved.name]
+    )
+    again = difference.moved_codes(table.codes[difference.base.name], differences, bins)
+    assert np.array_equal(again, table.codes[difference.moved.name])
 
 
 @pytest.mark.parametrize(
@@ -256,9 +259,9 @@ def test_a_number_that_is_missing_by_a_rule_gives_way() -> None:
         "t.b is missing and t.c > 9",
         "t.b is not missing and t.c <= 9",
     )
-    own = only(task)
-    inner = inner_task(task, (own,))
-    assert own.moved.name == "b"
+    difference = only(task)
+    inner = inner_task(task, (difference,))
+    assert difference.moved.name == "b"
     assert [format_denial(rule) for rule in inner.hard] == [
         "t.`b less a` is missing and t.c > 9",
         "t.`b less a` is not missing and t.c <= 9",
@@ -286,15 +289,15 @@ CHAIN = ("t.a > t.b", "t.b >= t.c")
 def test_a_number_that_may_be_missing_is_a_base_where_the_other_is_missing_too(presence) -> None:
     columns = {"a": DAY, "b": NULLABLE, "c": NULLABLE, "d": LISTED}
     task = task_with(columns, *CHAIN, "t.a > t.c", *presence)
-    found = differences_of(task)
-    assert [own.moved.name for own in found] == ["b", "c"]
+    chosen = differences_of(task)
+    assert [difference.moved.name for difference in chosen] == ["b", "c"]
     assert not [rule for rule in orders_of(task) if lacks_presence(rule, task)]
-    table, inner = ordered_rows(task, 8_000), inner_task(task, found[::-1])
+    table, inner = ordered_rows(task, 8_000), inner_task(task, chosen[::-1])
     assert table.rows > 20
     assert not {"b", "c"}.intersection(inner.domain.names)
-    bins = {own.name: even_bins(own) for own in found}
+    bins = {difference.name: even_bins(difference) for difference in chosen}
     drawn = DifferencedSampler(
-        task.domain, Rows(WithDifferences(found).of(table)), found[::-1], bins
+        task.domain, Rows(WithDifferences(chosen).of(table)), chosen[::-1], bins
     )
     (again,) = drawn.chunks(table.rows, SamplingSource(1))
     assert all(np.array_equal(again.codes[name], table.codes[name]) for name in "abcd")
@@ -310,10 +313,10 @@ def test_a_number_that_may_be_missing_alone_is_no_base_and_the_plan_can_say_so()
 def test_strict_orders_under_one_bound_leave_each_number_a_value(kind: str) -> None:
     ends = {"date": ("2020-01-01", "2020-02-01"), "integer": (0, 40), "float": (0, 4)}
     least, most = ends.get(kind, ("2020-01-01T00:00:00", "2020-01-01T00:00:40"))
-    own = {"type": kind, "min": least, "max": most, **({"decimals": 1} if kind == "float" else {})}
-    task = task_with({"a": own, "b": own, "c": own}, "t.a >= t.b", "t.b >= t.c")
+    keys = {"type": kind, "min": least, "max": most, **({"decimals": 1} if kind == "float" else {})}
+    task = task_with({"a": keys, "b": keys, "c": keys}, "t.a >= t.b", "t.b >= t.c")
     chosen = differences_of(task)[::-1]
-    assert [found.moved.name for found in chosen] == ["c", "b"]
+    assert [difference.moved.name for difference in chosen] == ["c", "b"]
     inner, rng = inner_task(task, chosen), np.random.default_rng(2)
     codes = {column.name: rng.integers(0, column.size, 4_000) for column in inner.domain}
     free = Table(inner.domain, codes)
@@ -321,26 +324,24 @@ def test_strict_orders_under_one_bound_leave_each_number_a_value(kind: str) -> N
     for rule in inner.hard:
         lawful &= violations_per_row(rule, free) == 0
     assert lawful.mean() > 0.8
-    bins = {found.name: even_bins(found) for found in chosen}
+    bins = {difference.name: even_bins(difference) for difference in chosen}
     rows = free.take(np.flatnonzero(lawful))
     (made,) = DifferencedSampler(task.domain, Rows(rows), chosen, bins).chunks(1, SamplingSource(1))
     assert [count_violations(rule, made) for rule in task.hard] == [0, 0]
 
 
-class Rows:
+class Rows(Sampler):
     """A sampler that gives some rows."""
-
-    remembers = False
 
     def __init__(self, rows: Table) -> None:
         self._rows = rows
 
-    def chunks(self, *_):
-        yield self._rows
+    def draw(self, *_):
+        return self._rows
 
 
-def even_bins(own: Difference):
-    cells = declared_cells(own.column)
+def even_bins(difference: Difference):
+    cells = declared_cells(difference.column)
     return bin_cells(cells, np.full(cells.size, 1 / cells.size), 0.0, keep=False)
 
 
@@ -387,7 +388,7 @@ def test_differences_come_out_as_in_the_data(released) -> None:
 def test_a_stored_model_draws_the_same_rows_and_keeps_conditions(released) -> None:
     model = released.model
     restored = create("mixture").restore(released.task, *model.state())
-    first, second = (own.sample(200, SamplingSource(5)) for own in (model, restored))
+    first, second = (each_model.sample(200, SamplingSource(5)) for each_model in (model, restored))
     assert all(np.array_equal(first.codes[n], second.codes[n]) for n in first.codes)
     day = first.frame()["discharged"].iloc[0].date().isoformat()
     where = {"discharged": day, "sex": "F"}
@@ -400,21 +401,24 @@ def test_a_stored_model_draws_the_same_rows_and_keeps_conditions(released) -> No
 
 def test_differences_of_rows_of_persons_come_out_as_in_the_data() -> None:
     """Rows of persons had none: stays of a week lasted 260 days."""
-    found = release_once(stays_of_patients(4_000), 3, "mixture")
-    real, drawn = (table.frame() for table in (found.real, found.synthetic))
+    trial = release_once(stays_of_patients(4_000), 3, "mixture")
+    real, drawn = (table.frame() for table in (trial.real, trial.synthetic))
     days = [(rows["discharged"] - rows["admitted"]).dt.days for rows in (real, drawn)]
     assert quartiles_agree(*days)
     assert drawn["patient"].nunique() > 0.8 * real["patient"].nunique()
-    assert not any(count_violations(rule, found.synthetic) for rule in found.task.hard)
-    restored = create("mixture").restore(found.task, *found.model.state())
-    first, second = (own.sample(200, SamplingSource(5)) for own in (found.model, restored))
+    assert not any(count_violations(rule, trial.synthetic) for rule in trial.task.hard)
+    restored = create("mixture").restore(trial.task, *trial.model.state())
+    first, second = (
+        each_model.sample(200, SamplingSource(5)) for each_model in (trial.model, restored)
+    )
     assert all(np.array_equal(first.codes[n], second.codes[n]) for n in first.codes)
-    assert set(found.model.histograms) == set(found.task.domain.modelled)
+    assert set(trial.model.histograms) == set(trial.task.domain.modelled)
 
 
 def test_the_spend_names_the_differences(released) -> None:
     words = next(stage.explanation for stage in released.plan.stages)
     assert "differences of ordered numbers as well: discharged less admitted" in words
     assert any(
-        "'discharged' is made from 'admitted'" in own for own in released.model.post_processing()
+        "'discharged' is made from 'admitted'" in sentence
+        for sentence in released.model.post_processing()
     )

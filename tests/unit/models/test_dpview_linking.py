@@ -79,11 +79,11 @@ def test_the_motivating_example_of_the_paper():
 def test_the_heuristic_links_as_many_as_a_maximum_matching(seed):
     rng = np.random.default_rng(seed)
     left, right = rng.integers(0, 3, (40, 2)), rng.integers(0, 3, (40, 2))
-    found = [
+    totals = [
         count_matches(left, right, pairing(left, right, np.ones(40, dtype=np.int64), rng))
         for pairing in (by_priority, by_matching)
     ]
-    assert found[0] == found[1]
+    assert totals[0] == totals[1]
 
 
 def test_a_referee_brings_records_nearer_to_its_table_and_changes_no_view():

@@ -34,11 +34,11 @@ ADULT = Path(__file__).parents[3] / "data" / "specs" / "adult.yaml"
 PURE = Budget(Fraction(1), Fraction(0))
 
 
-def adult(**asked):
+def adult(**options):
     """Adult as the paper has it: 48,842 rows of 15 attributes, without constraints."""
     spec = load_spec(ADULT)
     task = task_of(spec, {spec.name: 48_842})
-    return replace(task, constraints=(), options=asked)
+    return replace(task, constraints=(), options=options)
 
 
 def shape_of(method, task):
@@ -46,17 +46,17 @@ def shape_of(method, task):
 
 
 def test_adult_has_five_views_of_five_and_seven_with_upper_cross_views():
-    for asked in ({}, {"view_width": 5}):
-        assert len(shape_of("dpview-paper", adult(**asked)).views.linked) == 5
-        views = shape_of("dpview+-paper", adult(**asked)).views
+    for options in ({}, {"view_width": 5}):
+        assert len(shape_of("dpview-paper", adult(**options)).views.linked) == 5
+        views = shape_of("dpview+-paper", adult(**options)).views
         assert (len(views.linked), len(views.referees)) == (5, 2)
         assert {len(view) for view in views.linked} == {5}
 
 
 def test_the_rounding_that_the_paper_prints():
     rng = np.random.default_rng(0)
-    found = round_largest(np.array([[0.4, 3.3, 1.3]]), np.array([5]), rng)
-    assert found.tolist() == [[1, 3, 1]]
+    rounded = round_largest(np.array([[0.4, 3.3, 1.3]]), np.array([5]), rng)
+    assert rounded.tolist() == [[1, 3, 1]]
     tied = [
         round_largest(np.array([[0.3, 3.3, 1.3]]), np.array([5]), rng)[0].tolist()
         for _ in range(60)
@@ -76,9 +76,9 @@ def test_largest_fractions_give_whole_counts_of_the_wanted_sums(lines, seed):
     whole = round_largest(counts, targets, rng)
     assert (whole >= 0).all()
     assert whole.sum(1).tolist() == targets.tolist()
-    held = counts.sum(1) > 0
-    scaled = counts[held] / counts[held].sum(1, keepdims=True) * targets[held, None]
-    assert (np.abs(whole[held] - scaled) < 1 + 1e-9).all()
+    present = counts.sum(1) > 0
+    scaled = counts[present] / counts[present].sum(1, keepdims=True) * targets[present, None]
+    assert (np.abs(whole[present] - scaled) < 1 + 1e-9).all()
 
 
 def test_the_referee_of_the_papers_example_decides_which_records_go_together():
@@ -143,11 +143,11 @@ def test_the_guideline_gives_wider_views_to_more_rows_and_greater_epsilon():
 
 def test_random_partitions_hold_every_attribute_and_are_hardly_better_than_the_search():
     sizes = bucket_sizes(adult(), 16)
-    found = random_views(sizes, 5)
-    assert sorted(found.sequence) == sorted(sizes)
-    assert found.within_bounds(sizes)
-    assert best_views(sizes, 5).size(sizes) <= 1.1 * found.size(sizes)
-    assert found == random_views(dict(reversed(sizes.items())), 5)
+    views = random_views(sizes, 5)
+    assert sorted(views.sequence) == sorted(sizes)
+    assert views.within_bounds(sizes)
+    assert best_views(sizes, 5).size(sizes) <= 1.1 * views.size(sizes)
+    assert views == random_views(dict(reversed(sizes.items())), 5)
 
 
 def test_dpview_plus_says_where_it_has_no_referees():
@@ -162,5 +162,5 @@ def test_what_a_spec_says_of_views_is_of_these_methods_alone(tmp_path):
     path.write_text(text)
     with pytest.raises(SpecError, match=r"release.options: method 'mixture' has no options"):
         resolve(ReleaseRequest(spec=path, method="mixture"))
-    asked = resolve(ReleaseRequest(spec=path, method="dpview", delta="0"))
-    assert public_context_of(asked).one.options == {"view_width": 3}
+    request = resolve(ReleaseRequest(spec=path, method="dpview", delta="0"))
+    assert public_context_of(request).one.options == {"view_width": 3}

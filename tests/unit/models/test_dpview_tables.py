@@ -36,8 +36,8 @@ def noisy(names, seed, level=20.0, total=1_000):
 
 def disagreement(views):
     worst = 0.0
-    for at, first in enumerate(views):
-        for second in views[:at]:
+    for index, first in enumerate(views):
+        for second in views[:index]:
             shared = [name for name in first.names if name in second.names]
             worst = max(
                 worst, float(np.abs(margin_over(first, shared) - margin_over(second, shared)).max())
@@ -69,8 +69,8 @@ def test_shared_sets_are_closed_and_smaller_ones_come_first():
 
 def test_a_view_weighs_by_the_precision_of_its_margin():
     narrow, broad = noisy(("a", "b"), 1), noisy(("a", "c", "e"), 1)
-    found = consistency_weights([narrow, broad], frozenset("a"))
-    assert found == pytest.approx([6 / 7, 1 / 7])
+    weights = consistency_weights([narrow, broad], frozenset("a"))
+    assert weights == pytest.approx([6 / 7, 1 / 7])
 
 
 def test_weighted_agreement_brings_noisy_margins_nearer_to_the_truth():
@@ -89,13 +89,13 @@ def test_weighted_agreement_brings_noisy_margins_nearer_to_the_truth():
 @given(st.lists(st.floats(-50, 100), min_size=1, max_size=30))
 def test_non_negative_counts_keep_their_sum_and_are_the_nearest(values):
     counts = np.array(values)
-    found = project_non_negative(counts)
-    assert (found >= 0).all()
-    assert found.sum() == pytest.approx(max(counts.sum(), 0.0), abs=1e-6)
+    projected = project_non_negative(counts)
+    assert (projected >= 0).all()
+    assert projected.sum() == pytest.approx(max(counts.sum(), 0.0), abs=1e-6)
     order = np.argsort(counts)
-    assert (np.diff(found[order]) >= -1e-9).all()
+    assert (np.diff(projected[order]) >= -1e-9).all()
     if counts.sum() > 0:
-        moved = (found - counts)[found > 0]
+        moved = (projected - counts)[projected > 0]
         assert np.allclose(moved, moved[0], atol=1e-6)
 
 
@@ -113,13 +113,13 @@ def test_rounded_views_are_whole_not_negative_agree_and_sum_to_n(seed, width, ro
     linked = best_views(SHAPES, width).linked
     views = make_consistent([noisy(names, seed) for names in linked], 1_000)
     whole = round_views(views, rows, np.random.default_rng(seed))
-    for at, first in enumerate(whole):
+    for index, first in enumerate(whole):
         assert (
             first.counts.dtype == np.int64
             and (first.counts >= 0).all()
             and first.counts.sum() == rows
         )
-        for second in whole[:at]:
+        for second in whole[:index]:
             shared = [name for name in first.names if name in second.names]
             assert (first.margin(shared) == second.margin(shared)).all()
 
@@ -155,13 +155,13 @@ def test_interactions_of_pure_noise_are_dropped_and_clear_ones_stay():
     drowned = shrink_view(View(("a", "c"), product + rng.laplace(0, 3, product.shape), 3 * 2**0.5))
     assert np.abs(drowned.counts - independent_table(drowned.counts)).sum() < 20
     clear = np.diag([400.0, 300.0, 300.0])
-    kept = shrink_view(View(("a", "e"), clear + rng.laplace(0, 3, (3, 3)), 3 * 2**0.5))
-    assert np.abs(kept.counts - clear).sum() < 60
-    assert np.allclose(kept.margin("a"), kept.counts.sum(1))
+    shrunk = shrink_view(View(("a", "e"), clear + rng.laplace(0, 3, (3, 3)), 3 * 2**0.5))
+    assert np.abs(shrunk.counts - clear).sum() < 60
+    assert np.allclose(shrunk.margin("a"), shrunk.counts.sum(1))
 
 
 def test_shrinking_three_ways_keeps_one_way_margins():
     view = noisy(("a", "b", "c"), 9, level=2.0)
-    found = shrink_view(view)
+    shrunk = shrink_view(view)
     for name in view.names:
-        assert np.allclose(found.margin(name), np.maximum(view.margin(name), 0.0), atol=60)
+        assert np.allclose(shrunk.margin(name), np.maximum(view.margin(name), 0.0), atol=60)

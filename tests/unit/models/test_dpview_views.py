@@ -26,9 +26,9 @@ def all_partitions(names, width):
             rest = [name for name in names if name not in last]
             yield from ([*parts, list(last)] for parts in all_partitions(rest, width))
     elif names:
-        first, *others = names
-        for company in combinations(others, width - 1):
-            rest = [name for name in others if name not in company]
+        first, *rest_of_names = names
+        for company in combinations(rest_of_names, width - 1):
+            rest = [name for name in rest_of_names if name not in company]
             yield from ([[first, *company], *parts] for parts in all_partitions(rest, width))
     else:
         yield []
@@ -58,10 +58,10 @@ def test_every_attribute_is_in_one_base_view_and_views_are_chained(sizes, width)
 @settings(max_examples=examples(60))
 def test_what_two_views_share_is_in_all_between(sizes, width):
     linked = best_views(sized(*sizes), width).linked
-    for at, first in enumerate(linked):
-        for beyond in range(at + 1, len(linked)):
+    for index, first in enumerate(linked):
+        for beyond in range(index + 1, len(linked)):
             shared = set(first) & set(linked[beyond])
-            assert all(shared <= set(view) for view in linked[at:beyond])
+            assert all(shared <= set(view) for view in linked[index:beyond])
 
 
 @pytest.mark.parametrize(
@@ -122,10 +122,10 @@ def test_the_search_comes_near_the_optimum_of_small_cases(sizes, width):
     search = Search(public, width)
     every = [search.views(parts) for parts in all_partitions(tuple(public), width)]
     bounded = [views.size(public) for views in every if views.within_bounds(public)]
-    found = best_views(public, width)
-    assert found.within_bounds(public) or not bounded
+    best = best_views(public, width)
+    assert best.within_bounds(public) or not bounded
     if bounded:
-        assert found.size(public) <= 1.05 * min(bounded)
+        assert best.size(public) <= 1.05 * min(bounded)
 
 
 def test_the_search_is_no_worse_than_as_many_random_partitions():
@@ -136,7 +136,7 @@ def test_the_search_is_no_worse_than_as_many_random_partitions():
     drawn = []
     for _ in range(2_000):
         rng.shuffle(names)
-        views = search.views([names[at : at + 5] for at in range(0, 40, 5)])
+        views = search.views([names[begin : begin + 5] for begin in range(0, 40, 5)])
         drawn += [views.size(public)] if views.within_bounds(public) else []
     assert best_views(public, 5).size(public) <= min(drawn)
 

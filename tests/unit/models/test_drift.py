@@ -46,9 +46,9 @@ def test_noise_alone_seldom_seems_a_change():
     rng = np.random.default_rng(4)
     alarms = missed = 0
     for _ in range(RELEASES):
-        found = drifts(released(rng, 1_000, 20), released(rng, 1_500, 35))
-        alarms += any(drift.signal for drift in found)
-        missed += sum(not drift.least <= 0 <= drift.most for drift in found) / len(found)
+        changes = drifts(released(rng, 1_000, 20), released(rng, 1_500, 35))
+        alarms += any(drift.signal for drift in changes)
+        missed += sum(not drift.least <= 0 <= drift.most for drift in changes) / len(changes)
     bound = 0.05 * RELEASES + 3 * np.sqrt(0.05 * 0.95 * RELEASES)
     assert 0.01 * RELEASES < alarms < bound
     assert missed < bound
@@ -57,18 +57,18 @@ def test_noise_alone_seldom_seems_a_change():
 def test_a_change_beyond_the_noise_is_named_with_its_cell_and_interval():
     rng = np.random.default_rng(5)
     moved = {"colour": [0.25, 0.05, 0.45, 0.25]}
-    first, *others = drifts(released(rng, 1_000, 20), released(rng, 1_000, 20, **moved))
+    first, *rest = drifts(released(rng, 1_000, 20), released(rng, 1_000, 20, **moved))
     assert (first.attribute, first.signal) == ("colour", True)
     assert first.cell in ("green", "blue")
     assert first.least <= (0.2 if first.cell == "blue" else -0.2) <= first.most
     assert first.now - first.before == pytest.approx((first.least + first.most) / 2)
-    assert not any(drift.signal for drift in others)
+    assert not any(drift.signal for drift in rest)
 
 
 def test_attributes_that_are_declared_otherwise_are_not_compared():
     rng = np.random.default_rng(6)
     now = released(rng, 1_000, 20)
-    other = Domain.of(
+    domain = Domain.of(
         {
             "colour": Categorical(
                 type="categorical",
@@ -79,6 +79,6 @@ def test_attributes_that_are_declared_otherwise_are_not_compared():
         },
         Path(),
     )
-    cells = declared_cells(other["colour"])
+    cells = declared_cells(domain["colour"])
     before = ReleasedCounts(1_000, {"colour": HistogramCounts(cells, np.full(4, 250.0), 20.0)})
     assert drifts(before, now) == ()

@@ -39,7 +39,7 @@ class Even:
 class Proposing(ProposingSampler):
     """Proposes whole chunks of rows as they are drawn one by one."""
 
-    most_rows = ROWS
+    chunk_rows = ROWS
 
     def follower(self, rows, rng):
         return AncestralSampler(self.plain.chain)

@@ -31,12 +31,12 @@ def test_a_value_that_stands_out_becomes_a_cell_and_shares_are_kept():
     truth[[0, 2500, 7777]] += [0.3, 0.15, 0.05]
     shares = np.bincount(cells.of(np.arange(10_000)), weights=truth)
     noise = 0.002
-    finer, found = with_spikes(cells, shares, truth + rng.normal(0, noise, 10_000), noise)
-    at = {int(start): share for start, share in zip(finer.starts, found, strict=True)}
-    assert abs(at[2500] - 0.15) < 5 * noise and abs(at[7777] - 0.05) < 5 * noise
+    finer, finer_shares = with_spikes(cells, shares, truth + rng.normal(0, noise, 10_000), noise)
+    share_at = {int(start): share for start, share in zip(finer.starts, finer_shares, strict=True)}
+    assert abs(share_at[2500] - 0.15) < 5 * noise and abs(share_at[7777] - 0.05) < 5 * noise
     assert finer.size <= cells.size + 2 * 4
-    assert abs(found.sum() - 1) < 1e-12 and (found >= 0).all()
-    back = np.bincount(cells.of(finer.starts), weights=found)
+    assert abs(finer_shares.sum() - 1) < 1e-12 and (finer_shares >= 0).all()
+    back = np.bincount(cells.of(finer.starts), weights=finer_shares)
     assert np.allclose(back, shares, atol=1e-9)
 
 

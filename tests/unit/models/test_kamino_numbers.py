@@ -47,7 +47,7 @@ def test_example_2_counts_a_violation_of_each_kind():
 
 def test_example_3_phi_1_is_active_from_the_third_attribute_on():
     assert completed_constraints(SEQUENCE, [PHI_1])[2] == [0]
-    assert not any(completed_constraints(SEQUENCE, [PHI_1])[place] for place in (0, 1, 3, 4))
+    assert not any(completed_constraints(SEQUENCE, [PHI_1])[position] for position in (0, 1, 3, 4))
 
 
 @pytest.mark.parametrize(("hard", "expected"), [(True, [1, 0, 0]), (False, [0.3, 0.3, 0.4])])
@@ -73,8 +73,8 @@ def test_figure_2_samples_bachelors_for_the_second_row(hard, expected):
 class Figure2:
     """Everything is even, and edu is 0.3, 0.3, 0.4 whatever is before it."""
 
-    def conditional(self, place, context):
-        return np.array([[[0.5, 0.5], [0.3, 0.3, 0.4]][place]])
+    def conditional(self, position, context):
+        return np.array([[[0.5, 0.5], [0.3, 0.3, 0.4]][position]])
 
 
 def test_example_4_rows_drawn_one_after_the_other_never_violate_phi_1():
@@ -103,7 +103,7 @@ def test_the_sequence_of_the_paper_has_the_smallest_context():
 
     def context(sequence):
         sizes = [SIZES[name] for name in sequence]
-        return sum(int(np.prod(sizes[:at])) for at in range(1, len(sizes)))
+        return sum(int(np.prod(sizes[:end])) for end in range(1, len(sizes)))
 
     assert context(schema_sequence(SIZES, ())) == 8
     assert context(("c", "b", "a")) == 20

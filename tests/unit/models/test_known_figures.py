@@ -119,9 +119,9 @@ def test_a_known_weight_draws_rows_one_after_the_other():
     choice = choose_sampling(task_of(WEIGHTED), ("supports", "sequential"))
     assert choice.sequential
     assert "'zoned' has a known weight" in str(choice)
-    asked = task_of(WEIGHTED, sampling=RowSampling("supports"))
+    task = task_of(WEIGHTED, sampling=RowSampling("supports"))
     with pytest.raises(PlanError, match="'zoned' has a known weight"):
-        choose_sampling(asked, ("supports", "sequential"))
+        choose_sampling(task, ("supports", "sequential"))
 
 
 @pytest.mark.parametrize("method", ["dpview", "copula", "independent", "bayes", "deniability"])
@@ -150,8 +150,8 @@ def test_every_method_of_one_table_draws_inside_supports_or_says_why_not():
 
 
 def test_rows_one_after_the_other_are_forecast_to_take_longer():
-    def seconds(**asked):
-        task = task_of(RISING, sampling=RowSampling(**asked))
+    def seconds(**options):
+        task = task_of(RISING, sampling=RowSampling(**options))
         return make_plan(
             create("kamino"), replace(task, wanted_rows=10**6), BUDGET
         ).forecast.seconds

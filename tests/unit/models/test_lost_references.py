@@ -32,9 +32,9 @@ def released(share: float):
 
 
 def test_rows_that_lost_their_reference_are_counted_beside_the_released_number():
-    (found,) = find_lost_references(released(0.8), staff(600))
-    assert (found.kept, found.expected, found.rows) == (600, 800, 1_000)
-    assert "'boss' of table 'staff' names a row in 600 of 1,000 rows" in str(found)
+    (lost,) = find_lost_references(released(0.8), staff(600))
+    assert (lost.kept, lost.expected, lost.rows) == (600, 800, 1_000)
+    assert "'boss' of table 'staff' names a row in 600 of 1,000 rows" in str(lost)
 
 
 def test_chance_is_no_loss():

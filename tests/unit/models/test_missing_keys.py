@@ -57,8 +57,8 @@ def test_which_rows_lack_a_key_depends_on_their_numbers_alone():
     whole = keys(0.3).fresh(rows)
     parts = np.concatenate([keys(0.3).fresh(rows[:17]), keys(0.3).fresh(rows[17:])])
     assert np.array_equal(whole, parts)
-    missing, others = (keys(0.3, name).fresh(rows) == 9_999 for name in ("remark", "note"))
-    assert np.mean(missing & others) == pytest.approx(0.09, abs=0.03)
+    missing, unnoted = (keys(0.3, name).fresh(rows) == 9_999 for name in ("remark", "note"))
+    assert np.mean(missing & unnoted) == pytest.approx(0.09, abs=0.03)
     assert np.array_equal(keys(1).fresh(rows), np.full(5_000, keys(1).null_code))
 
 

@@ -75,9 +75,9 @@ def test_nothing_is_pickled(saved: Path):
 @pytest.mark.parametrize("name", ["model.json", "arrays.npz", "spec.json"])
 def test_an_altered_byte_is_found_and_its_file_named(saved: Path, name: str):
     content = (saved / name).read_bytes()
-    for place in np.linspace(0, len(content) - 1, 25).astype(int):
+    for offset in np.linspace(0, len(content) - 1, 25).astype(int):
         (saved / name).write_bytes(
-            content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+            content[:offset] + bytes([content[offset] ^ 1]) + content[offset + 1 :]
         )
         with pytest.raises(VerificationError, match=name):
             load_model(saved)

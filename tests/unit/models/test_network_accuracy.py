@@ -38,11 +38,11 @@ def network_of(seed):
 def test_the_most_likely_level_is_that_of_the_joint_distribution(seed):
     network = network_of(seed)
     every = np.indices(tuple(SIZES.values())).reshape(len(SIZES), -1).T
-    joint = sum(network.logs(place, every) for place in range(len(SIZES)))
+    joint = sum(network.logs(position, every) for position in range(len(SIZES)))
     whole = joint.reshape(tuple(SIZES.values()))
-    for place in range(len(SIZES)):
-        best = np.broadcast_to(whole.argmax(axis=place, keepdims=True), whole.shape).ravel()
-        assert (most_likely(network, every, place) == best).all()
+    for position in range(len(SIZES)):
+        best = np.broadcast_to(whole.argmax(axis=position, keepdims=True), whole.shape).ravel()
+        assert (most_likely(network, every, position) == best).all()
 
 
 def test_errors_are_shares_of_rows():

@@ -69,8 +69,8 @@ def real_rows(task, people=PEOPLE, seed=0) -> Table:
     ward = np.concatenate([rng.permutation(7)[:n] for n in np.bincount(owner)])
     frame = pd.DataFrame(
         {
-            "visit": [f"V{at + 1:04}" for at in range(len(owner))],
-            "person": [f"P{at + 1:03}" for at in owner],
+            "visit": [f"V{number + 1:04}" for number in range(len(owner))],
+            "person": [f"P{number + 1:03}" for number in owner],
             "sex": np.where(rng.random(people) < 0.7, "f", "m")[owner],
             "age": rng.integers(20, 60, people)[owner],
             "ward": ward,
@@ -112,19 +112,19 @@ def test_rows_a_person_follow_the_released_histogram(model):
     """Of some 800 persons a share is off by 0.018 at most on average: here 5.6 times that."""
     counts = model.sample(3_000, SamplingSource(2)).frame().groupby("person").size()
     released = model.persons.bins[model.tasks.counted].shares
-    found = np.bincount(counts, minlength=MOST + 1)[1:] / len(counts)
-    assert np.abs(found - released).max() < 0.1
+    shares = np.bincount(counts, minlength=MOST + 1)[1:] / len(counts)
+    assert np.abs(shares - released).max() < 0.1
 
 
 def test_the_same_rows_after_a_round_trip_and_after_an_interruption(model, monkeypatch):
-    monkeypatch.setattr(cloister.models.persons.sampler, "CHUNK_ROWS", 50)
+    monkeypatch.setattr("cloister.models.sampling.drawing.CHUNK_ROWS", 50)
     meta, arrays = model.state()
     again = create("independent").restore(task_with(), meta, arrays)
     chunks = list(model.sampler.chunks(240, SamplingSource(3)))
     later = list(again.sampler.chunks(240, SamplingSource(3), first=2, before=chunks[:2]))
     assert len(chunks) == 5
-    for one, other in zip(chunks[2:], later, strict=True):
-        pd.testing.assert_frame_equal(one.frame(), other.frame())
+    for first, second in zip(chunks[2:], later, strict=True):
+        pd.testing.assert_frame_equal(first.frame(), second.frame())
     whole = Table.concatenate(chunks).frame()
     assert len(whole) == 240 and whole.visit.is_unique
     assert not whole.duplicated(["person", "ward"]).any()
@@ -212,8 +212,8 @@ def test_rows_of_a_person_are_as_like_as_noisy_pairs_say():
     """Costs of a person within 2 of each other; of unrelated rows they are 3.3 apart on average."""
     task = task_with()
     rows = real_rows(task)
-    person, at = np.unique(rows.codes["person"], return_inverse=True)
-    base = np.random.default_rng(1).integers(0, 8, len(person))[at]
+    person, positions = np.unique(rows.codes["person"], return_inverse=True)
+    base = np.random.default_rng(1).integers(0, 8, len(person))[positions]
     cost = base + np.random.default_rng(2).integers(0, 2, rows.rows)
     model = fitted(task, amount=200, rows=Table(task.domain, rows.stored | {"cost": cost}))[2]
     again = create("independent").restore(task, *model.state())

@@ -80,13 +80,13 @@ SCHEMA = Schema({"patients": PATIENTS, "visits": VISITS}, (KEY,))
 def test_exactly_so_many_are_sampled_each_with_its_share(shares: list[float], draws: int) -> None:
     """Algorithm 3: frequencies lie within six standard errors of the shares."""
     number = round(sum(shares))
-    rng, found = np.random.default_rng(1), np.zeros(len(shares))
+    rng, counts = np.random.default_rng(1), np.zeros(len(shares))
     for _ in range(draws):
         chosen = sample_exactly(np.array(shares), number, rng)
         assert len(set(chosen.tolist())) == number
-        found[chosen] += 1
+        counts[chosen] += 1
     errors = np.sqrt(np.array(shares) * (1 - np.array(shares)) / draws)
-    assert (np.abs(found / draws - shares) <= 6 * errors + 1e-9).all()
+    assert (np.abs(counts / draws - shares) <= 6 * errors + 1e-9).all()
 
 
 def test_rounding_keeps_the_sum_and_the_expectation() -> None:
@@ -105,14 +105,14 @@ def test_the_projection_over_profiles_is_that_over_rows(rows: list[tuple[int, fl
     """Brute force: the same simplex over single rows, by bisection."""
     counts = np.array([count for count, _ in rows], dtype=float)
     points = np.array([[value] for _, value in rows])
-    found = project_columns(points, counts)
+    projected = project_columns(points, counts)
     single = np.repeat(points[:, 0], counts.astype(int))
     low, high = single.min() - 2, single.max()
     for _ in range(100):
         middle = (low + high) / 2
         low, high = (middle, high) if np.maximum(single - middle, 0).sum() > 1 else (low, middle)
-    assert found[:, 0] == pytest.approx(np.maximum(points[:, 0] - low, 0), abs=1e-9)
-    assert counts @ found == pytest.approx(1)
+    assert projected[:, 0] == pytest.approx(np.maximum(points[:, 0] - low, 0), abs=1e-9)
+    assert counts @ projected == pytest.approx(1)
 
 
 def problem_of(dependent: float, rows: int = 40) -> tuple[Problem, np.ndarray]:
@@ -146,19 +146,19 @@ def test_each_row_refers_to_one_parent_and_no_degree_passes_its_bound(
     target = ProfileTarget(sides[0].joint(("a",), sizes), sides[1].joint(("a",), sizes), shares)
     problem = Problem(sides[0], sides[1], (target,))
     degrees = rng.dirichlet(np.ones(most + 1))
-    found = match(problem, problem.solve(), degrees, rng)
-    assert found.shape == (children,)
-    assert found.min() >= 0
-    assert np.bincount(found, minlength=parents).max() <= most
+    parents_drawn = match(problem, problem.solve(), degrees, rng)
+    assert parents_drawn.shape == (children,)
+    assert parents_drawn.min() >= 0
+    assert np.bincount(parents_drawn, minlength=parents).max() <= most
 
 
 def test_degrees_follow_their_distribution_and_matches_the_joint_table() -> None:
     problem, _ = problem_of(0.9, 4_000)
     degrees = np.array([0.4, 0.3, 0.2, 0.1])
-    found = match(problem, problem.solve(), degrees, np.random.default_rng(4))
-    drawn = np.bincount(np.bincount(found, minlength=4_000), minlength=4) / 4_000
+    parents_drawn = match(problem, problem.solve(), degrees, np.random.default_rng(4))
+    drawn = np.bincount(np.bincount(parents_drawn, minlength=4_000), minlength=4) / 4_000
     assert np.abs(drawn - degrees).max() < 0.02
-    equal = (found % 2 == np.arange(4_000) % 2).mean()
+    equal = (parents_drawn % 2 == np.arange(4_000) % 2).mean()
     assert equal == pytest.approx(0.9, abs=0.02)
 
 
@@ -185,14 +185,14 @@ def test_sliced_rows_are_matched_within_the_bound(monkeypatch: pytest.MonkeyPatc
     counts = np.zeros((2, parts["visits.cost"].size), dtype=np.int64)
     counts[0, :4] = counts[1, 4:] = 100
     link = Link(KEY, np.array([0.1, 0.3, 0.4, 0.2]), parts, (Measured(workload, counts),))
-    found = link.parents_of(
+    parents_drawn = link.parents_of(
         Side({"patient: sex": patients.codes["sex"]}, 400),
         Side({"visits.cost": drawn.codes["cost"]}, 700),
         rng,
     )
-    assert np.bincount(found, minlength=400).max() <= 3
+    assert np.bincount(parents_drawn, minlength=400).max() <= 3
     low = parts["visits.cost"].of(drawn.codes["cost"]) < 4
-    assert (patients.codes["sex"][found] == ~low).mean() > 0.9
+    assert (patients.codes["sex"][parents_drawn] == ~low).mean() > 0.9
 
 
 def test_values_keep_their_shares_where_bounds_leave_rows_out() -> None:
@@ -204,9 +204,11 @@ def test_values_keep_their_shares_where_bounds_leave_rows_out() -> None:
         noise=NoiseSource.insecure(1),
     )
     declared = trial.task.tables["ratings"].data_rows
-    real, drawn = (own.tables["ratings"] for own in (trial.real, trial.synthetic))
+    real, drawn = (database.tables["ratings"] for database in (trial.real, trial.synthetic))
     assert real.rows < 0.85 * declared
-    shares = [np.bincount(own.codes["stars"], minlength=5) / own.rows for own in (real, drawn)]
+    shares = [
+        np.bincount(table.codes["stars"], minlength=5) / table.rows for table in (real, drawn)
+    ]
     assert np.abs(shares[0] - shares[1]).max() < 0.01
 
 

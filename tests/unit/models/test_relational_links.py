@@ -30,33 +30,34 @@ def test_links_are_made_distinct_with_their_left_ends_and_their_number(
     number = data.draw(st.integers(1, min(lefts * rights, rights * most)))
     left = rng.permutation(np.repeat(np.arange(lefts), rights))[:number]
     right = rng.permutation(np.repeat(np.arange(rights), most))[:number]
-    found = without_duplicates(left, right, (lefts, rights), most, rng)
-    assert len(set(zip(left.tolist(), found.tolist(), strict=True))) == number
-    assert found.min() >= 0
-    assert found.max() < rights
-    assert np.bincount(found).max() <= most
+    ends = without_duplicates(left, right, (lefts, rights), most, rng)
+    assert len(set(zip(left.tolist(), ends.tolist(), strict=True))) == number
+    assert ends.min() >= 0
+    assert ends.max() < rights
+    assert np.bincount(ends).max() <= most
 
 
 def test_few_doubled_links_keep_all_degrees() -> None:
     rng = np.random.default_rng(3)
     left, right = rng.integers(0, 500, 3_000), rng.integers(0, 300, 3_000)
-    found = without_duplicates(left, right, (500, 300), 99, rng)
-    assert (np.bincount(found) == np.bincount(right)).all()
-    assert (found != right).mean() < 0.1
+    ends = without_duplicates(left, right, (500, 300), 99, rng)
+    assert (np.bincount(ends) == np.bincount(right)).all()
+    assert (ends != right).mean() < 0.1
 
 
 @given(st.lists(st.integers(-1, 9), min_size=10, max_size=10), st.integers(0, 99))
 def test_no_row_is_above_itself(owners: list[int], seed: int) -> None:
-    found = without_cycles(np.array(owners), np.random.default_rng(seed))
-    assert not on_cycles(found).any()
+    acyclic = without_cycles(np.array(owners), np.random.default_rng(seed))
+    assert not on_cycles(acyclic).any()
     for row in range(10):
-        at, steps = int(found[row]), 0
-        while at >= 0:
-            assert at != row
-            at, steps = int(found[at]), steps + 1
+        above, steps = int(acyclic[row]), 0
+        while above >= 0:
+            assert above != row
+            above, steps = int(acyclic[above]), steps + 1
             assert steps <= 10
     counts, before = (
-        np.bincount(np.array(own)[np.array(own) >= 0], minlength=10) for own in (found, owners)
+        np.bincount(np.array(references)[np.array(references) >= 0], minlength=10)
+        for references in (acyclic, owners)
     )
     assert (counts <= before).all()
 

@@ -63,15 +63,15 @@ CHILDREN = Schema(
 @given(st.lists(st.floats(-3, 3), min_size=1, max_size=12), st.data())
 def test_the_projection_is_the_nearest_point(points: list[float], data: st.DataObject) -> None:
     """Theorem 2, against the condition that makes a point nearest: one nu for all shares."""
-    own = np.array([points])
+    point = np.array([points])
     mass = data.draw(st.floats(0.01, len(points) - 0.001))
-    found = project_capped(own, mass)
-    assert found.sum() == pytest.approx(mass, abs=1e-6)
-    assert found.min() >= 0
-    assert found.max() <= 1
-    other = np.clip(np.random.default_rng(1).random(found.shape), 0, 1)
-    other = project_capped(other, mass)
-    assert np.sum((own - found) ** 2) <= np.sum((own - other) ** 2) + 1e-6
+    nearest = project_capped(point, mass)
+    assert nearest.sum() == pytest.approx(mass, abs=1e-6)
+    assert nearest.min() >= 0
+    assert nearest.max() <= 1
+    feasible = np.clip(np.random.default_rng(1).random(nearest.shape), 0, 1)
+    feasible = project_capped(feasible, mass)
+    assert np.sum((point - nearest) ** 2) <= np.sum((point - feasible) ** 2) + 1e-6
 
 
 def test_lemma_4_backwards() -> None:
@@ -79,13 +79,13 @@ def test_lemma_4_backwards() -> None:
     assert rho + 2 * np.sqrt(rho * np.log(10**6)) == pytest.approx(2, abs=1e-6)
 
 
-def task_of(schema: Schema, rows: dict[str, int], **asked) -> DatabaseTask:
+def task_of(schema: Schema, rows: dict[str, int], **options) -> DatabaseTask:
     relation, changed = Relation.REPLACE_ONE, rows_changed(schema)
     tables = {
         name: Task(domain, (), rows[name], Neighbours(relation, changed[name]))
         for name, domain in schema.tables.items()
     }
-    options = {"table_method": "independent", **asked}
+    options = {"table_method": "independent", **options}
     return DatabaseTask(schema, tables, Neighbours(relation), options=options)
 
 
@@ -203,15 +203,15 @@ def test_what_the_paper_does_not_cover_is_refused_in_the_plan(
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("options", "message"),
     [
         ({"fitted": 3}, "release.options.fitted: "),
         ({"table_method": "relational"}, "is of several tables"),
         ({"epsilon": 2}, "and tables none"),
     ],
 )
-def test_keys_that_a_method_does_not_know_are_refused(asked: dict, message: str) -> None:
+def test_keys_that_a_method_does_not_know_are_refused(options: dict, message: str) -> None:
     task = task_of(CHILDREN, {"users": 9, "visits": 9})
-    task = replace(task, options=asked)
+    task = replace(task, options=options)
     with pytest.raises(PlanError, match=message):
         make_plan(create("relational"), task, Budget(Fraction(2), Fraction(1, 10**6)))

@@ -21,13 +21,16 @@ OWNER = TextKey(type="text", pattern="O{1..9999999}")
 
 def task_of(above: int, below: int, rows: int) -> DatabaseTask:
     """Owners and orders with so many attributes of six values each."""
-    one, other = (
-        {f"{letter}{at}": Categorical(type="categorical", values=[*"abcdef"]) for at in range(own)}
-        for letter, own in (("x", above), ("y", below))
+    parent_columns, child_columns = (
+        {
+            f"{letter}{number}": Categorical(type="categorical", values=[*"abcdef"])
+            for number in range(count)
+        }
+        for letter, count in (("x", above), ("y", below))
     )
     domains = {
-        "owners": Domain.of({"id": OWNER, **one}, Path()),
-        "orders": Domain.of({"owner": OWNER, **other}, Path()),
+        "owners": Domain.of({"id": OWNER, **parent_columns}, Path()),
+        "orders": Domain.of({"owner": OWNER, **child_columns}, Path()),
     }
     tables = {
         "owners": Task(domains["owners"], (), rows, Neighbours()),
@@ -37,8 +40,8 @@ def task_of(above: int, below: int, rows: int) -> DatabaseTask:
 
 
 def noise_of(task: DatabaseTask, rho: float, **declared: object) -> LinkNoise:
-    asked = replace(task, options=declared)
-    return link_noise(asked, KEY, Fraction(str(rho)), pure=False)
+    changed = replace(task, options=declared)
+    return link_noise(changed, KEY, Fraction(str(rho)), pure=False)
 
 
 def test_all_tables_are_measured_where_a_selection_would_cost_as_much() -> None:

@@ -38,14 +38,14 @@ class Even:
     def __init__(self, bins):
         self._shares = [bins[name].mass[None] for name in DOMAIN.modelled]
 
-    def conditional(self, place, _):
-        return self._shares[place]
+    def conditional(self, position, _):
+        return self._shares[position]
 
 
 class Proposing(ProposingSampler):
     """Proposes whole chunks of rows as they are drawn one by one."""
 
-    most_rows = 1_000
+    chunk_rows = 1_000
 
     def follower(self, rows, rng):
         return AncestralSampler(self.plain.chain)
@@ -58,7 +58,10 @@ def sampler_of(*rules):
         "end": np.array([1 - MISSING, MISSING]),
     }
     cells = {name: declared_cells(DOMAIN[name]) for name in shares}
-    bins = {name: bin_cells(cells[name], own, 0.0001, keep=True) for name, own in shares.items()}
+    bins = {
+        name: bin_cells(cells[name], probabilities, 0.0001, keep=True)
+        for name, probabilities in shares.items()
+    }
     return ConstraintSampler(DOMAIN, DOMAIN.modelled, bins, Even(bins), row_rules=rules)
 
 

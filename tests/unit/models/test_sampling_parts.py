@@ -7,13 +7,13 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-import cloister.models.sampling.sampler
+import cloister.models.sampling.drawing
 from cloister.constraints import parse_denial
 from cloister.constraints.counting import count_violations
 from cloister.errors import StorageError
 from cloister.models.core.bins import bin_cells
 from cloister.models.core.denoising import to_shares
-from cloister.models.sampling.resumable import SampleRequest, sample_to
+from cloister.models.sampling.drawing import Sampler, SampleRequest, sample_to
 from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Date, Integer, TextKey
@@ -32,8 +32,8 @@ KEY = parse_denial("t1.n = t2.n and t1.`a city` = t2.`a city`", "key")
 
 
 class Even:
-    def conditional(self, place, context):
-        size = SIZES[place]
+    def conditional(self, position, context):
+        size = SIZES[position]
         return np.full((1, size), 1 / size)
 
 
@@ -51,26 +51,29 @@ SIZES = [BINS[name].size for name in DOMAIN.modelled]
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(cloister.models.sampling.sampler, "CHUNK_ROWS", 100)
+    monkeypatch.setattr(cloister.models.sampling.drawing, "CHUNK_ROWS", 100)
 
 
 def sampler(*pair_rules):
     return ConstraintSampler(DOMAIN, DOMAIN.modelled, BINS, Even(), pair_rules=pair_rules)
 
 
-class Interrupted:
+class Interrupted(Sampler):
     """A sampler that stops after some chunks, and counts those it drew."""
 
     def __init__(self, whole, after):
         self._whole, self._after, self.drawn = whole, after, 0
-        self.domain, self.remembers = whole.domain, whole.remembers
+        self.domain = whole.domain
 
-    def chunks(self, *arguments):
-        for chunk in self._whole.chunks(*arguments):
-            if self.drawn == self._after:
-                raise KeyboardInterrupt
-            self.drawn += 1
-            yield chunk
+    @property
+    def remembers(self):
+        return self._whole.remembers
+
+    def draw(self, *arguments):
+        if self.drawn == self._after:
+            raise KeyboardInterrupt
+        self.drawn += 1
+        return self._whole.draw(*arguments)
 
 
 REQUEST = SampleRequest("model 1", 730, 5)

@@ -256,9 +256,9 @@ def test_of_a_budget_that_was_lowered_the_sum_is_said(basis: Basis):
 def test_exact_answers_of_the_account_are_told_where_there_are_some(basis: Basis):
     assert "exact answer" not in page(certify(basis))
     for refusals, words in ((1, "1 exact answer."), (7, "7 exact answers.")):
-        told = certify(replace(basis, budget=replace(basis.budget, refusals=refusals)))
-        assert sum(each.endswith(words) for each in told.limitations) == 1
-        assert words in page(told)
+        certificate = certify(replace(basis, budget=replace(basis.budget, refusals=refusals)))
+        assert sum(each.endswith(words) for each in certificate.limitations) == 1
+        assert words in page(certificate)
 
 
 def test_seeded_noise_stains_everything(basis: Basis):
@@ -397,7 +397,7 @@ def test_a_certificate_of_an_older_version_names_no_model_and_reads_as_before(
 def test_columns_that_were_left_out_are_told(certificate: Certificate, basis: Basis):
     assert "\nignored:" not in certificate.to_yaml()
     assert "left out, neither" not in page(certificate)
-    told = certify(declaring(basis, ignore=("remarks", "<b>")))
-    assert yaml.safe_load(told.to_yaml())["ignored"] == ["remarks", "<b>"]
-    assert Certificate.from_yaml(told.to_yaml()) == told
-    assert "neither read nor released: remarks, &lt;b&gt;." in page(told)
+    changed = certify(declaring(basis, ignore=("remarks", "<b>")))
+    assert yaml.safe_load(changed.to_yaml())["ignored"] == ["remarks", "<b>"]
+    assert Certificate.from_yaml(changed.to_yaml()) == changed
+    assert "neither read nor released: remarks, &lt;b&gt;." in page(changed)

@@ -43,7 +43,8 @@ def test_lists_are_whole_in_the_certificate(basis: Basis):
     listed = basis.spec.attributes["state-code"].model_copy(update={"values": numbers})
     attributes = {**basis.spec.attributes, "state-code": listed}
     origins = {
-        own.name: own for own in attribute_origins(declaring(basis, attributes=attributes).spec)
+        origin.name: origin
+        for origin in attribute_origins(declaring(basis, attributes=attributes).spec)
     }
     assert origins["state-code"].values == tuple(numbers)
     towns = (basis.spec.folder / "towns.txt").read_text(encoding="utf-8").split("\n")

@@ -31,28 +31,28 @@ def table_of(names, nullable=False):
     return Domain.of(keys, Path()).encode(frame), person_numbers(frame["person"], KEY)
 
 
-def kept_rows(names, own):
+def kept_rows(names, persons_names):
     """Which of the rows of some persons, by place among theirs, are kept."""
     table, people = table_of(names)
-    mine = person_numbers(pd.Series(own), KEY)
-    kept = rows_within_bound(people, table.stored.values(), UNIT.max_rows, KEY)
-    return [(int(people[at]), int(table.codes["row"][at])) for at in kept if people[at] in mine]
+    mine = person_numbers(pd.Series(persons_names), KEY)
+    rows = rows_within_bound(people, table.stored.values(), UNIT.max_rows, KEY)
+    return [(int(people[row]), int(table.codes["row"][row])) for row in rows if people[row] in mine]
 
 
-@pytest.mark.parametrize("own", [["P004", "P007"], ["ann", "bob"]])
-def test_a_person_more_changes_no_row_of_another(own):
+@pytest.mark.parametrize("names", [["P004", "P007"], ["ann", "bob"]])
+def test_a_person_more_changes_no_row_of_another(names):
     """Whether or not their names fit the pattern that is declared."""
-    before = own * 30
-    alone = kept_rows(before, own)
+    before = names * 30
+    alone = kept_rows(before, names)
     assert len(alone) == 4
     for newcomer in ("P001", "carl", "dora", "emil"):
-        assert kept_rows([newcomer] * 5 + before, own) == alone
+        assert kept_rows([newcomer] * 5 + before, names) == alone
 
 
 def test_each_person_keeps_at_most_the_greatest_number_of_rows():
     table, people = table_of(["a", "b", "a", "c", "a", "b", "b"])
-    kept = people[rows_within_bound(people, table.stored.values(), UNIT.max_rows, KEY)]
-    assert sorted(np.unique(kept, return_counts=True)[1]) == [1, 2, 2]
+    bounded = people[rows_within_bound(people, table.stored.values(), UNIT.max_rows, KEY)]
+    assert sorted(np.unique(bounded, return_counts=True)[1]) == [1, 2, 2]
     assert bound_contribution(table, people, UNIT, KEY).rows == 5
 
 
@@ -60,9 +60,9 @@ def test_rows_of_a_person_are_as_likely_to_stay_whether_or_not_others_are_equal(
     """Of three rows of which two are equal, the third stays in two thirds of 6,000 persons."""
     people = np.repeat(np.arange(6000), 3)
     single = np.tile([0, 0, 1], 6000)
-    kept = rows_within_bound(people, [single], 2, KEY)
+    rows = rows_within_bound(people, [single], 2, KEY)
     # six standard deviations of a share
-    assert abs(single[kept].sum() / 6000 - 2 / 3) < 6 * np.sqrt(2 / 9 / 6000)
+    assert abs(single[rows].sum() / 6000 - 2 / 3) < 6 * np.sqrt(2 / 9 / 6000)
 
 
 def test_persons_that_may_be_missing_are_refused():

@@ -51,7 +51,7 @@ MOMENT = Datetime(type="datetime", min=dt.datetime(2000, 1, 1), max=dt.datetime(
 LISTED = Categorical(type="categorical", values=["none"])
 
 
-def found(tmp_path, frame: pd.DataFrame, attributes, epsilon=Fraction(20), seed=1):
+def discovered(tmp_path, frame: pd.DataFrame, attributes, epsilon=Fraction(20), seed=1):
     """What is found with little noise, seeded."""
     noise = NoiseSource.insecure(seed)
     plan = plan_domains(attributes, Neighbours(), epsilon, Fraction(1, 10**6))
@@ -61,7 +61,7 @@ def found(tmp_path, frame: pd.DataFrame, attributes, epsilon=Fraction(20), seed=
 
 
 def keys_of(tmp_path, values, attribute) -> dict:
-    return found(tmp_path, pd.DataFrame({"x": values}), {"x": attribute}).attributes["x"]
+    return discovered(tmp_path, pd.DataFrame({"x": values}), {"x": attribute}).attributes["x"]
 
 
 @given(st.integers(-LARGEST_WHOLE, LARGEST_WHOLE))
@@ -301,7 +301,7 @@ def test_booleans_and_keys_need_to_know_only_whether_values_are_missing(tmp_path
         "ok": Boolean(type="boolean", true="y", false="n"),
         "id": TextKey(type="text", pattern="SECRET{0..9999}"),
     }
-    keys = found(tmp_path, frame, attributes).attributes
+    keys = discovered(tmp_path, frame, attributes).attributes
     assert keys["ok"] == {"type": "boolean", "true": "y", "false": "n", "nullable": True}
     assert keys["id"] == {"type": "text", "pattern": "KEY{000000001..999999999}"}
 
@@ -309,7 +309,7 @@ def test_booleans_and_keys_need_to_know_only_whether_values_are_missing(tmp_path
 def test_the_share_of_rows_without_a_key_is_found_with_the_noise_of_its_two_counts(tmp_path):
     frame = pd.DataFrame({"remark": [None, None, None, "SECRET"] * 1000})
     attributes = {"remark": TextKey(type="text", pattern="SECRET{0..9999}")}
-    keys = found(tmp_path, frame, attributes).attributes["remark"]
+    keys = discovered(tmp_path, frame, attributes).attributes["remark"]
     assert keys["nullable"]
     assert keys["missing_share"] == pytest.approx(0.75, abs=0.05)
     assert TextKey(**keys).missing_share == keys["missing_share"]
@@ -317,7 +317,7 @@ def test_the_share_of_rows_without_a_key_is_found_with_the_noise_of_its_two_coun
 
 def test_what_too_few_rows_hold_is_not_found(tmp_path):
     frame = pd.DataFrame({"x": ["42"] * 20, "c": ["Rome"] * 20})
-    findings = found(tmp_path, frame, {"x": WHOLE, "c": LISTED}, Fraction(1))
+    findings = discovered(tmp_path, frame, {"x": WHOLE, "c": LISTED}, Fraction(1))
     assert findings.empty == ("x", "c")
     assert findings.attributes["x"] == {"type": "integer", "min": 0, "max": 0}
     assert findings.attributes["c"] == {"type": "categorical", "values": ["none"]}
@@ -326,7 +326,8 @@ def test_what_too_few_rows_hold_is_not_found(tmp_path):
 def test_the_number_of_rows_is_near_and_noisy(tmp_path):
     frame = pd.DataFrame({"x": ["1"] * 5000})
     rows = {
-        found(tmp_path / str(n), frame, {"x": WHOLE}, Fraction(1), seed=n).rows for n in range(8)
+        discovered(tmp_path / str(n), frame, {"x": WHOLE}, Fraction(1), seed=n).rows
+        for n in range(8)
     }
     assert len(rows) > 1
     assert all(abs(count - 5000) < 200 for count in rows)
@@ -362,8 +363,8 @@ def test_the_door_answers_only_what_was_planned(tmp_path):
 
 def test_the_same_answers_are_read_back_and_the_journal_holds_no_text(tmp_path):
     frame = pd.DataFrame({"c": ["canary-quokka"] * 500 + ["canary-wombat"]})
-    first = found(tmp_path, frame, {"c": LISTED}, Fraction(2))
-    assert found(tmp_path, frame, {"c": LISTED}, Fraction(2), seed=2) == first
+    first = discovered(tmp_path, frame, {"c": LISTED}, Fraction(2))
+    assert discovered(tmp_path, frame, {"c": LISTED}, Fraction(2), seed=2) == first
     assert first.attributes["c"]["values"] == ["canary-quokka"]
     assert b"canary" not in (tmp_path / "journal" / "journal.bin").read_bytes()
 

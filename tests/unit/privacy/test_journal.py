@@ -39,10 +39,10 @@ def replay(folder: Path, count: int) -> list[np.ndarray]:
 
 def test_a_second_run_gets_the_same_answers_and_draws_nothing(tmp_path: Path) -> None:
     first, second = write_three(tmp_path), replay(tmp_path, 3)
-    for one, other in zip(first, second, strict=True):
-        assert one.dtype == other.dtype and one.shape == other.shape
-        np.testing.assert_array_equal(one, other)
-        assert one.flags.writeable and other.flags.writeable
+    for one, again in zip(first, second, strict=True):
+        assert one.dtype == again.dtype and one.shape == again.shape
+        np.testing.assert_array_equal(one, again)
+        assert one.flags.writeable and again.flags.writeable
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", ">i4", "float16", "float64"])
@@ -210,8 +210,8 @@ def test_an_answer_whose_last_blocks_were_never_written_is_cut_off(tmp_path: Pat
         before = (tmp_path / JOURNAL_NAME).stat().st_size
         journal.answer(request(1), lambda: np.ones(100))
     whole = (tmp_path / JOURNAL_NAME).read_bytes()
-    for kept in (before, *range(before + 17, len(whole) - 32, 13)):
-        (tmp_path / JOURNAL_NAME).write_bytes(whole[:kept].ljust(len(whole), b"\0"))
+    for length in (before, *range(before + 17, len(whole) - 32, 13)):
+        (tmp_path / JOURNAL_NAME).write_bytes(whole[:length].ljust(len(whole), b"\0"))
         assert len(replay(tmp_path, 1)) == 1
 
 
@@ -219,8 +219,10 @@ def test_every_flipped_byte_is_found(tmp_path: Path) -> None:
     write_three(tmp_path)
     path = tmp_path / JOURNAL_NAME
     whole = path.read_bytes()
-    for at in range(len(whole)):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ (1 << at % 8)]) + whole[at + 1 :])
+    for offset in range(len(whole)):
+        path.write_bytes(
+            whole[:offset] + bytes([whole[offset] ^ (1 << offset % 8)]) + whole[offset + 1 :]
+        )
         with pytest.raises(JournalMismatch):
             Journal.open(tmp_path, OWNER)
     path.write_bytes(whole)
@@ -240,5 +242,5 @@ def test_large_journals_are_read_back_quickly(tmp_path: Path) -> None:
     with Journal.open(tmp_path, OWNER) as journal:
         for n, array in enumerate(arrays):
             journal.answer(request(n), lambda array=array: array)
-    for one, other in zip(arrays, replay(tmp_path, 150), strict=True):
-        np.testing.assert_array_equal(one, other)
+    for one, again in zip(arrays, replay(tmp_path, 150), strict=True):
+        np.testing.assert_array_equal(one, again)

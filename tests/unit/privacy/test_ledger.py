@@ -317,11 +317,11 @@ def test_a_stain_stays_with_the_release(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize(
-    "place", ["mysql://x/y", "sqlite://", "sqlite:///:memory:", "://", "postgresqlx://h/d"]
+    "address", ["mysql://x/y", "sqlite://", "sqlite:///:memory:", "://", "postgresqlx://h/d"]
 )
-def test_an_address_that_is_no_ledger_is_refused(place: str) -> None:
+def test_an_address_that_is_no_ledger_is_refused(address: str) -> None:
     with pytest.raises(StorageError, match="address"):
-        Ledger.open(place)
+        Ledger.open(address)
 
 
 def test_a_path_that_cannot_hold_a_ledger_is_refused(tmp_path: Path) -> None:
@@ -356,8 +356,8 @@ def test_what_a_run_commits_stays_while_other_commands_come_and_go(tmp_path: Pat
             lease.exec_driver_sql("CREATE TABLE answers (number)")
         Ledger.open(path)
         for number in range(3):
-            other = [sys.executable, "-c", READ_AND_LEAVE, str(path)]
-            seen.append(subprocess.run(other, check=True, capture_output=True).stdout)
+            command = [sys.executable, "-c", READ_AND_LEAVE, str(path)]
+            seen.append(subprocess.run(command, check=True, capture_output=True).stdout)
             with lease.begin():
                 lease.exec_driver_sql(f"INSERT INTO answers VALUES ({number})")
     assert [int(count) for count in seen] == [0, 1, 2]

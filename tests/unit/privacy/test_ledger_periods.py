@@ -14,7 +14,7 @@ from cloister.privacy.ledger import Ledger, basic_composition
 from cloister.privacy.ledger.composition import Charges
 
 
-def at(*moments: str) -> Callable[[], datetime]:
+def clock_at(*moments: str) -> Callable[[], datetime]:
     clock = iter(moments)
     return lambda: datetime.fromisoformat(next(clock)).replace(tzinfo=UTC)
 
@@ -23,7 +23,9 @@ def at(*moments: str) -> Callable[[], datetime]:
     ("period", "fits"), [("year", [1, 1, 0, 1]), ("month", [1, 1, 1, 1]), ("ever", [1, 1, 0, 0])]
 )
 def test_a_budget_lasts_its_period(tmp_path: Path, period: str, fits: list[int]) -> None:
-    clock = at("2026-01-31", "2026-01-31", "2026-02-01", "2026-12-31", "2027-01-01", "2027-01-01")
+    clock = clock_at(
+        "2026-01-31", "2026-01-31", "2026-02-01", "2026-12-31", "2027-01-01", "2027-01-01"
+    )
     ledger = replace(Ledger.open(tmp_path / "l.db"), clock=clock)
     ledger.grant("adult", "row", 2, 0, period, "officer", "why")
     for fit in fits:
@@ -38,7 +40,7 @@ def test_a_budget_lasts_its_period(tmp_path: Path, period: str, fits: list[int])
 
 
 def test_a_clock_that_runs_back_reopens_no_window(tmp_path: Path) -> None:
-    clock = at("2027-01-01", "2027-01-02", "2026-12-31", "2020-01-01", "2026-12-31")
+    clock = clock_at("2027-01-01", "2027-01-02", "2026-12-31", "2020-01-01", "2026-12-31")
     ledger = replace(Ledger.open(tmp_path / "l.db"), clock=clock)
     ledger.grant("adult", "row", 1, 0, "year", "officer", "why")
     ledger.reserve(ask(), "flow")
@@ -83,8 +85,8 @@ def test_the_composition_decides_not_the_sum(tmp_path: Path) -> None:
 def test_an_accountant_that_gives_no_rational_is_not_believed(
     tmp_path: Path, total: object
 ) -> None:
-    place = tmp_path / "l.db"
-    ledger = Ledger.open(place, compose=lambda *_: total)  # type: ignore[arg-type,return-value]
+    path = tmp_path / "l.db"
+    ledger = Ledger.open(path, compose=lambda *_: total)  # type: ignore[arg-type,return-value]
     ledger.grant("adult", "row", 1, "1e-6", "ever", "officer", "why")
     with pytest.raises(PrivacyError):
         ledger.reserve(ask(), "flow")

@@ -81,10 +81,10 @@ def chain(
     return entries
 
 
-def forged(entries: list[Entry], at: int, **changes: object) -> list[Entry]:
+def forged(entries: list[Entry], index: int, **changes: object) -> list[Entry]:
     """``entries`` with one changed, and every hash from there on computed again."""
-    changed = replace(entries[at], **changes)  # type: ignore[arg-type]
-    parts = [changed if n == at else entry for n, entry in enumerate(entries)]
+    changed = replace(entries[index], **changes)  # type: ignore[arg-type]
+    parts = [changed if n == index else entry for n, entry in enumerate(entries)]
     last: Entry | None = None
     result = []
     for part in parts:
@@ -116,12 +116,12 @@ def flip_every_byte(exported: Path, copy: Path, bits: Sequence[int]) -> int:
     The number of flips, each of which named the entry that holds it.
     """
     whole = exported.read_bytes()
-    for at in range(len(whole)):
+    for offset in range(len(whole)):
         for bit in bits:
-            copy.write_bytes(whole[:at] + bytes([whole[at] ^ bit]) + whole[at + 1 :])
-            assert 1 + whole[:at].count(b"\n") in {
+            copy.write_bytes(whole[:offset] + bytes([whole[offset] ^ bit]) + whole[offset + 1 :])
+            assert 1 + whole[:offset].count(b"\n") in {
                 finding.entry for finding in verify_export(copy)
-            }, (at, bit)
+            }, (offset, bit)
     return len(whole) * len(bits)
 
 
@@ -134,47 +134,51 @@ def test_every_flipped_bit_of_an_export_names_its_entry(exported: Path, tmp_path
     assert flip_every_byte(exported, tmp_path / "copy", [1 << bit for bit in range(8)]) > 24000
 
 
-@pytest.mark.parametrize("at", range(8))
-def test_a_removed_entry_is_named(ledger: Ledger, at: int) -> None:
+@pytest.mark.parametrize("index", range(8))
+def test_a_removed_entry_is_named(ledger: Ledger, index: int) -> None:
     entries = ledger.entries()
-    found = verify_chain(entries[:at] + entries[at + 1 :], [entries[-1].anchor])
-    assert at + 1 in {finding.entry for finding in found}
+    findings = verify_chain(entries[:index] + entries[index + 1 :], [entries[-1].anchor])
+    assert index + 1 in {finding.entry for finding in findings}
 
 
-@pytest.mark.parametrize("at", range(8))
-def test_a_cut_tail_is_found_by_an_anchor(ledger: Ledger, at: int) -> None:
+@pytest.mark.parametrize("index", range(8))
+def test_a_cut_tail_is_found_by_an_anchor(ledger: Ledger, index: int) -> None:
     entries = ledger.entries()
-    found = verify_chain(entries[:at], [entries[-1].anchor])
-    assert [(finding.entry, finding.problem) for finding in found] == [
+    findings = verify_chain(entries[:index], [entries[-1].anchor])
+    assert [(finding.entry, finding.problem) for finding in findings] == [
         (8, "is missing: a certificate vouches for it")
     ]
 
 
 def test_reordered_and_repeated_entries_are_named(ledger: Ledger) -> None:
     entries = ledger.entries()
-    for at in range(7):
-        swapped = [*entries[:at], entries[at + 1], entries[at], *entries[at + 2 :]]
-        assert {at + 1} & {finding.entry for finding in verify_chain(swapped)}
-        repeated = [*entries[: at + 1], entries[at], *entries[at + 1 :]]
-        assert at + 1 in {finding.entry for finding in verify_chain(repeated)}
+    for index in range(7):
+        swapped = [*entries[:index], entries[index + 1], entries[index], *entries[index + 2 :]]
+        assert {index + 1} & {finding.entry for finding in verify_chain(swapped)}
+        repeated = [*entries[: index + 1], entries[index], *entries[index + 1 :]]
+        assert index + 1 in {finding.entry for finding in verify_chain(repeated)}
 
 
 def test_an_inserted_entry_is_named(ledger: Ledger) -> None:
     entries = ledger.entries()
-    for at in range(1, 8):
+    for index in range(1, 8):
         extra = Entry.after(
-            entries[at - 1], entries[at - 1].time, "rejected", "move/x/rejected", {"release": "x"}
+            entries[index - 1],
+            entries[index - 1].time,
+            "rejected",
+            "move/x/rejected",
+            {"release": "x"},
         )
-        found = verify_chain([*entries[:at], extra, *entries[at:]])
-        assert at + 1 in {finding.entry for finding in found}
+        findings = verify_chain([*entries[:index], extra, *entries[index:]])
+        assert index + 1 in {finding.entry for finding in findings}
 
 
 def test_an_altered_entry_with_a_new_hash_breaks_the_next(ledger: Ledger) -> None:
     entries = ledger.entries()
-    for at in range(7):
-        changed = forged(entries, at, body={**entries[at].body, "by": "someone"})
-        found = verify_chain([*entries[:at], changed[at], *entries[at + 1 :]])
-        assert [finding.entry for finding in found] == [at + 2]
+    for index in range(7):
+        changed = forged(entries, index, body={**entries[index].body, "by": "someone"})
+        findings = verify_chain([*entries[:index], changed[index], *entries[index + 1 :]])
+        assert [finding.entry for finding in findings] == [index + 2]
 
 
 def test_a_chain_rewritten_to_its_end_is_found_by_an_anchor(ledger: Ledger) -> None:
@@ -186,14 +190,14 @@ def test_a_chain_rewritten_to_its_end_is_found_by_an_anchor(ledger: Ledger) -> N
 
 def test_a_charge_above_its_budget_is_found_in_a_sound_chain(ledger: Ledger) -> None:
     entries = ledger.entries()
-    found = verify_chain(forged(entries, 0, body={**entries[0].body, "epsilon": "2/3"}))
-    assert found[0].entry == 4 and "was requested" in found[0].problem
-    found = verify_chain(forged(entries, 3, body={**entries[3].body, "epsilon": "34/100"}))
-    assert [finding.entry for finding in found] == [4]
+    findings = verify_chain(forged(entries, 0, body={**entries[0].body, "epsilon": "2/3"}))
+    assert findings[0].entry == 4 and "was requested" in findings[0].problem
+    findings = verify_chain(forged(entries, 3, body={**entries[3].body, "epsilon": "34/100"}))
+    assert [finding.entry for finding in findings] == [4]
 
 
 @pytest.mark.parametrize(
-    ("at", "changes"),
+    ("index", "changes"),
     [
         (0, {"kind": "budget_lent"}),
         (0, {"slot": "grant/2"}),
@@ -208,23 +212,23 @@ def test_a_charge_above_its_budget_is_found_in_a_sound_chain(ledger: Ledger) -> 
     ],
 )
 def test_what_no_ledger_writes_is_found_in_a_sound_chain(
-    ledger: Ledger, at: int, changes: dict[str, object]
+    ledger: Ledger, index: int, changes: dict[str, object]
 ) -> None:
-    found = verify_chain(forged(ledger.entries(), at, **changes))
-    assert found and min(finding.entry for finding in found) in (at + 1, at + 2)
+    findings = verify_chain(forged(ledger.entries(), index, **changes))
+    assert findings and min(finding.entry for finding in findings) in (index + 1, index + 2)
 
 
 @settings(max_examples=examples(200))
 @given(
-    at=st.integers(0, 7),
+    index=st.integers(0, 7),
     key=st.sampled_from(["release", "epsilon", "delta", "dataset", "by", "evidence"]),
     value=JSON,
 )
 def test_verification_never_fails_on_a_forged_body(
-    ledger: Ledger, at: int, key: str, value: object
+    ledger: Ledger, index: int, key: str, value: object
 ) -> None:
     entries = ledger.entries()
-    verify_chain(forged(entries, at, body={**entries[at].body, key: value}))
+    verify_chain(forged(entries, index, body={**entries[index].body, key: value}))
 
 
 @settings(max_examples=examples(200))
@@ -302,9 +306,9 @@ def test_an_export_never_replaces_an_altered_one_or_that_of_another_ledger(
     ledger: Ledger, exported: Path, tmp_path: Path
 ) -> None:
     altered = exported.read_bytes().replace(b"fine", b"poor")
-    other = Ledger.open(tmp_path / "l.db")
-    other.grant("adult", "row", 1, "1e-6", "ever", "officer", "why")
-    other.export(tmp_path / "theirs")
+    theirs = Ledger.open(tmp_path / "l.db")
+    theirs.grant("adult", "row", 1, "1e-6", "ever", "officer", "why")
+    theirs.export(tmp_path / "theirs")
     for content in (altered, (tmp_path / "theirs").read_bytes()):
         (tmp_path / "held").write_bytes(content)
         with pytest.raises(StorageError, match="not an earlier export"):
@@ -319,14 +323,14 @@ def test_an_export_never_replaces_what_is_no_plain_file(
     (tmp_path / "link").symlink_to(exported)
     (tmp_path / "dangling").symlink_to(tmp_path / "none")
     (tmp_path / "folder").mkdir()
-    for place in (
+    for target in (
         *(tmp_path / name for name in ("pipe", "link", "dangling", "folder")),
         Path("/dev/null"),
     ):
-        before = place.lstat()
+        before = target.lstat()
         with pytest.raises(StorageError):
-            ledger.export(place)
-        assert place.lstat().st_ino == before.st_ino and place.lstat().st_mode == before.st_mode
+            ledger.export(target)
+        assert target.lstat().st_ino == before.st_ino and target.lstat().st_mode == before.st_mode
     assert not (tmp_path / "none").exists()
 
 
@@ -376,14 +380,16 @@ def test_a_flip_in_the_database_is_found_or_changes_nothing(ledger: Ledger, tmp_
         whole = database.serialize()
     sound, refused, rng = ledger.entries(), 0, random.Random(5)
     for number in range(60):
-        at = rng.randrange(len(whole))
+        offset = rng.randrange(len(whole))
         path = tmp_path / f"{number}.db"
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << rng.randrange(8)]) + whole[at + 1 :])
+        path.write_bytes(
+            whole[:offset] + bytes([whole[offset] ^ 1 << rng.randrange(8)]) + whole[offset + 1 :]
+        )
         try:
             opened = Ledger.open(path)
-            found = opened.verify([sound[-1].anchor])
-            refused += bool(found)
-            assert found or opened.entries() == sound
+            findings = opened.verify([sound[-1].anchor])
+            refused += bool(findings)
+            assert findings or opened.entries() == sound
         except CloisterError:
             refused += 1
         path.unlink()

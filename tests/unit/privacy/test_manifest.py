@@ -47,8 +47,10 @@ def test_a_folder_as_written_is_sound(folder: Path):
 def test_every_altered_byte_is_found_and_its_file_named(folder: Path):
     for path in [path for path in folder.rglob("*") if path.is_file()]:
         content = path.read_bytes()
-        for place in range(0, len(content), 1 if path.name == "manifest.json" else 7):
-            path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        for offset in range(0, len(content), 1 if path.name == "manifest.json" else 7):
+            path.write_bytes(
+                content[:offset] + bytes([content[offset] ^ 1]) + content[offset + 1 :]
+            )
             assert [finding.file for finding in verify_folder(folder)] == [
                 path.relative_to(folder).as_posix()
             ]

@@ -15,12 +15,14 @@ from cloister.schema.domain import Domain, Table, declared_cells
 def rows_of(sizes, count, rng):
     domain = Domain.of(
         {
-            f"a{at}": Categorical(type="categorical", values=[f"v{value}" for value in range(size)])
-            for at, size in enumerate(sizes)
+            f"a{index}": Categorical(
+                type="categorical", values=[f"v{value}" for value in range(size)]
+            )
+            for index, size in enumerate(sizes)
         },
         Path(),
     )
-    codes = {f"a{at}": rng.integers(0, size, count) for at, size in enumerate(sizes)}
+    codes = {f"a{index}": rng.integers(0, size, count) for index, size in enumerate(sizes)}
     return tuple(map(declared_cells, domain)), TableRows(Table(domain, codes))
 
 
@@ -35,11 +37,11 @@ def test_pairs_are_scored_as_if_they_were_listed(sizes):
     listed = CandidateScores(
         tuple(
             Candidate(
-                (partitions[one], partitions[other]),
-                expected[begins[one] : begins[one + 1], begins[other] : begins[other + 1]],
-                handicaps[one, other],
+                (partitions[first], partitions[second]),
+                expected[begins[first] : begins[first + 1], begins[second] : begins[second + 1]],
+                handicaps[first, second],
             )
-            for one, other in pairs
+            for first, second in pairs
         )
     )
     apart = np.triu(np.full(handicaps.shape, True), 1)

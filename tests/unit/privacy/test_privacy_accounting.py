@@ -226,8 +226,8 @@ def test_quadrupling_tables_and_doubling_noise_changes_little(times: int, noise:
 @pytest.mark.parametrize("times", [1, 2, 50])
 def test_hardly_any_noise_has_an_epsilon_however_large(noise: Fraction, times: int) -> None:
     counts = repeat(GaussianCounts(noise, ADD), times)
-    found = epsilon(compose(counts, LaplaceCounts(1 / noise, ADD)), 1e-6, "add_remove")
-    assert found >= times / (2 * float(noise) ** 2)
+    loss = epsilon(compose(counts, LaplaceCounts(1 / noise, ADD)), 1e-6, "add_remove")
+    assert loss >= times / (2 * float(noise) ** 2)
 
 
 def test_a_float_delta_is_the_decimal_that_it_is_written_as() -> None:

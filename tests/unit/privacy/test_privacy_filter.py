@@ -42,8 +42,8 @@ def gaussian(multiplier: int = 40) -> FilterCost:
 def test_of_gaussian_releases_it_is_the_conversion_of_their_concentration(number: int) -> None:
     """rho = k / (2 z^2), converted at half of delta."""
     expected = convert(ORDERS * number / (2 * 40**2), float(DELTA / 2))
-    found = least_cap([gaussian()] * number, DELTA)
-    assert expected < found < expected * (1 + 2e-5)
+    cap = least_cap([gaussian()] * number, DELTA)
+    assert expected < cap < expected * (1 + 2e-5)
 
 
 def test_at_small_epsilons_it_admits_many_more_than_the_sum() -> None:
@@ -112,26 +112,26 @@ def worst_excess(
     ``choose`` sees the number of answers and how many of them were for the unit; with the leak's
     probability an answer reveals the unit.
     """
-    found = 0.0
+    excess = 0.0
 
     def walk(
         likely: float, unlikely: float, ones: int, charged: tuple[tuple[Fraction, Fraction], ...]
     ) -> None:
-        nonlocal found
-        asked = choose(len(charged), ones)
-        if len(charged) == steps or not admits((*charged, asked)):
-            found += max(likely - math.exp(cap) * unlikely, 0.0)
+        nonlocal excess
+        charge = choose(len(charged), ones)
+        if len(charged) == steps or not admits((*charged, charge)):
+            excess += max(likely - math.exp(cap) * unlikely, 0.0)
             return
-        epsilon, leak = asked
+        epsilon, leak = charge
         truth = 1 / (1 + math.exp(-float(epsilon)))
-        kept = 1 - float(leak)
-        found += likely * float(leak)
-        after = (*charged, asked)
-        walk(likely * kept * truth, unlikely * kept * (1 - truth), ones + 1, after)
-        walk(likely * kept * (1 - truth), unlikely * kept * truth, ones, after)
+        stays = 1 - float(leak)
+        excess += likely * float(leak)
+        after = (*charged, charge)
+        walk(likely * stays * truth, unlikely * stays * (1 - truth), ones + 1, after)
+        walk(likely * stays * (1 - truth), unlikely * stays * truth, ones, after)
 
     walk(1.0, 1.0, 0, ())
-    return found
+    return excess
 
 
 @given(choices, st.sampled_from([Fraction(1, 5), Fraction(1, 2)]), st.sampled_from([1, 2, 3]))

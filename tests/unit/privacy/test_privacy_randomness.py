@@ -23,11 +23,15 @@ def test_a_new_source_is_secure_and_never_repeats() -> None:
 
 
 def test_a_seeded_source_repeats_and_says_that_it_is_not_secure() -> None:
-    first, second, other = NoiseSource.insecure(7), NoiseSource.insecure(7), NoiseSource.insecure(8)
+    first, second, different = (
+        NoiseSource.insecure(7),
+        NoiseSource.insecure(7),
+        NoiseSource.insecure(8),
+    )
     assert not first.secure
     drawn = first.normals((3, 5))
     assert (drawn == second.normals((3, 5))).all()
-    assert not (drawn == other.normals((3, 5))).any()
+    assert not (drawn == different.normals((3, 5))).any()
 
 
 def test_only_the_named_constructor_takes_a_seed() -> None:

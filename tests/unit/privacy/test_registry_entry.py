@@ -100,12 +100,12 @@ OTHERS = {
 def _section(name: str, texts: str) -> dict:
     fields = {f"{name}.{text}": {"type": "string", "minLength": 1} for text in texts.split()}
     fields |= {key: {"enum": list(values)} for key, values in CHOICES.items()} | OTHERS
-    own = {key: value for key, value in fields.items() if key.startswith(f"{name}.")}
+    section = {key: value for key, value in fields.items() if key.startswith(f"{name}.")}
     return {
         "type": "object",
         "additionalProperties": False,
-        "required": [key.partition(".")[2] for key in own if key not in OPTIONAL],
-        "properties": {key.partition(".")[2]: value for key, value in own.items()},
+        "required": [key.partition(".")[2] for key in section if key not in OPTIONAL],
+        "properties": {key.partition(".")[2]: value for key, value in section.items()},
     }
 
 

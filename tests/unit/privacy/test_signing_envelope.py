@@ -85,7 +85,7 @@ def test_known_signatures_of_dsse():
 
 
 @pytest.mark.parametrize(
-    ("signatures", "found"),
+    ("signatures", "expected"),
     [
         ([{"sig": BY_FIRST, "keyid": "A"}], {FIRST.id}),
         (
@@ -99,9 +99,9 @@ def test_known_signatures_of_dsse():
         ([{"sig": "", "keyid": FIRST.id}], set()),
     ],
 )
-def test_who_signed_does_not_depend_on_hints(signatures, found):
+def test_who_signed_does_not_depend_on_hints(signatures, expected):
     envelope = Envelope.parse(envelope_text(signatures=signatures))
-    assert signers(envelope, [FIRST, SECOND]) == found
+    assert signers(envelope, [FIRST, SECOND]) == expected
 
 
 def test_both_alphabets_of_base64_are_read():
@@ -158,9 +158,9 @@ def test_a_signature_is_added_to_the_same_bytes():
 def test_a_false_signature_in_a_keys_name_gives_way_to_its_own():
     false = {"sig": BY_FIRST, "keyid": BEN.key.id}
     body = base64.b64encode(payload()).decode()
-    own = add_signature(Envelope.parse(envelope_text(body, [false])), BEN)
-    assert [each.keyid for each in own.signatures] == [BEN.key.id]
-    assert signers(own, KEYS) == {BEN.key.id}
+    signed = add_signature(Envelope.parse(envelope_text(body, [false])), BEN)
+    assert [each.keyid for each in signed.signatures] == [BEN.key.id]
+    assert signers(signed, KEYS) == {BEN.key.id}
 
 
 def test_signers_sign_once_each():
@@ -186,27 +186,27 @@ def test_a_signature_that_does_not_verify_is_not_written():
 
 
 def test_digests_of_signatures_tell_keys_signatures_and_statements_apart():
-    one, other = sign(payload(), ADA, BEN), sign(payload({"epsilon": "2"}), ADA)
+    first, second = sign(payload(), ADA, BEN), sign(payload({"epsilon": "2"}), ADA)
     digests = [
         digest
-        for envelope in (one, other)
+        for envelope in (first, second)
         for each in signature_digests(envelope, KEYS).values()
         for digest in each
     ]
     assert len(set(digests)) == 3
     # sha256 of the key's 32 bytes, the 64 of the signature, and what it signs
-    by_hand = hashlib.sha256(ADA.key.raw + one.signatures[0].sig + one.message).hexdigest()
-    assert signature_digests(one, [ADA.key]) == {ADA.key.id: {by_hand}}
-    assert signature_digests(add_signature(one, EVE), KEYS) == signature_digests(one, KEYS)
+    by_hand = hashlib.sha256(ADA.key.raw + first.signatures[0].sig + first.message).hexdigest()
+    assert signature_digests(first, [ADA.key]) == {ADA.key.id: {by_hand}}
+    assert signature_digests(add_signature(first, EVE), KEYS) == signature_digests(first, KEYS)
 
 
 def test_each_flipped_byte_is_refused_or_changes_nothing_that_is_believed():
     envelope = sign(payload({"epsilon": "1/2"}), ADA, BEN)
     believed, refused, unsigned = read_statement(envelope), 0, 0
-    for place in range(len(envelope.text)):
+    for offset in range(len(envelope.text)):
         for mask in (0x01, 0x02, 0x10, 0x20, 0x80):
             text = bytearray(envelope.text)
-            text[place] ^= mask
+            text[offset] ^= mask
             try:
                 forged = Envelope.parse(bytes(text))
             except VerificationError:
@@ -429,12 +429,12 @@ def test_files_altered_missing_and_added_are_named(folder: Path):
     (folder / "certificate.yaml").write_text("certificate: 2\n")
     (folder / "tables" / "ünïcode name.csv").unlink()
     (folder / ".hidden").write_text("")
-    found = compare_folder(statement, folder)
-    assert found
-    assert found.altered == ("certificate.yaml",)
-    assert found.missing == ("tables/ünïcode name.csv",)
-    assert found.added == (".hidden", "tables")
-    assert str(found).splitlines() == [
+    difference = compare_folder(statement, folder)
+    assert difference
+    assert difference.altered == ("certificate.yaml",)
+    assert difference.missing == ("tables/ünïcode name.csv",)
+    assert difference.added == (".hidden", "tables")
+    assert str(difference).splitlines() == [
         "certificate.yaml: was altered",
         "tables/ünïcode name.csv: is missing",
         ".hidden: was added",
@@ -446,9 +446,9 @@ def test_each_altered_byte_of_a_folder_is_found(folder: Path):
     statement = read_statement(sign(payload(), ADA))
     for name in FILES:
         content = (folder / name).read_bytes()
-        for place in range(len(content)):
+        for offset in range(len(content)):
             altered = bytearray(content)
-            altered[place] ^= 1
+            altered[offset] ^= 1
             (folder / name).write_bytes(altered)
             assert compare_folder(statement, folder).altered == (name,)
         (folder / name).write_bytes(content)
@@ -461,9 +461,9 @@ def test_links_and_devices_are_not_files(folder: Path):
     (folder / "certificate.yaml").symlink_to(folder.parent / "certificate.yaml")
     os.mkfifo(folder / "pipe")
     (folder / "more").symlink_to(folder / "tables")
-    found = compare_folder(statement, folder)
-    assert (found.altered, found.missing) == (("certificate.yaml",), ())
-    assert found.added == ("more", "pipe")
+    difference = compare_folder(statement, folder)
+    assert (difference.altered, difference.missing) == (("certificate.yaml",), ())
+    assert difference.added == ("more", "pipe")
     with pytest.raises(StorageError, match=r"certificate\.yaml of .* is not a plain file"):
         folder_digests(folder)
     with pytest.raises(StorageError, match="is not a folder"):

@@ -66,9 +66,9 @@ def test_known_answers_of_rfc_8032(secret, public, message, signature):
     assert key.verify(signature, message)
     assert not key.verify(signature, message + b"\0")
     assert not signer("other").key.verify(signature, message)
-    for place in range(64):
+    for offset in range(64):
         altered = bytearray(signature)
-        altered[place] ^= 1
+        altered[offset] ^= 1
         assert not key.verify(bytes(altered), message)
 
 
@@ -137,8 +137,8 @@ def low_order() -> list[int]:
     """y of the points whose eightfold is neutral, by the curve's equation: -x² + y² = 1 + dx²y²."""
     d = -121665 * pow(121666, -1, PRIME) % PRIME
 
-    def plus(one, other):
-        (a, b), (c, e) = one, other
+    def plus(first, second):
+        (a, b), (c, e) = first, second
         product = d * a * b * c * e % PRIME
         x = (a * e + b * c) * pow(1 + product, -1, PRIME)
         y = (b * e + a * c) * pow(1 - product, -1, PRIME)

@@ -51,9 +51,12 @@ def test_a_stock_verifier_accepts_our_envelope():
 
 
 def test_a_stock_verifier_refuses_a_forged_envelope():
-    envelope, other = json.loads(sign(payload(), ADA).text), sign(payload({"epsilon": "9"}), EVE)
-    forged = envelope | {"payload": json.loads(other.text)["payload"]}
-    renamed = json.loads(other.text)
+    envelope, signed_by_eve = (
+        json.loads(sign(payload(), ADA).text),
+        sign(payload({"epsilon": "9"}), EVE),
+    )
+    forged = envelope | {"payload": json.loads(signed_by_eve.text)["payload"]}
+    renamed = json.loads(signed_by_eve.text)
     renamed["signatures"][0]["keyid"] = ADA.key.id
     for each in (forged, renamed, envelope | {"payloadType": "application/vnd.other+json"}):
         with pytest.raises(StockRefusal):

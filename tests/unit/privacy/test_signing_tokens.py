@@ -60,14 +60,14 @@ def token(tmp_path_factory) -> str:
         check=True,
         capture_output=True,
     )
-    edwards, other = pkcs11.KeyType.EC_EDWARDS, pkcs11.KeyType.EC
+    edwards, weierstrass = pkcs11.KeyType.EC_EDWARDS, pkcs11.KeyType.EC
     made = [
         ("house", edwards, bytes.fromhex("06032b6570")),
         ("officer", edwards, b"\x13\x0cedwards25519"),
         ("goldilocks", edwards, bytes.fromhex("06032b6571")),
-        ("curve", other, encode_named_curve_parameters("secp256r1")),
+        ("curve", weierstrass, encode_named_curve_parameters("secp256r1")),
     ]
-    generate = {edwards: pkcs11.Mechanism.EC_EDWARDS_KEY_PAIR_GEN, other: None}
+    generate = {edwards: pkcs11.Mechanism.EC_EDWARDS_KEY_PAIR_GEN, weierstrass: None}
     with (
         pkcs11.lib(str(MODULE)).get_token(token_label=label).open(rw=True, user_pin=PIN) as session
     ):

@@ -84,11 +84,11 @@ def test_a_given_key_is_needed_and_must_be_the_houses():
     ],
 )
 def test_a_role_needs_as_many_different_keys_as_its_threshold(by, signed, missing, words):
-    found = standing(sign(payload(), NEXT, *by), FIRST, "officer")
-    assert len(found.signed) == signed
-    assert found.signed <= {each.key.id for each in by}
-    assert (found.missing, found.complete) == (missing, not missing)
-    assert str(found) == words
+    state = standing(sign(payload(), NEXT, *by), FIRST, "officer")
+    assert len(state.signed) == signed
+    assert state.signed <= {each.key.id for each in by}
+    assert (state.missing, state.complete) == (missing, not missing)
+    assert str(state) == words
 
 
 def test_two_signatures_of_one_key_are_one():
@@ -113,8 +113,8 @@ def test_a_role_that_nobody_has():
 def test_what_a_former_house_signed_stays_signed():
     trust = FIRST.with_house(NEW.key)
     for house in (OLD, NEW):
-        found = standing(sign(payload(), house), trust, HOUSE)
-        assert found.complete and found.signed == {house.key.id}
+        state = standing(sign(payload(), house), trust, HOUSE)
+        assert state.complete and state.signed == {house.key.id}
     assert not standing(sign(payload(), NEXT), trust, HOUSE).complete
 
 
@@ -204,12 +204,12 @@ def approved_by_two():
 @pytest.mark.parametrize(("seq", "counts"), [(1, True), (4, True), (5, False), (6, False)])
 def test_a_revoked_key_counts_only_if_the_ledger_held_its_signature_before(seq, counts):
     envelope, digests = approved_by_two()
-    found = standing(envelope, REVOKED, "officer", {digests[ADA.key.id]: Anchor(seq, "cd" * 32)})
-    assert found.complete is counts
-    assert found.undated == (set() if counts else {ADA.key.id})
-    assert found.signed == ({ADA.key.id, BEN.key.id} if counts else {BEN.key.id})
+    state = standing(envelope, REVOKED, "officer", {digests[ADA.key.id]: Anchor(seq, "cd" * 32)})
+    assert state.complete is counts
+    assert state.undated == (set() if counts else {ADA.key.id})
+    assert state.signed == ({ADA.key.id, BEN.key.id} if counts else {BEN.key.id})
     if not counts:
-        assert str(found) == (
+        assert str(state) == (
             "signed by 1 of the role 'officer'; 1 revoked since, and not shown to be older; "
             "missing: one more officer"
         )
@@ -219,8 +219,8 @@ def test_a_revoked_key_without_an_entry_of_the_ledger_counts_nothing():
     envelope, digests = approved_by_two()
     assert standing(envelope, FIRST, "officer").complete
     assert standing(envelope, REVOKED, "officer").signed == {BEN.key.id}
-    others = {digests[BEN.key.id]: Anchor(1, "cd" * 32)}
-    assert standing(envelope, REVOKED, "officer", others).signed == {BEN.key.id}
+    anchors = {digests[BEN.key.id]: Anchor(1, "cd" * 32)}
+    assert standing(envelope, REVOKED, "officer", anchors).signed == {BEN.key.id}
 
 
 def test_a_stolen_key_cannot_sign_what_was_there_before():

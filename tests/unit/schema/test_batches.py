@@ -92,17 +92,17 @@ def test_row_groups_of_any_size_give_one_table_and_one_report(
     tmp_path, rows, group, on_invalid, texts
 ):
     spec = declared(tmp_path, "rows.parquet", on_invalid)
-    found = []
+    outcomes = []
     for size in (len(rows), group):
         write_parquet(rows, tmp_path / "rows.parquet", size, texts)
-        found.append(outcome(spec))
-    assert found[0] == found[1]
-    assert "secret" not in str(found[0])
-    if isinstance(found[0], tuple):
+        outcomes.append(outcome(spec))
+    assert outcomes[0] == outcomes[1]
+    assert "secret" not in str(outcomes[0])
+    if isinstance(outcomes[0], tuple):
         frame, report = validate_rows(read_frame(spec), spec)
         whole = Domain.of(spec.attributes, spec.folder).encode(frame)
         assert ({name: codes.tolist() for name, codes in whole.codes.items()}, report) == (
-            found[0][:2]
+            outcomes[0][:2]
         )
 
 
@@ -139,8 +139,8 @@ def test_blocks_of_a_csv_file_of_any_size_give_one_table_and_one_report(
 def test_row_numbers_are_those_of_the_file_however_it_is_read(tmp_path):
     spec = declared(tmp_path, "rows.parquet", "fail")
     rows = [USUAL] * 40
-    for at in (3, 17, 39):
-        rows[at] = ("P1", "secret", 7, 0.5, "2020-01-01")
+    for index in (3, 17, 39):
+        rows[index] = ("P1", "secret", 7, 0.5, "2020-01-01")
     write_parquet(rows, tmp_path / "rows.parquet", 4)
     with pytest.raises(DataError, match=r"3 values outside .* \(rows 4, 18, 40\)"):
         read_table(spec, Domain.of(spec.attributes, spec.folder))
@@ -150,15 +150,15 @@ def test_a_persons_rows_are_bounded_over_all_row_groups(tmp_path):
     spec = declared(tmp_path, "rows.parquet", "clip", {"key": "person", "max_rows": 2})
     home = Home.current({"CLOISTER_HOME": str(tmp_path / "home")})
     rng = np.random.default_rng(1)
-    rows = [(f"P{rng.integers(1, 5)}", "a", int(at), 0.5, "2020-01-01") for at in range(60)]
-    found = []
+    rows = [(f"P{rng.integers(1, 5)}", "a", int(number), 0.5, "2020-01-01") for number in range(60)]
+    tables = []
     for group in (60, 7):
         write_parquet(rows, tmp_path / "rows.parquet", group)
         request = resolve(ReleaseRequest(spec=tmp_path / "spec.yaml"))
         opened, _ = open_data("r-1", request, public_context_of(request), home)
-        found.append(({n: c.tolist() for n, c in opened.table.codes.items()}, opened.digests.data))
-    assert found[0] == found[1]
-    assert len(found[0][0]["person"]) == 8
+        tables.append(({n: c.tolist() for n, c in opened.table.codes.items()}, opened.digests.data))
+    assert tables[0] == tables[1]
+    assert len(tables[0][0]["person"]) == 8
     assert spec.privacy.unit.max_rows == 2
 
 

@@ -74,7 +74,7 @@ def test_where_rows_may_refer_to_none_a_row_is_the_unit(tmp_path):
 
 def test_a_draft_has_a_column_of_each_type_of_numbers(tmp_path):
     types = ["REAL", "FLOAT", "DOUBLE PRECISION", "NUMERIC(8, 2)", "DECIMAL(5, 1)"]
-    columns = ", ".join(f"n{place} {each} NOT NULL" for place, each in enumerate(types))
+    columns = ", ".join(f"n{number} {each} NOT NULL" for number, each in enumerate(types))
     _, spec = drafted(tmp_path, f"CREATE TABLE a ({columns})")
     assert not spec.ignore
     assert {type(attribute) for attribute in spec.attributes.values()} == {Float}

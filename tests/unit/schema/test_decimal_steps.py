@@ -23,7 +23,7 @@ def test_values_are_those_of_the_step():
     assert (column.values, stride_of(ROOMS)) == (29, 5)
     read = column.encode(pd.Series([1.0, 1.5, 8.7, 15.0, 15.5]))
     assert read.tolist() == [0, 1, -1, 28, -1]
-    assert column.decode(np.arange(29)).tolist() == [1 + at / 2 for at in range(29)]
+    assert column.decode(np.arange(29)).tolist() == [1 + index / 2 for index in range(29)]
 
 
 @pytest.mark.parametrize(
@@ -36,8 +36,8 @@ def test_a_step_finer_than_the_decimals_is_refused(decimals, step):
 
 @pytest.mark.parametrize("step", [0.1, 0.3, 0.5, 2, 2.5, 1.2])
 def test_any_step_of_the_decimals_is_a_grid(step):
-    own = Float(type="float", min=0, max=30, decimals=1, step=step)
-    column = Domain.of({"x": own}, Path())["x"]
+    attribute = Float(type="float", min=0, max=30, decimals=1, step=step)
+    column = Domain.of({"x": attribute}, Path())["x"]
     values = column.decode(np.arange(column.values))
     assert np.allclose(np.diff(values), step)
     assert values.max() <= 30 < values.max() + step + 1e-9
@@ -64,13 +64,13 @@ def _spec(folder: Path, on_invalid: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("on_invalid", "kept"), [("drop", [2.5, 15]), ("clip", [2.5, 8.5, 15, 15])]
+    ("on_invalid", "expected"), [("drop", [2.5, 15]), ("clip", [2.5, 8.5, 15, 15])]
 )
-def test_rows_between_the_steps_are_invalid_or_moved(tmp_path, on_invalid, kept):
+def test_rows_between_the_steps_are_invalid_or_moved(tmp_path, on_invalid, expected):
     spec = load_spec(_spec(tmp_path, on_invalid))
     domain = Domain.of(spec.attributes, tmp_path)
     table, report = read_table(spec, domain)
-    assert domain["rooms"].decode(table.codes["rooms"]).tolist() == kept
+    assert domain["rooms"].decode(table.codes["rooms"]).tolist() == expected
     assert not report.valid
 
 
@@ -97,7 +97,7 @@ def test_bins_of_drawn_values_hold_steps_alone():
 def test_a_draft_finds_the_step(tmp_path, values, step):
     pd.DataFrame({"rooms": np.tile(values, 30), "a": 1}).to_csv(tmp_path / "homes.csv", index=False)
     (tmp_path / "homes.yaml").write_text(draft(tmp_path / "homes.csv"))
-    own = load_spec(tmp_path / "homes.yaml").attributes["rooms"]
-    assert getattr(own, "step", None) == step
-    column = Domain.of({"rooms": own}, tmp_path)["rooms"]
+    attribute = load_spec(tmp_path / "homes.yaml").attributes["rooms"]
+    assert getattr(attribute, "step", None) == step
+    column = Domain.of({"rooms": attribute}, tmp_path)["rooms"]
     assert (column.encode(pd.Series(values)) >= 0).all()

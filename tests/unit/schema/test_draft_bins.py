@@ -24,14 +24,16 @@ def test_the_bins_at_zero_hold_few_of_many_values(tmp_path, kind):
     values = _amounts(kind, np.random.default_rng(4))
     pd.DataFrame({"x": values, "y": 1}).to_csv(tmp_path / "x.csv", index=False)
     (tmp_path / "x.yaml").write_text(draft(tmp_path / "x.csv"))
-    own = load_spec(tmp_path / "x.yaml").attributes["x"]
-    column = Domain.of({"x": own}, tmp_path)["x"]
+    attribute = load_spec(tmp_path / "x.yaml").attributes["x"]
+    column = Domain.of({"x": attribute}, tmp_path)["x"]
     cells = declared_cells(column)
-    held = np.searchsorted(cells.starts, column.encode(pd.Series(values)), side="right") - 1
-    shares = np.bincount(held, minlength=cells.size) / len(values)
-    assert own.scale == "log"
+    bins_of_values = (
+        np.searchsorted(cells.starts, column.encode(pd.Series(values)), side="right") - 1
+    )
+    shares = np.bincount(bins_of_values, minlength=cells.size) / len(values)
+    assert attribute.scale == "log"
     assert shares[cells.widths > 1].max() <= (0.4 if kind == "bytes" else 0.15)
-    assert own.bins == {"bytes": 500, "euros": 100, "gains": 200, "counts": 50}[kind]
+    assert attribute.bins == {"bytes": 500, "euros": 100, "gains": 200, "counts": 50}[kind]
 
 
 def test_few_rows_have_few_bins(tmp_path):

@@ -35,15 +35,15 @@ def column(tmp_path, name, cells):
 
 
 def some(*values):
-    return [values[at * 7 % len(values)] for at in range(ROWS)]
+    return [values[index * 7 % len(values)] for index in range(ROWS)]
 
 
 def units(form):
-    return [form.format(1 + at % 30) for at in range(ROWS)]
+    return [form.format(1 + index % 30) for index in range(ROWS)]
 
 
 def accounts(form):
-    amounts = [(at * 7919) % 4001 - 2000 for at in range(ROWS)]
+    amounts = [(index * 7919) % 4001 - 2000 for index in range(ROWS)]
     return [f"({form.format(-n)})" if n < 0 else form.format(n) for n in amounts]
 
 
@@ -122,9 +122,9 @@ LISTED = {"type": "categorical", "values": DIGITS}
         ("x", units("{}A"), {"type": "categorical"}),
         ("x", some("10 mg", "20 mg"), {"type": "categorical"}),
         ("kg", some("0,991", "1,234", "12,500"), {"type": "float", "max": 13.0, "decimals": 3}),
-        ("pay", [str(1_200 + 100 * at) for at in range(ROWS)], {"step": 100, "min": 1000}),
-        ("pay", [str(100 * at) for at in range(25)] * 3, {"step": 100, "bins": None}),
-        ("pay", [str(1_205 + 100 * at) for at in range(ROWS)], {"step": None}),
+        ("pay", [str(1_200 + 100 * index) for index in range(ROWS)], {"step": 100, "min": 1000}),
+        ("pay", [str(100 * index) for index in range(25)] * 3, {"step": 100, "bins": None}),
+        ("pay", [str(1_205 + 100 * index) for index in range(ROWS)], {"step": None}),
         ("kWh per hour", some("1", "3"), {"type": "integer", "max": 3}),
         ("hour", some("1.5", "3.25"), {"type": "float", "max": 3.3}),
         ("at", units("2020-01-{:02d} 13:30:00"), {"step": 1800}),
@@ -144,8 +144,8 @@ LISTED = {"type": "categorical", "values": DIGITS}
     ],
 )
 def test_a_column_is_guessed_and_the_reason_is_said(tmp_path, name, cells, expected):
-    found, said = column(tmp_path, name, cells)
-    assert {key: found.get(key) for key in expected} == expected
+    keys, said = column(tmp_path, name, cells)
+    assert {key: keys.get(key) for key in expected} == expected
     assert len(said) > 20
 
 
@@ -225,7 +225,7 @@ def test_an_extract_is_drafted_as_a_person_would_declare_it(drafted):
     assert spec.attributes["children"].format == "%.1f"
     numbered = [spec.attributes[name].type for name in spec.attributes if name not in KINDS]
     kinds = ("boolean", "float", "integer", "categorical")
-    assert numbered == [kinds[at % 4] for at in range(len(numbered))]
+    assert numbered == [kinds[index % 4] for index in range(len(numbered))]
 
 
 FORMS = {
@@ -258,13 +258,13 @@ def require_release(drafted, tmp_path, rows, columns, method):
     write_csv(tmp_path / "synthetic.parquet", tmp_path / "synthetic.csv", spec)
     text = (tmp_path / "synthetic.csv").read_text(encoding="latin-1")
     assert "none" not in text.lower()
-    found = pd.read_csv(
+    released = pd.read_csv(
         tmp_path / "synthetic.csv", sep=";", encoding="latin-1", dtype=str, keep_default_na=False
     )
-    assert list(found) == [name for name in extract(9, columns) if name not in EMPTY]
-    assert len(found) == rows
+    assert list(released) == [name for name in extract(9, columns) if name not in EMPTY]
+    assert len(released) == rows
     for name, form in FORMS.items():
-        assert found[name].str.fullmatch(form).all(), name
+        assert released[name].str.fullmatch(form).all(), name
     frame, report = validate_rows(read_frame(spec, tmp_path / "synthetic.csv"), spec)
     assert report.valid
     pd.testing.assert_frame_equal(table.domain.encode(frame).frame(), table.frame())
@@ -341,9 +341,9 @@ def test_telephone_numbers_with_a_plus_sign_are_no_quantities(tmp_path, each, ki
     frame = pd.DataFrame({"line": [f"+{number}" for number in np.repeat(numbers, each)], "a": 1})
     frame.to_csv(tmp_path / "calls.csv", index=False)
     (tmp_path / "calls.yaml").write_text(draft(tmp_path / "calls.csv"))
-    own = load_spec(tmp_path / "calls.yaml").attributes["line"]
-    assert own.type == kind
-    assert (own.pattern if each == 1 else own.values[0]).startswith("+")
+    attribute = load_spec(tmp_path / "calls.yaml").attributes["line"]
+    assert attribute.type == kind
+    assert (attribute.pattern if each == 1 else attribute.values[0]).startswith("+")
 
 
 def test_the_share_of_rows_without_a_text_is_drafted(tmp_path):

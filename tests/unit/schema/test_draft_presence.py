@@ -58,7 +58,7 @@ def _proposals(text):
 def _obeyed(folder: Path, text: str) -> list[str]:
     """The proposals of a draft, declared; the file that was drafted obeys them."""
     lines = text.splitlines()
-    start = next(at for at, line in enumerate(lines) if line.startswith("constraints: []"))
+    start = next(index for index, line in enumerate(lines) if line.startswith("constraints: []"))
     lines[start] = "constraints:"
     declared = "\n".join(line[1:] if line.startswith("#  - ") else line for line in lines)
     (folder / "declared.yaml").write_text(declared, encoding="utf-8")
@@ -74,11 +74,11 @@ def test_what_is_missing_where_another_column_says_so_is_proposed(tmp_path, kind
     frame, path = _frame(), tmp_path / f"staff.{kind}"
     frame.to_csv(path, index=False) if kind == "csv" else frame.to_parquet(path)
     text = draft(path)
-    found = _proposals(text)
+    proposals = _proposals(text)
     (tmp_path / "draft.yaml").write_text(text, encoding="utf-8")
     assert load_spec(tmp_path / "draft.yaml").constraints == ()
 
-    assert len(found) == len(EXPECTED)
+    assert len(proposals) == len(EXPECTED)
     assert _obeyed(tmp_path, text) == EXPECTED
 
 
@@ -100,10 +100,13 @@ def test_columns_that_are_missing_together_are_proposed_once(tmp_path):
 def test_few_rows_and_chance_propose_nothing(tmp_path):
     rng = np.random.default_rng(3)
     frame = pd.DataFrame(
-        {f"c{at}": pd.Series(rng.choice(list("abcde"), 120)).astype(object) for at in range(20)}
+        {
+            f"c{index}": pd.Series(rng.choice(list("abcde"), 120)).astype(object)
+            for index in range(20)
+        }
     )
-    for at in range(20):
-        frame.loc[rng.choice(120, rng.integers(2, 110), replace=False), f"c{at}"] = None
+    for index in range(20):
+        frame.loc[rng.choice(120, rng.integers(2, 110), replace=False), f"c{index}"] = None
     frame.to_csv(tmp_path / "random.csv", index=False)
     assert not _proposals(draft(tmp_path / "random.csv"))
 
@@ -120,7 +123,7 @@ def test_clock_times_and_grouped_numbers_are_named_as_rules_write_them(tmp_path)
     rng = np.random.default_rng(4)
     minutes, amount = rng.choice([0, 510, 735], ROWS), rng.choice([-441_150, 900, 12_000], ROWS)
     columns = {
-        "opens": np.array([f"{at // 60:02d}:{at % 60:02d}" for at in minutes]),
+        "opens": np.array([f"{minute // 60:02d}:{minute % 60:02d}" for minute in minutes]),
         "amount": np.array([f"{number:,}".replace(",", "'") for number in amount]),
         "late": np.where(minutes == 510, "", rng.integers(0, 900, ROWS).astype(str)),
         "paid": np.where(amount < 0, "", rng.integers(0, 900, ROWS).astype(str)),

@@ -14,12 +14,12 @@ ROWS = 300
 
 def _staff(prefix=""):
     rng = np.random.default_rng(1)
-    boss = pd.Series([None, *(rng.integers(0, at) // 9 for at in range(1, ROWS))], dtype="Int64")
-    names = pd.Series([f"{prefix}{at + 1}" for at in range(ROWS)])
+    boss = pd.Series([None, *(rng.integers(0, row) // 9 for row in range(1, ROWS))], dtype="Int64")
+    names = pd.Series([f"{prefix}{row + 1}" for row in range(ROWS)])
     return pd.DataFrame(
         {
             "id": names,
-            "boss": boss.map(lambda at: None if pd.isna(at) else names[at]),
+            "boss": boss.map(lambda row: None if pd.isna(row) else names[row]),
             "age": rng.integers(18, 66, ROWS),
             "team": rng.integers(1, 9, ROWS),
         }
@@ -34,14 +34,14 @@ def _as_declared(text):
     """The draft as its hint says: tables in place of source, ignore, attributes, constraints."""
     lines = text.splitlines()
     start = lines.index("# tables:")
-    stop = next(at for at, line in enumerate(lines) if line.startswith("release:"))
+    stop = next(index for index, line in enumerate(lines) if line.startswith("release:"))
     hint = [line[2:] for line in lines[start:stop]]
     whole = lines.index("attributes:")
-    others = [
+    columns = [
         f"    {line}" for line in lines[whole + 1 :] if line.startswith(("  age:", "  team:"))
     ]
     head = [line for line in lines[:whole] if not line.startswith(("source:", "ignore:"))]
-    return "\n".join([*head, *hint, *others, *lines[stop:]])
+    return "\n".join([*head, *hint, *columns, *lines[stop:]])
 
 
 @pytest.mark.parametrize("prefix", ["", "E-"])

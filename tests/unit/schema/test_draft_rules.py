@@ -23,8 +23,8 @@ def _frame() -> pd.DataFrame:
     gross = np.round(rng.normal(3_000, 700, ROWS).clip(500), 2)
     return pd.DataFrame(
         {
-            "shop": [f"S{at:02d}" for at in shop],
-            "town": [f"in {at}" for at in town],
+            "shop": [f"S{number:02d}" for number in shop],
+            "town": [f"in {number}" for number in town],
             "region name": np.array(["north", "south"])[town % 2],
             "grade": grade,
             "title": np.array(["x", "a", "b", "c", "d", "e", "f"])[grade],
@@ -63,9 +63,9 @@ def _drafted(frame: pd.DataFrame, path) -> str:
 
 
 def test_what_all_rows_obey_is_proposed_once(tmp_path):
-    found = _lines(_drafted(_frame(), tmp_path / "shops.csv"))
+    proposals = _lines(_drafted(_frame(), tmp_path / "shops.csv"))
     expected = [rule for rule in EXPECTED if rule != {"deny": "t.ordered > t.there"}]
-    assert found == [
+    assert proposals == [
         f'{{{form}: "{text}", provenance: data-derived}}'
         for rule in expected
         for form, text in rule.items()
@@ -97,6 +97,6 @@ def test_one_row_is_enough_for_no_proposal(tmp_path, column):
 
 def test_columns_without_a_dependence_have_no_proposal(tmp_path):
     rng = np.random.default_rng(5)
-    columns = {f"c{at}": rng.integers(0, 2 + at, 400) for at in range(25)}
-    numbers = {f"n{at}": rng.normal(at, 1, 400).round(3) for at in range(15)}
+    columns = {f"c{index}": rng.integers(0, 2 + index, 400) for index in range(25)}
+    numbers = {f"n{index}": rng.normal(index, 1, 400).round(3) for index in range(15)}
     assert not _lines(_drafted(pd.DataFrame(columns | numbers), tmp_path / "noise.csv"))

@@ -212,7 +212,7 @@ def test_utf_16_is_recognised_by_its_mark_or_its_empty_bytes(tmp_path, encoding,
 )
 def test_fractions_of_seconds_and_distances_from_utc_are_recognised(tmp_path, cells, form, step):
     path = tmp_path / "t.csv"
-    path.write_text("at,n\n" + "".join(f"{cell},{at}.5\n" for at, cell in enumerate(cells)))
+    path.write_text("at,n\n" + "".join(f"{cell},{index}.5\n" for index, cell in enumerate(cells)))
     (tmp_path / "spec.yaml").write_text(draft(path))
     spec = load_spec(tmp_path / "spec.yaml")
     attribute = spec.attributes["at"]

@@ -68,8 +68,10 @@ def test_no_row_changes_how_another_is_read(tmp_path, rows, encoding, marks):
         return [column.encode(frame[column.name]) for column in Domain.of(spec.attributes, Path())]
 
     together, alone = read(rows), [read([row]) for row in rows]
-    for at, codes in enumerate(together):
-        np.testing.assert_array_equal(codes, np.concatenate([own[at] for own in alone]))
+    for index, codes in enumerate(together):
+        np.testing.assert_array_equal(
+            codes, np.concatenate([codes_alone[index] for codes_alone in alone])
+        )
 
 
 @pytest.mark.parametrize("encoding", WIDE)
@@ -102,12 +104,12 @@ def test_half_a_letter_of_utf_16_spoils_its_own_cell_alone(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("encoding", "found"), [("utf-8", "le"), ("utf-16-be", "le"), ("utf-16-le", "be")]
+    ("encoding", "order"), [("utf-8", "le"), ("utf-16-be", "le"), ("utf-16-le", "be")]
 )
-def test_a_file_of_the_other_byte_order_is_refused_by_its_name(tmp_path, encoding, found):
+def test_a_file_of_the_other_byte_order_is_refused_by_its_name(tmp_path, encoding, order):
     source = {"path": str(tmp_path / "table.csv"), "encoding": encoding}
-    Path(source["path"]).write_bytes("\ufeffa,b\n1,2\n".encode(f"utf-16-{found}"))
-    with pytest.raises(DataError, match=f"declare source.encoding: utf-16-{found}"):
+    Path(source["path"]).write_bytes("\ufeffa,b\n1,2\n".encode(f"utf-16-{order}"))
+    with pytest.raises(DataError, match=f"declare source.encoding: utf-16-{order}"):
         read_frame(declared(tmp_path, TWO, source))
 
 

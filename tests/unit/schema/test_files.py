@@ -80,13 +80,13 @@ def test_the_parts_of_a_killed_process_are_removed_with_their_journals(tmp_path)
 def test_the_part_of_a_process_that_runs_stays(tmp_path):
     path, names = tmp_path / "held.json", []
     write_whole(path, lambda part: names.append(part.name))
-    own = names[0].split(".")
-    other = tmp_path / ".".join(["", str(os.getppid()), *own[2:]])
-    dead = tmp_path / ".".join(["", str(ended()), *own[2:]])
-    for part in (other, dead):
+    fields = names[0].split(".")
+    parents_part = tmp_path / ".".join(["", str(os.getppid()), *fields[2:]])
+    dead = tmp_path / ".".join(["", str(ended()), *fields[2:]])
+    for part in (parents_part, dead):
         part.write_text("half")
     write_whole(path, lambda part: part.write_text("whole"))
-    assert parts(tmp_path) == [other]
+    assert parts(tmp_path) == [parents_part]
 
 
 def test_threads_write_the_same_file_beside_each_other(tmp_path):

@@ -24,7 +24,7 @@ ZONES = ["Europe/Berlin", "America/New_York", "UTC", "+02:00"]
 
 
 def grades(ordered=True):
-    drawn = [GRADES[1 + at % 3] if at % 7 else None for at in range(ROWS)]
+    drawn = [GRADES[1 + index % 3] if index % 7 else None for index in range(ROWS)]
     return pd.Series(pd.Categorical(drawn, categories=GRADES, ordered=ordered))
 
 
@@ -115,18 +115,18 @@ def test_a_moment_of_no_year_is_invalid_and_not_wrapped_to_another(tmp_path, uni
     assert "; 1 of no year from 1 to 9999, which cannot be declared" in draft(
         tmp_path / "table.parquet"
     )
-    at = spec_of(tmp_path).attributes["at"]
-    assert (at.type, at.min.year, at.max.year) == ("datetime", 1970, 1970)
+    attribute = spec_of(tmp_path).attributes["at"]
+    assert (attribute.type, attribute.min.year, attribute.max.year) == ("datetime", 1970, 1970)
 
 
 def test_moments_at_the_ends_of_nanoseconds_are_drafted_within_them(tmp_path):
     ends = pd.to_datetime(
         ["1677-09-22T01:00:00", "2262-04-10T23:00:00.000001"], format="ISO8601"
     ).astype("M8[ns]")
-    at = drafted(tmp_path, pd.DataFrame({"at": ends})).attributes["at"]
-    assert (at.dtype, at.step) == ("datetime64[ns]", 0.0001)
-    assert pd.Timestamp(at.min).as_unit("ns") <= ends[0]
-    assert ends[1] <= pd.Timestamp(at.max).as_unit("ns")
+    attribute = drafted(tmp_path, pd.DataFrame({"at": ends})).attributes["at"]
+    assert (attribute.dtype, attribute.step) == ("datetime64[ns]", 0.0001)
+    assert pd.Timestamp(attribute.min).as_unit("ns") <= ends[0]
+    assert ends[1] <= pd.Timestamp(attribute.max).as_unit("ns")
 
 
 def test_a_file_with_flipped_bits_is_read_or_refused(tmp_path):
@@ -135,9 +135,9 @@ def test_a_file_with_flipped_bits_is_read_or_refused(tmp_path):
     frame = pd.DataFrame({"town": rng.choice(["Ada", "Bath", "Cork"], 300), "at": range(300)})
     frame.to_parquet(path, index=False)
     spec, content, refused = spec_of(tmp_path), path.read_bytes(), 0
-    for number, place in enumerate(rng.choice(8 * len(content), 100, replace=False)):
+    for number, bit in enumerate(rng.choice(8 * len(content), 100, replace=False)):
         flipped = bytearray(content)
-        flipped[place // 8] ^= 1 << place % 8
+        flipped[bit // 8] ^= 1 << bit % 8
         path.write_bytes(flipped)
         try:
             validate_rows(read_frame(spec), spec)

@@ -97,7 +97,7 @@ def test_months_are_dates_written_without_a_day(tmp_path):
     frame.to_csv(tmp_path / "table.csv", index=False)
     (tmp_path / "draft.yaml").write_text(draft(tmp_path / "table.csv"), encoding="utf-8")
     spec = load_spec(tmp_path / "draft.yaml")
-    assert [own.format for own in spec.attributes.values()] == ["%Y-%m", "%b %Y"]
+    assert [attribute.format for attribute in spec.attributes.values()] == ["%Y-%m", "%b %Y"]
     column = column_of("month", spec.attributes["month"], tmp_path)
     assert column.size == 36
     codes = column.encode(frame["month"])

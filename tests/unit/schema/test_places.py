@@ -20,8 +20,8 @@ def test_a_file_is_the_same_by_any_path_to_it(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "link").symlink_to(data.parent)
     monkeypatch.chdir(tmp_path)
     ways = ("real/table.csv", "./real/../link/table.csv", str(tmp_path / "link" / "table.csv"))
-    found = {places_of(declared(tmp_path, TWO, {"path": way})) for way in ways}
-    assert found == {(str(data),)}
+    identities = {places_of(declared(tmp_path, TWO, {"path": way})) for way in ways}
+    assert identities == {(str(data),)}
     assert places_of(declared(tmp_path, TWO, {"path": "other.csv"}), Path("real/table.csv")) == (
         str(data),
     )
@@ -51,5 +51,5 @@ def test_a_variable_that_is_not_set_is_named(monkeypatch: pytest.MonkeyPatch):
 def test_a_spec_may_name_the_account_and_keeps_its_digest_without(tmp_path: Path):
     plain = declared(tmp_path, TWO)
     assert (plain.account_name, "account" in plain.to_json()) == ("table", False)
-    other = Spec.declared_in(tmp_path, content(TWO) | {"account": "register"})
-    assert (other.name, other.account_name) == ("table", "register")
+    spec = Spec.declared_in(tmp_path, content(TWO) | {"account": "register"})
+    assert (spec.name, spec.account_name) == ("table", "register")

@@ -20,12 +20,12 @@ LARGE = pd.array([2**60 + 1, None], dtype="Int64")
 
 
 def _spec(names=NAMES, **source):
-    place = source if "url" in source else {"path": "people.csv", **source}
+    location = source if "url" in source else {"path": "people.csv", **source}
     return Spec.declared_in(
         Path(),
         {
             "name": "people",
-            "source": place,
+            "source": location,
             "privacy": {
                 "unit": "row",
                 "relation": "add_remove",
@@ -106,8 +106,8 @@ def test_ragged_rows_are_left_out_and_counted_where_invalid_rows_are(tmp_path, o
     spec = _spec().model_copy(update={"validation": ValidationSpec(on_invalid=on_invalid)})
     frame = read_frame(spec, tmp_path / "people.csv")
     assert _cells(frame) == [["2", "1"], ["5", "4"]]
-    kept, report = validate_rows(frame, spec)
-    assert (len(kept), report.rows, report.dropped, report.malformed, report.valid) == (
+    rows_kept, report = validate_rows(frame, spec)
+    assert (len(rows_kept), report.rows, report.dropped, report.malformed, report.valid) == (
         2,
         4,
         2,

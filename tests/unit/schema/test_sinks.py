@@ -53,15 +53,15 @@ def url(request, tmp_path, monkeypatch):
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/out.db"
         return
-    with schema() as place:
-        monkeypatch.setenv("CLOISTER_TEST_TARGET", place)
+    with schema() as target:
+        monkeypatch.setenv("CLOISTER_TEST_TARGET", target)
         yield "${CLOISTER_TEST_TARGET}"
 
 
 def tables_in(folder: Path, parents: int = 200, children: int = 500) -> list[SyntheticTable]:
     """Two tables of random values in Parquet files."""
     rng = np.random.default_rng(1)
-    found = []
+    tables = []
     for name, attributes, rows in (("Parent t", PARENT, parents), ("child", CHILD, children)):
         domain = Domain.of(attributes, folder)
         codes = {
@@ -74,7 +74,7 @@ def tables_in(folder: Path, parents: int = 200, children: int = 500) -> list[Syn
             codes["parent"] = rng.integers(0, parents, rows)
         Table(domain, codes).frame().to_parquet(folder / f"{name}.parquet", index=False)
         key = ForeignKey("child", "parent", "Parent t", "id", 9)
-        found.append(
+        tables.append(
             SyntheticTable(
                 name,
                 domain,
@@ -84,7 +84,7 @@ def tables_in(folder: Path, parents: int = 200, children: int = 500) -> list[Syn
                 (("parent", "count"),) if name == "child" else (),
             )
         )
-    return found
+    return tables
 
 
 def test_what_is_loaded_is_read_back_as_it_was(url, tmp_path):
@@ -100,7 +100,7 @@ def test_what_is_loaded_is_read_back_as_it_was(url, tmp_path):
                 "rows": {"public": 9},
                 "budget": {"epsilon": 1, "delta": 0, "per": "ever"},
             },
-            "attributes": {name: own.model_dump() for name, own in attributes.items()},
+            "attributes": {name: attribute.model_dump() for name, attribute in attributes.items()},
             "release": {"epsilon": 1, "delta": 0},
         }
         again = table.domain.encode(read_frame(Spec.model_validate(spec))).frame()
@@ -263,8 +263,8 @@ def test_a_load_that_is_killed_leaves_nothing_and_ends_when_repeated(url, tmp_pa
         loading.wait()
     else:
         plain = os.environ["CLOISTER_TEST_TARGET"].replace("+psycopg", "")
-        with psycopg.connect(plain) as other, psycopg.connect(plain, autocommit=True) as watch:
-            other.execute("CREATE TABLE child (a int)")
+        with psycopg.connect(plain) as writer, psycopg.connect(plain, autocommit=True) as watch:
+            writer.execute("CREATE TABLE child (a int)")
             loading = _loading(url, tmp_path)
             waits = (
                 "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
@@ -273,7 +273,7 @@ def test_a_load_that_is_killed_leaves_nothing_and_ends_when_repeated(url, tmp_pa
             _waited(lambda: watch.execute(waits).fetchone() == (1,))
             os.kill(loading.pid, signal.SIGKILL)
             loading.wait()
-            other.rollback()
+            writer.rollback()
     with connect(url, "schema", made=True) as connection:
         assert sa.inspect(connection).get_table_names() == []
     load_tables(LoadTarget(url, "r-1", "shop"), tables)
@@ -283,12 +283,12 @@ def test_a_load_that_is_killed_leaves_nothing_and_ends_when_repeated(url, tmp_pa
 
 def test_names_that_a_database_would_cut_are_refused(tmp_path):
     domain = Domain.of({"a" * 64: PARENT["kind"]}, tmp_path)
-    with schema() as place, pytest.raises(StorageError, match="too long a name"):
-        require_loadable(LoadTarget(place, "r-1", "x"), [SyntheticTable("x", domain, tmp_path)])
+    with schema() as target, pytest.raises(StorageError, match="too long a name"):
+        require_loadable(LoadTarget(target, "r-1", "x"), [SyntheticTable("x", domain, tmp_path)])
 
 
 @pytest.mark.parametrize(
-    ("place", "literal"),
+    ("address", "literal"),
     [
         ("postgresql://officer:hush@db/x", True),
         ("postgresql://officer:a${B}@db/x", True),
@@ -301,8 +301,8 @@ def test_names_that_a_database_would_cut_are_refused(tmp_path):
         ("sqlite:////tmp/a:b@c.db", False),
     ],
 )
-def test_a_password_in_a_url_is_seen(place, literal):
-    assert holds_password(place) == literal
+def test_a_password_in_a_url_is_seen(address, literal):
+    assert holds_password(address) == literal
 
 
 def test_a_password_from_the_environment_may_have_any_letter(monkeypatch):
@@ -340,5 +340,5 @@ def test_rows_may_refer_to_later_rows_of_their_own_table(url, tmp_path):
     table = SyntheticTable("staff", domain, tmp_path / "staff.parquet", "id", (itself,))
     load_tables(LoadTarget(url, "r-1", "staff"), [table])
     with connect(url, "rows") as connection:
-        found = connection.execute(sa.text("SELECT id, boss FROM staff ORDER BY id")).all()
-    assert [tuple(row) for row in found] == [(1, 3), (2, None), (3, 2)]
+        loaded = connection.execute(sa.text("SELECT id, boss FROM staff ORDER BY id")).all()
+    assert [tuple(row) for row in loaded] == [(1, 3), (2, None), (3, 2)]

@@ -112,9 +112,9 @@ def test_a_synthetic_table_is_read_back_as_it_was_drawn(tmp_path, drawn, seed):
     write_csv(tmp_path / "table.parquet", tmp_path / "table.csv", spec)
     frame, report = validate_rows(read_frame(spec, tmp_path / "table.csv"), spec)
     assert report.valid
-    found = domain.encode(frame)
+    encoded = domain.encode(frame)
     for name in domain.names:
-        np.testing.assert_array_equal(found.codes[name], table.codes[name], name)
+        np.testing.assert_array_equal(encoded.codes[name], table.codes[name], name)
 
 
 def test_the_text_of_a_source_comes_back(tmp_path):
@@ -271,8 +271,8 @@ def test_a_moment_is_kept_in_utc_and_written_in_its_form(tmp_path, form, step, t
     assert table.frame()["a"][0] == pd.Timestamp(f"1997-12-04 {utc}")
     write_table(table, tmp_path / "o.parquet")
     write_csv(tmp_path / "o.parquet", tmp_path / "o", spec)
-    found = (tmp_path / "o").read_text().splitlines()[1].removesuffix(",1")
-    assert found == text if written is None else found.endswith(written)
+    cell = (tmp_path / "o").read_text().splitlines()[1].removesuffix(",1")
+    assert cell == text if written is None else cell.endswith(written)
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def test_native_times_are_drafted_as_numbers_and_come_back_as_they_were(tmp_path
     pq.write_table(_frame(), path)
     native = pq.read_table(path)
     spec = _drafted(tmp_path, path)
-    assert {name: own.type for name, own in spec.attributes.items()} == {
+    assert {name: attribute.type for name, attribute in spec.attributes.items()} == {
         "at": "integer", "minute": "integer", "fine": "float", "took": "float", "half": "float"
     }  # fmt: skip
     assert (spec.attributes["at"].min, spec.attributes["at"].max) == (0, 86_399)
@@ -120,7 +120,7 @@ def test_times_in_text_are_drafted_as_numbers_and_written_as_they_were(tmp_path)
     path = tmp_path / "trips.csv"
     frame.to_csv(path, index=False)
     spec = _drafted(tmp_path, path)
-    assert [own.type for own in spec.attributes.values()] == ["integer"] * 3 + ["float"]
+    assert [attribute.type for attribute in spec.attributes.values()] == ["integer"] * 3 + ["float"]
     assert spec.attributes["took"].max >= 199 * 60
     assert spec.attributes["opens"].max == 1439
     task = task_of(spec, {spec.name: ROWS})

@@ -99,8 +99,8 @@ TYPED = pd.DataFrame(
 
 
 def test_rows_in_the_domain_pass_as_typed_values():
-    kept, report = validate_rows(_frame({}, {"count": None, "kind": None}), _spec("fail"))
-    pd.testing.assert_frame_equal(kept, TYPED)
+    typed, report = validate_rows(_frame({}, {"count": None, "kind": None}), _spec("fail"))
+    pd.testing.assert_frame_equal(typed, TYPED)
     assert report.valid
     assert (report.rows, report.dropped, report.clipped, report.emptied) == (2, 0, 0, 0)
 
@@ -119,20 +119,20 @@ def test_fail_names_columns_rules_and_rows_but_no_value():
 
 
 def test_drop_leaves_out_each_row_with_a_finding():
-    kept, report = validate_rows(BROKEN, _spec("drop"))
-    pd.testing.assert_frame_equal(kept, TYPED)
+    typed, report = validate_rows(BROKEN, _spec("drop"))
+    pd.testing.assert_frame_equal(typed, TYPED)
     assert (report.rows, report.dropped, len(report.findings)) == (10, 8, 8)
 
 
 def test_clip_moves_numbers_empties_nullable_cells_and_drops_the_rest():
-    kept, report = validate_rows(BROKEN, _spec("clip"))
+    typed, report = validate_rows(BROKEN, _spec("clip"))
     assert (report.dropped, report.clipped, report.emptied) == (2, 4, 2)
-    assert kept["count"].tolist() == [99, 10, pd.NA, 99, 99, 99, 99, pd.NA]
-    assert kept["share"].tolist() == [0.5, 0.5, 0.5, 0.0, 0.5, 0.5, 0.5, 0.5]
-    assert kept["day"].iloc[4] == pd.Timestamp("2020-12-31")
-    assert kept["at"].iloc[5] == pd.Timestamp("2020-02-02 00:00:00")
-    assert kept["kind"].isna().tolist() == [False] * 6 + [True] * 2
-    Domain.of(ATTRIBUTES_TYPED, Path()).encode(kept)
+    assert typed["count"].tolist() == [99, 10, pd.NA, 99, 99, 99, 99, pd.NA]
+    assert typed["share"].tolist() == [0.5, 0.5, 0.5, 0.0, 0.5, 0.5, 0.5, 0.5]
+    assert typed["day"].iloc[4] == pd.Timestamp("2020-12-31")
+    assert typed["at"].iloc[5] == pd.Timestamp("2020-02-02 00:00:00")
+    assert typed["kind"].isna().tolist() == [False] * 6 + [True] * 2
+    Domain.of(ATTRIBUTES_TYPED, Path()).encode(typed)
 
 
 ATTRIBUTES_TYPED = _spec("fail").attributes
@@ -177,8 +177,8 @@ def test_native_frames_are_validated_too():
     frame = pd.DataFrame(
         {"count": [1, 11], "share": [0.25, 0.5], "day": pd.to_datetime(["2020-01-01"] * 2)}
     )
-    kept, report = validate_rows(frame, _spec("clip", attributes))
-    assert kept["count"].tolist() == [1, 10]
+    typed, report = validate_rows(frame, _spec("clip", attributes))
+    assert typed["count"].tolist() == [1, 10]
     assert report.clipped == 1
 
 
@@ -187,10 +187,10 @@ def test_a_million_rows_take_seconds():
     frame = pd.DataFrame(
         {"share": rng.integers(0, 101, 10**6) / 100, "kind": rng.choice(["a", "b", "c"], 10**6)}
     )
-    kept, report = validate_rows(
+    typed, report = validate_rows(
         frame.astype("str"), _spec("drop", {name: ATTRIBUTES[name] for name in frame})
     )
-    assert len(kept) == 10**6 - report.dropped == (frame["kind"] != "c").sum()
+    assert len(typed) == 10**6 - report.dropped == (frame["kind"] != "c").sum()
 
 
 @pytest.mark.filterwarnings("error")
@@ -212,8 +212,8 @@ def test_rows_that_break_a_rule_are_dropped_and_numbered(on_invalid):
     table = validation.table(half)
     report = validation.report()
     assert table.rows == (2 if on_invalid == "drop" else 3)
-    found = {(own.column, own.rule): own.rows for own in report.findings}
-    assert found == {("count", "constraint"): (2, 5), ("share", "domain"): (4,)}
+    rows = {(finding.column, finding.rule): finding.rows for finding in report.findings}
+    assert rows == {("count", "constraint"): (2, 5), ("share", "domain"): (4,)}
     assert report.dropped == 5 - table.rows
 
 

@@ -49,10 +49,10 @@ def test_without_cuda_auto_is_the_processor(none):
         resolve_device("cuda")
 
 
-@pytest.mark.parametrize("asked", ["gpu", "cuda:", "cuda:x", "CUDA", "cuda:0 ", "mps"])
-def test_other_names_are_refused(asked):
+@pytest.mark.parametrize("name", ["gpu", "cuda:", "cuda:x", "CUDA", "cuda:0 ", "mps"])
+def test_other_names_are_refused(name):
     with pytest.raises(InputError, match="auto, cpu, cuda or cuda:NUMBER"):
-        resolve_device(asked)
+        resolve_device(name)
 
 
 def test_a_device_without_the_memory_is_refused(two):
@@ -134,8 +134,8 @@ def test_a_control_group_has_no_more_free_than_those_it_is_in(
         (folder / "memory.stat").write_text(f"cache 1\ninactive_file {50 << 20}\n")
     monkeypatch.setattr(devices, "_CONTROL_GROUPS", tmp_path / "self")
     monkeypatch.setattr(devices, "_TREES", tmp_path)
-    held = psutil.Process().memory_info().rss
-    assert devices.free_memory(CPU) == pytest.approx(held + (300 << 20), abs=50 << 20)
+    resident = psutil.Process().memory_info().rss
+    assert devices.free_memory(CPU) == pytest.approx(resident + (300 << 20), abs=50 << 20)
     monkeypatch.setattr(devices, "_CONTROL_GROUPS", tmp_path / "no Linux")
     assert devices.free_memory(CPU) > 1 << 30
 

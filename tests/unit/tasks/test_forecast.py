@@ -33,8 +33,8 @@ def needed(tmp_path):
                 "budget": {"epsilon": 9, "delta": "1e-8", "per": "year"},
             },
             "attributes": {
-                f"a{at}": {"type": "integer", "min": 0, "max": 30, "provenance": "form 1"}
-                for at in range(attributes)
+                f"a{index}": {"type": "integer", "min": 0, "max": 30, "provenance": "form 1"}
+                for index in range(attributes)
             },
             "release": {"method": method, "epsilon": 4, "delta": "1e-9"},
         }
@@ -65,8 +65,12 @@ def test_an_evaluation_is_part_of_what_is_needed(needed):
 @pytest.mark.parametrize("method", ["copula", "bayes"])
 def test_the_noise_of_many_values_and_the_pairs_of_many_attributes_are_in_a_forecast(method):
     def forecast(values, attributes):
-        columns = {f"c{at}": Integer(type="integer", min=0, max=9) for at in range(attributes)}
-        columns["town"] = Categorical(type="categorical", values=[f"t{at}" for at in range(values)])
+        columns = {
+            f"c{index}": Integer(type="integer", min=0, max=9) for index in range(attributes)
+        }
+        columns["town"] = Categorical(
+            type="categorical", values=[f"t{index}" for index in range(values)]
+        )
         task = Task(Domain.of(columns, Path()), (), 100_000, Neighbours())
         return make_plan(create(method), task, Budget(Fraction(4), Fraction(1, 10**6))).forecast
 

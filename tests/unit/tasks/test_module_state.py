@@ -27,18 +27,18 @@ def changeable(module: str) -> list[str]:
     bound = tree.body + [
         node for made in classes for node in made.body if not isinstance(node, ast.AnnAssign)
     ]
-    found = [
+    names = [
         ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)
         for node in bound
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign)
         and node.value
         and not fixed(node.value)
     ]
-    found += [
+    names += [
         name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names
     ]
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    return found + [made.name for made in functions if cached(made) and nothing(made.returns)]
+    return names + [made.name for made in functions if cached(made) and nothing(made.returns)]
 
 
 def fixed(value: ast.expr) -> bool:

@@ -49,14 +49,14 @@ def opening(tmp_path, constraints=(), **nullable):
         )
         order = resolve(ReleaseRequest(spec=tmp_path / "spec.yaml", data=data))
         assert order.budget.epsilon == Fraction(1)
-        found, _ = open_data(release, order, public_context_of(order), home)
-        return found
+        opened, _ = open_data(release, order, public_context_of(order), home)
+        return opened
 
     return open_rows
 
 
-def values(found):
-    return set(found.table.codes["value"].tolist())
+def values(opened):
+    return set(opened.table.codes["value"].tolist())
 
 
 def test_persons_outside_the_domain_are_left_out_not_merged_into_one(opened):
@@ -86,6 +86,6 @@ def test_no_two_releases_have_the_same_digest_of_the_same_rows(opened):
 def test_rows_that_break_a_rule_of_missing_cells_are_left_out_before_any_bound(tmp_path):
     rule = {"name": "seen", "check": "t.value is missing exactly if t.person = 1"}
     open_rows = opening(tmp_path, [rule, {"deny": "t.value > 5"}], nullable=True)
-    found = open_rows([(1, ""), (1, 3), (2, 4), (2, ""), (3, 9)])
-    column = found.table.domain["value"]
-    assert sorted(found.table.codes["value"]) == [4, 9, column.null_code]
+    opened = open_rows([(1, ""), (1, 3), (2, 4), (2, ""), (3, 9)])
+    column = opened.table.domain["value"]
+    assert sorted(opened.table.codes["value"]) == [4, 9, column.null_code]

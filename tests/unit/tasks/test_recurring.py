@@ -84,13 +84,13 @@ def test_a_time_zone_that_is_none_is_refused(timezone):
 def test_there_is_room_for_as_many_releases_as_the_ledger_composes(epsilon, delta, price, chance):
     charge = Charge("r", price, chance, "add_remove", {})
 
-    def held(number: int) -> bool:
+    def fits(number: int) -> bool:
         total = basic_composition(Charges.of([charge] * number), delta)
         return total is not None and total <= epsilon
 
     fit = room(epsilon, delta, Price(price, chance))
-    assert fit == 0 or held(fit)
-    assert not held(fit + 1)
+    assert fit == 0 or fits(fit)
+    assert not fits(fit + 1)
 
 
 def test_there_is_no_room_where_more_is_held_than_granted():

@@ -44,10 +44,14 @@ def test_the_scores_are_those_of_the_classifiers_and_are_learnt_once(known, monk
 def test_other_rows_panels_and_specs_are_learnt_anew(known, monkeypatch, changed):
     known.scores(table(1), table(2), TARGETS, "nine")
     learnt = []
-    monkeypatch.setattr(LEARNING, lambda *asked: learnt.append(asked) or train_and_test(*asked))
-    asked = ReferenceScores(known.home, "other") if changed == "spec" else known
+    monkeypatch.setattr(
+        LEARNING, lambda *reference: learnt.append(reference) or train_and_test(*reference)
+    )
+    reference = ReferenceScores(known.home, "other") if changed == "spec" else known
     rows = {"train": table(1), "test": table(2)} | (
         {changed: table(3)} if changed in ("train", "test") else {}
     )
-    asked.scores(rows["train"], rows["test"], TARGETS, "twelve" if changed == "panel" else "nine")
+    reference.scores(
+        rows["train"], rows["test"], TARGETS, "twelve" if changed == "panel" else "nine"
+    )
     assert len(learnt) == 1

@@ -115,13 +115,13 @@ def test_digests_of_the_same_rows_tell_two_certificates_nothing():
     mine = keyed_digest(b"data", columns, "r-1", bytes(32))
     assert keyed_digest(b"data", columns, "r-1", bytes(32)) == mine
     changed = {"people": [("age", np.arange(1, 6)), sexes]}
-    others = {
+    digests = {
         keyed_digest(b"data", columns, "r-2", bytes(32)),
         keyed_digest(b"data", columns, "r-1", b"1" * 32),
         keyed_digest(b"columns", columns, "r-1", bytes(32)),
         keyed_digest(b"data", changed, "r-1", bytes(32)),
     }
-    assert len(others - {mine}) == 4
+    assert len(digests - {mine}) == 4
 
 
 def test_a_digest_is_of_rows_in_any_order_and_of_what_each_holds_together():

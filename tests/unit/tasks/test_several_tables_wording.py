@@ -33,16 +33,20 @@ def test_a_foreign_key_says_what_it_refers_to():
 def test_only_references_to_protected_rows_are_said_to_be_bounded():
     """A row that is one of too many of a drug keeps its drug: drugs hold nothing of a person."""
     said = schema_limits(SCHEMA)
-    assert [own for own in said if "visits.drug" in own] == [
+    assert [sentence for sentence in said if "visits.drug" in sentence] == [
         "A row whose visits.drug leads to no row was kept without its parent."
     ]
-    assert any("visits.friend" in own and "above the declared number" in own for own in said)
-    assert any("visits.person" in own and "left out at random" in own for own in said)
+    assert any(
+        "visits.friend" in sentence and "above the declared number" in sentence for sentence in said
+    )
+    assert any(
+        "visits.person" in sentence and "left out at random" in sentence for sentence in said
+    )
 
 
 def test_the_unit_is_said_to_be_a_row_with_all_that_refer_and_not_a_row_alone():
     """A person of one row of the units' table has all of its rows protected."""
-    (said,) = (own for own in schema_limits(SCHEMA) if "protected less" in own)
+    (said,) = (sentence for sentence in schema_limits(SCHEMA) if "protected less" in sentence)
     assert said == (
         "The unit is a row of persons with all rows that refer to it: a person who has several "
         "rows of persons is protected less, at k of them by k times epsilon."

@@ -22,14 +22,14 @@ def home(tmp_path: Path) -> Home:
 def test_files_of_libraries_and_children_go_with_the_work(home):
     before = tempfile.gettempdir()
     with temporary_files(home):
-        place = Path(tempfile.mkdtemp())
-        told = [sys.executable, "-c", "import tempfile; print(tempfile.mkdtemp())"]
+        folder = Path(tempfile.mkdtemp())
+        command = [sys.executable, "-c", "import tempfile; print(tempfile.mkdtemp())"]
         child = Path(
-            subprocess.run(told, capture_output=True, text=True, check=True).stdout.strip()
+            subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
         )
-        assert (home.folder / "tmp") in place.parents
+        assert (home.folder / "tmp") in folder.parents
         assert (home.folder / "tmp") in child.parents
-        assert place.parent.stat().st_mode & 0o077 == 0
+        assert folder.parent.stat().st_mode & 0o077 == 0
     assert list((home.folder / "tmp").iterdir()) == []
     assert tempfile.gettempdir() == before
 
@@ -38,12 +38,14 @@ def test_what_a_killed_process_left_is_removed_and_what_a_running_one_keeps_stay
     ended = subprocess.run(
         [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True
     )
-    left, held = (home.folder / "tmp" / f"{pid}.ab" for pid in (ended.stdout.strip(), os.getppid()))
-    for folder in (left, held):
+    left, running = (
+        home.folder / "tmp" / f"{pid}.ab" for pid in (ended.stdout.strip(), os.getppid())
+    )
+    for folder in (left, running):
         (folder / "inside").mkdir(parents=True)
     with temporary_files(home):
         assert not left.exists()
-    assert (held / "inside").is_dir()
+    assert (running / "inside").is_dir()
 
 
 def test_the_checks_before_the_charge_make_none(place, monkeypatch):

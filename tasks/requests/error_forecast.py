@@ -1,0 +1,150 @@
+"""The errors of one- and two-way marginals that a plan lets expect; from public facts alone.
+
+A marginal's error is its half L1 distance from that of the data, as `cloister.evaluation.marginals`
+measures it. One formula serves all methods, and nothing in it is fitted to tables. It has three
+parts, for data of n rows.
+
+*Cells.* Which shares the cells have is not public, so they are those of greatest entropy (Jaynes,
+"Information theory and statistical mechanics", 1957). The values of a list are equally frequent. A
+number of a given mean is exponential; its declared range ends where one of the rows is expected
+beyond, so that cell i of k has a share in proportion to n^(-i/k). Of two attributes a cell holds
+the product of their shares, c of the rows.
+
+*Noise.* A cell that sums m counts of deviation s has noise of variance v = m s^2, and of several
+tables that hold an attribute the inverse variances add up. Before they are counted, the rows of a
+cell are known to about themselves; c^2 v / (c^2 + v) is the variance that is left of an attribute,
+the least that a linear estimate leaves. A pair of attributes inherits the relative variances of
+both. By how much its cells differ from products is counted with the variance v of the best table
+that holds both: even independent attributes differ so by chance, with a variance of c, of which
+c v / (c + v) is left. A fit that chooses pairs leaves those out whose error is within the noise of
+counting them, so all are taken for counted. What attributes have to do with each other is lost
+beside, where no table holds them or noise hides it.
+
+*Drawing* as many rows adds a variance of c, and a third of it where a balanced part of three times
+the rows is kept. The mean size of an error is its deviation times sqrt(2 / pi), as that of a normal
+one, and a cell is wrong by no more than its rows.
+
+How near the forecast comes: docs/benchmarks/forecasts.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from cloister.arrays import Floats
+from cloister.evaluation.marginals import attribute_sets, marginal_cells
+from cloister.models.core.costs import OVERSAMPLING
+from cloister.models.task import AnyPlan, AnyTask, Counted, Task
+from cloister.schema.columns import Grid
+
+SPREAD = "8 of 10 releases had 0.7 to 2 times as much"
+"""How measured two-way errors spread about their forecasts (docs/benchmarks/forecasts.md)."""
+
+
+@dataclass(frozen=True)
+class ErrorForecast:
+    """Mean half L1 distances to expect of marginals of one attribute, and of two.
+
+    ``two_way`` is None for a single attribute. The share ``uncounted`` of the pairs is in no table
+    that is counted.
+    """
+
+    one_way: float
+    two_way: float | None
+    uncounted: float
+
+
+@dataclass(frozen=True)
+class _Attribute:
+    """The cells of an attribute: the ``rows`` of each, and the relative ``variance`` left of them.
+
+    Both have the shape (cells,), or (1,) for as many equal cells as ``times``.
+    """
+
+    rows: Floats
+    variance: Floats
+    times: int = 1
+
+    @property
+    def cells(self) -> int:
+        return self.times * len(self.rows)
+
+
+def forecast_errors(task: AnyTask, plan: AnyPlan) -> ErrorForecast | None:
+    """The errors to expect of a release of one table.
+
+    None of several tables, of persons with several rows, and where not each attribute is counted.
+    """
+    if not isinstance(task, Task) or task.persons is not None:
+        return None
+    counted, names = plan.one_fit.counted, task.domain.modelled
+    if not {n for t in counted for n in t.cells}.issuperset(names):
+        return None
+    attributes = {name: _attribute(task, counted, name) for name in names}
+    drawing = task.data_rows / task.output_rows / (OVERSAMPLING if plan.one_fit.balanced else 1)
+    singles = [one.times * _error(one.rows, one.variance, drawing) for one in attributes.values()]
+    pairs, uncounted = [], 0
+    for first, second in attribute_sets(names, 2) if len(names) > 1 else ():
+        one, two = attributes[first], attributes[second]
+        noise = _noise_of_pair(counted, {first: one.cells, second: two.cells})
+        uncounted += noise == math.inf
+        rows = np.outer(one.rows, two.rows) / task.data_rows
+        variance = np.add.outer(one.variance, two.variance) + 1 / (rows + rows**2 / noise)
+        pairs.append(one.times * two.times * _error(rows, variance, drawing))
+    return ErrorForecast(
+        float(np.mean(singles)) / task.data_rows,
+        float(np.mean(pairs)) / task.data_rows if pairs else None,
+        uncounted / max(len(pairs), 1),
+    )
+
+
+def _error(rows: Floats, variance: Floats, drawing: float) -> float:
+    """Half the expected sizes of the errors of all cells, in rows."""
+    deviation = rows * np.sqrt(variance + drawing / rows)
+    return float(np.minimum(deviation / math.sqrt(2 * math.pi), rows).sum())
+
+
+def _attribute(task: Task, counted: tuple[Counted, ...], name: str) -> _Attribute:
+    column = task.domain[name]
+    cells, rows = marginal_cells(column).size, np.array([1.0])
+    if isinstance(column, Grid):
+        rows = task.data_rows ** (-np.arange(cells) / cells)
+    times = cells // len(rows)
+    rows *= task.data_rows / (times * rows.sum())
+    known = sum(_information(table, name, cells) for table in counted if name in table.cells)
+    return _Attribute(rows, 1 / (1 + rows**2 * known), times)
+
+
+def _information(table: Counted, name: str, cells: int) -> float:
+    """The inverse variance of the noise of one cell; none where counts are of coarser cells."""
+    size = table.cells[name]
+    if size < cells:
+        return 0.0
+    partners = [count for partner, count in table.cells.items() if partner != name]
+    if table.pairs is None:
+        summed = 1 / math.prod(partners)
+    else:  # with each of the partners equally often
+        summed = 2 * table.pairs / len(table.cells) * float(np.mean(1 / np.array(partners)))
+    return cells / size * summed / table.deviation**2
+
+
+def _noise_of_pair(counted: tuple[Counted, ...], cells: Mapping[str, int]) -> float:
+    """The variance of the noise of one cell of a pair in the best table; inf if none holds both.
+
+    The noise of a coarser cell is spread evenly over those in it.
+    """
+    return min(
+        (_noise(table, cells) for table in counted if cells.keys() <= table.cells.keys()),
+        default=math.inf,
+    )
+
+
+def _noise(table: Counted, cells: Mapping[str, int]) -> float:
+    coarse = math.prod(min(table.cells[name], size) for name, size in cells.items())
+    both = (table.cells[name] for name in cells)
+    summed = math.prod(table.cells.values() if table.pairs is None else both) / coarse
+    return table.deviation**2 * summed * (coarse / math.prod(cells.values())) ** 2
