@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cloister.constraints import DenialConstraint
 from cloister.constraints.supports import Coupling, Support
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.protocol import Arrays, ModelState
 from cloister.models.sampling.chain import TupleModel
 from cloister.models.sampling.drawing import Sampler, Where
@@ -25,7 +25,8 @@ from cloister.models.soft_constraints.reweighting import Reweighting
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.columns import Grid, Serial
-from cloister.schema.domain import Cells, Table
+from cloister.schema.domain import Table
+from cloister.schema.partition import intervals
 
 _Meta = dict[str, Any]
 
@@ -79,24 +80,24 @@ _RESAMPLED = "{:g} % of the values of such an attribute are drawn anew afterward
 _NUMBERED = "surrogate keys are numbered afresh; none is taken from the data"
 
 
-def state_of_bins(bins: Mapping[str, Bins], sequence: Sequence[str]) -> _Stored:
+def state_of_bins(bins: Mapping[str, Histogram], sequence: Sequence[str]) -> _Stored:
     """The arrays of the bins of a sequence of attributes."""
     arrays: _Stored = {}
     for at, name in enumerate(sequence):
         own = bins[name]
         arrays |= {
-            f"cells.{at}": own.cells.starts,
-            f"groups.{at}": own.of_cell,
+            f"cells.{at}": own.starts,
+            f"groups.{at}": own.parts,
             f"histogram.{at}": own.shares,
         }
     return arrays
 
 
-def restore_bins(task: Task, sequence: Sequence[str], arrays: Arrays) -> dict[str, Bins]:
+def restore_bins(task: Task, sequence: Sequence[str], arrays: Arrays) -> dict[str, Histogram]:
     """The bins whose :func:`state_of_bins` is given."""
     return {
-        name: Bins(
-            Cells(task.domain[name], arrays[f"cells.{at}"]),
+        name: Histogram.over(
+            intervals(task.domain[name], arrays[f"cells.{at}"]),
             arrays[f"groups.{at}"],
             arrays[f"histogram.{at}"],
         )
@@ -199,13 +200,13 @@ def merge_states(*parts: tuple[Mapping[str, Any], Mapping[str, NDArray[Any]]]) -
     return meta, arrays
 
 
-def estimated_histograms(bins: Mapping[str, Bins]) -> tuple[str, ...]:
+def estimated_histograms(bins: Mapping[str, Histogram]) -> tuple[str, ...]:
     """What is done to noisy histograms until they are bins, in sentences for a certificate."""
     steps = {
         CUT_OFF: True,
         _SMOOTHED: True,
-        _TAILED: any(isinstance(own.cells.column, Grid) for own in bins.values()),
-        _MERGED: any(own.size < own.cells.size for own in bins.values()),
+        _TAILED: any(isinstance(own.column, Grid) for own in bins.values()),
+        _MERGED: any(own.size < own.cells for own in bins.values()),
     }
     return tuple(sentence for sentence, done in steps.items() if done)
 
@@ -219,7 +220,7 @@ class ConstrainedModel(ABC):
 
     task: Task
     sequence: tuple[str, ...]
-    bins: Mapping[str, Bins]
+    bins: Mapping[str, Histogram]
     rules: CompiledConstraints
 
     drawn_whole: ClassVar[frozenset[str]] = frozenset({BALANCED, EXCHANGED})
@@ -253,7 +254,7 @@ class ConstrainedModel(ABC):
         return None
 
     @property
-    def histograms(self) -> Mapping[str, Bins]:
+    def histograms(self) -> Mapping[str, Histogram]:
         """The released histogram of each attribute."""
         return self.bins
 

@@ -18,7 +18,8 @@ from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.query import TableRows
 from cloister.schema.columns import Column, Grid
 from cloister.schema.declarations import AcceptanceSpec, CriterionSpec
-from cloister.schema.domain import Cells, Domain, Table, declared_cells, equal_cells
+from cloister.schema.domain import Domain, Table
+from cloister.schema.partition import Partition, declared_cells, equal_cells
 
 _EQUAL_PARTS = 10
 """Parts of a number's range where no bins are declared: a criterion is about coarse errors, and
@@ -36,7 +37,7 @@ class Criterion(ABC):
     """One criterion: a table over ``cells``, and the error of shares that is accepted."""
 
     name: str
-    cells: tuple[Cells, ...]
+    cells: tuple[Partition, ...]
     largest: float
 
     @property
@@ -122,7 +123,7 @@ def _shares(counts: Integers) -> Floats:
     return shares
 
 
-def _positions(cells: Cells) -> Floats:
+def _positions(cells: Partition) -> Floats:
     """From 0 to 1 the place of each cell in its range; NaN if it is outside, or missing."""
     column = cells.column
     middles = (column.comparable(cells.starts) + column.comparable(cells.stops - 1)) / 2
@@ -178,6 +179,6 @@ def _require_ordered(column: Column) -> None:
         )
 
 
-def _cells(column: Column) -> Cells:
+def _cells(column: Column) -> Partition:
     binned = not isinstance(column, Grid) or getattr(column.attribute, "bins", None)
     return declared_cells(column) if binned else equal_cells(column, _EQUAL_PARTS)

@@ -20,7 +20,8 @@ from cloister.models.core.bins import MOST_VALUES, NUMERIC_BINS
 from cloister.models.task import RowSampling, Task
 from cloister.schema.columns import Grid
 from cloister.schema.declarations import Sampling
-from cloister.schema.domain import Domain, declared_cells
+from cloister.schema.domain import Domain
+from cloister.schema.partition import declared_cells
 
 NETWORKED_LEVELS = 256
 """Levels of an attribute at most, to be modelled jointly with others."""

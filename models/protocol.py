@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from cloister.errors import PlanError
 from cloister.models.acceptance import plan_tries
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.core.histograms import ReleasedCounts
 from cloister.models.sampling.drawing import Sampler, Where
 from cloister.models.task import AnyPlan, AnyTask, Budget, DatabaseTask, ParametersT, Plan, Task
@@ -60,7 +60,7 @@ class Model(Protocol):
         ...
 
     @property
-    def histograms(self) -> Mapping[str, Bins]:
+    def histograms(self) -> Mapping[str, Histogram]:
         """The released histograms of attributes that are drawn row by row, if it has any."""
         ...
 
@@ -100,7 +100,7 @@ class DatabaseModel(Protocol):
         ...
 
     @property
-    def histograms(self) -> Mapping[str, Mapping[str, Bins]]:
+    def histograms(self) -> Mapping[str, Mapping[str, Histogram]]:
         """The released histograms of the rows of each table, if it has any."""
         ...
 

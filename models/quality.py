@@ -29,7 +29,7 @@ from scipy.special import ndtri
 
 from cloister.arrays import Floats
 from cloister.constraints import DenialConstraint, functional_dependency
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.task import AnyPlan, Budget, Task
 from cloister.privacy.accounting.accountants import zcdp_rho
 from cloister.schema.columns import Codes
@@ -170,7 +170,7 @@ class Gaps:
         )
 
 
-def find_collapses(histograms: Mapping[str, Bins], rows: Table) -> tuple[Collapse | Gaps, ...]:
+def find_collapses(histograms: Mapping[str, Histogram], rows: Table) -> tuple[Collapse | Gaps, ...]:
     """The attributes of rows that keep far fewer values than their released histograms say.
 
     Both the number of different values and the effective number must say so: a histogram's noise
@@ -183,16 +183,16 @@ def find_collapses(histograms: Mapping[str, Bins], rows: Table) -> tuple[Collaps
     return tuple(own for both in found for own in both if own is not None)
 
 
-def _gaps(bins: Bins, codes: Codes) -> Gaps | None:
+def _gaps(bins: Histogram, codes: Codes) -> Gaps | None:
     if bins.levels.null is None or not len(codes):
         return None
-    found = float((bins.of(codes) == bins.levels.null).mean())
+    found = float((bins.index(codes) == bins.levels.null).mean())
     expected = float(bins.mass[bins.levels.null] / bins.mass.sum())
     return Gaps(bins.name, found, expected) if found > expected + _MORE_GAPS else None
 
 
-def _collapse(bins: Bins, codes: Codes) -> Collapse | None:
-    counts = np.bincount(bins.cells.of(codes), minlength=bins.cells.size)
+def _collapse(bins: Histogram, codes: Codes) -> Collapse | None:
+    counts = np.bincount(bins.cell_index(codes), minlength=bins.cells)
     kept, expected = int((counts > 0).sum()), _expected_cells(bins.shares, len(codes))
     fewer = expected >= _FEWEST and kept < _COLLAPSED * expected
     effective = _effective(counts / len(codes)) < _COLLAPSED * _effective(bins.shares)
@@ -232,7 +232,7 @@ class LostReferences:
 
 
 def find_lost_references(
-    histograms: Mapping[str, Mapping[str, Bins]], database: Database
+    histograms: Mapping[str, Mapping[str, Histogram]], database: Database
 ) -> tuple[LostReferences, ...]:
     """The references that clearly fewer rows have than the histograms of their tables say.
 
@@ -248,9 +248,9 @@ def find_lost_references(
     )
 
 
-def _lost(key: ForeignKey, bins: Bins, database: Database) -> LostReferences | None:
+def _lost(key: ForeignKey, bins: Histogram, database: Database) -> LostReferences | None:
     named = database.references(key) != MISSING
-    share = float(bins.shares[bins.cells.of(np.array([1]))[0]])
+    share = float(bins.shares[bins.cell_index(np.array([1]))[0]])
     expected = share * len(named)
     lost = expected - named.sum()
     chance = _DEVIATIONS * float(np.sqrt(expected * (1 - share)))

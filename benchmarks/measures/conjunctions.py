@@ -25,12 +25,13 @@ from numpy.typing import NDArray
 
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.models.copula.model import bin_labels
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.protocol import HasBinaryColumns
 from cloister.models.storage import load_saved
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.domain import Cells, Domain, Table, declared_cells
+from cloister.schema.domain import Domain, Table
+from cloister.schema.partition import Partition, declared_cells
 from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.release.comparison import table_of
 from cloister.tasks.requests.resolved import PublicContext, declared_context
@@ -79,7 +80,7 @@ class ConjunctionAnswers:
 class DummyColumns:
     """The binary columns of a domain: one for each declared cell of each attribute."""
 
-    cells: tuple[Cells, ...]
+    cells: tuple[Partition, ...]
 
     @classmethod
     def of(cls, domain: Domain) -> DummyColumns:
@@ -142,7 +143,7 @@ class DummyColumns:
         """The columns (n, width) of a table, zeros and ones."""
         coded = np.zeros((table.rows, self.width), dtype=np.float32)
         for begin, cells in zip(self.begins, self.cells, strict=False):
-            coded[np.arange(table.rows), begin + cells.of(table.codes[cells.name])] = 1.0
+            coded[np.arange(table.rows), begin + cells.index(table.codes[cells.name])] = 1.0
         return coded
 
     def answers(self, table: Table) -> ConjunctionAnswers:
@@ -349,7 +350,7 @@ def _column_names(columns: DummyColumns) -> list[str]:
     return [
         f"{cells.name}={label}"
         for cells in columns.cells
-        for label in bin_labels(Bins(cells, np.arange(cells.size), np.ones(cells.size)))
+        for label in bin_labels(Histogram.over(cells, cells.parts, np.ones(cells.size)))
     ]
 
 

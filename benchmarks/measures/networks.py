@@ -51,7 +51,7 @@ def measure_network(spec: Path, data: Path, model: Path) -> list[dict[str, Any]]
     if network is None:
         return None
     tested, learnt = (
-        np.stack([part.of(rows.codes[part.name]) for part in network.partitions], axis=1)
+        np.stack([part.index(rows.codes[part.name]) for part in network.partitions], axis=1)
         for rows in _real_rows(spec, data, data.stat().st_mtime_ns)
     )
     return [

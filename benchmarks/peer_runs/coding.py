@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from cloister.benchmarks.config import Given
 from cloister.evaluation.marginals import marginal_cells
 from cloister.schema.columns import Column, Grid
-from cloister.schema.domain import Cells, Domain, Table, declared_cells
+from cloister.schema.domain import Domain, Table
+from cloister.schema.partition import Partition, declared_cells, intervals
 from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.release.comparison import table_of
 from cloister.tasks.requests.resolved import declared_context
@@ -35,7 +36,7 @@ class Coded:
     """
 
     domain: Domain
-    cells: tuple[Cells, ...]
+    cells: tuple[Partition, ...]
     codes: Matrix
     rows: int
 
@@ -80,11 +81,11 @@ def _coded(spec: Path, data: Path, given: Given, changed: int) -> Coded:
     context = declared_context(declared, declared.release.rows or declared.privacy.rows.public or 1)
     table = table_of(context, data)
     cells = tuple(_given(table.domain[name], given) for name in table.domain.modelled)
-    codes = np.stack([c.of(table.codes[c.name]) for c in cells], axis=1).astype(np.int64)
+    codes = np.stack([c.index(table.codes[c.name]) for c in cells], axis=1).astype(np.int64)
     return Coded(table.domain, cells, codes, context.task.data_rows)
 
 
-def _given(column: Column, given: Given) -> Cells:
+def _given(column: Column, given: Given) -> Partition:
     """The cells of a column that a peer is given, special values apart."""
     if given == "declared" or not isinstance(column, Grid):
         return declared_cells(column)
@@ -92,4 +93,4 @@ def _given(column: Column, given: Given) -> Cells:
     starts = np.unique(
         np.concatenate([marginal_cells(column).starts, np.array(points, dtype=np.int64)])
     )
-    return Cells(column, starts[starts < column.size])
+    return intervals(column, starts[starts < column.size])

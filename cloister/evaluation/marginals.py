@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
 from cloister.schema.columns import Column, Grid
-from cloister.schema.domain import Cells, Domain, Table
+from cloister.schema.domain import Domain, Table
+from cloister.schema.partition import Partition, intervals, single_values
 
 
 def declared_range(column: Column) -> tuple[float, float]:
@@ -149,16 +150,18 @@ def _fixed_choice(attributes: int, ways: int) -> list[tuple[int, ...]]:
     return sorted(chosen)
 
 
-def marginal_cells(column: Column) -> Cells:
+def marginal_cells(column: Column) -> Partition:
     """The cells of a column's marginals: 16 equal-width bins of a declared range, or its values.
 
     Bin b of a grid of s steps begins at its first code c with c / (s - 1) >= b / 16; the greatest
     value is in the last.
     """
     if not isinstance(column, Grid):
-        return Cells(column, np.arange(column.size, dtype=np.int64))
+        return single_values(column)
     starts = [-(-b * (column.steps - 1) // _BINS) for b in range(_BINS)]
-    return Cells(column, np.unique([*starts, *range(column.steps, column.size)]).astype(np.int64))
+    return intervals(
+        column, np.unique([*starts, *range(column.steps, column.size)]).astype(np.int64)
+    )
 
 
 @dataclass(frozen=True)
@@ -173,7 +176,9 @@ class _Merged:
     def of(cls, real: Table, synthetic: Table) -> _Merged:
         readings = {name: marginal_cells(real.domain[name]) for name in real.domain.modelled}
         cells = {
-            name: np.concatenate([reading.of(table.codes[name]) for table in (real, synthetic)])
+            name: np.concatenate(
+                [reading.index(table.codes[name]).astype(np.int32) for table in (real, synthetic)]
+            )
             for name, reading in readings.items()
         }
         return cls(cells, {name: reading.size for name, reading in readings.items()}, real.rows)

@@ -34,19 +34,18 @@ from cloister.models.copula.plan import (
     HISTOGRAMS,
     JOINT,
     CopulaParameters,
-    deviation_of,
     paper_coding,
     public_coding,
 )
-from cloister.models.core.bins import Bins, bin_cells
+from cloister.models.core.bins import Histogram, bin_cells
 from cloister.models.core.denoising import estimate_shares, to_shares
+from cloister.models.core.noisy_table import NoisyTable, NoisyTables, count_table
 from cloister.models.protocol import Progress
-from cloister.models.sampling.expected_shares import JointTable
 from cloister.models.sampling.support_builder import compile_constraints
 from cloister.models.task import Plan, Task
 from cloister.privacy.queries.counts import ConjunctionCounts, DummyCoding, PartitionCounts
-from cloister.privacy.queries.query import Door, Partition, TableRows
-from cloister.schema.domain import Cells, declared_cells
+from cloister.privacy.queries.query import Door, TableRows
+from cloister.schema.partition import Partition, declared_cells
 
 _SEED = 20_190_206
 """Public seed of everything random about the supports."""
@@ -136,10 +135,10 @@ def _fit_given(
 
 def _count_bins(
     private: Door[TableRows], task: Task, plan: Plan[CopulaParameters], progress: Progress
-) -> dict[str, Bins]:
+) -> dict[str, Histogram]:
     """The bins of every attribute, from its noisy histogram."""
     mechanism, rows = plan.parameters.mechanism(HISTOGRAMS), task.data_rows
-    deviation = deviation_of(mechanism, private.neighbours.partition)
+    deviation = mechanism.deviation(private.neighbours.partition)
     constrained = {name for rule in task.hard for name in rule.attributes}
     bins = {}
     for done, name in enumerate(plan.sequence, start=1):
@@ -153,7 +152,7 @@ def _count_bins(
 
 
 def _coded(
-    task: Task, plan: Plan[CopulaParameters], bins: Mapping[str, Bins]
+    task: Task, plan: Plan[CopulaParameters], bins: Mapping[str, Histogram]
 ) -> tuple[DummyCoding, Floats]:
     """The binary columns of the bins, and the released share of ones in each."""
     names = plan.sequence[: plan.parameters.coded]
@@ -166,7 +165,7 @@ def _count_conjunctions(
     private: Door[TableRows],
     task: Task,
     plan: Plan[CopulaParameters],
-    bins: Mapping[str, Bins],
+    bins: Mapping[str, Histogram],
     coding: DummyCoding,
     means: Floats,
 ) -> Floats:
@@ -177,31 +176,32 @@ def _count_conjunctions(
     partitions = tuple(bins[name] for name in plan.sequence[: len(coding.sizes)])
     query = ConjunctionCounts(partitions, coding)
     noisy = private.answer(query, mechanism, CONJUNCTIONS)
-    deviation = deviation_of(mechanism, query.sensitivity(private.neighbours))
+    deviation = mechanism.deviation(query.sensitivity(private.neighbours))
     return shrink_conjunctions(noisy, means, deviation, task.data_rows, coding)
 
 
 def _count_joint_tables(
-    private: Door[TableRows], plan: Plan[CopulaParameters], bins: Mapping[str, Bins]
-) -> dict[tuple[str, ...], JointTable]:
+    private: Door[TableRows], plan: Plan[CopulaParameters], bins: Mapping[str, Histogram]
+) -> dict[tuple[str, ...], NoisyTable]:
     """The joint tables of hard constraints."""
-    found = {}
-    for names in plan.parameters.joint_tables:
-        mechanism = plan.parameters.mechanism(JOINT)
-        query = PartitionCounts(tuple(bins[name] for name in names))
-        counts = private.answer(query, mechanism, f"joint {', '.join(names)}")
-        deviation = deviation_of(mechanism, private.neighbours.partition)
-        found[names] = JointTable(names, counts.astype(np.float64), deviation)
-    return found
+    return {
+        names: count_table(
+            private,
+            [bins[name] for name in names],
+            plan.parameters.mechanism(JOINT),
+            f"joint {', '.join(names)}",
+        )
+        for names in plan.parameters.joint_tables
+    }
 
 
 def constrained_model(
     task: Task,
     plan: Plan[CopulaParameters],
-    bins: Mapping[str, Bins],
+    bins: Mapping[str, Histogram],
     copula: Copula,
     steps: tuple[str, ...],
-    tables: Mapping[tuple[str, ...], JointTable],
+    tables: NoisyTables,
     kind: type[CopulaModel] = CopulaModel,
 ) -> CopulaModel:
     """The model of a ``kind``, with supports and rules that enforce every hard constraint."""
@@ -227,14 +227,15 @@ def fit_paper(
     coding = paper_coding(task, plan.sequence)
     limits = thresholds(np.concatenate(counted) / task.data_rows)
     shares = np.zeros((coding.width, coding.width))
-    tables: dict[tuple[str, ...], JointTable] = {}
+    tables: dict[tuple[str, ...], NoisyTable] = {}
     pairs = list(combinations(range(len(plan.sequence)), 2))
     for done, (first, second) in enumerate(pairs, start=1):
         names = (plan.sequence[first], plan.sequence[second])
         counts = _count(private, plan.parameters, CONJUNCTIONS, tuple(bins[n] for n in names))
         shares[coding.block(first), coding.block(second)] = counts / task.data_rows
         if names in plan.mapped:
-            tables[names] = JointTable(names, counts, plan.mapped[names])
+            partitions = (bins[names[0]], bins[names[1]])
+            tables[names] = NoisyTable(partitions, counts, plan.mapped[names])
         progress(done, len(pairs))
     every = np.triu(np.ones_like(shares, dtype=bool), 1)
     correlations = pairwise_correlations(shares, limits, every, most=1.0)
@@ -258,6 +259,6 @@ def _count(
     return np.maximum(counts.astype(np.float64), 0.0)
 
 
-def _bins(cells: Cells, counts: Floats, rows: int) -> Bins:
+def _bins(cells: Partition, counts: Floats, rows: int) -> Histogram:
     """A bin for each cell, with shares of records that are nearest to the counts and sum to 1."""
-    return Bins(cells, np.arange(cells.size, dtype=np.int64), to_shares(counts, rows))
+    return Histogram.over(cells, cells.parts, to_shares(counts, rows))

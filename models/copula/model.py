@@ -25,7 +25,7 @@ from cloister.arrays import Floats, Integers
 from cloister.errors import SampleError
 from cloister.models.constrained import EXCHANGED, ConstrainedModel, restore_bins, restore_rules
 from cloister.models.copula.copula import Copula, Scores, independent_normals, normals
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.protocol import Arrays, ModelState
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import Batch, ConstrainedChain, Probabilities
@@ -65,7 +65,7 @@ class LinearChain:
     """Linear regressions on the columns before; attributes outside the coding are alone."""
 
     sequence: tuple[str, ...]
-    bins: Mapping[str, Bins]
+    bins: Mapping[str, Histogram]
     coding: DummyCoding
     means: Floats
     moments: Floats
@@ -182,7 +182,7 @@ class BinarySampler(Sampler):
     """
 
     names: tuple[str, ...]
-    bins: Mapping[str, Bins]
+    bins: Mapping[str, Histogram]
     copula: Copula
     normals: Callable[[int, int, np.random.Generator], Scores]
 
@@ -207,16 +207,15 @@ class BinarySampler(Sampler):
         return Table(self.domain, dict(zip(self.domain.names, ones, strict=True)))
 
 
-def bin_labels(bins: Bins) -> tuple[str, ...]:
+def bin_labels(bins: Histogram) -> tuple[str, ...]:
     """A text for each bin: its value, or its first and last one."""
-    cells = bins.cells
     first, last = (
-        cells.column.decode(codes).astype(object).where(lambda found: found.notna(), "missing")
-        for codes in (cells.starts, cells.stops - 1)
+        bins.column.decode(codes).astype(object).where(lambda found: found.notna(), "missing")
+        for codes in (bins.starts, bins.stops - 1)
     )
     ends = [
         (str(first.iloc[own[0]]), str(last.iloc[own[-1]]))
-        for own in (np.flatnonzero(bins.of_cell == at) for at in range(bins.size))
+        for own in (np.flatnonzero(bins.parts == at) for at in range(bins.size))
     ]
     return tuple(low if low == high else f"{low}..{high}" for low, high in ends)
 
@@ -230,7 +229,7 @@ class CopulaModel(ConstrainedModel):
 
     task: Task
     sequence: tuple[str, ...]
-    bins: Mapping[str, Bins]
+    bins: Mapping[str, Histogram]
     copula: Copula
     steps: tuple[str, ...]
     rules: CompiledConstraints

@@ -27,7 +27,6 @@ from cloister.models.core.budget_split import (
     Kind,
     counts_stage,
     epsilon_in_proportion,
-    laplace_deviation,
     require_signal,
     rounded_up,
 )
@@ -36,7 +35,7 @@ from cloister.privacy.accounting.accountants import epsilon_of_each
 from cloister.privacy.events import Sensitivity
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, DiscreteLaplace
 from cloister.privacy.queries.counts import DummyCoding, conjunction_sensitivity
-from cloister.schema.domain import declared_cells
+from cloister.schema.partition import declared_cells
 
 _LOOKUP = 4e-9
 """Seconds to count a row in one pair of attributes."""
@@ -124,12 +123,6 @@ class CopulaParameters(Parameters):
         """The mechanism of one kind of count."""
         level = self.noise[kind]
         return DiscreteLaplace(level) if self.pure else DiscreteGaussian(level)
-
-
-def deviation_of(mechanism: CountNoise, sensitivity: Sensitivity) -> float:
-    """The standard deviation of a mechanism's noise, in rows."""
-    scale = mechanism.scale(sensitivity)
-    return laplace_deviation(scale) if isinstance(mechanism, DiscreteLaplace) else scale
 
 
 def public_coding(task: Task, names: Sequence[str], groups: int) -> DummyCoding:
@@ -226,7 +219,7 @@ class _Outline:
             JOINT: [{name: sizes[name] for name in names} for names in self.joint],
         }
         for kind, (sensitivity, _) in self.queries.items():
-            deviation = deviation_of(made.mechanism(kind), sensitivity)
+            deviation = made.mechanism(kind).deviation(sensitivity)
             pairs = math.comb(len(self.coded), 2) if kind == CONJUNCTIONS else None
             yield from (Counted(cells, deviation, pairs) for cells in tables[kind])
 
@@ -265,7 +258,7 @@ def _planned(
     require_signal(estimate, task, budget)
     noise = split.calibrate(task, budget)
     made = outline.parameters(noise)
-    mapped = {names: deviation_of(made.mechanism(JOINT), partition) for names in made.joint_tables}
+    mapped = {names: made.mechanism(JOINT).deviation(partition) for names in made.joint_tables}
     expected = forecast_copula(task, outline.coding, pairs=CONJUNCTIONS in outline.queries)
     counted = tuple(outline.counted(made))
     return Plan(method, sequence, split.stages(noise), made, expected, mapped, counted=counted)
@@ -331,7 +324,7 @@ def plan_copula_paper(
     )
     expected = forecast_copula(task, coding, pairs=bool(pairs))
     cells = {name: declared_cells(task.domain[name]).size for name in sequence}
-    deviation = deviation_of(mechanism, partition)
+    deviation = mechanism.deviation(partition)
     mapped: dict[tuple[str, ...], float] = dict.fromkeys(paper_tables(task, sequence), deviation)
     counted = (
         *(Counted({name: size}, deviation) for name, size in cells.items()),

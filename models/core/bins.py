@@ -20,7 +20,7 @@ from cloister.arrays import TINY, Booleans, Floats, Integers
 from cloister.constraints.supports import Levels
 from cloister.models.core.denoising import apart
 from cloister.schema.columns import Codes, Grid
-from cloister.schema.domain import Cells
+from cloister.schema.partition import Partition
 
 NUMERIC_BINS = 20
 """Bins of a numeric attribute at most, special and missing values apart."""
@@ -38,47 +38,35 @@ _LEAST_ORDINARY_MASS = 1e-12
 """Mass that is divided by at least, where all of it is in missing and special values."""
 
 
-@dataclass(frozen=True)
-class Bins:
-    """A partition of cells: cell c lies in bin ``of_cell[c]``.
+@dataclass(frozen=True, eq=False)
+class Histogram(Partition):
+    """A partition whose parts are bins, with the released shares of rows of its cells.
 
-    Shapes: ``of_cell`` (cells,) int64; ``shares`` (cells,) the released share of rows in each cell,
-    summing to 1. Bins of a numeric attribute are contiguous.
+    Shape: ``shares`` (cells,), summing to 1. Histogram of a numeric attribute are contiguous.
     """
 
-    cells: Cells
-    of_cell: Codes
     shares: Floats
 
-    @property
-    def name(self) -> str:
-        """The attribute."""
-        return self.cells.column.name
-
-    @cached_property
-    def size(self) -> int:
-        """Number of bins."""
-        return int(self.of_cell.max()) + 1
+    @classmethod
+    def over(cls, cells: Partition, bins: Integers, shares: Floats) -> Histogram:
+        """Cell c of a partition lies in bin ``bins[c]`` and holds ``shares[c]`` of the rows."""
+        return cls(cells.column, cells.starts, bins, shares)
 
     @cached_property
     def mass(self) -> Floats:
         """Released share of rows in each bin; shape (size,)."""
-        return np.bincount(self.of_cell, weights=self.shares, minlength=self.size).astype(
-            np.float64
-        )
-
-    def of(self, codes: Codes) -> Codes:
-        """Bins (n,) of fine codes (n,)."""
-        return self.of_cell[self.cells.of(codes)]
+        return np.bincount(self.parts, weights=self.shares, minlength=self.size).astype(np.float64)
 
     @cached_property
     def levels(self) -> Levels:
         """The bins as levels for supports."""
-        first, last = _bounds(self.of_cell, self.size)
-        start, stop = self.cells.starts[first], self.cells.stops[last]
+        first, last = _bounds(self.parts, self.size)
+        start, stop = self.starts[first], self.stops[last]
         point = self._points()
-        column = self.cells.column
-        null = None if column.null_code is None else int(self.of(np.array([column.null_code]))[0])
+        column = self.column
+        null = (
+            None if column.null_code is None else int(self.index(np.array([column.null_code]))[0])
+        )
         return Levels(
             name=self.name,
             low=column.comparable(start),
@@ -87,24 +75,24 @@ class Bins:
             stop=stop,
             point=point,
             value=column.comparable(point),
-            null=null,
+            null=None if null is None else int(self.index(np.array([null]))[0]),
         )
 
     @cached_property
     def only_values(self) -> Codes | None:
         """The one fine code of each bin, (size,); None if a bin has several."""
-        if self.cells.size != self.size or self.cells.size != self.cells.column.size:
+        if self.cells != self.size or self.cells != self.column.size:
             return None
-        return self.cells.starts[np.argsort(self.of_cell)]
+        return self.starts[np.argsort(self.parts)]
 
     def refine(self, bins: Codes, quantile: Floats) -> Codes:
         """Fine codes (n,) inside bins (n,), by the histogram, at quantiles (n,) in [0, 1)."""
         if self.only_values is not None:
             return self.only_values[bins]
         cells = self._cell_at(bins, quantile)
-        width = self.cells.widths[cells]
+        width = self.widths[cells]
         inside = self._within(bins, cells, quantile)
-        return self.cells.starts[cells] + np.minimum((inside * width).astype(np.int64), width - 1)
+        return self.starts[cells] + np.minimum((inside * width).astype(np.int64), width - 1)
 
     def refine_box(self, boxes: Codes, quantile: Floats) -> Codes:
         """Fine codes (n,) inside ranges (n, 2) of fine codes, by the histogram, at quantiles (n,).
@@ -128,25 +116,25 @@ class Bins:
 
     def _heights(self) -> tuple[Floats, Floats]:
         """The released distribution function: fine codes, and shares of rows below them."""
-        knots = np.append(self.cells.starts, self.cells.column.size).astype(np.float64)
-        floor = 1e-9 * self.cells.widths / self.cells.column.size
+        knots = np.append(self.starts, self.column.size).astype(np.float64)
+        floor = 1e-9 * self.widths / self.column.size
         return knots, np.concatenate([[0.0], np.cumsum(self.shares + floor)])
 
     def _points(self) -> Codes:
-        density = self.shares / self.cells.widths
-        order = np.lexsort((-density, self.of_cell))
-        heaviest = order[np.searchsorted(self.of_cell[order], np.arange(self.size))]
-        return self.cells.starts[heaviest] + self.cells.widths[heaviest] // 2
+        density = self.shares / self.widths
+        order = np.lexsort((-density, self.parts))
+        heaviest = order[np.searchsorted(self.parts[order], np.arange(self.size))]
+        return self.starts[heaviest] + self.widths[heaviest] // 2
 
     @cached_property
     def _by_bin(self) -> tuple[Codes, Floats]:
-        order = np.argsort(self.of_cell, kind="stable")
+        order = np.argsort(self.parts, kind="stable")
         floored = self.shares[order] + 1e-12
         return order, np.cumsum(floored)
 
     def _bounds_of(self, bins: Codes) -> tuple[Floats, Floats]:
         order, heights = self._by_bin
-        edges = np.searchsorted(self.of_cell[order], np.arange(self.size + 1))
+        edges = np.searchsorted(self.parts[order], np.arange(self.size + 1))
         sums = np.append(0.0, heights)
         return sums[edges[bins]], sums[edges[bins + 1]]
 
@@ -154,7 +142,7 @@ class Bins:
         order, heights = self._by_bin
         low, high = self._bounds_of(bins)
         found = np.searchsorted(heights, low + quantile * (high - low), side="right")
-        first, last = _bounds(self.of_cell[order], self.size)
+        first, last = _bounds(self.parts[order], self.size)
         return order[np.clip(found, first[bins], last[bins])]
 
     def _within(self, bins: Codes, cells: Codes, quantile: Floats) -> Floats:
@@ -166,17 +154,17 @@ class Bins:
         return np.clip((low + quantile * (high - low) - before) / (after - before), 0.0, 1.0)
 
 
-def _bounds(of_cell: Codes, size: int) -> tuple[Codes, Codes]:
-    first = np.full(size, len(of_cell), dtype=np.int64)
+def _bounds(parts: Codes, size: int) -> tuple[Codes, Codes]:
+    first = np.full(size, len(parts), dtype=np.int64)
     last = np.zeros(size, dtype=np.int64)
-    np.minimum.at(first, of_cell, np.arange(len(of_cell)))
-    np.maximum.at(last, of_cell, np.arange(len(of_cell)))
+    np.minimum.at(first, parts, np.arange(len(parts)))
+    np.maximum.at(last, parts, np.arange(len(parts)))
     return first, last
 
 
 def bin_cells(
-    cells: Cells, shares: Floats, noise: float, keep: bool, most: int = NUMERIC_BINS
-) -> Bins:
+    cells: Partition, shares: Floats, noise: float, keep: bool, most: int = NUMERIC_BINS
+) -> Histogram:
     """The bins of one attribute, from its released histogram.
 
     Numeric attributes: at most ``most`` runs of about equal mass, special values and missing
@@ -188,13 +176,13 @@ def bin_cells(
         noise: standard deviation of a share.
     """
     if isinstance(cells.column, Grid):
-        return Bins(cells, _equal_mass_runs(cells, shares, noise, most), shares)
+        return Histogram.over(cells, _equal_mass_runs(cells, shares, noise, most), shares)
     if keep or cells.size <= 3:
-        return Bins(cells, np.arange(cells.size, dtype=np.int64), shares)
-    return Bins(cells, _merge_rare(cells, shares, noise), shares)
+        return Histogram.over(cells, cells.parts, shares)
+    return Histogram.over(cells, _merge_rare(cells, shares, noise), shares)
 
 
-def _equal_mass_runs(cells: Cells, shares: Floats, noise: float, most: int) -> Codes:
+def _equal_mass_runs(cells: Partition, shares: Floats, noise: float, most: int) -> Codes:
     if cells.size <= most:
         return np.arange(cells.size, dtype=np.int64)
     alone = apart(cells)
@@ -218,22 +206,24 @@ def _equal_runs(rest: Floats, noise: float, most: int) -> tuple[Codes, float]:
     return np.minimum(run, count - 1), target
 
 
-def _join_outer(of_cell: Codes, rest: Floats, alone: Booleans, noise: float) -> Codes:
+def _join_outer(parts: Codes, rest: Floats, alone: Booleans, noise: float) -> Codes:
     """The bins, the outermost joined to their neighbours where they have less mass than noise.
 
     Such a bin may go on to the end of a range that nothing reaches: a few rows that a model puts
     there by noise would lie far from all others. Cells that are ``alone`` (cells,) stay so.
     """
-    mass = np.bincount(of_cell, weights=rest)
-    ordinary = np.flatnonzero(np.bincount(of_cell, weights=alone) == 0)
-    begins = np.diff(of_cell, prepend=-1) != 0
+    mass = np.bincount(parts, weights=rest)
+    ordinary = np.flatnonzero(np.bincount(parts, weights=alone) == 0)
+    begins = np.diff(parts, prepend=-1) != 0
     for outer, inner in (ordinary[:2], ordinary[:-3:-1]) if len(ordinary) > 1 else ():
         if mass[outer] < _NOISE_DEVIATIONS * noise and abs(outer - inner) == 1:
-            begins[np.searchsorted(of_cell, max(outer, inner))] = False
+            begins[np.searchsorted(parts, max(outer, inner))] = False
     return np.cumsum(begins) - 1
 
 
-def bin_values(cells: Cells, shares: Floats, noise: float, most: int = NUMERIC_BINS) -> Bins:
+def bin_values(
+    cells: Partition, shares: Floats, noise: float, most: int = NUMERIC_BINS
+) -> Histogram:
     """The bins of a numeric attribute whose values matter, from its released histogram.
 
     Of ``most`` cells or fewer each has a bin of its own. Of more, a value above three standard
@@ -245,7 +235,7 @@ def bin_values(cells: Cells, shares: Floats, noise: float, most: int = NUMERIC_B
         noise: standard deviation of a share.
     """
     if cells.size <= most:
-        return Bins(cells, np.arange(cells.size, dtype=np.int64), shares)
+        return Histogram.over(cells, cells.parts, shares)
     alone = apart(cells)
     known = np.flatnonzero((cells.widths == 1) & (shares > _NOISE_DEVIATIONS * noise) & ~alone)
     own = alone.copy()
@@ -253,10 +243,10 @@ def bin_values(cells: Cells, shares: Floats, noise: float, most: int = NUMERIC_B
     rest = np.where(own, 0.0, shares)
     run, _ = _equal_runs(rest, noise, most)
     begins = own | np.append(False, alone[:-1]) | (np.diff(run, prepend=-1) != 0)
-    return Bins(cells, np.cumsum(begins) - 1, shares)
+    return Histogram.over(cells, np.cumsum(begins) - 1, shares)
 
 
-def _merge_rare(cells: Cells, shares: Floats, noise: float) -> Codes:
+def _merge_rare(cells: Partition, shares: Floats, noise: float) -> Codes:
     rare = (shares < _NOISE_DEVIATIONS * noise) & ~apart(cells)
     if rare.sum() < 2:
         return np.arange(cells.size, dtype=np.int64)
@@ -265,68 +255,35 @@ def _merge_rare(cells: Cells, shares: Floats, noise: float) -> Codes:
     return bins
 
 
-@dataclass(frozen=True, eq=False)
-class Coarsening:
-    """A partition of one attribute's bins: bin b lies in part ``parts[b]``; shape (bins,)."""
-
-    bins: Bins
-    parts: Integers
-
-    @property
-    def name(self) -> str:
-        """The attribute."""
-        return self.bins.name
-
-    @cached_property
-    def size(self) -> int:
-        """Number of parts."""
-        return int(self.parts.max()) + 1
-
-    @property
-    def whole(self) -> bool:
-        """Whether every bin is a part of its own."""
-        return self.size == self.bins.size
-
-    def of(self, codes: Codes) -> Integers:
-        """Parts (n,) of fine codes (n,)."""
-        return self.parts[self.bins.of(codes)]
-
-
-def fine(bins: Bins) -> Coarsening:
-    """Every bin on its own."""
-    return Coarsening(bins, np.arange(bins.size, dtype=np.int64))
-
-
-def coarse(bins: Bins, most: int) -> Coarsening:
+def coarse(bins: Histogram, most: int) -> Partition:
     """At most ``most`` parts, beside those of missing and special values of a number."""
     if bins.size <= most:
-        return fine(bins)
-    if bins.cells.column.kind == "nominal":
-        return Coarsening(bins, _heaviest(bins, most))
+        return bins
+    if bins.column.kind == "nominal":
+        return bins.coarsen(_heaviest(bins, most))
     own = alone(bins)
     if own.sum() > most:
         own = np.zeros(bins.size, dtype=bool)
-    return Coarsening(bins, _runs(bins.mass, own, most))
+    return bins.coarsen(_runs(bins.mass, own, most))
 
 
-def coarse_by_spread(bins: Bins, most: int) -> Coarsening:
+def coarse_by_spread(bins: Histogram, most: int) -> Partition:
     """At most ``most`` parts of a number's bins, beside those of missing and special values.
 
     Each part has about as much as another of the mass and of the variance together, so that tails
     have parts of their own, however few rows they hold.
     """
     weights = bins.mass / max(float(bins.mass[~alone(bins)].sum()), _LEAST_ORDINARY_MASS)
-    return Coarsening(bins, _runs(weights + variance_shares(bins), alone(bins), most))
+    return bins.coarsen(_runs(weights + variance_shares(bins), alone(bins), most))
 
 
-def variance_shares(bins: Bins) -> Floats:
+def variance_shares(bins: Histogram) -> Floats:
     """The share (bins,) of a number's variance that lies in each bin, by its histogram."""
-    cells = bins.cells
-    shares = np.where(apart(cells), 0.0, bins.shares)
-    middles = (cells.starts + cells.stops) / 2
+    shares = np.where(apart(bins), 0.0, bins.shares)
+    middles = (bins.starts + bins.stops) / 2
     mean = float(shares @ middles) / max(float(shares.sum()), _LEAST_ORDINARY_MASS)
-    squares = shares * (np.square(middles - mean) + np.square(cells.widths) / 12)
-    variance = np.bincount(bins.of_cell, weights=squares, minlength=bins.size)
+    squares = shares * (np.square(middles - mean) + np.square(bins.widths) / 12)
+    variance = np.bincount(bins.parts, weights=squares, minlength=bins.size)
     return np.asarray(variance / max(float(variance.sum()), _LEAST_ORDINARY_MASS))
 
 
@@ -339,13 +296,13 @@ def _runs(weights: Floats, own: Booleans, most: int) -> Integers:
     return np.unique(parts, return_inverse=True)[1].astype(np.int64)
 
 
-def alone(bins: Bins) -> Booleans:
+def alone(bins: Histogram) -> Booleans:
     """The bins (bins,) that hold nothing but special or missing values."""
-    others = np.bincount(bins.of_cell[~apart(bins.cells)], minlength=bins.size)
+    others = np.bincount(bins.parts[~apart(bins)], minlength=bins.size)
     return others == 0
 
 
-def _heaviest(bins: Bins, most: int) -> Integers:
+def _heaviest(bins: Histogram, most: int) -> Integers:
     parts = np.full(bins.size, most - 1, dtype=np.int64)
     parts[np.argsort(-bins.mass, kind="stable")[: most - 1]] = np.arange(most - 1)
     return parts

@@ -133,15 +133,16 @@ class BudgetSplit:
 
 @dataclass(frozen=True)
 class EpsilonSplit(BudgetSplit):
-    """Shares of epsilon, for Laplace noise; a level of noise is 1 / epsilon.
+    """Shares of epsilon in proportion, for Laplace noise; a level of noise is 1 / epsilon.
 
-    With a delta tighter accounting prices them, so that there is less noise.
+    They add up exactly. With a delta tighter accounting prices them, so that there is less noise.
     """
 
     def noise(self, level: Fraction) -> dict[str, Fraction]:
         """The epsilon of each query of a kind."""
+        whole = level * sum(Fraction(kind.share) for kind in self._asked)
         return {
-            kind.name: Fraction(kind.share) / level / Fraction(kind.number) for kind in self._asked
+            kind.name: Fraction(kind.share) / whole / Fraction(kind.number) for kind in self._asked
         }
 
     def _level_at_once(self, budget: Budget) -> Fraction:
@@ -304,12 +305,6 @@ def require_delta(method: str, budget: Budget) -> None:
             f"method {method} adds Gaussian noise and needs a delta above 0; allow one, such as "
             "1e-6"
         )
-
-
-def laplace_deviation(scale: float) -> float:
-    """The standard deviation of discrete Laplace noise, in rows."""
-    ratio = math.exp(-1.0 / scale)
-    return math.sqrt(2.0 * ratio) / (1.0 - ratio)
 
 
 def divide(

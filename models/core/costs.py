@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 
 from cloister.models.task import AnyPlan, Forecast, Task
-from cloister.schema.domain import declared_cells
+from cloister.schema.partition import declared_cells
 
 OVERSAMPLING = 3
 """Rows drawn for each row of a balanced sample."""

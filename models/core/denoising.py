@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.models.core.tails import Remainder, cells_before_tail, fit_tail, isolated
 from cloister.schema.columns import Grid
-from cloister.schema.domain import Cells
+from cloister.schema.partition import Partition
 
 _ROUNDS = 15
 """Rounds of expectation-maximization: with more the distribution follows single cells' noise."""
@@ -139,7 +139,9 @@ class _Cut:
     counts: Floats
 
 
-def estimate_shares(counts: Integers | Floats, deviation: float, cells: Cells, rows: int) -> Floats:
+def estimate_shares(
+    counts: Integers | Floats, deviation: float, cells: Partition, rows: int
+) -> Floats:
     """The share of rows in each cell, (cells,), from its noisy counts (cells,).
 
     ``deviation`` is the standard deviation of their noise, in rows. ``rows`` is the number of all
@@ -265,15 +267,15 @@ def neighbourhood_means(noisy: Floats, deviation: float, alone: Booleans) -> tup
     return counts, np.where(spikes, 1.0, 1.0 / members)
 
 
-def apart(cells: Cells) -> Booleans:
+def apart(cells: Partition) -> Booleans:
     """Cells without neighbours: special values and missing ones.
 
     Shape (cells,).
     """
     column = cells.column
-    mask = np.zeros(cells.size, dtype=bool)
+    mask = np.zeros(cells.cells, dtype=bool)
     if isinstance(column, Grid) and column.special_codes:
-        mask[cells.of(np.array(column.special_codes))] = True
+        mask[cells.cell_index(np.array(column.special_codes))] = True
     if column.null_code is not None:
         mask[-1] = True
     return mask

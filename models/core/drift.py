@@ -18,7 +18,7 @@ import pandas as pd
 from scipy.stats import chi2, norm
 
 from cloister.models.core.histograms import ReleasedCounts
-from cloister.schema.domain import Cells
+from cloister.schema.partition import Partition
 
 CONFIDENCE = 0.95
 """With this probability no unchanged attribute of a table seems changed, and all intervals of one
@@ -79,14 +79,14 @@ def _drift(name: str, before: ReleasedCounts, now: ReleasedCounts, level: float)
     )
 
 
-def _alike(first: Cells, second: Cells) -> bool:
+def _alike(first: Partition, second: Partition) -> bool:
     """Whether cells mean the same values."""
     if not np.array_equal(first.starts, second.starts):
         return False
     return first.column is second.column or cell_labels(first) == cell_labels(second)
 
 
-def cell_labels(cells: Cells, chosen: slice = slice(None)) -> list[str]:
+def cell_labels(cells: Partition, chosen: slice = slice(None)) -> list[str]:
     """The values of chosen cells as people read them: one, or the first and the last."""
     ends = [cells.column.decode(codes[chosen]) for codes in (cells.starts, cells.stops - 1)]
     first, last = (["missing" if pd.isna(each) else str(each) for each in end] for end in ends)

@@ -25,15 +25,15 @@ from scipy.special import ndtri
 
 from cloister.arrays import TINY, Booleans, Floats, Integers
 from cloister.models.core import denoising
-from cloister.models.core.bins import NUMERIC_BINS, Bins, bin_cells, bin_values
+from cloister.models.core.bins import NUMERIC_BINS, Histogram, bin_cells, bin_values
 from cloister.models.core.denoising import estimate_shares
-from cloister.models.sampling.expected_shares import JointTable
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.queries.counts import PartitionCounts
-from cloister.privacy.queries.query import Door, Partition, TableRows
+from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.columns import Codes, Grid
-from cloister.schema.domain import Cells, Domain, declared_cells
+from cloister.schema.domain import Domain
+from cloister.schema.partition import Partition, declared_cells, intervals, single_values
 
 Counts = Integers | Floats
 
@@ -63,11 +63,11 @@ _FALSE_ALARMS = 0.2
 class TwoLevels:
     """The ``cells`` of an ordered attribute, and ``wide`` ones that hold several of them each."""
 
-    cells: Cells
-    wide: Cells
+    cells: Partition
+    wide: Partition
 
     @classmethod
-    def of(cls, cells: Cells) -> TwoLevels | None:
+    def of(cls, cells: Partition) -> TwoLevels | None:
         """Wide cells of about equally many cells; None where there are too few cells."""
         alone = denoising.apart(cells)
         ordinary = int((~alone).sum())
@@ -75,12 +75,12 @@ class TwoLevels:
             return None
         wide = (np.cumsum(~alone) - 1) * _WIDE // ordinary
         begins = alone | (np.diff(np.where(alone, -1, wide), prepend=-2) != 0)
-        return cls(cells, Cells(cells.column, cells.starts[begins]))
+        return cls(cells, intervals(cells.column, cells.starts[begins]))
 
     @cached_property
     def of_cell(self) -> Codes:
         """The wide cell of each cell; shape (cells,)."""
-        return self.wide.of(self.cells.starts).astype(np.int64)
+        return self.wide.index(self.cells.starts)
 
     @cached_property
     def members(self) -> Floats:
@@ -179,7 +179,7 @@ def _ends(density: Floats, alone: Booleans) -> tuple[Floats, Floats]:
     )
 
 
-def bin_deviations(bins: Bins, levels: TwoLevels | None, deviation: float) -> Floats:
+def bin_deviations(bins: Histogram, levels: TwoLevels | None, deviation: float) -> Floats:
     """Standard deviations (bins,) of the noise of the bins' counts, in rows.
 
     ``deviation`` is that of a single count. A bin of whole wide cells has the noise of their
@@ -187,12 +187,12 @@ def bin_deviations(bins: Bins, levels: TwoLevels | None, deviation: float) -> Fl
     little: in a tail, whose rows are known as well as those of the few cells at its beginning.
     """
     if levels is None:
-        owner, totals = np.arange(bins.cells.size), np.full(bins.cells.size, deviation)
+        owner, totals = np.arange(bins.cells), np.full(bins.cells, deviation)
     else:
-        owner = levels.wide.of(bins.cells.starts).astype(np.int64)
+        owner = levels.wide.index(bins.starts)
         totals = levels.total_deviations(deviation)
     shares = bins.shares + _LEAST_SHARE
-    both, piece = np.unique(bins.of_cell * len(totals) + owner, return_inverse=True)
+    both, piece = np.unique(bins.parts * len(totals) + owner, return_inverse=True)
     of_bin, of_owner = np.divmod(both, len(totals))
     mass = np.bincount(piece, weights=shares)
     part = mass / np.bincount(owner, weights=shares)[of_owner]
@@ -213,7 +213,7 @@ def counted_by_value(domain: Domain, names: Sequence[str], rows: int) -> tuple[s
     )
 
 
-def _countable(cells: Cells, rows: int) -> bool:
+def _countable(cells: Partition, rows: int) -> bool:
     return cells.size < cells.column.size <= _VALUES_PER_ROW * rows
 
 
@@ -226,7 +226,7 @@ class HistogramCounts:
     of single values.
     """
 
-    cells: Cells
+    cells: Partition
     counts: Floats
     deviation: float
     wide: Floats | None = None
@@ -238,7 +238,7 @@ class HistogramCounts:
         """The cells and the wide ones, if these are counted."""
         return None if self.wide is None else TwoLevels.of(self.cells)
 
-    def estimate(self, rows: int) -> tuple[Cells, Floats]:
+    def estimate(self, rows: int) -> tuple[Partition, Floats]:
         """The cells, values that stand out apart, and their shares of ``rows`` rows."""
         if self.levels is None or self.wide is None:
             shares = estimate_shares(self.counts, self.deviation, self.cells, rows)
@@ -259,7 +259,7 @@ class ReleasedCounts:
 
 def count_histogram(
     private: Door[TableRows],
-    cells: Cells,
+    cells: Partition,
     mechanism: DiscreteGaussian,
     by_value: DiscreteGaussian | None,
     levels: TwoLevels | None = None,
@@ -272,7 +272,7 @@ def count_histogram(
     Privacy: one to three partitions of the rows, each with the noise of its mechanism.
     """
 
-    def count(own: Cells, with_noise: DiscreteGaussian, label: str) -> Floats:
+    def count(own: Partition, with_noise: DiscreteGaussian, label: str) -> Floats:
         query, label = PartitionCounts((own,)), f"{label} {cells.name}"
         return private.answer(query, with_noise, label).astype(np.float64)
 
@@ -281,7 +281,7 @@ def count_histogram(
     wide = None if levels is None else count(levels.wide, mechanism, "wide histogram")
     if by_value is None:
         return HistogramCounts(cells, counts, mechanism.scale(partition), wide)
-    single = Cells(cells.column, np.arange(cells.column.size, dtype=np.int64))
+    single = single_values(cells.column)
     values = count(single, by_value, "values")
     return HistogramCounts(
         cells, counts, mechanism.scale(partition), wide, values, by_value.scale(partition)
@@ -289,8 +289,8 @@ def count_histogram(
 
 
 def with_spikes(
-    cells: Cells, shares: Floats, single: Floats, deviation: float
-) -> tuple[Cells, Floats]:
+    cells: Partition, shares: Floats, single: Floats, deviation: float
+) -> tuple[Partition, Floats]:
     """Cells with the values apart whose noisy share stands out, and shares of all; post-processing.
 
     Shapes: ``shares`` (cells,), ``single`` (fine codes,) with noise of standard deviation
@@ -298,8 +298,8 @@ def with_spikes(
     """
     codes = _outstanding(cells, shares, single, deviation)
     starts = np.unique(np.concatenate([cells.starts, codes, codes + 1]))
-    finer = Cells(cells.column, starts[starts < cells.column.size])
-    of = cells.of(finer.starts)
+    finer = intervals(cells.column, starts[starts < cells.column.size])
+    of = cells.index(finer.starts)
     spike = np.isin(finer.starts, codes) & (cells.widths[of] > 1)
     held = np.where(spike, single[finer.starts], 0.0)
     taken = np.bincount(of, weights=held, minlength=cells.size)
@@ -311,7 +311,7 @@ def with_spikes(
     return finer, finer_shares / finer_shares.sum()
 
 
-def _outstanding(cells: Cells, shares: Floats, single: Floats, deviation: float) -> Codes:
+def _outstanding(cells: Partition, shares: Floats, single: Floats, deviation: float) -> Codes:
     """Fine codes of values that noise does not explain, in cells that are occupied."""
     searched = (shares > _OCCUPIED * deviation) & (cells.widths > 1) & ~denoising.apart(cells)
     inside = np.flatnonzero(np.repeat(searched, cells.widths))
@@ -327,7 +327,7 @@ def measure_histogram(
     by_value: DiscreteGaussian | None,
     most: int = NUMERIC_BINS,
     levels: TwoLevels | None = None,
-) -> Bins:
+) -> Histogram:
     """The bins of one attribute, at most ``most`` of a numeric one, from its noisy histogram.
 
     ``mechanism`` counts the cells, and the wide cells of ``levels``, ``by_value`` every single
@@ -340,7 +340,7 @@ def measure_histogram(
     return bins_of_histogram(task, counted, most)
 
 
-def bins_of_histogram(task: Task, counted: HistogramCounts, most: int = NUMERIC_BINS) -> Bins:
+def bins_of_histogram(task: Task, counted: HistogramCounts, most: int = NUMERIC_BINS) -> Histogram:
     """The bins of an attribute, at most ``most`` of a numeric one, from its noisy counts.
 
     Values of attributes in hard constraints are not merged.
@@ -358,30 +358,15 @@ def measure_values(
     by_value: DiscreteGaussian | None,
     most: int,
     levels: TwoLevels | None = None,
-) -> Bins:
+) -> Histogram:
     """The bins of a numeric attribute whose values matter; see :func:`measure_histogram`."""
     declared = declared_cells(task.domain[name])
     counted = count_histogram(private, declared, mechanism, by_value, levels)
     return bins_of_values(task, counted, most)
 
 
-def bins_of_values(task: Task, counted: HistogramCounts, most: int = NUMERIC_BINS) -> Bins:
+def bins_of_values(task: Task, counted: HistogramCounts, most: int = NUMERIC_BINS) -> Histogram:
     """The bins of a numeric attribute whose values matter, from its noisy counts."""
     cells, shares = counted.estimate(task.data_rows)
     deviation = counted.deviation if counted.values is None else counted.value_deviation
     return bin_values(cells, shares, deviation / task.data_rows, most)
-
-
-def measure_joint_table(
-    private: Door[TableRows],
-    partitions: Sequence[Partition],
-    mechanism: DiscreteGaussian,
-    label: str,
-) -> JointTable:
-    """The noisy joint table of some attributes.
-
-    Privacy: a partition of the rows, with the noise of ``mechanism``.
-    """
-    counts = private.answer(PartitionCounts(tuple(partitions)), mechanism, label).astype(np.float64)
-    names = tuple(partition.name for partition in partitions)
-    return JointTable(names, counts, mechanism.scale(private.neighbours.partition))

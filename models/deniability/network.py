@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
 from cloister.models import constrained
-from cloister.models.core.bins import Bins, Coarsening
+from cloister.models.core.bins import Histogram
 from cloister.models.protocol import Arrays, ModelState
 from cloister.models.sampling.chain import Probabilities
 from cloister.models.sampling.drawing import Sampler
@@ -30,6 +30,7 @@ from cloister.models.soft_constraints.reweighting import Reweighting
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
+from cloister.schema.partition import Partition
 
 Parents = Mapping[str, tuple[str, ...]]
 
@@ -188,13 +189,13 @@ class BayesianNetwork:
     """
 
     sequence: tuple[str, ...]
-    bins: Mapping[str, Bins]
-    coarsenings: Mapping[str, Coarsening]
+    bins: Mapping[str, Histogram]
+    coarsenings: Mapping[str, Partition]
     parents: Parents
     tables: Tables
 
     @cached_property
-    def partitions(self) -> tuple[Bins, ...]:
+    def partitions(self) -> tuple[Histogram, ...]:
         """The bins of each attribute, in order."""
         return tuple(self.bins[name] for name in self.sequence)
 
@@ -209,7 +210,7 @@ class BayesianNetwork:
         for parent in self.parents.get(self.sequence[place], ()):
             coarsening = self.coarsenings[parent]
             found *= coarsening.size
-            found += coarsening.parts[levels[:, self._places[parent]]]
+            found += coarsening.joined[levels[:, self._places[parent]]]
         return found
 
     def draw(self, place: int, levels: Integers, words: Words) -> Integers:
@@ -267,7 +268,7 @@ class NetworkModel(constrained.ReweightedModel):
 
     task: Task
     sequence: tuple[str, ...]
-    bins: Mapping[str, Bins]
+    bins: Mapping[str, Histogram]
     network: BayesianNetwork
     rules: CompiledConstraints
     steps: tuple[str, ...]
@@ -318,12 +319,12 @@ class NetworkModel(constrained.ReweightedModel):
         for at, name in enumerate(self.sequence):
             arrays[f"table.{at}"] = network.tables[name]
             if name in network.coarsenings:
-                arrays[f"parts.{at}"] = network.coarsenings[name].parts
+                arrays[f"parts.{at}"] = network.coarsenings[name].joined
         parents = {name: list(own) for name, own in network.parents.items()}
         return {"parents": parents, "steps": list(self.steps)}, arrays
 
     @property
-    def _inside(self) -> dict[str, Bins]:
+    def _inside(self) -> dict[str, Histogram]:
         return {name: self.bins[name] for name in self.sequence if name in self.network.coarsenings}
 
 
@@ -332,7 +333,7 @@ def restore_network(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Netw
     sequence = tuple(meta["sequence"])
     bins = constrained.restore_bins(task, sequence, arrays)
     coarsenings = {
-        name: Coarsening(bins[name], arrays[f"parts.{at}"])
+        name: bins[name].coarsen(arrays[f"parts.{at}"])
         for at, name in enumerate(sequence)
         if f"parts.{at}" in arrays
     }

@@ -11,8 +11,9 @@ import numpy as np
 from cloister.arrays import Floats
 from cloister.models.constrained import estimated_histograms
 from cloister.models.core import histograms
-from cloister.models.core.bins import Bins, Coarsening, coarse
+from cloister.models.core.bins import Histogram, coarse
 from cloister.models.core.costs import POOL_ROWS
+from cloister.models.core.noisy_table import NoisyTable, NoisyTables, count_table
 from cloister.models.deniability import network_plan
 from cloister.models.deniability.network import (
     BayesianNetwork,
@@ -27,13 +28,13 @@ from cloister.models.deniability.network import (
     posterior_means,
 )
 from cloister.models.protocol import Progress
-from cloister.models.sampling.expected_shares import JointTable
 from cloister.models.sampling.support_builder import compile_constraints
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, GridNoise
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.distances import Distances, ExpectedTable, distance_sensitivity
-from cloister.privacy.queries.query import Door, Partition, TableRows
+from cloister.privacy.queries.query import Door, TableRows
+from cloister.schema.partition import Partition
 
 _SEED = 20_170_101
 """Public seed of everything random that follows the noise."""
@@ -77,7 +78,7 @@ class NetworkFit:
         steps = (*estimated_histograms(bins), *_ESTIMATED)
         return constrain(self.task, network, len(self.parameters.inside), tables, steps)
 
-    def _bins(self, name: str) -> Bins:
+    def _bins(self, name: str) -> Histogram:
         mechanism = DiscreteGaussian(self.parameters.noise["histograms"])
         by_value = mechanism if name in self.parameters.by_value else None
         valued = name in self.parameters.valued
@@ -91,12 +92,12 @@ class NetworkFit:
             network_plan.NETWORK_BINS,
         )
 
-    def _joint_tables(self, bins: Mapping[str, Bins]) -> dict[tuple[str, ...], JointTable]:
+    def _joint_tables(self, bins: Mapping[str, Histogram]) -> dict[tuple[str, ...], NoisyTable]:
         if not self.parameters.joint_tables:
             return {}
         mechanism = DiscreteGaussian(self.parameters.noise["joint tables"])
         return {
-            names: histograms.measure_joint_table(
+            names: count_table(
                 self.doors.parameters,
                 [bins[name] for name in names],
                 mechanism,
@@ -105,7 +106,9 @@ class NetworkFit:
             for names in self.parameters.joint_tables
         }
 
-    def _parents(self, bins: Mapping[str, Bins], coarsenings: Mapping[str, Coarsening]) -> Parents:
+    def _parents(
+        self, bins: Mapping[str, Histogram], coarsenings: Mapping[str, Partition]
+    ) -> Parents:
         """The structure, from noisy distances of pairs of coarsened attributes."""
         names = self.parameters.inside
         if "structure" not in self.parameters.noise:
@@ -113,7 +116,7 @@ class NetworkFit:
         listed = [coarsenings[name] for name in names]
         pairs = list(combinations(listed, 2))
         noise = GridNoise(DiscreteGaussian(self.parameters.noise["structure"]))
-        tables = tuple(ExpectedTable(pair, self._independent(*pair)) for pair in pairs)
+        tables = tuple(ExpectedTable(pair, self._independent(*pair, bins)) for pair in pairs)
         rows = self.doors.structure.answer(Distances(tables), noise, "dependence")
         sensitivity = distance_sensitivity(len(tables), self.doors.structure.neighbours)
         related = np.zeros((len(names), len(names)))
@@ -129,14 +132,16 @@ class NetworkFit:
         )
         return choose_parents(Correlations(names, related, related), limits)
 
-    def _independent(self, one: Coarsening, other: Coarsening) -> Floats:
+    def _independent(
+        self, one: Partition, other: Partition, bins: Mapping[str, Histogram]
+    ) -> Floats:
         """The rows of each joint part, flat, if two attributes were independent."""
-        shares = [np.bincount(c.parts, weights=c.bins.mass) for c in (one, other)]
+        shares = [np.bincount(c.joined, weights=bins[c.name].mass) for c in (one, other)]
         expected = np.outer(*shares).ravel() * self.parameters.structure_rows
         return np.asarray(expected, dtype=np.float64)
 
     def _network(
-        self, bins: Mapping[str, Bins], coarsenings: Mapping[str, Coarsening], parents: Parents
+        self, bins: Mapping[str, Histogram], coarsenings: Mapping[str, Partition], parents: Parents
     ) -> BayesianNetwork:
         shares = {name: bins[name].mass[None] for name in self.sequence}
         if "parameters" in self.parameters.noise:
@@ -148,12 +153,12 @@ class NetworkFit:
         tables = {name: in_steps(own) for name, own in shares.items()}
         return BayesianNetwork(order, bins, coarsenings, parents, tables)
 
-    def _table(self, own: Bins, parents: list[Coarsening]) -> Floats:
+    def _table(self, own: Histogram, parents: list[Partition]) -> Floats:
         mechanism = DiscreteGaussian(self.parameters.noise["parameters"])
         partitions: list[Partition] = [*parents, own]
         label = f"table {' x '.join(part.name for part in partitions)}"
-        table = histograms.measure_joint_table(self.doors.parameters, partitions, mechanism, label)
-        return posterior_means(table.counts.reshape(-1, own.size), table.deviation, own.mass)
+        table = count_table(self.doors.parameters, partitions, mechanism, label)
+        return posterior_means(table.counts.reshape(-1, own.size), table.noise, own.mass)
 
     @property
     def _learned(self) -> Task:
@@ -182,7 +187,7 @@ def constrain(
     task: Task,
     network: BayesianNetwork,
     networked: int,
-    tables: Mapping[tuple[str, ...], JointTable],
+    tables: NoisyTables,
     steps: tuple[str, ...],
 ) -> NetworkModel:
     """The model, with supports of its hard constraints; ``steps`` led to the network."""

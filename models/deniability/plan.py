@@ -18,7 +18,7 @@ from cloister.models.deniability.seeding import SeedParameters, choose_seeding
 from cloister.models.task import Budget, Forecast, Parameters, Plan, Stage, Task
 from cloister.privacy.events import Relation
 from cloister.privacy.queries.transformations import Split
-from cloister.schema.domain import declared_cells
+from cloister.schema.partition import declared_cells
 
 _MADE = 2e-7
 """Seconds for each candidate and attribute: drawn, and its plausible seeds looked up."""

@@ -24,7 +24,7 @@ from cloister.arrays import Floats, Integers
 from cloister.constraints.counting import violations_per_row
 from cloister.errors import SampleError
 from cloister.models.constrained import merge_states
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.deniability.network import BayesianNetwork, NetworkModel, restore_network
 from cloister.models.deniability.network_fit import NetworkDoors, NetworkFit
 from cloister.models.deniability.paper.fit import PaperFit
@@ -93,7 +93,7 @@ class DeniableModel:
         return self.pool.rows
 
     @property
-    def histograms(self) -> Mapping[str, Bins]:
+    def histograms(self) -> Mapping[str, Histogram]:
         """The released histogram of each attribute."""
         return self.network.bins
 
@@ -242,7 +242,7 @@ def _scores(network: BayesianNetwork, levels: Integers, place: int) -> Floats:
     children = [at for at, child in enumerate(network.sequence) if name in _parents(network, child)]
     if not children:
         return scores
-    changed, parts = levels.copy(), network.coarsenings[name].parts
+    changed, parts = levels.copy(), network.coarsenings[name].joined
     for part in range(network.coarsenings[name].size):
         inside = np.flatnonzero(parts == part)
         changed[:, place] = inside[0]

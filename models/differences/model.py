@@ -13,7 +13,7 @@ import pandas as pd
 from cloister.errors import SampleError
 from cloister.figures import count_of
 from cloister.models.constrained import ConstrainedModel, merge_states, state_of_bins
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.core.histograms import ReleasedCounts
 from cloister.models.differences import pairs
 from cloister.models.differences.orders import prepared
@@ -23,7 +23,8 @@ from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.columns import OUTSIDE
-from cloister.schema.domain import Cells, Domain, Table
+from cloister.schema.domain import Domain, Table
+from cloister.schema.partition import intervals
 
 _TRIES = 20_000
 """Rows drawn for each row wanted, under a condition on a number that is made from a difference."""
@@ -51,7 +52,7 @@ class DifferencedModel(Generic[_InnerT]):
     task: Task
     inner: _InnerT
     differences: tuple[pairs.Difference, ...]
-    bins: Mapping[str, Bins]
+    bins: Mapping[str, Histogram]
 
     @property
     def sampler(self) -> DifferencedSampler:
@@ -78,7 +79,7 @@ class DifferencedModel(Generic[_InnerT]):
         return self.inner.capacity
 
     @property
-    def histograms(self) -> Mapping[str, Bins]:
+    def histograms(self) -> Mapping[str, Histogram]:
         """The released histograms of the table's own columns."""
         found = {**self.inner.histograms, **self.bins}
         return {name: own for name, own in found.items() if name in self.task.domain}
@@ -108,7 +109,7 @@ class DifferencedModel(Generic[_InnerT]):
         return merge_states(self.inner.state(), (meta, arrays))
 
     @property
-    def _own(self) -> Mapping[str, Bins]:
+    def _own(self) -> Mapping[str, Histogram]:
         """The bins of the differences."""
         return {own.name: self.inner.bins[own.name] for own in self.differences}
 
@@ -134,11 +135,11 @@ def chosen_of(task: Task, meta: Mapping[str, Any]) -> tuple[pairs.Difference, ..
 
 def restore_moved(
     task: Task, chosen: tuple[pairs.Difference, ...], arrays: Arrays
-) -> dict[str, Bins]:
+) -> dict[str, Histogram]:
     """The bins of the numbers that are made from differences, from a saved model."""
     return {
-        own.moved.name: Bins(
-            Cells(task.domain[own.moved.name], arrays[f"moved.cells.{at}"]),
+        own.moved.name: Histogram.over(
+            intervals(task.domain[own.moved.name], arrays[f"moved.cells.{at}"]),
             arrays[f"moved.groups.{at}"],
             arrays[f"moved.histogram.{at}"],
         )
@@ -156,7 +157,7 @@ class DifferencedSampler(Sampler):
     domain: Domain
     inner: Sampler
     differences: tuple[pairs.Difference, ...]
-    bins: Mapping[str, Bins]
+    bins: Mapping[str, Histogram]
 
     @property
     def remembers(self) -> bool:

@@ -18,7 +18,7 @@ import numpy as np
 from cloister.arrays import Integers
 from cloister.constraints import DenialConstraint
 from cloister.constraints.denial import Cell
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.differences import orders
 from cloister.models.task import Task
 from cloister.schema.attributes import Integer
@@ -109,7 +109,7 @@ class Difference:
             codes[base == self.base.null_code] = self.column.null_code
         return codes
 
-    def moved_codes(self, base: Codes, differences: Codes, bins: Bins) -> Codes:
+    def moved_codes(self, base: Codes, differences: Codes, bins: Histogram) -> Codes:
         """Fine codes (n,) of ``moved``, given those of ``base`` and of the difference.
 
         A difference that leads out of the domain, or of a bound, is drawn anew inside it, at its
@@ -267,7 +267,7 @@ def task_without(task: Task, left_out: Sequence[str]) -> Task:
 
 
 def choose_differences(
-    differences: Sequence[Difference], task: Task, bins: Mapping[str, Bins]
+    differences: Sequence[Difference], task: Task, bins: Mapping[str, Histogram]
 ) -> tuple[Difference, ...]:
     """The differences that vary less than the number that they replace, by released histograms.
 
@@ -298,14 +298,14 @@ def choose_differences(
         chosen.extend(free)
 
 
-def differential_entropy(bins: Bins) -> float:
+def differential_entropy(bins: Histogram) -> float:
     """The differential entropy, in nats, of the values in ticks of a number.
 
     Of those that are neither missing nor special.
     """
-    cells, column = bins.cells, bins.cells.column
+    column = bins.column
     assert isinstance(column, Grid)
-    there = (cells.starts < column.steps) & ~np.isin(cells.starts, column.special_codes)
+    there = (bins.starts < column.steps) & ~np.isin(bins.starts, column.special_codes)
     shares = bins.shares[there] + _LEAST_SHARE
     shares = shares / shares.sum()
-    return float(-(shares * np.log(shares / (cells.widths[there] * column.stride))).sum())
+    return float(-(shares * np.log(shares / (bins.widths[there] * column.stride))).sum())

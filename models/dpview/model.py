@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.models.constrained import EXCHANGED, ConstrainedModel, restore_bins, restore_rules
-from cloister.models.core.bins import Bins, Coarsening, bin_cells, coarse
-from cloister.models.core.budget_split import laplace_deviation
+from cloister.models.core.bins import Histogram, bin_cells, coarse
 from cloister.models.core.denoising import estimate_shares
+from cloister.models.core.noisy_table import NoisyTable, NoisyTables, count_table
 from cloister.models.dpview.sampler import LinkedSampler, ViewChain
 from cloister.models.dpview.tables import (
     LARGEST,
@@ -33,15 +33,13 @@ from cloister.models.dpview.view_choice import (
     ViewParameters,
     planned_tables,
 )
-from cloister.models.dpview.views import Names, View
+from cloister.models.dpview.views import Names
 from cloister.models.protocol import Arrays, ModelState, Progress
-from cloister.models.sampling.expected_shares import JointTable
 from cloister.models.sampling.support_builder import CompiledConstraints, compile_constraints
 from cloister.models.task import Plan, Task, options_of
 from cloister.privacy.mechanisms.noise import DiscreteLaplace
-from cloister.privacy.queries.counts import PartitionCounts
-from cloister.privacy.queries.query import Door, Partition, TableRows
-from cloister.schema.domain import declared_cells
+from cloister.privacy.queries.query import Door, TableRows
+from cloister.schema.partition import Partition, declared_cells
 
 _ALONE = (
     "each attribute is drawn on its own, from its histogram: relations between attributes are not "
@@ -72,10 +70,10 @@ class DPViewModel(ConstrainedModel):
 
     task: Task
     sequence: Names
-    bins: Mapping[str, Bins]
-    coarsenings: Mapping[str, Coarsening]
-    views: tuple[View, ...]
-    referees: tuple[View, ...]
+    bins: Mapping[str, Histogram]
+    coarsenings: Mapping[str, Partition]
+    views: tuple[NoisyTable, ...]
+    referees: tuple[NoisyTable, ...]
     rules: CompiledConstraints
     rounding: str = UNBIASED
     linking: Linking = "priority"
@@ -131,7 +129,7 @@ class DPViewModel(ConstrainedModel):
         """The views as JSON and arrays."""
         views = (*self.views, *self.referees)
         meta = {
-            "views": [[list(view.names), view.deviation] for view in views],
+            "views": [[list(view.names), view.noise] for view in views],
             "referees": len(self.referees),
             "rounding": self.rounding,
             "linking": self.linking,
@@ -141,7 +139,7 @@ class DPViewModel(ConstrainedModel):
         }
         places = {name: at for at, name in enumerate(self.sequence)}
         arrays |= {
-            f"parts.{places[name]}": coarsening.parts
+            f"parts.{places[name]}": coarsening.joined
             for name, coarsening in self.coarsenings.items()
         }
         return meta, arrays
@@ -152,12 +150,12 @@ def restore_dpview(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> DPVie
     sequence = tuple(meta["sequence"])
     bins = restore_bins(task, sequence, arrays)
     coarsenings = {
-        name: Coarsening(bins[name], arrays[f"parts.{at}"])
+        name: bins[name].coarsen(arrays[f"parts.{at}"])
         for at, name in enumerate(sequence)
         if f"parts.{at}" in arrays
     }
     views = tuple(
-        View(tuple(names), arrays[f"view.{at}"], deviation)
+        NoisyTable(tuple(coarsenings[n] for n in names), arrays[f"view.{at}"], deviation)
         for at, (names, deviation) in enumerate(meta["views"])
     )
     linked = len(views) - meta["referees"]
@@ -178,10 +176,10 @@ def restore_dpview(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> DPVie
 class ReleasedTables:
     """What a fit releases: bins of attributes, joint tables over them, views over coarsenings."""
 
-    bins: Mapping[str, Bins]
-    coarsenings: Mapping[str, Coarsening]
-    tables: Mapping[Names, JointTable]
-    views: tuple[View, ...]
+    bins: Mapping[str, Histogram]
+    coarsenings: Mapping[str, Partition]
+    tables: NoisyTables
+    views: tuple[NoisyTable, ...]
 
 
 class Counting:
@@ -212,11 +210,8 @@ class Counting:
             self._count([coarsenings[name] for name in query.names], query) for query in joined
         ]
         alone = [_summed(single[name], coarsening) for name, coarsening in coarsenings.items()]
-        measured = {
-            names: JointTable(names, view.counts, view.deviation) for names, view in tables.items()
-        }
         return ReleasedTables(
-            bins, coarsenings, measured, denoise_views(views, alone, self._task.data_rows)
+            bins, coarsenings, tables, denoise_views(views, alone, self._task.data_rows)
         )
 
     def _of(self, stage: str) -> list[PlannedTable]:
@@ -228,24 +223,25 @@ class Counting:
     def _cells(self, query: PlannedTable) -> Partition:
         return declared_cells(self._task.domain[query.names[0]])
 
-    def _count(self, partitions: Sequence[Partition], query: PlannedTable) -> View:
+    def _count(self, partitions: Sequence[Partition], query: PlannedTable) -> NoisyTable:
         mechanism = DiscreteLaplace(self._plan.parameters.epsilons[query.label])
-        counts = self._private.answer(PartitionCounts(tuple(partitions)), mechanism, query.label)
+        table = count_table(self._private, partitions, mechanism, query.label)
         self._done += 1
         self._progress(self._done, len(self._planned))
-        scale = mechanism.scale(self._private.neighbours.partition)
-        return View(query.names, counts.astype(np.float64), laplace_deviation(scale))
+        return table
 
-    def _bins_of(self, name: str, view: View) -> Bins:
+    def _bins_of(self, name: str, view: NoisyTable) -> Histogram:
         cells = declared_cells(self._task.domain[name])
         shares = estimate_shares(
-            view.counts.astype(np.int64), view.deviation, cells, self._task.data_rows
+            view.counts.astype(np.int64), view.noise, cells, self._task.data_rows
         )
         constrained = {name for constraint in self._task.hard for name in constraint.attributes}
-        return bin_cells(cells, shares, view.deviation / self._task.data_rows, name in constrained)
+        return bin_cells(cells, shares, view.noise / self._task.data_rows, name in constrained)
 
 
-def denoise_views(views: Sequence[View], alone: Sequence[View], rows: int) -> tuple[View, ...]:
+def denoise_views(
+    views: Sequence[NoisyTable], alone: Sequence[NoisyTable], rows: int
+) -> tuple[NoisyTable, ...]:
     """Views shrunk by their noise that agree with each other and with ``alone``; none negative.
 
     ``alone`` are the one-way tables of the attributes.
@@ -257,11 +253,11 @@ def denoise_views(views: Sequence[View], alone: Sequence[View], rows: int) -> tu
     return tuple(make_consistent([*shrunk, *together[len(views) :]], rows)[: len(views)])
 
 
-def _summed(single: View, coarsening: Coarsening) -> View:
+def _summed(single: NoisyTable, coarsening: Partition) -> NoisyTable:
     """The histogram of an attribute over the parts of its coarsening."""
-    part = coarsening.parts[coarsening.bins.of_cell]
-    counts = np.bincount(part, weights=single.counts, minlength=coarsening.size).astype(np.float64)
-    return View(single.names, counts, single.deviation * math.sqrt(len(part) / coarsening.size))
+    counts = np.bincount(coarsening.parts, weights=single.counts, minlength=coarsening.size)
+    deviation = single.deviation * math.sqrt(coarsening.cells / coarsening.size)
+    return NoisyTable((coarsening,), counts.astype(np.float64), deviation)
 
 
 def fit_dpview(

@@ -11,13 +11,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from cloister.errors import PlanError
-from cloister.models.core.budget_split import (
-    EpsilonSplit,
-    Kind,
-    counts_stage,
-    laplace_deviation,
-    require_signal,
-)
+from cloister.models.core.budget_split import EpsilonSplit, Kind, counts_stage, require_signal
 from cloister.models.dpview import view_choice
 from cloister.models.dpview.views import Names
 from cloister.models.task import Budget, Counted, Forecast, Plan, Stage, Task
@@ -94,10 +88,7 @@ def plan_dpview(
     require_signal(noisiest, task, budget)
     epsilons = {label: mechanism.epsilon for label, mechanism in mechanisms.items()}
     partition = task.neighbours.partition
-    deviations = {
-        label: laplace_deviation(mechanism.scale(partition))
-        for label, mechanism in mechanisms.items()
-    }
+    deviations = {label: mechanism.deviation(partition) for label, mechanism in mechanisms.items()}
     return Plan(
         recipe.name,
         _ordered(shape, sequence),

@@ -25,15 +25,17 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from cloister.arrays import Floats, Integers
-from cloister.models.core.bins import Bins, Coarsening
+from cloister.models.core.bins import Histogram
+from cloister.models.core.noisy_table import NoisyTable
 from cloister.models.dpview.tables import ROUNDINGS, UNBIASED, WholeView, round_views
 from cloister.models.dpview.view_choice import Linking
-from cloister.models.dpview.views import Names, View, margin_over
+from cloister.models.dpview.views import Names
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import Batch, ConstrainedChain, Probabilities
 from cloister.models.sampling.drawing import Sampler, Where
 from cloister.models.sampling.whole_tables import ProposingSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.schema.partition import Partition
 
 _FLOOR = 1e-9
 """Added to shares, so that a level with a count of 0 can be drawn where supports require it."""
@@ -59,9 +61,9 @@ class ViewChain:
     """
 
     sequence: Names
-    bins: Mapping[str, Bins]
-    coarsenings: Mapping[str, Coarsening]
-    views: Sequence[View]
+    bins: Mapping[str, Histogram]
+    coarsenings: Mapping[str, Partition]
+    views: Sequence[NoisyTable]
 
     def conditional(self, place: int, context: Integers) -> Probabilities:
         """Probabilities of the attribute at ``place``; see `TupleModel`."""
@@ -69,26 +71,25 @@ class ViewChain:
         if name not in self.coarsenings:
             return self.bins[name].mass[None]
         table, known = self._table(name)
-        parts = [self.coarsenings[k].parts[context[:, self.sequence.index(k)]] for k in known]
-        return spread_over_bins(
-            table[tuple(parts)] if parts else table[None], self.coarsenings[name]
-        )
+        parts = [self.coarsenings[k].joined[context[:, self.sequence.index(k)]] for k in known]
+        shares = table[tuple(parts)] if parts else table[None]
+        return spread_over_bins(shares, self.coarsenings[name], self.bins[name].mass)
 
     def _table(self, name: str) -> tuple[Floats, Names]:
         """Shares of an attribute's parts given those before it in the first view that has it."""
         view = next(view for view in self.views if name in view.names)
         place = self.sequence.index(name)
         known = tuple(other for other in view.names if self.sequence.index(other) < place)
-        counts = margin_over(view, [*known, name])
+        counts = view.project([*known, name]).counts
         counts = counts + _FLOOR * (counts.sum(axis=tuple(range(len(known)))) + 1.0)
         return counts / counts.sum(axis=-1, keepdims=True), known
 
 
-def spread_over_bins(shares: Floats, coarsening: Coarsening) -> Floats:
-    """Shares of bins (n, bins) from shares of parts (n, parts) and the released histogram."""
-    mass = coarsening.bins.mass + 1e-12
-    whole = np.bincount(coarsening.parts, weights=mass, minlength=coarsening.size)
-    return np.asarray(shares[:, coarsening.parts] * (mass / whole[coarsening.parts]))
+def spread_over_bins(shares: Floats, coarsening: Partition, mass: Floats) -> Floats:
+    """Shares of bins (n, bins) from shares of parts (n, parts) and the bins' released ``mass``."""
+    part, mass = coarsening.joined, mass + 1e-12
+    whole = np.bincount(part, weights=mass, minlength=coarsening.size)
+    return np.asarray(shares[:, part] * (mass / whole[part]))
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class RecordChain(ConstrainedChain):
     """
 
     records: Mapping[str, Integers] = field(default_factory=dict)
-    coarsenings: Mapping[str, Coarsening] = field(default_factory=dict)
+    coarsenings: Mapping[str, Partition] = field(default_factory=dict)
 
     def conditional(self, place: int, context: Integers) -> Probabilities:
         """The model's probabilities for attributes outside the records.
@@ -110,7 +111,8 @@ class RecordChain(ConstrainedChain):
         if name not in self.records:
             return super().conditional(place, context)
         shares = np.eye(self.coarsenings[name].size)[self.records[name]]
-        return spread_over_bins(shares, self.coarsenings[name]) + _FLOOR * self.bins[name].mass
+        mass = self.bins[name].mass
+        return spread_over_bins(shares, self.coarsenings[name], mass) + _FLOOR * mass
 
     def free(self, place: int) -> bool:
         """Whether the attribute at a place is in the records and in no support."""
@@ -119,9 +121,9 @@ class RecordChain(ConstrainedChain):
     def draw_bins(self, name: str, rng: np.random.Generator) -> Integers:
         """A bin (n,) inside each record's part, by the released histogram."""
         coarsening, parts = self.coarsenings[name], self.records[name]
-        order = np.argsort(coarsening.parts, kind="stable")
-        heights = np.append(0.0, np.cumsum(coarsening.bins.mass[order] + _FLOOR))
-        edges = np.searchsorted(coarsening.parts[order], np.arange(coarsening.size + 1))
+        order = np.argsort(coarsening.joined, kind="stable")
+        heights = np.append(0.0, np.cumsum(self.bins[name].mass[order] + _FLOOR))
+        edges = np.searchsorted(coarsening.joined[order], np.arange(coarsening.size + 1))
         low, high = heights[edges[parts]], heights[edges[parts + 1]]
         found = (
             np.searchsorted(heights, low + rng.random(len(parts)) * (high - low), side="right") - 1
@@ -211,7 +213,7 @@ PAIRINGS: Mapping[Linking, Pairing] = {"priority": by_priority, "matching": by_m
 
 def link_views(
     views: Sequence[WholeView],
-    referees: Sequence[View],
+    referees: Sequence[NoisyTable],
     rng: np.random.Generator,
     pairing: Pairing = by_priority,
 ) -> Records:
@@ -251,7 +253,7 @@ def apply_referee(
     records: Records,
     shared: Sequence[str],
     added: Sequence[str],
-    referee: View,
+    referee: NoisyTable,
     rng: np.random.Generator,
 ) -> Records:
     """The records after exchanges of ``added`` parts that bring the referee's table nearer.
@@ -262,7 +264,7 @@ def apply_referee(
     new = [name for name in referee.names if name in added]
     if not old or not new:
         return records
-    wanted = margin_over(referee, [*old, *new])
+    wanted = referee.project([*old, *new]).counts
     sizes = wanted.shape
     wanted = wanted.reshape(int(np.prod(sizes[: len(old)])), -1) * (
         len(records.parts) / max(wanted.sum(), 1e-9)
@@ -357,9 +359,9 @@ def _completed(taken: Integers, offered: int, rng: np.random.Generator) -> Integ
 class LinkedSampler(ProposingSampler):
     """Draws tables by linking records of the views, chunk by chunk."""
 
-    views: tuple[View, ...]
-    referees: tuple[View, ...]
-    coarsenings: Mapping[str, Coarsening]
+    views: tuple[NoisyTable, ...]
+    referees: tuple[NoisyTable, ...]
+    coarsenings: Mapping[str, Partition]
     rounding: str = UNBIASED
     linking: Linking = "priority"
 

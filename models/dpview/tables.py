@@ -34,7 +34,8 @@ from itertools import combinations
 import numpy as np
 
 from cloister.arrays import Floats, Integers
-from cloister.models.dpview.views import Names, View, margin_over
+from cloister.models.core.noisy_table import NoisyTable
+from cloister.models.dpview.views import Names
 
 _PASSES = 25
 """Passes of iterative proportional fitting over all margins."""
@@ -55,7 +56,7 @@ Rounding = Callable[[Floats, Integers, np.random.Generator], Integers]
 UNBIASED, LARGEST = "unbiased", "largest"
 
 
-def shrink_view(view: View) -> View:
+def shrink_view(view: NoisyTable) -> NoisyTable:
     """The view, shrunk as far as its noise explains it.
 
     Not negative, of the same total if that is positive.
@@ -65,9 +66,9 @@ def shrink_view(view: View) -> View:
     ones = [((axis,), _single(view.counts, axis)) for axis in range(view.counts.ndim)]
     pairs = [_pair(view, *axes, ones) for axes in combinations(range(view.counts.ndim), 2)]
     if len(pairs) == 1:
-        return view.of(pairs[0][1])
+        return view.with_counts(pairs[0][1])
     expected = fit_margins(independent_table(view.counts), pairs)
-    return view.of(_shrink(view.counts, expected, view.deviation**2))
+    return view.with_counts(_shrink(view.counts, expected, view.variance))
 
 
 def independent_table(counts: Floats) -> Floats:
@@ -90,10 +91,10 @@ def fit_margins(start: Floats, margins: Sequence[Margin]) -> Floats:
     return table
 
 
-def _pair(view: View, first: int, second: int, ones: Sequence[Margin]) -> Margin:
+def _pair(view: NoisyTable, first: int, second: int, ones: Sequence[Margin]) -> Margin:
     """The joint table of two axes, shrunk towards independence; one-way margins are kept."""
     noisy = view.counts.sum(axis=_others((first, second), view.counts.ndim))
-    variance = view.deviation**2 * view.counts.size / noisy.size
+    variance = view.variance * view.counts.size / noisy.size
     sides = [((0,), ones[first][1]), ((1,), ones[second][1])]
     return (first, second), fit_margins(_shrink(noisy, independent_table(noisy), variance), sides)
 
@@ -136,15 +137,15 @@ def shared_sets(views: Sequence[Names]) -> list[frozenset[str]]:
     return sorted(sets, key=lambda names: (len(names), sorted(names)))
 
 
-def consistency_weights(views: Sequence[View], shared: frozenset[str]) -> list[float]:
+def consistency_weights(views: Sequence[NoisyTable], shared: frozenset[str]) -> list[float]:
     """The weight of each view in the mean: P^2 / xi, one over its margin's variance; equation 6."""
-    precisions = [1.0 / (view.deviation**2 * view.other_cells(shared)) for view in views]
+    precisions = [1.0 / (view.variance * view.cells_beside(shared)) for view in views]
     return [precision / sum(precisions) for precision in precisions]
 
 
-def impose_agreement(views: Sequence[View], total: float) -> list[View]:
+def impose_agreement(views: Sequence[NoisyTable], total: float) -> list[NoisyTable]:
     """The nearest views that agree on all that they share and hold ``total`` rows each."""
-    agreeing = [view.add_to_margin((), np.asarray(total - view.counts.sum())) for view in views]
+    agreeing = [view.add((), np.asarray(total - view.counts.sum())) for view in views]
     for shared in shared_sets([view.names for view in views])[1:]:
         members = [at for at, view in enumerate(agreeing) if shared <= set(view.names)]
         means = _to_mean([agreeing[at] for at in members], shared)
@@ -153,21 +154,13 @@ def impose_agreement(views: Sequence[View], total: float) -> list[View]:
     return agreeing
 
 
-def _to_mean(views: Sequence[View], shared: frozenset[str]) -> list[View]:
+def _to_mean(views: Sequence[NoisyTable], shared: frozenset[str]) -> list[NoisyTable]:
     order = sorted(shared)
-    margins = [margin_over(view, order) for view in views]
+    margins = [view.project(order).counts for view in views]
     mean = sum(
         w * margin for w, margin in zip(consistency_weights(views, shared), margins, strict=True)
     )
-    return [
-        view.add_to_margin(shared, _as_in(view, order, mean - own))
-        for view, own in zip(views, margins, strict=True)
-    ]
-
-
-def _as_in(view: View, order: Sequence[str], counts: Floats) -> Floats:
-    own = [name for name in view.names if name in order]
-    return counts.transpose([order.index(name) for name in own])
+    return [view.add(order, mean - margin) for view, margin in zip(views, margins, strict=True)]
 
 
 def project_non_negative(counts: Floats) -> Floats:
@@ -187,7 +180,7 @@ def project_non_negative(counts: Floats) -> Floats:
     return flat.reshape(counts.shape)
 
 
-def make_consistent(views: Sequence[View], total: float) -> list[View]:
+def make_consistent(views: Sequence[NoisyTable], total: float) -> list[NoisyTable]:
     """Views that nearly agree on what they share, without negative counts.
 
     The views are first made to agree as they are, before any negative count is changed. After the
@@ -195,11 +188,11 @@ def make_consistent(views: Sequence[View], total: float) -> list[View]:
     """
     current = impose_agreement(views, total)
     for _ in range(_TURNS):
-        clipped = [view.of(project_non_negative(view.counts)) for view in current]
+        clipped = [view.with_counts(project_non_negative(view.counts)) for view in current]
         current = impose_agreement(clipped, total)
         if min(float(view.counts.min()) for view in current) > -_STILL * total:
             break
-    return [view.of(project_non_negative(view.counts)) for view in current]
+    return [view.with_counts(project_non_negative(view.counts)) for view in current]
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,7 +209,7 @@ class WholeView:
         return np.asarray(self.counts.sum(axis=axes)).transpose([own.index(name) for name in names])
 
 
-def initial_view(views: Sequence[View], total: float) -> int:
+def initial_view(views: Sequence[NoisyTable], total: float) -> int:
     """The view from which normalisation starts: most of its rows are in cells above the noise.
 
     A cell counts if it exceeds rho = -b ln(1 - gamma), below which Laplace noise of scale b stays
@@ -225,13 +218,16 @@ def initial_view(views: Sequence[View], total: float) -> int:
     return int(np.argmax([_concentration(view) / max(total, 1.0) for view in views]))
 
 
-def _concentration(view: View) -> float:
-    rho = -view.deviation / math.sqrt(2.0) * math.log(1.0 - GAMMA)
+def _concentration(view: NoisyTable) -> float:
+    rho = -view.noise / math.sqrt(2.0) * math.log(1.0 - GAMMA)
     return float(view.counts[view.counts > rho].sum())
 
 
 def round_views(
-    views: Sequence[View], rows: int, rng: np.random.Generator, rounding: Rounding | None = None
+    views: Sequence[NoisyTable],
+    rows: int,
+    rng: np.random.Generator,
+    rounding: Rounding | None = None,
 ) -> list[WholeView]:
     """Whole views of exactly ``rows`` rows each that agree on all that they share.
 
@@ -249,14 +245,16 @@ def round_views(
     return [done[at] for at in range(len(views))]
 
 
-def _first(view: View, rows: int, rng: np.random.Generator, rounding: Rounding) -> WholeView:
+def _first(view: NoisyTable, rows: int, rng: np.random.Generator, rounding: Rounding) -> WholeView:
     target = np.array([rows], dtype=np.int64)
     return WholeView(
         view.names, rounding(view.counts.reshape(1, -1), target, rng).reshape(view.counts.shape)
     )
 
 
-def _next(view: View, known: WholeView, rng: np.random.Generator, rounding: Rounding) -> WholeView:
+def _next(
+    view: NoisyTable, known: WholeView, rng: np.random.Generator, rounding: Rounding
+) -> WholeView:
     shared = [name for name in view.names if name in known.names]
     others = [name for name in view.names if name not in shared]
     axes = [view.names.index(name) for name in (*shared, *others)]

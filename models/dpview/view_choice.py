@@ -32,7 +32,7 @@ from cloister.models.dpview.views import Names, Sizes, ViewList, best_views, cel
 from cloister.models.planning import NETWORKED_LEVELS, public_sizes, wanted_tables
 from cloister.models.task import Parameters, Task, options_of
 from cloister.schema.attributes import Declared
-from cloister.schema.domain import declared_cells
+from cloister.schema.partition import declared_cells
 
 _MOST_WIDTH = 20
 """Attributes of a view at most: of two values each they have a million cells."""

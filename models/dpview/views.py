@@ -17,14 +17,10 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-
-import numpy as np
-
-from cloister.arrays import Floats
 
 Names = tuple[str, ...]
 
@@ -163,50 +159,6 @@ def with_upper(views: ViewList) -> ViewList:
         for first, cross, second in zip(views.base, views.cross, views.base[1:], strict=False)
     )
     return ViewList(views.base, views.cross, upper)
-
-
-@dataclass(frozen=True, eq=False)
-class View:
-    """A noisy table: counts of rows over the joint parts of ``names``, one axis each.
-
-    ``deviation`` is the standard deviation of a cell's noise, in rows.
-    """
-
-    names: Names
-    counts: Floats
-    deviation: float
-
-    def margin(self, names: Iterable[str]) -> Floats:
-        """Counts over some of the attributes, axes in the view's own order."""
-        kept = set(names)
-        return np.asarray(self.counts.sum(axis=self._other_axes(kept)))
-
-    def other_cells(self, names: Iterable[str]) -> int:
-        """Cells for each cell of a margin: the joint size of the attributes that it leaves out."""
-        kept = set(names)
-        return int(
-            np.prod([self.counts.shape[axis] for axis in self._other_axes(kept)], dtype=np.int64)
-        )
-
-    def add_to_margin(self, names: Iterable[str], difference: Floats) -> View:
-        """The view with a difference of a margin spread evenly over its cells (equation 7)."""
-        kept = set(names)
-        axes = self._other_axes(kept)
-        spread = np.expand_dims(difference / self.other_cells(kept), axes)
-        return replace(self, counts=self.counts + spread)
-
-    def of(self, counts: Floats) -> View:
-        """The same view with other counts."""
-        return replace(self, counts=counts)
-
-    def _other_axes(self, kept: set[str]) -> tuple[int, ...]:
-        return tuple(axis for axis, name in enumerate(self.names) if name not in kept)
-
-
-def margin_over(view: View, names: Sequence[str]) -> Floats:
-    """Counts over some attributes of a view, axes in the order of ``names``."""
-    own = [name for name in view.names if name in names]
-    return view.margin(own).transpose([own.index(name) for name in names])
 
 
 @dataclass

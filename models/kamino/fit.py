@@ -12,16 +12,16 @@ import numpy as np
 import torch
 
 from cloister.arrays import Floats
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.core.denoising import to_shares
-from cloister.models.core.histograms import measure_histogram, measure_joint_table
+from cloister.models.core.histograms import measure_histogram
+from cloister.models.core.noisy_table import NoisyTable, NoisyTables, count_table
 from cloister.models.kamino.model import KaminoModel
 from cloister.models.kamino.networks import TrainedChain
 from cloister.models.kamino.plan import KaminoParameters
 from cloister.models.kamino.recipe import KAMINO_SEED, KaminoRecipe, Material
 from cloister.models.kamino.training import NoisyGradients, TrainingSchedule
 from cloister.models.protocol import Progress
-from cloister.models.sampling.expected_shares import JointTable
 from cloister.models.sampling.support_builder import compile_constraints
 from cloister.models.task import Plan, Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
@@ -56,8 +56,8 @@ class KaminoFit:
 
     def _material(
         self,
-        bins: Mapping[str, Bins],
-        tables: Mapping[tuple[str, ...], JointTable],
+        bins: Mapping[str, Histogram],
+        tables: NoisyTables,
         progress: Progress,
     ) -> Material:
         parameters = self.plan.parameters
@@ -84,8 +84,8 @@ class KaminoFit:
 
 def _first_shares(
     plan: KaminoPlan,
-    bins: Mapping[str, Bins],
-    tables: Mapping[tuple[str, ...], JointTable],
+    bins: Mapping[str, Histogram],
+    tables: NoisyTables,
     rows: int,
 ) -> Floats:
     """Released shares (levels,) of the first run's joint levels."""
@@ -95,7 +95,7 @@ def _first_shares(
     return bins[names[0]].mass if names else np.ones(1)
 
 
-def _histograms(private: Door[TableRows], task: Task, plan: KaminoPlan) -> dict[str, Bins]:
+def _histograms(private: Door[TableRows], task: Task, plan: KaminoPlan) -> dict[str, Histogram]:
     mechanism = DiscreteGaussian(plan.parameters.histogram_noise)
     return {
         name: measure_histogram(
@@ -110,14 +110,14 @@ def _histograms(private: Door[TableRows], task: Task, plan: KaminoPlan) -> dict[
 
 
 def _joint_tables(
-    private: Door[TableRows], plan: KaminoPlan, bins: Mapping[str, Bins]
-) -> dict[tuple[str, ...], JointTable]:
+    private: Door[TableRows], plan: KaminoPlan, bins: Mapping[str, Histogram]
+) -> dict[tuple[str, ...], NoisyTable]:
     noise = plan.parameters.joint_noise
     if noise is None:
         return {}
     mechanism = DiscreteGaussian(noise)
     return {
-        names: measure_joint_table(
+        names: count_table(
             private, [bins[name] for name in names], mechanism, f"joint {' x '.join(names)}"
         )
         for names in plan.parameters.joint_tables
@@ -127,9 +127,9 @@ def _joint_tables(
 def _constrain(
     task: Task,
     sequence: tuple[str, ...],
-    bins: Mapping[str, Bins],
+    bins: Mapping[str, Histogram],
     chain: TrainedChain,
-    tables: Mapping[tuple[str, ...], JointTable],
+    tables: NoisyTables,
 ) -> KaminoModel:
     """The model, with supports of its hard constraints."""
     rules = compile_constraints(task, sequence, bins, chain, chain.networked, tables, KAMINO_SEED)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cloister.models import constrained
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.kamino.networks import TrainedChain
 from cloister.models.kamino.recipe import Trainer
 from cloister.models.protocol import Arrays, ModelState
@@ -31,7 +31,7 @@ class KaminoModel(constrained.SequentialModel):
 
     task: Task
     sequence: tuple[str, ...]
-    bins: Mapping[str, Bins]
+    bins: Mapping[str, Histogram]
     chain: TrainedChain
     rules: CompiledConstraints
     reweighting: Reweighting | None = None

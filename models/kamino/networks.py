@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from cloister.arrays import Floats, Integers
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.kamino.recipe import EMBEDDING_WIDTH
 from cloister.models.protocol import Arrays, ModelState
 from cloister.models.sampling.chain import Probabilities
@@ -189,7 +189,7 @@ class NetworkChain:
 
 
 def restore_network_chain(
-    meta: Mapping[str, Any], arrays: Arrays, bins: Sequence[Bins]
+    meta: Mapping[str, Any], arrays: Arrays, bins: Sequence[Histogram]
 ) -> NetworkChain:
     """The chain that `NetworkChain.state` wrote, over bins of attributes in schema sequence."""
     sizes = tuple(own.size for own in bins[: meta["networked"]])

@@ -22,7 +22,7 @@ from cloister.devices import Device
 from cloister.figures import count_of
 from cloister.models import planning
 from cloister.models.core import costs
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.protocol import Arrays, Progress
 from cloister.models.soft_constraints.pair_counts import PairCounts
 from cloister.models.task import Stage, Task
@@ -62,7 +62,7 @@ class Material:
     Starts are drawn by the ``generator`` on the host, and trained on the ``device``.
     """
 
-    bins: Sequence[Bins]
+    bins: Sequence[Histogram]
     networked: int
     runs: Runs
     first: Floats
@@ -107,7 +107,7 @@ class Trainer(Protocol):
         ...
 
     def restore(
-        self, meta: Mapping[str, Any], arrays: Arrays, bins: Sequence[Bins]
+        self, meta: Mapping[str, Any], arrays: Arrays, bins: Sequence[Histogram]
     ) -> TrainedChain:
         """The chain from its saved state, over bins of attributes in schema sequence."""
         ...
@@ -154,7 +154,7 @@ class Joint:
         return NetworkChain(network, calibrated, material.shares)
 
     def restore(
-        self, meta: Mapping[str, Any], arrays: Arrays, bins: Sequence[Bins]
+        self, meta: Mapping[str, Any], arrays: Arrays, bins: Sequence[Histogram]
     ) -> NetworkChain:
         from cloister.models.kamino.networks import restore_network_chain
 

@@ -10,18 +10,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from cloister.constraints import functional_dependency
-from cloister.models.core.bins import Bins, coarse, fine
-from cloister.models.core.histograms import measure_joint_table
+from cloister.models.core.bins import Histogram, coarse
+from cloister.models.core.noisy_table import NoisyTable, NoisyTables, count_table
 from cloister.models.differences import pairs
 from cloister.models.differences.model import DifferencedModel, inner_task
 from cloister.models.mixture import measurements
 from cloister.models.mixture.factors import arrange_factors, separate_factors, transfer
 from cloister.models.mixture.model import MixtureModel, chain_of
-from cloister.models.mixture.optimizer import Fit, NoisyMarginal, TableTarget
+from cloister.models.mixture.optimizer import Fit, TableTarget
 from cloister.models.mixture.plan import MixtureParameters
 from cloister.models.mixture.prior import (
     NO_TABLES,
@@ -32,12 +31,10 @@ from cloister.models.mixture.prior import (
 from cloister.models.mixture.products import Layout, Mixture
 from cloister.models.mixture.schedule import LAST_STEPS
 from cloister.models.protocol import Progress
-from cloister.models.sampling.expected_shares import JointTable
 from cloister.models.sampling.support_builder import compile_constraints
 from cloister.models.task import Plan, Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.mechanisms.selection import Exponential
-from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.privacy.queries.transformations import DerivedDoor
 
@@ -110,7 +107,7 @@ class _Known:
 
     histograms: measurements.Histograms
     inside: tuple[str, ...]
-    joint: Mapping[tuple[str, ...], JointTable]
+    joint: NoisyTables
     earlier: EarlierTables
 
     @property
@@ -118,26 +115,18 @@ class _Known:
         """Each attribute of the mixture on its own."""
         return separate_factors({name: self.histograms.bins[name].size for name in self.inside})
 
-    def marginals(self, rows: int) -> list[NoisyMarginal]:
+    def marginals(self, rows: int) -> list[NoisyTable]:
         """The histograms, one for each attribute of the mixture, and the tables inside it."""
-        inside = (own for names, own in self._tables.items() if set(names) <= set(self.inside))
+        inside = (table for names, table in self.joint.items() if set(names) <= set(self.inside))
         return [*(self.histograms.marginal(name, rows) for name in self.inside), *inside]
 
-    def numbers(self, rows: int, released: Sequence[NoisyMarginal]) -> ReleasedNumbers:
+    def numbers(self, rows: int, released: Sequence[NoisyTable]) -> ReleasedNumbers:
         """All noisy numbers of a fit that has ``released`` these marginals, histograms first."""
-        outside = (own for names, own in self._tables.items() if not set(names) <= set(self.inside))
+        outside = (
+            table for names, table in self.joint.items() if not set(names) <= set(self.inside)
+        )
         tables = (*outside, *released[len(self.inside) :])
         return ReleasedNumbers(rows, self.histograms.bins, self.histograms.counted, tables)
-
-    @property
-    def _tables(self) -> dict[tuple[str, ...], NoisyMarginal]:
-        bins = self.histograms.bins
-        return {
-            names: NoisyMarginal(
-                tuple(fine(bins[name]) for name in names), table.counts, table.deviation
-            )
-            for names, table in self.joint.items()
-        }
 
 
 def _fit_inside(
@@ -191,12 +180,12 @@ def _measure_joint(
     earlier, bins = NO_TABLES, found.bins
     if prior:
         earlier = EarlierTables.of(prior, bins, found.changes, task.data_rows)
-    joint: dict[tuple[str, ...], JointTable] = {}
+    joint: dict[tuple[str, ...], NoisyTable] = {}
     parameters = plan.parameters
     for names, noise in zip(parameters.joint_tables, parameters.joint_noise, strict=True):
         mechanism = DiscreteGaussian(noise)
         partitions, label = [bins[name] for name in names], f"joint {' x '.join(names)}"
-        table = measure_joint_table(private, partitions, mechanism, label)
+        table = count_table(private, partitions, mechanism, label)
         joint[names], earlier = earlier.pooled_with(table)
     inside = _modelled(plan, bins)
     return _Known(found, inside, joint, earlier.among(inside))
@@ -206,12 +195,12 @@ def run_rounds(
     private: Door[TableRows],
     parameters: MixtureParameters,
     fit: Fit,
-    released: Sequence[NoisyMarginal],
-    bins: Mapping[str, Bins],
+    released: Sequence[NoisyTable],
+    bins: Mapping[str, Histogram],
     rows: int,
     progress: Progress,
     earlier: EarlierTables = NO_TABLES,
-) -> tuple[NoisyMarginal, ...]:
+) -> tuple[NoisyTable, ...]:
     """Choose the table that the model explains worst, measure it, and fit again, round by round.
 
     Tables are joint tables of the attributes of ``bins``. Returns those ``released``, those of an
@@ -226,7 +215,7 @@ def run_rounds(
         return known
     selection = Exponential(parameters.noise["selection"])
     counting = DiscreteGaussian(parameters.noise["rounds"])
-    deviation = counting.scale(private.neighbours.partition)
+    deviation = counting.deviation(private.neighbours.partition)
     noise_of_cell = _NOISE_IN_FIT * math.sqrt(2 / math.pi) * deviation
     chooser = measurements.TableChoice(selection, rows, noise_of_cell)
 
@@ -234,14 +223,13 @@ def run_rounds(
     candidates = _candidates_of(parameters, bins, rows)
     targets = [TableTarget.of(table, layout, rows) for table in known]
     fit.descend(targets, _START_STEPS, _RATE, _RATE)
-    new: tuple[NoisyMarginal, ...] = ()
+    new: tuple[NoisyTable, ...] = ()
     for number in range(1, parameters.rounds + 1):
         labels = labels_of(number, parameters.picks)
         for label, chosen in zip(
             labels, candidates.choose(private, fit.mixture, chooser, labels), strict=True
         ):
-            counts = private.answer(PartitionCounts(chosen), counting, label).astype(np.float64)
-            new = (*new, NoisyMarginal(chosen, counts, deviation))
+            new = (*new, count_table(private, chosen, counting, label))
             earlier = earlier.compared_with(new[-1])
         known = (*released, *earlier.marginals, *new)
         targets = [TableTarget.of(table, layout, rows) for table in known]
@@ -258,7 +246,7 @@ def labels_of(number: int, picks: int) -> tuple[str, ...]:
 
 
 def _candidates_of(
-    parameters: MixtureParameters, bins: Mapping[str, Bins], rows: int
+    parameters: MixtureParameters, bins: Mapping[str, Histogram], rows: int
 ) -> measurements.RoundCandidates:
     if parameters.pair_parts and len(bins) > 1:
         return measurements.AllPairs(
@@ -267,7 +255,7 @@ def _candidates_of(
     return measurements.ListedTables(measurements.candidate_tables(bins, rows, MIXTURE_SEED))
 
 
-def _modelled(plan: Plan[MixtureParameters], bins: Mapping[str, Bins]) -> tuple[str, ...]:
+def _modelled(plan: Plan[MixtureParameters], bins: Mapping[str, Histogram]) -> tuple[str, ...]:
     """The attributes of the mixture, in the order of the sequence: at least one.
 
     Numeric ones whose values have bins of their own are among them.
@@ -276,7 +264,7 @@ def _modelled(plan: Plan[MixtureParameters], bins: Mapping[str, Bins]) -> tuple[
     return tuple(name for name in bins if bins[name].size <= most or name in plan.parameters.valued)
 
 
-def _start(layout: Layout, bins: Mapping[str, Bins], components: int) -> Mixture:
+def _start(layout: Layout, bins: Mapping[str, Histogram], components: int) -> Mixture:
     """Equal components, each near the one-way histograms, with random differences."""
     generator = torch.Generator().manual_seed(MIXTURE_SEED)
     parts = []
@@ -289,7 +277,7 @@ def _start(layout: Layout, bins: Mapping[str, Bins], components: int) -> Mixture
 
 def _candidates(
     task: Task, parameters: MixtureParameters, known: _Known, prior: ReleasedNumbers | None
-) -> dict[str, Bins]:
+) -> dict[str, Histogram]:
     """The attributes that rounds may measure: all but those that nearly repeat others.
 
     Their bins are cut into parts as those of a prior were, unless the attribute has changed.

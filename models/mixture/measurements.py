@@ -26,16 +26,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cloister.models.core import histograms
-from cloister.models.core.bins import (
-    Bins,
-    Coarsening,
-    coarse,
-    coarse_by_spread,
-    fine,
-    variance_shares,
-)
+from cloister.models.core.bins import Histogram, coarse, coarse_by_spread, variance_shares
 from cloister.models.core.costs import PAIR_CELLS
-from cloister.models.mixture.optimizer import NoisyMarginal
+from cloister.models.core.noisy_table import NoisyTable
 from cloister.models.mixture.plan import MixtureParameters
 from cloister.models.mixture.prior import ReleasedNumbers, pool_histograms, refine_bins
 from cloister.models.mixture.products import Mixture
@@ -46,7 +39,7 @@ from cloister.privacy.mechanisms.selection import Exponential
 from cloister.privacy.queries.distances import Candidate, CandidateScores, PairScores
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.columns import Grid
-from cloister.schema.domain import declared_cells
+from cloister.schema.partition import Partition, declared_cells
 
 TRIPLE_CELLS = 1_500
 """Cells of a candidate triple at most."""
@@ -70,7 +63,7 @@ a third of an exponential one. With all numbers Adult was no better at epsilon 0
 _MOST_VISITS = 4_000_000_000
 """Rows times candidates at most: what counting the candidates takes."""
 
-Coarsenings = tuple[Coarsening, ...]
+Coarsenings = tuple[Partition, ...]
 
 _T = TypeVar("_T")
 
@@ -83,7 +76,7 @@ class Histograms:
     """
 
     counted: Mapping[str, histograms.HistogramCounts]
-    bins: Mapping[str, Bins]
+    bins: Mapping[str, Histogram]
     changes: Mapping[str, float]
 
     def among(self, names: Collection[str]) -> Histograms:
@@ -92,11 +85,11 @@ class Histograms:
         bins = {name: own for name, own in self.bins.items() if name in names}
         return Histograms(counted, bins, self.changes)
 
-    def marginal(self, name: str, rows: int) -> NoisyMarginal:
+    def marginal(self, name: str, rows: int) -> NoisyTable:
         """The histogram of an attribute over its bins."""
         bins, counted = self.bins[name], self.counted[name]
         deviations = histograms.bin_deviations(bins, counted.levels, counted.deviation)
-        return NoisyMarginal((fine(bins),), bins.mass * rows, deviations)
+        return NoisyTable((bins,), bins.mass * rows, deviations)
 
 
 def measure_histograms(
@@ -139,14 +132,16 @@ def _bins_of(
     counted: histograms.HistogramCounts,
     parameters: MixtureParameters,
     prior: ReleasedNumbers | None,
-) -> Bins:
+) -> Histogram:
     name = counted.cells.name
     make = histograms.bins_of_values if name in parameters.valued else histograms.bins_of_histogram
     bins = make(task, counted, parameters.groups)
     return refine_bins(prior.bins[name], bins) if prior and name in prior.bins else bins
 
 
-def candidate_tables(bins: Mapping[str, Bins], rows: int, seed: int) -> tuple[Coarsenings, ...]:
+def candidate_tables(
+    bins: Mapping[str, Histogram], rows: int, seed: int
+) -> tuple[Coarsenings, ...]:
     """All pairs and triples of small joint size, of bins or of parts; singles if there is no pair.
 
     Where there are too many to count, an even choice of them, pairs first.
@@ -159,17 +154,17 @@ def candidate_tables(bins: Mapping[str, Bins], rows: int, seed: int) -> tuple[Co
     return tuple(chosen) or tuple((coarsenings[0],) for coarsenings in levels.values())
 
 
-def _levels(bins: Bins) -> list[Coarsening]:
+def _levels(bins: Histogram) -> list[Partition]:
     """The coarsenings of one attribute, finest first."""
-    return [fine(bins), *(coarse(bins, most) for most in _RESOLUTIONS if _worthwhile(bins, most))]
+    return [bins, *(coarse(bins, most) for most in _RESOLUTIONS if _worthwhile(bins, most))]
 
 
-def _tail_pairs(bins: Mapping[str, Bins]) -> list[Coarsenings]:
+def _tail_pairs(bins: Mapping[str, Histogram]) -> list[Coarsenings]:
     """Pairs of heavy-tailed numbers in parts that are small in tails."""
     numbers = [
         own
         for own in bins.values()
-        if isinstance(own.cells.column, Grid) and variance_shares(own).max() >= _HEAVY
+        if isinstance(own.column, Grid) and variance_shares(own).max() >= _HEAVY
     ]
     return [
         pair
@@ -181,11 +176,11 @@ def _tail_pairs(bins: Mapping[str, Bins]) -> list[Coarsenings]:
     ]
 
 
-def _worthwhile(bins: Bins, most: int) -> bool:
+def _worthwhile(bins: Histogram, most: int) -> bool:
     return bins.size > (2 * most if most == max(_RESOLUTIONS) else most)
 
 
-def _sets(levels: Mapping[str, Sequence[Coarsening]], ways: int, cells: int) -> list[Coarsenings]:
+def _sets(levels: Mapping[str, Sequence[Partition]], ways: int, cells: int) -> list[Coarsenings]:
     """Sets of ``ways`` attributes, at every combination of their coarsenings."""
     sets = (
         coarsenings
@@ -211,11 +206,11 @@ def expected_shares(
     Each attribute must be a factor of its own. Tables that differ in the last coarsening only are
     computed together.
     """
-    shares: dict[Coarsening, Tensor] = {}
+    shares: dict[Partition, Tensor] = {}
     for coarsening in (own for table in tables for own in table if own not in shares):
         (view,), _ = mixture.layout.views([coarsening])
         shares[coarsening] = mixture.view_shares(view)
-    lasts: dict[Coarsenings, list[Coarsening]] = {}
+    lasts: dict[Coarsenings, list[Partition]] = {}
     for table in tables:
         lasts.setdefault(table[:-1], []).append(table[-1])
     found: dict[Coarsenings, NDArray[np.float32]] = {}
@@ -280,7 +275,7 @@ class ListedTables:
 class AllPairs:
     """All pairs of attributes, each at one coarsening: more tables than can be listed."""
 
-    coarsenings: tuple[Coarsening, ...]
+    coarsenings: tuple[Partition, ...]
 
     def choose(
         self, private: Door[TableRows], mixture: Mixture, by: TableChoice, labels: Sequence[str]

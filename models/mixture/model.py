@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
 from cloister.models import constrained
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.core.histograms import ReleasedCounts
 from cloister.models.mixture.factors import arrange_factors
 from cloister.models.mixture.prior import ReleasedNumbers, restore_numbers
@@ -111,7 +111,7 @@ class MixtureModel(constrained.SequentialModel):
 
     task: Task
     sequence: tuple[str, ...]
-    bins: Mapping[str, Bins]
+    bins: Mapping[str, Histogram]
     mixture: Mixture
     rules: CompiledConstraints
     even: bool
@@ -223,7 +223,9 @@ def _state_of_mixture(mixture: Mixture) -> tuple[dict[str, Any], dict[str, NDArr
     return {"factors": [list(factor.attributes) for factor in factors]}, arrays
 
 
-def chain_of(mixture: Mixture, sequence: tuple[str, ...], bins: Mapping[str, Bins]) -> MixtureChain:
+def chain_of(
+    mixture: Mixture, sequence: tuple[str, ...], bins: Mapping[str, Histogram]
+) -> MixtureChain:
     """The mixture as a chain over a sequence that lists its attributes first."""
     inside = len(mixture.layout.sizes)
     return MixtureChain(

@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 
 from cloister.arrays import Floats
-from cloister.models.core.bins import Coarsening
+from cloister.models.core.noisy_table import NoisyTable
 from cloister.models.mixture.factors import QuasiIndependence, joint_factors
 from cloister.models.mixture.products import FactorView, Layout, Mixture
 from cloister.models.protocol import Progress, silent
+from cloister.schema.partition import Partition
 
 _FIRST_DECAY = 0.9
 """Decay of Adam's first moment a step; Adam's usual value."""
@@ -29,19 +30,6 @@ _SECOND_DECAY = 0.99
 
 _HOST = torch.device("cpu")
 """Where mixtures and targets are made, and where the rest of a fit reads them."""
-
-
-@dataclass(frozen=True)
-class NoisyMarginal:
-    """A released joint table: noisy ``counts`` of rows, one axis a coarsening.
-
-    ``deviation`` is the standard deviation of each count, in rows: one number, or an array of the
-    shape of the counts.
-    """
-
-    coarsenings: tuple[Coarsening, ...]
-    counts: Floats
-    deviation: Floats | float
 
 
 class Objective(Protocol):
@@ -76,9 +64,9 @@ class TableTarget:
     precision: Tensor
 
     @classmethod
-    def of(cls, measured: NoisyMarginal, layout: Layout, rows: int) -> TableTarget:
+    def of(cls, measured: NoisyTable, layout: Layout, rows: int) -> TableTarget:
         """The target of a marginal of a table of ``rows`` rows."""
-        views, axes = layout.views(measured.coarsenings)
+        views, axes = layout.views(measured.partitions)
         shape = (-1, views[-1].size)
         deviation = (
             np.broadcast_to(measured.deviation, measured.counts.shape)
@@ -115,7 +103,7 @@ class MeanTarget:
     @classmethod
     def of(
         cls,
-        coarsenings: Sequence[Coarsening],
+        coarsenings: Sequence[Partition],
         numbers: Floats,
         mean: float,
         deviation: float,

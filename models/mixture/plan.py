@@ -35,7 +35,7 @@ from cloister.models.soft_constraints.pair_counts import PairCounts
 from cloister.models.task import Budget, Counted, Parameters, Plan, Task
 from cloister.privacy.accounting.accountants import zcdp_rho
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
-from cloister.schema.domain import declared_cells
+from cloister.schema.partition import declared_cells
 
 _HISTOGRAMS = 0.12
 """Part of the budget, as a share of rho, of one-way histograms at the typical signal."""

@@ -25,14 +25,13 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from cloister.arrays import Floats, Integers
-from cloister.models.core.bins import Bins, Coarsening
+from cloister.models.core.bins import Histogram
 from cloister.models.core.histograms import HistogramCounts
-from cloister.models.mixture.optimizer import NoisyMarginal
+from cloister.models.core.noisy_table import NoisyTable
 from cloister.models.protocol import Arrays, ModelState
-from cloister.models.sampling.expected_shares import JointTable
 from cloister.models.task import Task
 from cloister.schema.columns import Grid
-from cloister.schema.domain import Cells, declared_cells
+from cloister.schema.partition import Partition, declared_cells, intervals
 
 _SIGNIFICANT = 3.0
 """Standard deviations by which a sum of squares exceeds that of noise where a table has changed.
@@ -52,9 +51,9 @@ class ReleasedNumbers:
     """
 
     rows: int
-    bins: Mapping[str, Bins]
+    bins: Mapping[str, Histogram]
     histograms: Mapping[str, HistogramCounts]
-    tables: tuple[NoisyMarginal, ...]
+    tables: tuple[NoisyTable, ...]
 
     def state(self, sequence: Sequence[str]) -> ModelState:
         """The numbers as JSON and arrays, but for the bins; attributes by ``sequence``."""
@@ -66,7 +65,7 @@ class ReleasedNumbers:
 
 
 def restore_numbers(
-    task: Task, bins: Mapping[str, Bins], meta: Mapping[str, Any], arrays: Arrays
+    task: Task, bins: Mapping[str, Histogram], meta: Mapping[str, Any], arrays: Arrays
 ) -> ReleasedNumbers | None:
     """The numbers whose :meth:`ReleasedNumbers.state` is given.
 
@@ -109,23 +108,23 @@ def _restore_histogram(
     )
 
 
-def _state_of_table(at: int, table: NoisyMarginal) -> ModelState:
+def _state_of_table(at: int, table: NoisyTable) -> ModelState:
     arrays: dict[str, NDArray[Any]] = {
         f"table.{at}": table.counts,
         f"table.{at}.deviation": np.asarray(table.deviation),
     }
-    arrays |= {f"table.{at}.{axis}": own.parts for axis, own in enumerate(table.coarsenings)}
-    return {"attributes": [own.name for own in table.coarsenings]}, arrays
+    arrays |= {f"table.{at}.{axis}": own.joined for axis, own in enumerate(table.partitions)}
+    return {"attributes": list(table.names)}, arrays
 
 
 def _restore_table(
-    bins: Mapping[str, Bins], at: int, about: Mapping[str, Any], arrays: Arrays
-) -> NoisyMarginal:
-    coarsenings = tuple(
-        Coarsening(bins[name], arrays[f"table.{at}.{axis}"])
+    bins: Mapping[str, Histogram], at: int, about: Mapping[str, Any], arrays: Arrays
+) -> NoisyTable:
+    partitions = tuple(
+        bins[name].coarsen(arrays[f"table.{at}.{axis}"])
         for axis, name in enumerate(about["attributes"])
     )
-    return NoisyMarginal(coarsenings, arrays[f"table.{at}"], arrays[f"table.{at}.deviation"])
+    return NoisyTable(partitions, arrays[f"table.{at}"], arrays[f"table.{at}.deviation"])
 
 
 @dataclass(frozen=True)
@@ -193,20 +192,20 @@ def _pooled_values(
     return new.values + weight * (earlier - new.values), both
 
 
-def refine_bins(earlier: Bins, bins: Bins) -> Bins:
+def refine_bins(earlier: Histogram, bins: Histogram) -> Histogram:
     """The bins, without any that has parts of two earlier ones.
 
     Of a number they are the earlier ones, but for those that are much wider than the new.
     """
-    column = bins.cells.column
-    cells = Cells(column, np.union1d(earlier.cells.starts, bins.cells.starts))
-    old, own = earlier.of(cells.starts), bins.of(cells.starts)
+    column = bins.column
+    cells = intervals(column, np.union1d(earlier.starts, bins.starts))
+    old, own = earlier.index(cells.starts), bins.index(cells.starts)
     if isinstance(column, Grid):
         parts = np.unique(old * bins.size + own) // bins.size
         own = np.where(np.bincount(parts)[old] < _SPLIT, 0, own)
-    of_cell = np.unique(old * bins.size + own, return_inverse=True)[1].astype(np.int64)
-    whole = bins.cells.of(cells.starts)
-    return Bins(cells, of_cell, bins.shares[whole] * cells.widths / bins.cells.widths[whole])
+    parts = np.unique(old * bins.size + own, return_inverse=True)[1].astype(np.int64)
+    whole = bins.cell_index(cells.starts)
+    return Histogram.over(cells, parts, bins.shares[whole] * cells.widths / bins.widths[whole])
 
 
 @dataclass(frozen=True)
@@ -217,7 +216,7 @@ class EarlierTable:
     changes that histograms suggest, ``compared`` the one that a new table shows; None if none does.
     """
 
-    measured: NoisyMarginal
+    measured: NoisyTable
     expected: Floats
     change: float
     compared: float | None = None
@@ -225,9 +224,9 @@ class EarlierTable:
     @property
     def names(self) -> frozenset[str]:
         """Its attributes."""
-        return frozenset(own.name for own in self.measured.coarsenings)
+        return frozenset(self.measured.names)
 
-    def with_change(self, change: float) -> NoisyMarginal:
+    def with_change(self, change: float) -> NoisyTable:
         """The table, in whose variance the change is spread by the expected rows."""
         spread = change * self.expected / self.expected.sum()
         deviation = np.sqrt(np.square(self.measured.deviation) + spread)
@@ -248,7 +247,7 @@ class EarlierTables:
     def of(
         cls,
         numbers: ReleasedNumbers,
-        bins: Mapping[str, Bins],
+        bins: Mapping[str, Histogram],
         changes: Mapping[str, float],
         rows: int,
     ) -> EarlierTables:
@@ -258,7 +257,7 @@ class EarlierTables:
             tuple(
                 _as_of(table, bins, changes, scale, rows)
                 for table in numbers.tables
-                if all(own.name in bins for own in table.coarsenings)
+                if all(own.name in bins for own in table.partitions)
             )
         )
 
@@ -267,7 +266,7 @@ class EarlierTables:
         return EarlierTables(tuple(own for own in self.tables if own.names <= set(names)))
 
     @cached_property
-    def marginals(self) -> tuple[NoisyMarginal, ...]:
+    def marginals(self) -> tuple[NoisyTable, ...]:
         """The tables with noise and change as their deviations.
 
         Tables of the same attributes have one change in common, which no number of them averages.
@@ -281,11 +280,11 @@ class EarlierTables:
             for own, change in zip(self.tables, shown, strict=True)
         )
 
-    def compared_with(self, new: NoisyMarginal) -> EarlierTables:
+    def compared_with(self, new: NoisyTable) -> EarlierTables:
         """The same, where those that share two attributes or more with a new table know more."""
         return EarlierTables(tuple(_compared(own, new) for own in self.tables))
 
-    def pooled_with(self, new: JointTable) -> tuple[JointTable, EarlierTables]:
+    def pooled_with(self, new: NoisyTable) -> tuple[NoisyTable, EarlierTables]:
         """A new table over bins with an earlier one of just its cells, and the other tables."""
         for at, own in enumerate(self.tables):
             if _same_cells(own.measured, new):
@@ -299,30 +298,30 @@ NO_TABLES = EarlierTables()
 
 
 def _as_of(
-    table: NoisyMarginal,
-    bins: Mapping[str, Bins],
+    table: NoisyTable,
+    bins: Mapping[str, Histogram],
     changes: Mapping[str, float],
     scale: float,
     rows: int,
 ) -> EarlierTable:
-    coarsenings = tuple(_over(own, bins[own.name]) for own in table.coarsenings)
-    measured = NoisyMarginal(coarsenings, table.counts * scale, table.deviation * scale)
+    coarsenings = tuple(_over(own, bins[own.name]) for own in table.partitions)
+    measured = replace(table.scale(scale), partitions=coarsenings)
     expected = np.full((), float(rows))
     for own in coarsenings:
-        expected = np.multiply.outer(expected, np.bincount(own.parts, weights=own.bins.mass))
+        expected = np.multiply.outer(expected, np.bincount(own.joined, weights=bins[own.name].mass))
     return EarlierTable(measured, expected, max(changes[own.name] for own in coarsenings))
 
 
-def _over(earlier: Coarsening, bins: Bins) -> Coarsening:
+def _over(earlier: Partition, bins: Histogram) -> Partition:
     """An earlier coarsening over bins none of which has parts of two earlier ones."""
-    first = np.unique(bins.of_cell, return_index=True)[1]
-    return Coarsening(bins, earlier.of(bins.cells.starts[first]))
+    first = np.unique(bins.parts, return_index=True)[1]
+    return bins.coarsen(earlier.index(bins.starts[first]))
 
 
-def _compared(own: EarlierTable, new: NoisyMarginal) -> EarlierTable:
+def _compared(own: EarlierTable, new: NoisyTable) -> EarlierTable:
     """The table with its change, as the common attributes of a new table show it."""
-    axes = {other.name: other for other in new.coarsenings}
-    common = [each for each in own.measured.coarsenings if each.name in axes]
+    axes = {other.name: other for other in new.partitions}
+    common = [each for each in own.measured.partitions if each.name in axes]
     if len(common) < 2:
         return own
     joint = {each.name: _common_parts(each, axes[each.name]) for each in common}
@@ -331,20 +330,20 @@ def _compared(own: EarlierTable, new: NoisyMarginal) -> EarlierTable:
     return replace(own, compared=max(change, own.compared or 0.0))
 
 
-def _common_parts(first: Coarsening, second: Coarsening) -> Integers:
+def _common_parts(first: Partition, second: Partition) -> Integers:
     """The finest partition of bins (bins,) that is coarser than both."""
-    ends, size = (first.parts, first.size + second.parts), first.size + second.size
-    pairs = coo_array((np.ones(len(first.parts)), ends), shape=(size, size))
-    return connected_components(pairs, directed=False)[1][first.parts].astype(np.int64)
+    ends, size = (first.joined, first.size + second.joined), first.size + second.size
+    pairs = coo_array((np.ones(len(first.joined)), ends), shape=(size, size))
+    return connected_components(pairs, directed=False)[1][first.joined].astype(np.int64)
 
 
-def _projected(table: NoisyMarginal, joint: Mapping[str, Integers]) -> tuple[Floats, Floats]:
+def _projected(table: NoisyTable, joint: Mapping[str, Integers]) -> tuple[Floats, Floats]:
     """Counts and variances of a table summed to partitions of bins, axes in their order."""
     counts = np.asarray(table.counts, dtype=np.float64)
-    variances = np.broadcast_to(np.square(table.deviation), counts.shape)
-    axes = {own.name: axis for axis, own in enumerate(table.coarsenings)}
+    variances = table.variances
+    axes = {own.name: axis for axis, own in enumerate(table.partitions)}
     for name, parts in joint.items():
-        onto = _onto(table.coarsenings[axes[name]], parts)
+        onto = _onto(table.partitions[axes[name]], parts)
         counts, variances = (_summed(each, axes[name], onto) for each in (counts, variances))
     others = tuple(axis for name, axis in axes.items() if name not in joint)
     kept = [name for name in axes if name in joint]
@@ -355,10 +354,10 @@ def _projected(table: NoisyMarginal, joint: Mapping[str, Integers]) -> tuple[Flo
     )
 
 
-def _onto(own: Coarsening, parts: Integers) -> Integers:
+def _onto(own: Partition, parts: Integers) -> Integers:
     """The part in a coarser partition (bins,) of each part of a coarsening; shape (size,)."""
     onto = np.empty(own.size, dtype=np.int64)
-    onto[own.parts] = parts
+    onto[own.joined] = parts
     return np.unique(onto, return_inverse=True)[1]
 
 
@@ -370,26 +369,23 @@ def _summed(table: Floats, axis: int, onto: Integers) -> Floats:
     return summed
 
 
-def _same_cells(earlier: NoisyMarginal, new: JointTable) -> bool:
-    names = tuple(own.name for own in earlier.coarsenings)
-    return names == new.attributes and all(own.whole for own in earlier.coarsenings)
+def _same_cells(earlier: NoisyTable, new: NoisyTable) -> bool:
+    return earlier.names == new.names and all(own.whole for own in earlier.partitions)
 
 
-def _pooled_table(new: JointTable, earlier: NoisyMarginal) -> JointTable:
-    variance = float(np.mean(np.square(earlier.deviation)))
-    change = squared_change(new.counts, earlier.counts, new.deviation**2 + variance)
-    old = math.sqrt(variance + change / earlier.counts.size)
-    weight, both = _both(new.deviation, old)
-    return JointTable(new.attributes, new.counts + weight * (earlier.counts - new.counts), both)
+def _pooled_table(new: NoisyTable, earlier: NoisyTable) -> NoisyTable:
+    change = squared_change(new.counts, earlier.counts, new.variance + earlier.variance)
+    old = math.sqrt(earlier.variance + change / earlier.counts.size)
+    weight, both = _both(new.noise, old)
+    counts = new.counts + weight * (earlier.counts - new.counts)
+    return NoisyTable(new.partitions, counts, both)
 
 
-def with_earlier_mass(bins: Bins, earlier: Bins) -> Bins:
+def with_earlier_mass(bins: Histogram, earlier: Histogram) -> Histogram:
     """The same bins, with the released shares of earlier ones.
 
     What is made of them is then cut at the same places as in the earlier release, so that tables
     of both can be compared.
     """
-    whole = earlier.cells.of(bins.cells.starts)
-    return replace(
-        bins, shares=earlier.shares[whole] * bins.cells.widths / earlier.cells.widths[whole]
-    )
+    whole = earlier.cell_index(bins.starts)
+    return replace(bins, shares=earlier.shares[whole] * bins.widths / earlier.widths[whole])

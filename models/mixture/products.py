@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from cloister.arrays import Floats, Integers
-from cloister.models.core.bins import Coarsening
+from cloister.schema.partition import Partition
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Layout:
         return np.cumsum([0, *(factor.size for factor in self.factors)]).tolist()
 
     def views(
-        self, coarsenings: Sequence[Coarsening]
+        self, coarsenings: Sequence[Partition]
     ) -> tuple[tuple[FactorView, ...], tuple[int, ...]]:
         """One view for each factor of the coarsenings' attributes, small ones first.
 
@@ -95,13 +95,13 @@ class Layout:
         order = sorted(axes_of, key=lambda at: views[at].size)
         return tuple(views[at] for at in order), tuple(axis for at in order for axis in axes_of[at])
 
-    def _view(self, at: int, coarsenings: Sequence[Coarsening]) -> FactorView:
+    def _view(self, at: int, coarsenings: Sequence[Partition]) -> FactorView:
         factor = self.factors[at]
         sizes = [coarsening.size for coarsening in coarsenings]
         whole = coarsenings[0].whole and factor.size == coarsenings[0].size
         if len(factor.attributes) == 1 and whole:
             return FactorView(at, None, factor.size)
-        columns = [r.parts[factor.levels[:, factor.attributes.index(r.name)]] for r in coarsenings]
+        columns = [r.joined[factor.levels[:, factor.attributes.index(r.name)]] for r in coarsenings]
         index = torch.as_tensor(np.ravel_multi_index(columns, sizes).astype(np.int64))
         return FactorView(at, index, int(np.prod(sizes)))
 
@@ -135,7 +135,7 @@ class Mixture:
             scratch = shares.new_empty(view.size, shares.shape[1])
         return scratch.zero_().index_add_(0, view.index, shares)
 
-    def marginal(self, coarsenings: Sequence[Coarsening]) -> Floats:
+    def marginal(self, coarsenings: Sequence[Partition]) -> Floats:
         """Joint shares of the parts of some coarsenings, one axis a coarsening."""
         views, axes = self.layout.views(coarsenings)
         folded = self.weights[None]

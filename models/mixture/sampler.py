@@ -23,8 +23,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloister.arrays import Floats, Integers
-from cloister.models.core.bins import Bins, Coarsening, fine
-from cloister.models.mixture.optimizer import NoisyMarginal
+from cloister.models.core.bins import Histogram
+from cloister.models.core.noisy_table import NoisyTable
 from cloister.models.mixture.products import DependentAttribute, Mixture
 from cloister.models.mixture.within_bins import ScoreRelation, related_numbers
 from cloister.models.sampling.chain import Batch
@@ -34,6 +34,7 @@ from cloister.models.sampling.sampler import ConstraintSampler, rows_to_draw
 from cloister.models.sampling.whole_tables import PairChange
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
+from cloister.schema.partition import Partition
 
 _TRIES = 300
 """Rounds of drawing rows and keeping some, before the rest is left to the plain sampler."""
@@ -242,16 +243,16 @@ class MeasuredPair:
     variances: Floats
 
     @classmethod
-    def of(cls, table: NoisyMarginal, first: str, second: str) -> MeasuredPair:
+    def of(cls, table: NoisyTable, first: str, second: str) -> MeasuredPair:
         """The sums of a table over all attributes but two."""
-        axes = {own.name: axis for axis, own in enumerate(table.coarsenings)}
+        axes = {own.name: axis for axis, own in enumerate(table.partitions)}
         others = tuple(axis for name, axis in axes.items() if name not in (first, second))
-        variances = np.broadcast_to(np.square(table.deviation), table.counts.shape)
+        variances = table.variances
         counts, variances = table.counts.sum(others), variances.sum(others)
         if axes[first] > axes[second]:
             counts, variances = counts.T, variances.T
-        parts: list[Coarsening] = [table.coarsenings[axes[name]] for name in (first, second)]
-        return cls(parts[0].parts, parts[1].parts, counts, variances)
+        parts: list[Partition] = [table.partitions[axes[name]] for name in (first, second)]
+        return cls(parts[0].joined, parts[1].joined, counts, variances)
 
     def expected(self, shares: Floats) -> Floats:
         """The parts' sums (parts, parts) of joint shares (bins, bins)."""
@@ -301,9 +302,9 @@ def _with_histograms(shares: Floats, first: Floats, second: Floats) -> Floats:
 
 def pair_changes(
     mixture: Mixture,
-    bins: Mapping[str, Bins],
+    bins: Mapping[str, Histogram],
     names: Collection[str],
-    tables: Sequence[NoisyMarginal],
+    tables: Sequence[NoisyTable],
     rows: int,
 ) -> tuple[PairChange, ...]:
     """What measured tables change of pairs of numbers, of ``names``, that nearly follow each other.
@@ -319,12 +320,12 @@ def pair_changes(
         free = {first, second} <= set(names) and taken.isdisjoint((first, second))
         if held and free and factor_of[first] != factor_of[second]:
             taken |= {first, second}
-            shares = mixture.marginal([fine(bins[first]), fine(bins[second])])
+            shares = mixture.marginal([bins[first], bins[second]])
             times = recalibrate(shares, held, rows) / np.maximum(shares, _LEAST_MASS)
             sides = [mixture.layout.factors[factor_of[name]].attributes for name in (first, second)]
             changes.append(PairChange(first, second, np.minimum(times, _MOST_TIMES), *sides))
     return tuple(changes)
 
 
-def _has(table: NoisyMarginal, *names: str) -> bool:
-    return set(names) <= {own.name for own in table.coarsenings}
+def _has(table: NoisyTable, *names: str) -> bool:
+    return set(names) <= set(table.names)

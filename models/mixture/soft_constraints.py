@@ -18,12 +18,13 @@ import numpy as np
 from cloister.arrays import Floats
 from cloister.constraints import DenialConstraint
 from cloister.devices import CPU, Device
-from cloister.models.core.bins import Coarsening, coarse, fine
+from cloister.models.core.bins import coarse
 from cloister.models.core.costs import POOL_ROWS
+from cloister.models.core.noisy_table import NoisyTable
 from cloister.models.mixture.fit import MIXTURE_SEED
 from cloister.models.mixture.measurements import even_choice
 from cloister.models.mixture.model import MixtureModel
-from cloister.models.mixture.optimizer import Fit, MeanTarget, NoisyMarginal, Objective, TableTarget
+from cloister.models.mixture.optimizer import Fit, MeanTarget, Objective, TableTarget
 from cloister.models.mixture.plan import MIXTURE_SAMPLINGS, WEIGHER, MixtureParameters
 from cloister.models.planning import choose_sampling
 from cloister.models.soft_constraints.penalties import RatePosterior, own_rates
@@ -33,6 +34,7 @@ from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.domain import Table
+from cloister.schema.partition import Partition
 
 _TURNS = 4
 """Turns of drawing rows, linearising the rates, and fitting."""
@@ -123,7 +125,7 @@ def _held_tables(
     A pair of attributes of one constraint, ``together``, is held loosely.
     """
     layout, rows = model.mixture.layout, model.task.data_rows
-    coarsenings = {name: fine(model.bins[name]) for name in layout.sizes}
+    coarsenings = {name: model.bins[name] for name in layout.sizes}
     bound = set().union(*together)
     pairs: list[tuple[str, ...]] = [
         pair for pair in combinations(coarsenings, 2) if bound.intersection(pair)
@@ -140,7 +142,7 @@ def _held_tables(
     }
     return [
         TableTarget.of(
-            NoisyMarginal(table, rows * model.mixture.marginal(table), spread[names] * deviation),
+            NoisyTable(table, rows * model.mixture.marginal(table), spread[names] * deviation),
             layout,
             rows,
         )
@@ -181,23 +183,23 @@ def _rate_target(
 
 def _coarsenings(
     model: MixtureModel, constraint: DenialConstraint, cells: int
-) -> tuple[Coarsening, ...]:
+) -> tuple[Partition, ...]:
     """The attributes of a constraint, in as many parts as a table of ``cells`` cells allows."""
     bins = [model.bins[name] for name in constraint.attributes]
     if math.prod(own.size for own in bins) <= cells:
-        return tuple(map(fine, bins))
+        return tuple(bins)
     most = max(int(cells ** (1 / len(bins))), 2)
     return tuple(coarse(own, most) for own in bins)
 
 
-def _means(coarsenings: Sequence[Coarsening], pool: Table, numbers: Floats) -> Floats:
+def _means(coarsenings: Sequence[Partition], pool: Table, numbers: Floats) -> Floats:
     """The mean of the numbers (n,) of rows in each cell of the coarsenings' joint table.
 
     In a cell without rows, the mean of all.
     """
     sizes = [coarsening.size for coarsening in coarsenings]
     cells = np.ravel_multi_index(
-        [coarsening.of(pool.codes[coarsening.name]) for coarsening in coarsenings], sizes
+        [coarsening.index(pool.codes[coarsening.name]) for coarsening in coarsenings], sizes
     )
     counts = np.bincount(cells, minlength=math.prod(sizes))
     sums = np.bincount(cells, weights=numbers, minlength=math.prod(sizes))

@@ -23,7 +23,7 @@ import torch
 from scipy.special import ndtr, ndtri
 
 from cloister.arrays import Booleans, Floats, Integers
-from cloister.models.core.bins import Bins, alone, fine
+from cloister.models.core.bins import Histogram, alone
 from cloister.models.mixture.products import Mixture
 from cloister.schema.columns import Grid
 
@@ -65,7 +65,7 @@ class NormalScores:
     Special and missing values, which are ``alone`` in their bins, have none.
     """
 
-    bins: Bins
+    bins: Histogram
 
     @property
     def name(self) -> str:
@@ -216,7 +216,7 @@ def _truncated(
 
 
 def relations_between(
-    mixture: Mixture, bins: Mapping[str, Bins], free: Sequence[str]
+    mixture: Mixture, bins: Mapping[str, Histogram], free: Sequence[str]
 ) -> tuple[ScoreRelation, ...]:
     """For each of the ``free`` attributes its relation to the attribute that tells most of it.
 
@@ -230,7 +230,7 @@ def relations_between(
     best = strength.argmax(1)
     strongest = strength.max(1)
     return tuple(
-        ScoreRelation.from_table(of, by, mixture.marginal([fine(by.bins), fine(of.bins)]))
+        ScoreRelation.from_table(of, by, mixture.marginal([by.bins, of.bins]))
         for at in np.argsort(-strongest, kind="stable")
         if strongest[at] >= _LEAST_CORRELATION and scores[at].name in free
         for of, by in [(scores[at], scores[best[at]])]
@@ -238,7 +238,7 @@ def relations_between(
 
 
 def related_numbers(
-    mixture: Mixture, bins: Mapping[str, Bins], least: float
+    mixture: Mixture, bins: Mapping[str, Histogram], least: float
 ) -> tuple[tuple[str, str], ...]:
     """The pairs of numbers whose scores correlate by ``least`` or more, the strongest first."""
     scores = _scores_of(mixture, bins)
@@ -250,9 +250,9 @@ def related_numbers(
     return tuple((scores[one].name, scores[other].name) for one, other in pairs)
 
 
-def _scores_of(mixture: Mixture, bins: Mapping[str, Bins]) -> list[NormalScores]:
+def _scores_of(mixture: Mixture, bins: Mapping[str, Histogram]) -> list[NormalScores]:
     """The numbers of the mixture that have enough bins to say something of a relation."""
-    numbers = [n for n in mixture.layout.sizes if isinstance(bins[n].cells.column, Grid)]
+    numbers = [n for n in mixture.layout.sizes if isinstance(bins[n].column, Grid)]
     return [own for own in (NormalScores(bins[name]) for name in numbers) if len(own.known) > 1]
 
 

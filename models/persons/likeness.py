@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from cloister.arrays import TINY, Floats, Integers
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.persons.parts import ALONE, EQUAL, NEAR, PairKinds
 from cloister.schema.columns import Grid
 
@@ -44,7 +44,7 @@ _SEED = 20_261_124
 """Public seed of the unrelated pairs."""
 
 
-def released_ratios(kinds: PairKinds, counts: Floats, deviation: float, bins: Bins) -> Floats:
+def released_ratios(kinds: PairKinds, counts: Floats, deviation: float, bins: Histogram) -> Floats:
     """How much likelier each kind (size,) is within a person than among unrelated rows.
 
     By noisy ``counts`` of persons; 1 where noise explains the difference. Counts that noise
@@ -60,7 +60,7 @@ def released_ratios(kinds: PairKinds, counts: Floats, deviation: float, bins: Bi
     return np.clip(found, 1 / _GREATEST, _GREATEST)
 
 
-def _unrelated(bins: Bins, rng: np.random.Generator) -> tuple[Integers, Integers]:
+def _unrelated(bins: Histogram, rng: np.random.Generator) -> tuple[Integers, Integers]:
     """The fine codes of two unrelated rows, by the released histogram; each (pairs,)."""
     shares = bins.mass / bins.mass.sum()
     first, second = (
@@ -76,7 +76,7 @@ class Likeness:
 
     kinds: PairKinds
     values: Floats
-    bins: Bins
+    bins: Histogram
 
     def of_levels(self, anchors: Integers) -> Floats:
         """The mean ratio (n, levels) of the values of each level to anchors (n,)."""
@@ -91,7 +91,7 @@ class Likeness:
         return np.asarray(self.values[kinds].mean(axis=2))
 
     def _of_listed(self, anchors: Integers) -> Floats:
-        cells, levels = self.bins.cells.of(anchors), self.bins.of(anchors)
+        cells, levels = self.bins.cell_index(anchors), self.bins.index(anchors)
         equal = self.bins.shares[cells] / np.maximum(self.bins.mass[levels], TINY)
         found = np.full((len(anchors), self.bins.size), self.values[NEAR])
         found[np.arange(len(anchors)), levels] += equal * (self.values[EQUAL] - self.values[NEAR])

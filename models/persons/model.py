@@ -14,7 +14,7 @@ import numpy as np
 from cloister.arrays import Floats
 from cloister.models import protocol
 from cloister.models.constrained import ConstrainedModel
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.differences.model import DifferencedModel
 from cloister.models.persons.likeness import Likeness, released_ratios
 from cloister.models.persons.parts import PERSONS, ROWS, PairKinds, PersonTasks
@@ -26,7 +26,8 @@ from cloister.models.task import Plan
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.query import Door, TableRows
-from cloister.schema.domain import Cells, Table, declared_cells
+from cloister.schema.domain import Table
+from cloister.schema.partition import declared_cells, one_part
 
 _DRAWN_FIRST = (
     "persons are drawn first, each with its attributes and its number of rows; the rows of a "
@@ -84,7 +85,7 @@ class PersonsModel:
         return None
 
     @property
-    def histograms(self) -> Mapping[str, Bins]:
+    def histograms(self) -> Mapping[str, Histogram]:
         """The released histograms of the attributes of rows."""
         of_persons = self.persons.histograms
         return {name: own for name, own in self.rows.histograms.items() if name not in of_persons}
@@ -201,7 +202,7 @@ def _number_of_persons(
     if plan.parameters.number is None:
         return tasks.persons.data_rows
     column = tasks.persons.domain[tasks.counted]
-    everyone = PartitionCounts((Cells(column, np.zeros(1, dtype=np.int64)),))
+    everyone = PartitionCounts((one_part(column),))
     return max(int(door.answer(everyone, plan.parameters.number, NUMBER)[0]), 1)
 
 

@@ -17,7 +17,6 @@ from cloister.models.relational import constraints
 from cloister.models.relational.matching import match, match_in_slices
 from cloister.models.relational.profiles import (
     MOST_UNKNOWNS,
-    Parts,
     Problem,
     Profiles,
     ProfileTarget,
@@ -26,6 +25,7 @@ from cloister.models.relational.profiles import (
 )
 from cloister.schema import relations
 from cloister.schema.domain import Table
+from cloister.schema.partition import Partition
 from cloister.schema.relations import of_parent
 
 NOBODY = -1
@@ -67,7 +67,7 @@ class Link:
 
     key: relations.ForeignKey
     degrees: Floats
-    parts: Mapping[str, Parts]
+    parts: Mapping[str, Partition]
     measured: tuple[Measured, ...] = ()
 
     def with_measured(self, tables: Iterable[Measured]) -> Link:
@@ -113,7 +113,7 @@ class Link:
 
     def _parts(self, side: Side, names: set[str]) -> dict[str, Integers]:
         return {
-            name: self.parts[name].of(codes).astype(np.int64)
+            name: self.parts[name].index(codes)
             for name, codes in side.codes.items()
             if name in names
         }
@@ -269,7 +269,7 @@ class Answers:
         self._shares = self._problem.shares(self._problem.solve())
         self._total = link.total() if link.measured else link.mean * parents.rows
         codes = {**parents.codes, **children.codes}
-        self._parts = {name: link.parts[name].of(own) for name, own in codes.items()}
+        self._parts = {name: link.parts[name].index(own) for name, own in codes.items()}
 
     def of(self, tables: Sequence[Workload]) -> list[Floats]:
         """The expected counts of joint tables, one axis an attribute."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Floats
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model
 from cloister.models.relational import profiles
 from cloister.models.relational.constraints import distinct_pairs, rules_across
@@ -42,7 +42,7 @@ from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.distances import Candidate, CandidateScores
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema import relations
-from cloister.schema.domain import Cells
+from cloister.schema.partition import Partition, intervals
 
 _ROWS = "the rows of each table are drawn by a model of that table alone"
 
@@ -106,7 +106,7 @@ class RelationalModel:
         return self.models[self.task.schema.lead].capacity
 
     @property
-    def histograms(self) -> Mapping[str, Mapping[str, Bins]]:
+    def histograms(self) -> Mapping[str, Mapping[str, Histogram]]:
         """The released histograms of the rows of each table."""
         return {name: model.histograms for name, model in self.models.items()}
 
@@ -326,7 +326,7 @@ class _LinkFit:
 
         Privacy: a partition of the parents.
         """
-        parts = Cells(relations.degree_column(self.key), np.arange(self.key.max_rows + 1))
+        parts = intervals(relations.degree_column(self.key), np.arange(self.key.max_rows + 1))
         door = LabelledDoor(
             self.private.table(relations.degree_table(self.key)), relations.joined_table(self.key)
         )
@@ -334,7 +334,7 @@ class _LinkFit:
         positive = _nearest_counts(counts.astype(np.float64))
         return positive / positive.sum()
 
-    def _parts(self) -> dict[str, profiles.Parts]:
+    def _parts(self) -> dict[str, Partition]:
         parents, children, _ = self.pools.sides(self.key)
         codes = {**parents.codes, **children.codes}
         return profiles.parts_across(self.pools.schema, self.key, codes)
@@ -373,7 +373,7 @@ class _LinkFit:
         return Measured(workload, self._door.answer(query, self.noise.tables, MEASURE))
 
 
-def _partitions(link: Link, workload: profiles.Workload) -> tuple[profiles.Parts, ...]:
+def _partitions(link: Link, workload: profiles.Workload) -> tuple[Partition, ...]:
     return tuple(link.parts[name] for name in workload.names)
 
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
 from cloister.schema.columns import Column, Grid
-from cloister.schema.domain import Cells
+from cloister.schema.partition import Partition, intervals, single_values
 from cloister.schema.relations import ForeignKey, Schema, joined_domain
 
 MOST_CANDIDATES = 2_000
@@ -99,35 +99,7 @@ def _of_three(parent: Sequence[str], child: Sequence[str]) -> Iterator[Workload]
         yield from (Workload((one,), pair) for one in parent)
 
 
-@dataclass(frozen=True, eq=False)
-class Groups:
-    """A partition of listed values: each frequent one alone, and the others together.
-
-    Shapes: ``groups`` (values of the column,), the number of the part of each.
-    """
-
-    column: Column
-    groups: Integers
-
-    @property
-    def name(self) -> str:
-        """The attribute."""
-        return self.column.name
-
-    @property
-    def size(self) -> int:
-        """Number of parts."""
-        return int(self.groups.max()) + 1
-
-    def of(self, codes: Integers) -> NDArray[np.int32]:
-        """Parts (n,) of codes (n,)."""
-        return self.groups[codes].astype(np.int32)
-
-
-Parts = Cells | Groups
-
-
-def parts_by(column: Column, codes: Integers) -> Parts:
+def parts_by(column: Column, codes: Integers) -> Partition:
     """At most eight parts of about equal mass among drawn codes (n,) of an attribute.
 
     Of a nominal attribute, the seven most frequent values and all others. Of an ordered one, ranges
@@ -145,16 +117,16 @@ def parts_by(column: Column, codes: Integers) -> Parts:
     return parts_of(column, np.unique([*apart, *inner.astype(np.int64).tolist()]))
 
 
-def parts_of(column: Column, numbers: Integers) -> Parts:
+def parts_of(column: Column, numbers: Integers) -> Partition:
     """The partition whose :func:`numbers_of` are given."""
     if column.kind == "nominal":
-        return Groups(column, numbers)
-    return Cells(column, numbers)
+        return single_values(column).coarsen(numbers)
+    return intervals(column, numbers)
 
 
 def parts_across(
     schema: Schema, key: ForeignKey, codes: Mapping[str, Integers]
-) -> dict[str, Parts]:
+) -> dict[str, Partition]:
     """The parts of all attributes of both sides of a key, by drawn codes of each."""
     return {
         column.name: parts_by(column, codes[column.name])
@@ -176,9 +148,9 @@ def joint_number(
     return joint
 
 
-def numbers_of(parts: Parts) -> Integers:
+def numbers_of(parts: Partition) -> Integers:
     """What a partition is made of, besides its column."""
-    return parts.groups if isinstance(parts, Groups) else parts.starts
+    return parts.parts if parts.column.kind == "nominal" else parts.starts
 
 
 @dataclass(frozen=True, eq=False)

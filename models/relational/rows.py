@@ -36,7 +36,8 @@ from cloister.privacy.mechanisms.selection import Exponential, PermuteAndFlip
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.schema import relations
 from cloister.schema.columns import Serial
-from cloister.schema.domain import Cells, Domain
+from cloister.schema.domain import Domain
+from cloister.schema.partition import one_part
 
 DEGREES = "degrees"
 """The label of the noisy degree distribution of a relationship."""
@@ -311,7 +312,7 @@ def with_counted_rows(
     for name, noise in counts.items():
         task, door = rows[name], LabelledDoor(private.table(name), name)
         column = task.domain[task.domain.modelled[0]]
-        whole = PartitionCounts((Cells(column, np.zeros(1, dtype=np.int64)),))
+        whole = PartitionCounts((one_part(column),))
         counted = float(door.answer(whole, noise, COUNT)[0])
         number = estimate_rows(task.data_rows, counted, noise.scale(door.neighbours.partition))
         found[name] = replace(task, data_rows=number)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.constraints.supports import Support, Trie
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 
 _BLOCK_ROWS = 8192
 """Rows whose probabilities are computed at a time, so that they stay in the processor's cache."""
@@ -48,7 +48,7 @@ class ConstrainedChain:
     """A tuple model over bins, in a schema sequence, inside supports."""
 
     sequence: tuple[str, ...]
-    bins: Mapping[str, Bins]
+    bins: Mapping[str, Histogram]
     model: TupleModel
     supports: tuple[Support, ...] = ()
 
@@ -153,8 +153,8 @@ def flatten_chain(
     return replace(chain, bins=bins, model=_Flattened(chain.model, flatness, places))
 
 
-def _evened(bins: Bins, flatness: float) -> Bins:
-    even = bins.cells.widths / bins.cells.widths.sum()
+def _evened(bins: Histogram, flatness: float) -> Histogram:
+    even = bins.widths / bins.widths.sum()
     return replace(bins, shares=(1.0 - flatness) * bins.shares + flatness * even)
 
 

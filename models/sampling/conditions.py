@@ -132,7 +132,7 @@ class Condition:
         They are quantiles of ``boxes`` (rows, 2), or of the attribute's level if that is None.
         """
         own, code = self.chain.bins[name], self.codes[name]
-        level = own.of(np.full(rows, code))
+        level = own.index(np.full(rows, code))
 
         def value(quantile: Floats) -> Integers:
             return own.refine(level, quantile) if boxes is None else own.refine_box(boxes, quantile)
@@ -176,7 +176,7 @@ class Condition:
                 if self.chain.has_box(name)
                 else (float(end[0]) for end in self._interval(name, None, 1))
             )
-            shares[name][own.of(np.array([code]))[0]] = high - low
+            shares[name][own.index(np.array([code]))[0]] = high - low
         return shares
 
     @cached_property
@@ -272,7 +272,7 @@ class GivenSampler:
         batch.codes |= codes
         for place, name in enumerate(self.chain.sequence):
             if name in self.given:
-                sampler.advance(batch, place, self.chain.bins[name].of(codes[name]))
+                sampler.advance(batch, place, self.chain.bins[name].index(codes[name]))
             else:
                 sampler.extend(batch, place)
         last = len(self.chain.sequence)

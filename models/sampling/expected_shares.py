@@ -12,8 +12,9 @@ import numpy as np
 
 from cloister.arrays import Floats, Integers
 from cloister.constraints.supports import Support
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.core.costs import EXPECTED_ROWS
+from cloister.models.core.noisy_table import NoisyTables
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import ConstrainedChain, JointModel, TupleModel
 
@@ -22,18 +23,6 @@ _SHARPNESS = 20.0
 
 _LEAST_SHARE = 1e-9
 """Added to every expected share, of which logarithms are taken."""
-
-
-@dataclass(frozen=True)
-class JointTable:
-    """A released joint table over bins: noisy ``counts``, one axis an attribute.
-
-    ``deviation`` is the standard deviation of their noise, in rows.
-    """
-
-    attributes: tuple[str, ...]
-    counts: Floats
-    deviation: float
 
 
 @dataclass
@@ -45,10 +34,10 @@ class ExpectedShares:
     """
 
     sequence: tuple[str, ...]
-    bins: Mapping[str, Bins]
+    bins: Mapping[str, Histogram]
     model: TupleModel
     networked: int
-    measured: Mapping[tuple[str, ...], JointTable]
+    measured: NoisyTables
     rng: np.random.Generator
     _drawn: Integers | None = field(default=None, init=False)
     _tuples: dict[tuple[str, ...], Integers] = field(default_factory=dict, init=False)

@@ -32,7 +32,7 @@ from cloister.arrays import Booleans, Integers
 from cloister.constraints import DenialConstraint
 from cloister.constraints.counting import violations_per_row
 from cloister.constraints.denial import Cell
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.sampling.ancestral import Candidates
 from cloister.models.sampling.chain import Batch, ConstrainedChain
 from cloister.models.sampling.violation_index import DIRECT, Chooser, PairIndex, Penalty, accepting
@@ -183,7 +183,7 @@ class WithinBins:
     rows: Table
     alive: Booleans
     levels: Mapping[str, Integers]
-    bins: Mapping[str, Bins]
+    bins: Mapping[str, Histogram]
     lawful: Callable[[Table], Booleans]
 
     def settle(self, rng: np.random.Generator) -> Table:
@@ -291,14 +291,14 @@ class AcceptedRows:
     _last: PairIndex = field(init=False)
 
     def __post_init__(self) -> None:
-        cells = {name: own.cells for name, own in self.chain.bins.items()}
         by_place: dict[int, list[Penalty]] = {}
         for penalty in (*self.hard, *self.algorithm.penalties):
             by_place.setdefault(self._place(penalty), []).append(penalty)
         last = tuple(by_place.pop(-1, []))
-        self._last = PairIndex(self.domain, last, cells)
+        self._last = PairIndex(self.domain, last, self.chain.bins)
         self._places = {
-            place: PairIndex(self.domain, tuple(p), cells) for place, p in by_place.items()
+            place: PairIndex(self.domain, tuple(p), self.chain.bins)
+            for place, p in by_place.items()
         }
 
     def applies(self, place: int) -> bool:

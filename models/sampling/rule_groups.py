@@ -25,7 +25,7 @@ from cloister.constraints import DenialConstraint, functional_dependency, key_at
 from cloister.constraints.counting import violations_per_row
 from cloister.constraints.denial import Cell, Op
 from cloister.constraints.supports import Levels, Support, grid
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import ConstrainedChain
 from cloister.models.sampling.violation_index import PairIndex, Penalty
@@ -396,5 +396,5 @@ def _satisfying(rows: Table, rules: Sequence[DenialConstraint]) -> Booleans:
     return kept
 
 
-def _point(bins: Bins) -> Integers:
+def _point(bins: Histogram) -> Integers:
     return np.stack([bins.levels.point, bins.levels.point + 1], axis=1)

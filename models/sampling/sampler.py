@@ -24,7 +24,7 @@ from cloister.constraints.counting import violations_per_row
 from cloister.constraints.supports import Support
 from cloister.errors import SampleError
 from cloister.figures import count_of
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.sampling import row_by_row
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import Batch, ConstrainedChain, TupleModel, flatten_chain
@@ -73,7 +73,7 @@ class ConstraintSampler(Sampler):
 
     domain: Domain
     sequence: tuple[str, ...]
-    bins: Mapping[str, Bins]
+    bins: Mapping[str, Histogram]
     model: TupleModel
     supports: tuple[Support, ...] = ()
     row_rules: tuple[DenialConstraint, ...] = ()

@@ -22,10 +22,11 @@ from cloister.constraints import (
 )
 from cloister.constraints.denial import Cell, Op, Predicate
 from cloister.constraints.supports import Levels, Support
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
+from cloister.models.core.noisy_table import NoisyTables
 from cloister.models.sampling import rule_groups, support_selection
 from cloister.models.sampling.chain import ConstrainedChain, TupleModel
-from cloister.models.sampling.expected_shares import ExpectedShares, JointTable
+from cloister.models.sampling.expected_shares import ExpectedShares
 from cloister.models.task import Task
 from cloister.schema.domain import Domain
 
@@ -57,10 +58,10 @@ class CompiledConstraints:
 def compile_constraints(
     task: Task,
     sequence: tuple[str, ...],
-    bins: Mapping[str, Bins],
+    bins: Mapping[str, Histogram],
     model: TupleModel,
     networked: int,
-    measured: Mapping[tuple[str, ...], JointTable],
+    measured: NoisyTables,
     seed: int,
 ) -> CompiledConstraints:
     """How a model enforces the hard constraints of a task; see :class:`SupportBuilder`.
@@ -84,10 +85,10 @@ class SupportBuilder:
 
     domain: Domain
     sequence: tuple[str, ...]
-    bins: Mapping[str, Bins]
+    bins: Mapping[str, Histogram]
     model: TupleModel
     networked: int
-    measured: Mapping[tuple[str, ...], JointTable]
+    measured: NoisyTables
     rng: np.random.Generator
     rows: int = 1
     _shares: ExpectedShares = field(init=False)

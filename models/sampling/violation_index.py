@@ -24,7 +24,8 @@ from cloister.constraints.matching import Conjunction, either_order
 from cloister.hashing import FIRST_FACTOR, GOLDEN
 from cloister.models.sampling import fenwick
 from cloister.schema.columns import Column, Grid
-from cloister.schema.domain import Cells, Domain, Table
+from cloister.schema.domain import Domain, Table
+from cloister.schema.partition import Partition
 from cloister.schema.ticks import float_decimals
 
 _RANK_BITS = 64
@@ -91,7 +92,7 @@ class Scale:
         return cls(low, units, round((high - low) * units) + 1)
 
     @classmethod
-    def coarse(cls, cells: Sequence[Cells]) -> Scale:
+    def coarse(cls, cells: Sequence[Partition]) -> Scale:
         """One integer for each public cell."""
         starts = np.concatenate([cell.column.comparable(cell.starts) for cell in cells])
         knots = np.unique(starts[~np.isnan(starts)])
@@ -165,7 +166,7 @@ def _scramble(keys: fenwick.NodeKeys) -> fenwick.NodeKeys:
 
 
 def terms_of(
-    penalty: Penalty, domain: Domain, cells: Mapping[str, Cells], first: int
+    penalty: Penalty, domain: Domain, cells: Mapping[str, Partition], first: int
 ) -> list[Term]:
     """The signed terms of a constraint on pairs, numbered from ``first``.
 
@@ -181,7 +182,7 @@ def terms_of(
 
 
 def _terms(
-    sign: int, conjunction: Conjunction, domain: Domain, cells: Mapping[str, Cells], first: int
+    sign: int, conjunction: Conjunction, domain: Domain, cells: Mapping[str, Partition], first: int
 ) -> list[Term]:
     across = tuple(sorted(conjunction.across, key=repr))
     equal = tuple(p for p in across if p.op is Op.EQ)
@@ -198,7 +199,7 @@ def _subsets(items: Sequence[BoundPredicate]) -> Iterator[tuple[BoundPredicate, 
         yield from combinations(items, size)
 
 
-def _scale(predicate: BoundPredicate, domain: Domain, cells: Mapping[str, Cells]) -> Scale:
+def _scale(predicate: BoundPredicate, domain: Domain, cells: Mapping[str, Partition]) -> Scale:
     names = list(dict.fromkeys([predicate.left.attribute, _side(predicate, query=False).attribute]))
     if all(name in cells for name in names):
         return Scale.coarse([cells[name] for name in names])
@@ -214,7 +215,7 @@ class PairIndex:
 
     domain: Domain
     penalties: tuple[Penalty, ...]
-    cells: Mapping[str, Cells] = field(default_factory=dict)
+    cells: Mapping[str, Partition] = field(default_factory=dict)
     rows: int = field(default=0, init=False)
     _table: tuple[fenwick.NodeKeys, Integers, int] = field(init=False)
 

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Array, Floats, Integers
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.core.costs import MOST_PAIRS, OVERSAMPLING
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.drawing import ANYTHING, Given, Sampler, Where
@@ -82,7 +82,7 @@ class BalancedSampler(Sampler):
     """
 
     inner: Sampler
-    bins: Mapping[str, Bins]
+    bins: Mapping[str, Histogram]
     changes: tuple[PairChange, ...] = ()
 
     @property
@@ -94,7 +94,7 @@ class BalancedSampler(Sampler):
         """Exactly ``rows`` rows; SampleError if they cannot be drawn."""
         draws = (self.inner.draw(rows, source, given) for source in rng.spawn(OVERSAMPLING))
         pool = Table.concatenate(draw.narrow() for draw in draws)
-        levels = {n: own.of(pool.stored[n]).astype(np.int32) for n, own in self.bins.items()}
+        levels = {n: own.index(pool.stored[n]).astype(np.int32) for n, own in self.bins.items()}
         sizes = [own.size for own in self.bins.values()]
         weighted = self._weighted(levels)
         return pool.take(choose_balanced([*levels.values()], sizes, rows, rng.generator, weighted))

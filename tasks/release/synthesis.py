@@ -17,7 +17,7 @@ from cloister.constraints.denial import ViolationReport
 from cloister.evaluation.report import AnyEvaluation, Evaluation
 from cloister.figures import figure
 from cloister.models.acceptance import TriedPlan, run_tries
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.protocol import AnyModel, AnySynthesizer, DatabaseModel, Model
 from cloister.models.quality import find_collapses, find_lost_references
 from cloister.models.registry import create
@@ -222,7 +222,7 @@ def _of_several(fitted: DatabaseModel, database: Database) -> tuple[str, ...]:
     return (*chain.from_iterable(collapsed), *lost)
 
 
-def _collapsed(prefix: str, histograms: Mapping[str, Bins], rows: Table) -> tuple[str, ...]:
+def _collapsed(prefix: str, histograms: Mapping[str, Histogram], rows: Table) -> tuple[str, ...]:
     return tuple(f"{prefix}{sentence}" for sentence in find_collapses(histograms, rows))
 
 

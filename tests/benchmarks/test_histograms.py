@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cloister.models.core import denoising
-from cloister.schema.domain import declared_cells
+from cloister.schema.partition import declared_cells
 
 pytestmark = pytest.mark.benchmark
 DRAWS = 40
@@ -22,7 +22,7 @@ def test_many_values_gain_by_what_is_learnt_from_all(
 ):
     real = real_table(name, file)
     cells = declared_cells(real.task.domain[attribute])
-    counts = np.bincount(cells.of(real.table.codes[attribute]), minlength=cells.size)
+    counts = np.bincount(cells.index(real.table.codes[attribute]), minlength=cells.size)
     learnt = [errors(counts, deviation, cells) for deviation in NOISE]
     monkeypatch.setattr(denoising, "_CROWD", range(0))
     before = [errors(counts, deviation, cells) for deviation in NOISE]

@@ -29,7 +29,7 @@ from cloister.models.protocol import make_plan
 from cloister.models.registry import create
 from cloister.models.task import Budget, task_of
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
-from cloister.schema.domain import Cells, declared_cells
+from cloister.schema.partition import declared_cells, single_values
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(14_400)]
 """Seconds: a release of flights takes ten minutes on a busy core."""
@@ -203,11 +203,11 @@ def noisy_deviation(plan, task, codes, name, rng):
     noise = DiscreteGaussian(parameters.histogram_noise[name]).scale(task.neighbours.partition)
 
     def noisy(own):
-        counts = np.bincount(own.of(codes), minlength=own.size)
+        counts = np.bincount(own.index(codes), minlength=own.size)
         return counts + rng.normal(0, noise, own.size)
 
     wide = noisy(TwoLevels.of(cells).wide) if name in parameters.two_levels else None
-    single = Cells(cells.column, np.arange(cells.column.size))
+    single = single_values(cells.column)
     values = noisy(single) if name in parameters.by_value else None
     counted = HistogramCounts(cells, noisy(cells), noise, wide, values, noise)
     finer, shares = counted.estimate(task.data_rows)

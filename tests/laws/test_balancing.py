@@ -23,7 +23,8 @@ from cloister.models.sampling.whole_tables import (
 )
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, TextKey
-from cloister.schema.domain import Domain, Table, declared_cells
+from cloister.schema.domain import Domain, Table
+from cloister.schema.partition import declared_cells
 
 SIZES = (3, 4, 5)
 DOMAIN = Domain.of(

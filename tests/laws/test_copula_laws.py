@@ -86,7 +86,7 @@ def test_the_rows_have_the_released_histograms_but_for_a_few(tmp_path):
     model = fitted("copula", table(), tmp_path, Budget(Fraction(1), DELTA))
     drawn = model.sample(ROWS, SamplingSource(2))
     for name, bins in model.bins.items():
-        counts = np.bincount(bins.of(drawn.codes[name]), minlength=bins.size)
+        counts = np.bincount(bins.index(drawn.codes[name]), minlength=bins.size)
         assert np.abs(counts - ROWS * bins.mass).max() < 0.01 * ROWS
 
 
@@ -186,7 +186,7 @@ def test_perfectly_correlated_attributes_keep_their_histograms(tmp_path):
     model = fitted("copula-ones", table(), tmp_path)
     drawn = model.sample(ROWS, SamplingSource(9))
     for name, bins in model.bins.items():
-        counts = np.bincount(bins.of(drawn.codes[name]), minlength=bins.size)
+        counts = np.bincount(bins.index(drawn.codes[name]), minlength=bins.size)
         assert np.abs(counts - ROWS * bins.mass).max() < 0.02 * ROWS
 
 

@@ -12,7 +12,7 @@ from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.distances import Distances, ExpectedTable
 from cloister.privacy.queries.entropies import Entropies, entropy_bound, paper_entropy_bound
 from cloister.privacy.queries.query import TableRows
-from cloister.schema.domain import declared_cells
+from cloister.schema.partition import declared_cells
 
 
 class TrueEntropies(Entropies):

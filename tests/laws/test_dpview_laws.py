@@ -181,7 +181,7 @@ def test_rows_reproduce_the_views_where_there_is_no_constraint(method, tmp_path)
     assert chosen.parameters.shape.views is not None
     table = model.sample(ROWS, SamplingSource(8))
     for view in model.views:
-        parts = tuple(model.coarsenings[name].of(table.codes[name]) for name in view.names)
+        parts = tuple(model.coarsenings[name].index(table.codes[name]) for name in view.names)
         counts = np.zeros(view.counts.shape)
         np.add.at(counts, parts, 1)
         assert np.abs(counts - view.counts).max() < 30

@@ -55,7 +55,8 @@ from cloister.privacy.queries.seeded_records import SeededCandidates
 from cloister.privacy.queries.transformations import OnDerived
 from cloister.privacy.queries.violations import ViolatingPairs, ViolationMatrix
 from cloister.schema.attributes import Categorical, Integer
-from cloister.schema.domain import Table, declared_cells
+from cloister.schema.domain import Table
+from cloister.schema.partition import declared_cells
 
 CELLS = [declared_cells(column) for column in domain_of(3, 2, 4)]
 FURTHER = domain_of(3, 2, 4, 3)

@@ -28,7 +28,8 @@ from cloister.schema.attributes import (
     Ordinal,
     TextKey,
 )
-from cloister.schema.domain import Domain, declared_cells
+from cloister.schema.domain import Domain
+from cloister.schema.partition import declared_cells
 
 LABELS = ["low", "mid", "high"]
 NULLABLE = st.booleans()

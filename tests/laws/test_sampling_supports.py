@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from cloister.models.core.bins import bin_cells
 from cloister.models.sampling.support_selection import likely_right, monotone_coupling
 from cloister.schema.attributes import Integer
-from cloister.schema.domain import Domain, declared_cells
+from cloister.schema.domain import Domain
+from cloister.schema.partition import declared_cells
 
 masses = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=12).map(
     lambda some: np.array(some) + 1e-6

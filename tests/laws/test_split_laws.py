@@ -33,7 +33,7 @@ from cloister.privacy.mechanisms.noise import DiscreteGaussian, Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.transformations import Split
-from cloister.schema.domain import declared_cells
+from cloister.schema.partition import declared_cells
 
 HALVES = Split((Fraction(1, 5), Fraction(3, 10), Fraction(1, 2)))
 KEY = np.array([12345, -678901234567], dtype=np.int64)

@@ -7,7 +7,8 @@ import pytest
 
 from cloister.models.core.bins import bin_cells, coarse, coarse_by_spread
 from cloister.schema.attributes import Integer
-from cloister.schema.domain import Domain, declared_cells
+from cloister.schema.domain import Domain
+from cloister.schema.partition import declared_cells
 
 NUMBER = Integer(type="integer", min=0, max=99, special=[0, 99], nullable=True)
 CELLS = declared_cells(Domain.of({"number": NUMBER}, Path())["number"])
@@ -24,11 +25,11 @@ def bins_with(missing: float, special: float):
 def test_missing_and_special_values_are_parts_of_their_own(missing, special):
     bins = bins_with(missing, special)
     found = coarse(bins, 8)
-    parts = found.of(np.arange(CELLS.column.size))
+    parts = found.index(np.arange(CELLS.column.size))
     assert len(set(parts[1:99])) == 8
     assert found.size == 11
     assert np.bincount(parts)[parts[[0, 99, 100]]].tolist() == [1, 1, 1]
-    mass = np.bincount(found.parts, weights=bins.mass)[np.unique(parts[1:99])]
+    mass = np.bincount(found.joined, weights=bins.mass)[np.unique(parts[1:99])]
     assert mass.max() < 1.5 * mass.min() + 1e-9
 
 
@@ -43,7 +44,7 @@ def test_parts_by_spread_cut_a_tail_that_parts_by_mass_take_whole():
     shares = np.append(np.exp(-np.arange(cells.size - 1) / 8), 0.1)
     bins = bin_cells(cells, shares / shares.sum(), 0.0, keep=False, most=40)
     masses = [
-        np.bincount(found.parts, weights=bins.mass)
+        np.bincount(found.joined, weights=bins.mass)
         for found in (coarse(bins, 8), coarse_by_spread(bins, 8))
     ]
     assert [len(mass) for mass in masses] == [9, 9]
@@ -59,8 +60,8 @@ def test_an_outer_bin_holds_more_than_noise(heavy):
     shares[10:50], shares[50], shares[-1] = 1.0, 40 * heavy, 1.0
     shares /= shares.sum()
     bins = bin_cells(cells, shares, 0.002, keep=False, most=10)
-    outer = bins.of(np.array([0, 9_999]))
+    outer = bins.index(np.array([0, 9_999]))
     assert (bins.mass[outer] > 0.006).all()
-    assert bins.of(np.array([column.max]))[0] == bins.of(np.array([5_099]))[0]
+    assert bins.index(np.array([column.max]))[0] == bins.index(np.array([5_099]))[0]
     assert bins.mass[-1] == pytest.approx(shares[-1])
     assert bins.size <= 13

@@ -18,7 +18,8 @@ from cloister.privacy.queries.counts import (
 )
 from cloister.privacy.queries.query import TableRows
 from cloister.schema.attributes import Categorical
-from cloister.schema.domain import Domain, Table, declared_cells
+from cloister.schema.domain import Domain, Table
+from cloister.schema.partition import declared_cells
 
 SIZES = st.lists(st.integers(1, 5), min_size=2, max_size=5)
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from cloister.models.core.denoising import estimate_shares, to_shares
 from cloister.schema.attributes import Categorical, Integer
-from cloister.schema.domain import Domain, declared_cells
+from cloister.schema.domain import Domain
+from cloister.schema.partition import declared_cells
 
 ROWS, SIZE, REPEATS = 20_000, 60, 16
 DOMAIN = Domain.of(

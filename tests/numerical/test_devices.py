@@ -13,7 +13,8 @@ import torch
 from torch._subclasses import FakeTensorMode
 
 from cloister.devices import CPU, Device
-from cloister.models.core.bins import bin_cells, coarse, fine
+from cloister.models.core.bins import bin_cells, coarse
+from cloister.models.core.noisy_table import NoisyTable
 from cloister.models.kamino.networks import TupleNetwork
 from cloister.models.kamino.paper.heads import ATTENTIONS, LevelHead, NormalHead, Units
 from cloister.models.kamino.paper.submodels import SubModel, TiedSubModel
@@ -26,7 +27,7 @@ from cloister.models.kamino.training import (
 )
 from cloister.models.mixture import optimizer
 from cloister.models.mixture.factors import join_supports, separate_factors
-from cloister.models.mixture.optimizer import Fit, MeanTarget, NoisyMarginal, TableTarget
+from cloister.models.mixture.optimizer import Fit, MeanTarget, TableTarget
 from cloister.models.mixture.products import Factor, Mixture
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
@@ -34,7 +35,8 @@ from cloister.privacy.mechanisms.noise import GaussianGradient, Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.clipped_gradients import Outer, SampledRows, clipped_sum
 from cloister.schema.attributes import Categorical
-from cloister.schema.domain import Domain, Table, declared_cells
+from cloister.schema.domain import Domain, Table
+from cloister.schema.partition import declared_cells
 
 CUDA = Device(0)
 
@@ -139,11 +141,11 @@ def start_and_targets(layout):
     sets = [("a",), ("b",), ("a", "b"), ("c", "b", "a"), ("c", "b")]
     targets = []
     for names in sets:
-        parts = tuple(fine(own[name]) if len(names) < 3 else coarse(own[name], 3) for name in names)
+        parts = tuple(own[name] if len(names) < 3 else coarse(own[name], 3) for name in names)
         shape = tuple(part.size for part in parts)
-        marginal = NoisyMarginal(parts, rng.uniform(0, 200, shape), 10.0)
+        marginal = NoisyTable(parts, rng.uniform(0, 200, shape), 10.0)
         targets.append(TableTarget.of(marginal, layout, 1_000))
-    pair = [fine(own[name]) for name in ("c", "b")]
+    pair = [own[name] for name in ("c", "b")]
     numbers = rng.random([part.size for part in pair])
     targets.append(MeanTarget.of(pair, numbers, 0.3, 0.01, layout))
     generator = torch.Generator().manual_seed(3)

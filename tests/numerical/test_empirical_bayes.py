@@ -14,7 +14,8 @@ from cloister.models.core.denoising import (
     to_shares,
 )
 from cloister.schema.attributes import Categorical
-from cloister.schema.domain import Domain, declared_cells
+from cloister.schema.domain import Domain
+from cloister.schema.partition import declared_cells
 
 ROWS, SIZE, REPEATS, DEVIATION = 30_000, 60, 20, 100.0
 VALUES = [f"v{at}" for at in range(SIZE)]

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from cloister.constraints import parse_denial
 from cloister.constraints.counting import violation_share
-from cloister.models.core.bins import bin_cells, fine
+from cloister.models.core.bins import bin_cells
+from cloister.models.core.noisy_table import NoisyTable
 from cloister.models.mixture.factors import separate_factors
 from cloister.models.mixture.model import MixtureModel
-from cloister.models.mixture.optimizer import MeanTarget, NoisyMarginal, TableTarget
+from cloister.models.mixture.optimizer import MeanTarget, TableTarget
 from cloister.models.mixture.products import Mixture
 from cloister.models.mixture.sampler import EvenSampler
 from cloister.models.mixture.soft_constraints import fit_rates
@@ -24,7 +25,8 @@ from cloister.models.task import Task
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Integer
-from cloister.schema.domain import Domain, declared_cells
+from cloister.schema.domain import Domain
+from cloister.schema.partition import declared_cells
 
 ROWS = 20_000
 SIZES = {"pay": 12, "age": 10, "zone": 4, "team": 5}
@@ -73,7 +75,7 @@ def test_a_rate_is_reached_and_other_tables_are_kept(factor):
     )
     assert rate(after) == pytest.approx(factor * rate(before), rel=0.05)
     for names in (["pay"], ["age"], ["zone"], ["team"], ["pay", "team"], ["zone", "team"]):
-        coarsenings = [fine(before.bins[name]) for name in names]
+        coarsenings = [before.bins[name] for name in names]
         held, found = before.mixture.marginal(coarsenings), after.mixture.marginal(coarsenings)
         assert np.abs(held - found).sum() / 2 < 0.02
 
@@ -96,7 +98,7 @@ def test_constraints_beyond_the_mixture_are_left_out():
 
 def test_the_slope_of_a_mean_is_that_of_its_error():
     fitted, rng = model(), np.random.default_rng(3)
-    coarsenings = [fine(fitted.bins[name]) for name in ("pay", "age")]
+    coarsenings = [fitted.bins[name] for name in ("pay", "age")]
     numbers = rng.random((SIZES["pay"], SIZES["age"]))
     aim = MeanTarget.of(coarsenings, numbers, 0.3, 0.01, fitted.mixture.layout)
     shape = aim.numbers.shape
@@ -107,9 +109,7 @@ def test_the_slope_of_a_mean_is_that_of_its_error():
         0.5 * ((float((table.detach() * aim.numbers).sum()) - 0.3) / 0.01) ** 2
     )
     torch.testing.assert_close(slope.double(), table.grad, rtol=1e-5, atol=1e-5)
-    whole = TableTarget.of(
-        NoisyMarginal(tuple(coarsenings), numbers, 1.0), fitted.mixture.layout, 1
-    )
+    whole = TableTarget.of(NoisyTable(tuple(coarsenings), numbers, 1.0), fitted.mixture.layout, 1)
     assert whole.views == aim.views
     torch.testing.assert_close(whole.shares, aim.numbers)
 
@@ -137,7 +137,7 @@ def test_an_unlucky_count_changes_no_other_table():
     posterior = posterior_rate(own, (own * 1.5, own * 0.22))
     after = fit_rates(before, [posterior], 40.0, 0.0, SamplingSource(1))
     for name in SIZES:
-        coarsenings = [fine(before.bins[name])]
+        coarsenings = [before.bins[name]]
         held, found = before.mixture.marginal(coarsenings), after.mixture.marginal(coarsenings)
         assert np.abs(held - found).sum() / 2 < 0.005
 

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from cloister.constraints.supports import Support
-from cloister.models.core.bins import bin_cells, coarse, fine
+from cloister.models.core.bins import bin_cells, coarse
 from cloister.models.core.costs import PAIR_CELLS
+from cloister.models.core.noisy_table import NoisyTable
 from cloister.models.mixture import model
 from cloister.models.mixture.factors import (
     arrange_factors,
@@ -30,7 +31,6 @@ from cloister.models.mixture.measurements import (
 from cloister.models.mixture.model import chain_of
 from cloister.models.mixture.optimizer import (
     Fit,
-    NoisyMarginal,
     TableTarget,
     Targets,
     add_dependence_penalty,
@@ -42,7 +42,8 @@ from cloister.privacy.mechanisms.noise import DiscreteGaussian, Neighbours
 from cloister.privacy.mechanisms.selection import Exponential
 from cloister.privacy.queries.distances import CandidateScores
 from cloister.schema.attributes import Categorical
-from cloister.schema.domain import Domain, declared_cells
+from cloister.schema.domain import Domain
+from cloister.schema.partition import declared_cells
 
 SIZES = {"a": 3, "b": 12, "c": 2}
 COMPONENTS = 5
@@ -109,7 +110,7 @@ def test_marginals_are_those_of_the_joint_distribution(layout, names):
     table = table.reshape(*(SIZES[name] for name in names), -1).sum(-1)
     for axis, coarsening in enumerate(coarsenings):
         parts = np.zeros((*table.shape[:axis], coarsening.size, *table.shape[axis + 1 :]))
-        np.add.at(parts, (*[slice(None)] * axis, coarsening.parts), table)
+        np.add.at(parts, (*[slice(None)] * axis, coarsening.joined), table)
         table = parts
     np.testing.assert_allclose(mixture.marginal(coarsenings), table, atol=1e-6)
 
@@ -119,7 +120,7 @@ def test_joint_shares_of_a_chain_are_those_of_its_mixture(names):
     mixture, bins = mixture_on(LAYOUTS["separate"]), bins_of(SIZES)
     chain = chain_of(mixture, tuple(SIZES), bins)
     found = chain.joint_shares([list(SIZES).index(name) for name in names])
-    wanted = mixture.marginal([fine(bins[name]) for name in names]).ravel()
+    wanted = mixture.marginal([bins[name] for name in names]).ravel()
     np.testing.assert_allclose(found, wanted, atol=1e-6)
 
 
@@ -146,13 +147,13 @@ def test_gradients_are_those_of_the_loss(layout):
     targets = []
     for names in sets:
         coarsenings = tuple(
-            fine(bins[name]) if len(names) == 1 else coarse(bins[name], 4) for name in names
+            bins[name] if len(names) == 1 else coarse(bins[name], 4) for name in names
         )
         shape = tuple(coarsening.size for coarsening in coarsenings)
         deviation = rng.uniform(5, 20, shape)
         targets.append(
             TableTarget.of(
-                NoisyMarginal(coarsenings, rng.uniform(0, 200, shape), deviation), layout, 1_000
+                NoisyTable(coarsenings, rng.uniform(0, 200, shape), deviation), layout, 1_000
             )
         )
     start = mixture_on(layout)
@@ -307,9 +308,9 @@ def test_a_round_scores_what_the_model_expects_less_half_the_noise_and_measures_
             noise = expected.size * deviation * (2 / np.pi) ** 0.5
             assert candidate.penalty == pytest.approx(noise / 2)
         table = released[at // 2]
-        assert counting.partitions == table.coarsenings == selection.candidates[1].partitions
+        assert counting.partitions == table.partitions == selection.candidates[1].partitions
         assert table.deviation == deviation
-    first, second = (door.mixtures[at].marginal(released[0].coarsenings).sum() for at in (0, 2))
+    first, second = (door.mixtures[at].marginal(released[0].partitions).sum() for at in (0, 2))
     assert first == pytest.approx(1, abs=1e-5) and second == pytest.approx(1, abs=1e-5)
 
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister.evaluation.marginals import compare_marginals
-from cloister.models.core.bins import Bins, Coarsening, fine
+from cloister.models.core.bins import Histogram
 from cloister.models.core.histograms import HistogramCounts
-from cloister.models.mixture.optimizer import NoisyMarginal
+from cloister.models.core.noisy_table import NoisyTable
 from cloister.models.mixture.prior import (
     EarlierTables,
     ReleasedNumbers,
@@ -20,14 +20,14 @@ from cloister.models.mixture.prior import (
 )
 from cloister.models.mixture.synthesizer import MixtureSynthesizer
 from cloister.models.protocol import fit, make_plan
-from cloister.models.sampling.expected_shares import JointTable
 from cloister.models.task import Budget, Task
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Integer
-from cloister.schema.domain import Domain, Table, declared_cells
+from cloister.schema.domain import Domain, Table
+from cloister.schema.partition import declared_cells
 
 ROWS = 2_000
 DOMAIN = Domain.of(
@@ -99,31 +99,31 @@ def test_no_refined_bin_has_parts_of_two_earlier_ones(data):
         cuts = data.draw(st.sets(st.integers(1, AGES.size - 1), max_size=20))
         begins = np.isin(np.arange(AGES.size), list(cuts))
         shares = np.array(data.draw(st.lists(st.floats(0.1, 1), min_size=64, max_size=64)))
-        return Bins(AGES, np.cumsum(begins), shares / shares.sum())
+        return Histogram.over(AGES, np.cumsum(begins), shares / shares.sum())
 
     earlier, own = bins(), bins()
     refined = refine_bins(earlier, own)
     codes = np.arange(AGES.column.size)
-    pairs = np.unique(np.column_stack([refined.of(codes), earlier.of(codes)]), axis=0)
+    pairs = np.unique(np.column_stack([refined.index(codes), earlier.index(codes)]), axis=0)
     assert len(pairs) == refined.size
     assert refined.shares.sum() == pytest.approx(1)
-    assert (np.diff(refined.of_cell) >= 0).all()
-    inside = np.unique(np.column_stack([earlier.of(codes), own.of(codes)]), axis=0)
+    assert (np.diff(refined.parts) >= 0).all()
+    inside = np.unique(np.column_stack([earlier.index(codes), own.index(codes)]), axis=0)
     if np.bincount(inside[:, 0]).max() < 3:
         assert refined.size == earlier.size
 
 
 def bins_of(name):
     cells = declared_cells(DOMAIN[name])
-    return Bins(cells, np.arange(cells.size) // 4, np.full(cells.size, 1 / cells.size))
+    return Histogram.over(cells, np.arange(cells.size) // 4, np.full(cells.size, 1 / cells.size))
 
 
 BINS = {name: bins_of(name) for name in ("age", "score")}
-HALVES = {name: Coarsening(own, np.arange(own.size) // 2) for name, own in BINS.items()}
+HALVES = {name: own.coarsen(np.arange(own.size) // 2) for name, own in BINS.items()}
 
 
 def earlier_with(counts):
-    table = NoisyMarginal((fine(BINS["age"]), fine(BINS["score"])), counts, 5.0)
+    table = NoisyTable((BINS["age"], BINS["score"]), counts, 5.0)
     numbers = ReleasedNumbers(ROWS, BINS, {}, (table,))
     return EarlierTables.of(numbers, BINS, dict.fromkeys(BINS, 0.0), ROWS)
 
@@ -131,7 +131,7 @@ def earlier_with(counts):
 def test_a_new_table_that_agrees_leaves_the_noise_of_an_earlier_one():
     counts = np.arange(256.0).reshape(16, 16)
     halves = counts.reshape(8, 2, 8, 2).sum((1, 3))
-    new = NoisyMarginal((HALVES["score"], HALVES["age"]), halves.T, 5.0)
+    new = NoisyTable((HALVES["score"], HALVES["age"]), halves.T, 5.0)
     (found,) = earlier_with(counts).compared_with(new).marginals
     assert (found.deviation == 5.0).all()
 
@@ -139,16 +139,18 @@ def test_a_new_table_that_agrees_leaves_the_noise_of_an_earlier_one():
 def test_a_new_table_that_disagrees_takes_its_weight_from_an_earlier_one():
     counts = np.arange(256.0).reshape(16, 16)
     halves = counts[::-1].reshape(8, 2, 8, 2).sum((1, 3))
-    new = NoisyMarginal((HALVES["age"], HALVES["score"]), halves, 5.0)
+    new = NoisyTable((HALVES["age"], HALVES["score"]), halves, 5.0)
     earlier = earlier_with(counts).compared_with(new)
     assert (earlier.marginals[0].deviation > 25).all()
-    other = NoisyMarginal((HALVES["age"],), halves.sum(1), 5.0)
+    other = NoisyTable((HALVES["age"],), halves.sum(1), 5.0)
     assert earlier.compared_with(other) == earlier
 
 
 def test_a_table_of_the_same_cells_is_pooled_and_used_once():
     counts = np.arange(256.0).reshape(16, 16)
-    table, others = earlier_with(counts).pooled_with(JointTable(("age", "score"), counts, 5.0))
+    table, others = earlier_with(counts).pooled_with(
+        NoisyTable((BINS["age"], BINS["score"]), counts, 5.0)
+    )
     assert others.tables == ()
     np.testing.assert_allclose(table.counts, counts)
     assert table.deviation == pytest.approx(5 / 2**0.5)

@@ -4,14 +4,15 @@ from pathlib import Path
 
 import numpy as np
 
-from cloister.models.core.bins import Bins, coarse, fine
-from cloister.models.mixture.optimizer import NoisyMarginal
+from cloister.models.core.bins import Histogram, coarse
+from cloister.models.core.noisy_table import NoisyTable
 from cloister.models.mixture.sampler import MeasuredPair, recalibrate
 from cloister.models.sampling.drawing import ANYTHING, Sampler
 from cloister.models.sampling.whole_tables import BalancedSampler, PairChange, calibrate_weights
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Integer
-from cloister.schema.domain import Domain, Table, declared_cells
+from cloister.schema.domain import Domain, Table
+from cloister.schema.partition import declared_cells
 
 ROWS, SIZE, NOISE = 100_000, 24, 30.0
 NUMBER = Integer(type="integer", min=0, max=SIZE - 1)
@@ -25,16 +26,16 @@ SPREAD = 0.9 * DIAGONAL + 0.1 / SIZE**2
 
 def bins_of(name):
     cells = declared_cells(DOMAIN[name])
-    return Bins(cells, np.arange(SIZE, dtype=np.int64), np.full(SIZE, 1 / SIZE))
+    return Histogram.over(cells, cells.parts, np.full(SIZE, 1 / SIZE))
 
 
 def measured(truth, parts=SIZE, seed=1):
     """A noisy table of joint shares, over parts of the bins, the second attribute first."""
     of = [coarse(bins_of(name), parts) for name in ("second", "first")]
     counts = np.zeros((of[0].size, of[1].size))
-    np.add.at(counts, (of[0].parts[:, None], of[1].parts[None]), ROWS * truth.T)
+    np.add.at(counts, (of[0].joined[:, None], of[1].joined[None]), ROWS * truth.T)
     noise = np.random.default_rng(seed).normal(0, NOISE, counts.shape)
-    return MeasuredPair.of(NoisyMarginal(tuple(of), counts + noise, NOISE), "first", "second")
+    return MeasuredPair.of(NoisyTable(tuple(of), counts + noise, NOISE), "first", "second")
 
 
 def test_a_spread_that_no_single_cell_shows_is_taken_back():
@@ -60,8 +61,8 @@ def test_rows_that_are_certain_off_the_diagonal_stay():
 
 
 def test_tables_of_more_attributes_are_summed():
-    table = NoisyMarginal(
-        tuple(fine(bins_of(name)) for name in ("other", "first", "second")),
+    table = NoisyTable(
+        tuple(bins_of(name) for name in ("other", "first", "second")),
         np.ones((SIZE, SIZE, SIZE)),
         2.0,
     )

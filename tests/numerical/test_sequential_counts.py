@@ -19,7 +19,8 @@ from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.models.sampling.violation_index import DIRECT, Chooser, PairIndex, Penalty, accepting
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Float, Integer, Ordinal
-from cloister.schema.domain import Domain, Table, declared_cells
+from cloister.schema.domain import Domain, Table
+from cloister.schema.partition import declared_cells
 
 NUMBERS, LISTED = ("number", "other number", "real"), ("tag", "other tag")
 DOMAIN = Domain.of(

@@ -7,7 +7,8 @@ import pytest
 
 from cloister.models.core.denoising import estimate_shares, to_shares
 from cloister.schema.attributes import Integer
-from cloister.schema.domain import Cells, Domain, declared_cells
+from cloister.schema.domain import Domain
+from cloister.schema.partition import Partition, declared_cells
 
 ROWS, LAST, NOISE, REPEATS = 6_000, 999_999, 25.0, 20
 TAILS = {
@@ -18,17 +19,17 @@ TAILS = {
 }
 
 
-def cells_of(bins: int | None = None) -> Cells:
+def cells_of(bins: int | None = None) -> Partition:
     column = Integer(type="integer", min=0, max=LAST, bins=bins)
     return declared_cells(Domain.of({"amount": column}, Path())["amount"])
 
 
-def counts_of(values: np.ndarray, cells: Cells) -> np.ndarray:
+def counts_of(values: np.ndarray, cells: Partition) -> np.ndarray:
     codes = np.clip(values, 0, LAST).astype(np.int64)
-    return np.bincount(cells.of(codes), minlength=cells.size)
+    return np.bincount(cells.index(codes), minlength=cells.size)
 
 
-def deviation_of(shares: np.ndarray, cells: Cells) -> float:
+def deviation_of(shares: np.ndarray, cells: Partition) -> float:
     middle = (cells.starts + cells.stops) / 2
     return float(np.sqrt(np.average((middle - shares @ middle) ** 2, weights=shares)))
 

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.core.denoising import estimate_shares
 from cloister.models.core.histograms import MOST_ONCE, TwoLevels, bin_deviations
 from cloister.schema.attributes import Categorical, Integer
-from cloister.schema.domain import Domain, declared_cells
+from cloister.schema.domain import Domain
+from cloister.schema.partition import declared_cells
 
 ROWS, REPEATS = 20_000, 6
 DOMAIN = Domain.of(
@@ -87,7 +88,7 @@ def test_deviations_of_bins_are_those_of_the_counts_put_together():
     ordinary[first:] += 1
     ordinary[first + 3 :] += 1
     ordinary[second:] += 1
-    bins = Bins(CELLS, ordinary, np.full(CELLS.size, 1 / CELLS.size))
+    bins = Histogram.over(CELLS, ordinary, np.full(CELLS.size, 1 / CELLS.size))
     sums = []
     for _ in range(4_000):
         cells, wide = (rng.normal(0, 1.0, levels.size) for levels in (CELLS, LEVELS.wide))

@@ -16,7 +16,8 @@ from cloister.models.mixture.within_bins import relations_between
 from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Integer
-from cloister.schema.domain import Domain, declared_cells
+from cloister.schema.domain import Domain
+from cloister.schema.partition import declared_cells
 
 ROWS, BINS = 40_000, 16
 AMOUNT = Integer(type="integer", min=0, max=9_999, bins=500, nullable=True)
@@ -37,11 +38,11 @@ def sampler_of(codes):
     bins = {}
     for name, own in codes.items():
         cells = declared_cells(DOMAIN[name])
-        shares = np.bincount(cells.of(own), minlength=cells.size) / ROWS
+        shares = np.bincount(cells.index(own), minlength=cells.size) / ROWS
         bins[name] = bin_cells(cells, shares, 1e-6, keep=False, most=BINS)
     sizes = {name: own.size for name, own in bins.items()}
     table = np.zeros((sizes["first"], sizes["second"]))
-    np.add.at(table, tuple(bins[name].of(own) for name, own in codes.items()), 1 / ROWS)
+    np.add.at(table, tuple(bins[name].index(own) for name, own in codes.items()), 1 / ROWS)
     table += 1e-9
     given = (table / table.sum(1, keepdims=True)).T
     shares = torch.as_tensor(np.vstack([np.eye(sizes["first"]), given])).float()
@@ -74,7 +75,7 @@ def test_histograms_are_as_with_independent_values():
     alone = replace(sampler, relations=()).draw(ROWS, SamplingSource(3)).codes
     for name, bins in sampler.plain.bins.items():
         counts = [
-            np.bincount(bins.cells.of(own[name]), minlength=bins.cells.size)
+            np.bincount(bins.cell_index(own[name]), minlength=bins.cells)
             for own in (related, alone)
         ]
         # One row of each bin may be at either side of a cell's end.

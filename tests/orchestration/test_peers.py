@@ -16,7 +16,7 @@ from cloister.benchmarks.peer_runs.environments import environment, paragraphs
 from cloister.benchmarks.runs import home_of
 from cloister.errors import CloisterError
 from cloister.flows.cli.app import run
-from cloister.schema.domain import declared_cells
+from cloister.schema.partition import declared_cells
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import releases
 
@@ -202,7 +202,7 @@ def test_peers_get_public_cells_and_values_return_within_them(place):
     assert table.sizes == [c.size for c in cells]
     back = table.decode(table.codes, seed=3)
     for at, column in enumerate(cells):
-        np.testing.assert_array_equal(column.of(back.codes[column.name]), table.codes[:, at])
+        np.testing.assert_array_equal(column.index(back.codes[column.name]), table.codes[:, at])
     assert (
         back.codes["income"][table.codes[:, 3] == table.sizes[3] - 1].max()
         == table.domain["income"].null_code

@@ -92,6 +92,10 @@ class DiscreteGaussian:
         """The scale, in rows: the least float that is not below the exact one."""
         return _root_up(self.noise_multiplier**2 * sensitivity.l2_squared)
 
+    def deviation(self, sensitivity: Sensitivity) -> float:
+        """The standard deviation of the noise of a count, in rows, nearly."""
+        return self.scale(sensitivity)
+
     def release(self, exact: Integers, sensitivity: Sensitivity, source: NoiseSource) -> Integers:
         """Noisy counts, in the shape of the counts. Errors: PlanError, PrivacyError on overflow."""
         scale = self.scale(sensitivity)
@@ -126,6 +130,11 @@ class DiscreteLaplace:
     def scale(self, sensitivity: Sensitivity) -> float:
         """The scale, in rows: the least float that is not below the exact one."""
         return float_above(sensitivity.l1 / self.epsilon)
+
+    def deviation(self, sensitivity: Sensitivity) -> float:
+        """The standard deviation of the noise of a count, in rows."""
+        ratio = math.exp(-1.0 / self.scale(sensitivity))
+        return math.sqrt(2.0 * ratio) / (1.0 - ratio)
 
     def release(self, exact: Integers, sensitivity: Sensitivity, source: NoiseSource) -> Integers:
         """Noisy counts, in the shape of the counts. Errors: PlanError, PrivacyError on overflow."""

@@ -23,7 +23,8 @@ from torch import Tensor
 from cloister.arrays import Array, Floats, Integers
 from cloister.privacy.mechanisms.noise import ClippedSum, GaussianGradient, Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries.query import Partition, Query, TableRows
+from cloister.privacy.queries.query import Query, TableRows
+from cloister.schema.partition import Partition
 
 _NORM_ERROR = 1e-9
 """Relative error assumed of a norm summed in float64; clipping is tighter by as much."""

@@ -19,7 +19,8 @@ from cloister.privacy.events import Sensitivity
 from cloister.privacy.mechanisms.noise import FLOATING, GRID_STEPS, Neighbours, OnGridSensitivity
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.counts import DummyCoding, count_conjunctions
-from cloister.privacy.queries.query import Partition, Query, TableRows
+from cloister.privacy.queries.query import Query, TableRows
+from cloister.schema.partition import Partition
 
 
 @dataclass(frozen=True, eq=False)

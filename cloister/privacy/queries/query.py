@@ -11,36 +11,15 @@ from fractions import Fraction
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cloister.arrays import Array, Integers
 from cloister.privacy.events import Event
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.schema.columns import Codes
 from cloister.schema.domain import Table
+from cloister.schema.partition import Partition, PartNumbers
 
 ALL_ROWS = slice(None)
-
-PartNumbers = NDArray[np.integer[Any]]
-
-
-class Partition(Protocol):
-    """A public partition of one attribute's values into numbered parts."""
-
-    @property
-    def name(self) -> str:
-        """The attribute."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """Number of parts."""
-        ...
-
-    def of(self, codes: Codes) -> PartNumbers:
-        """Parts (n,) of fine codes (n,) of any type of whole numbers."""
-        ...
 
 
 class Derivation(Protocol):
@@ -74,7 +53,7 @@ class TableRows:
 
     def column(self, partition: Partition, rows: slice = ALL_ROWS) -> PartNumbers:
         """Parts (n,) of some rows."""
-        return partition.of(self.table.stored[partition.name][rows])
+        return partition.index(self.table.stored[partition.name][rows])
 
     def counts(self, partitions: Sequence[Partition]) -> Integers:
         """Rows in each joint part, flat."""
@@ -94,7 +73,7 @@ class TableRows:
         """
         key = tuple(map(id, partitions))
         if key not in self._stacks:
-            columns = np.stack([self.column(part) for part in partitions], axis=1).astype(np.int32)
+            columns = np.stack([self.column(part).astype(np.int32) for part in partitions], axis=1)
             self._stacks[key] = (partitions, columns)
         return self._stacks[key][1]
 

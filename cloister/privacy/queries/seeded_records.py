@@ -20,7 +20,8 @@ from cloister.arrays import Array, Floats, Integers
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.mechanisms.selection import CandidateSet
-from cloister.privacy.queries.query import Partition, PartNumbers, Query, TableRows
+from cloister.privacy.queries.query import Query, TableRows
+from cloister.schema.partition import Partition, PartNumbers
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from pandas.api import types as pt
 
 from cloister.figures import count_of
 from cloister.schema.attributes import LARGEST_WHOLE, Float, Integer
-from cloister.schema.domain import GROWTH
 from cloister.schema.drafts.columns import ColumnCells, Guess, Keys, public_range
+from cloister.schema.partition import GROWTH
 from cloister.schema.written_numbers import NO_UNIT, Unit, decimal_places, places_pattern, with_unit
 
 ANY_WHOLE = Integer(type="integer", min=0, max=0)

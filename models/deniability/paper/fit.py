@@ -12,7 +12,7 @@ import numpy as np
 
 from cloister.arrays import Floats
 from cloister.models.constrained import CUT_OFF
-from cloister.models.core.bins import Bins, Coarsening
+from cloister.models.core.bins import Histogram
 from cloister.models.deniability.network import (
     BayesianNetwork,
     Correlations,
@@ -30,8 +30,7 @@ from cloister.models.task import Task
 from cloister.privacy.mechanisms.noise import DiscreteLaplace, GridNoise
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.entropies import Entropies, paper_entropy_bound
-from cloister.privacy.queries.query import Partition
-from cloister.schema.domain import Cells, declared_cells
+from cloister.schema.partition import Partition, declared_cells, one_part
 
 _SEED = 20_170_103
 """Public seed of the multinomials that are drawn: what follows the noise is post-processing."""
@@ -71,11 +70,11 @@ class PaperFit:
         return constrain(self.task, network, len(order), {}, _PRINTED)
 
     @cached_property
-    def _cells(self) -> dict[str, Cells]:
+    def _cells(self) -> dict[str, Partition]:
         return {name: declared_cells(self.task.domain[name]) for name in self.sequence}
 
     @cached_property
-    def _buckets(self) -> dict[str, Coarsening]:
+    def _buckets(self) -> dict[str, Partition]:
         """bkt() of each attribute, from public cells alone."""
         return {
             name: bucketise(_every_cell(own, np.full(own.size, 1 / own.size)))
@@ -106,7 +105,7 @@ class PaperFit:
     def _noisy_rows(self) -> int:
         """The noisy number of rows, equation (10)."""
         first = self._cells[self.sequence[0]]
-        everyone = Cells(first.column, np.zeros(1, dtype=np.int64))
+        everyone = one_part(first.column)
         mechanism = DiscreteLaplace(self.parameters.rows_epsilon)
         found = self.doors.structure.answer(PartitionCounts((everyone,)), mechanism, "rows")
         return max(int(found[0]), 3)
@@ -134,19 +133,19 @@ def drawn_multinomials(counts: Floats, rng: np.random.Generator) -> Floats:
     return np.asarray(draws / draws.sum(axis=1, keepdims=True))
 
 
-def bucketise(bins: Bins) -> Coarsening:
+def bucketise(bins: Histogram) -> Partition:
     """bkt(): at most eight buckets of equal width of values with an order, beside missing ones."""
-    column, size = bins.cells.column, bins.size
+    column, size = bins.column, bins.size
     missing = 0 if column.null_code is None else 1
     if column.kind == "nominal" or size - missing <= _BUCKETS:
-        return Coarsening(bins, np.arange(size, dtype=np.int64))
+        return bins
     parts = np.arange(size, dtype=np.int64) * _BUCKETS // (size - missing)
-    return Coarsening(bins, np.minimum(parts, _BUCKETS - 1 + missing))
+    return bins.coarsen(np.minimum(parts, _BUCKETS - 1 + missing))
 
 
-def _every_cell(cells: Cells, shares: Floats) -> Bins:
+def _every_cell(cells: Partition, shares: Floats) -> Histogram:
     """Every declared cell as a bin."""
-    return Bins(cells, np.arange(cells.size, dtype=np.int64), shares)
+    return Histogram.over(cells, cells.parts, shares)
 
 
 def _shares(counts: Floats) -> Floats:

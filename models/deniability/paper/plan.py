@@ -18,7 +18,7 @@ from cloister.privacy.accounting.accountants import epsilon_of_each
 from cloister.privacy.events import repeat
 from cloister.privacy.mechanisms.noise import DiscreteLaplace, GridNoise
 from cloister.privacy.queries.entropies import entropy_sensitivity, paper_entropy_bound
-from cloister.schema.domain import declared_cells
+from cloister.schema.partition import declared_cells
 
 _MOST_COST = 1_000
 """maxcost: configurations of the parents of an attribute at most; the paper prints no figure."""

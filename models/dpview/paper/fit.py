@@ -10,19 +10,17 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from cloister.arrays import Floats
-from cloister.models.core.bins import Bins, fine
-from cloister.models.core.budget_split import laplace_deviation
+from cloister.models.core.bins import Histogram
+from cloister.models.core.noisy_table import NoisyTable, count_table
 from cloister.models.dpview.model import DPViewModel, ReleasedTables, compile_rules
 from cloister.models.dpview.paper.plan import printed_tables
 from cloister.models.dpview.tables import LARGEST, make_consistent
 from cloister.models.dpview.view_choice import DPViewOptions, ViewParameters
-from cloister.models.dpview.views import Names, View
 from cloister.models.protocol import Progress
 from cloister.models.task import Plan, Task, options_of
 from cloister.privacy.mechanisms.noise import DiscreteLaplace
-from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.query import Door, TableRows
-from cloister.schema.domain import Cells, equal_cells
+from cloister.schema.partition import Partition, equal_cells
 
 
 def fit_printed(
@@ -40,7 +38,7 @@ def fit_printed(
     bins = {name: _bins(own, views) for name, own in cells.items()}
     viewed = {name for view in views for name in view.names}
     released = ReleasedTables(
-        bins, {name: fine(own) for name, own in bins.items() if name in viewed}, {}, tuple(views)
+        bins, {name: own for name, own in bins.items() if name in viewed}, {}, tuple(views)
     )
     shape = plan.parameters.shape.views
     linked = len(shape.linked) if shape else 0
@@ -61,29 +59,26 @@ def _count(
     private: Door[TableRows],
     task: Task,
     plan: Plan[ViewParameters],
-    cells: Mapping[str, Cells],
+    cells: Mapping[str, Partition],
     progress: Progress,
-) -> list[View]:
-    views: list[View] = []
+) -> list[NoisyTable]:
+    views: list[NoisyTable] = []
     asked = list(printed_tables(task, plan.parameters.shape))
     for query in asked:
         mechanism = DiscreteLaplace(plan.parameters.epsilons[query.label])
-        partitions = PartitionCounts(tuple(cells[name] for name in query.names))
-        counts = private.answer(partitions, mechanism, query.label)
-        deviation = laplace_deviation(mechanism.scale(private.neighbours.partition))
-        views.append(View(query.names, counts.astype(np.float64), deviation))
+        partitions = [cells[name] for name in query.names]
+        views.append(count_table(private, partitions, mechanism, query.label))
         progress(len(views), len(asked))
     return views
 
 
-def _bins(cells: Cells, views: Sequence[View]) -> Bins:
+def _bins(cells: Partition, views: Sequence[NoisyTable]) -> Histogram:
     """Each bucket on its own, with its share in the first view that has it; even without one."""
     counts = next((_margin(view, cells.name) for view in views if cells.name in view.names), None)
     if counts is None or counts.sum() <= 0:
         counts = np.ones(cells.size)
-    return Bins(cells, np.arange(cells.size, dtype=np.int64), counts / counts.sum())
+    return Histogram.over(cells, cells.parts, counts / counts.sum())
 
 
-def _margin(view: View, name: str) -> Floats:
-    names: Names = (name,)
-    return view.margin(names)
+def _margin(view: NoisyTable, name: str) -> Floats:
+    return view.project((name,)).counts

@@ -33,7 +33,7 @@ from cloister.models.dpview.views import (
     with_upper,
 )
 from cloister.models.task import Task, options_of
-from cloister.schema.domain import equal_cells
+from cloister.schema.partition import equal_cells
 
 _RUNS = 2_000
 """Random partitions at most, x in algorithm 3; the paper prints none."""

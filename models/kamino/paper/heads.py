@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from cloister.arrays import Floats
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.kamino.recipe import Runs
 from cloister.schema.columns import Grid
 
@@ -164,7 +164,7 @@ class NormalHead:
     widths: Floats
 
     @classmethod
-    def of(cls, bins: Bins) -> NormalHead:
+    def of(cls, bins: Histogram) -> NormalHead:
         """Standardised by the released histogram."""
         edges = np.stack([bins.levels.low, bins.levels.high], axis=1)
         middle = edges.mean(axis=1)
@@ -194,7 +194,7 @@ def _log_density(point: Tensor, mean: Tensor, log_deviation: Tensor) -> Tensor:
     return -spread - 0.5 * ((point - mean) * torch.exp(-spread)).square()
 
 
-def level_head(*bins: Bins) -> Head:
+def level_head(*bins: Histogram) -> Head:
     """A level for every target.
 
     A hyper-attribute's levels start as if its attributes were independent.
@@ -202,10 +202,10 @@ def level_head(*bins: Bins) -> Head:
     return LevelHead(reduce(lambda joint, own: np.outer(joint, own.mass).ravel(), bins, np.ones(1)))
 
 
-def normal_head(*bins: Bins) -> Head:
+def normal_head(*bins: Histogram) -> Head:
     """A normal distribution for a number that is never missing, levels for all else."""
     if len(bins) == 1 and bins[0].size >= _FEWEST_POINTS:
-        column = bins[0].cells.column
+        column = bins[0].column
         if isinstance(column, Grid) and column.null_code is None:
             return NormalHead.of(bins[0])
     return level_head(*bins)

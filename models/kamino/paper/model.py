@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from cloister.arrays import Floats
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.core.denoising import to_shares
 from cloister.models.kamino.model import FOLLOWED, KaminoModel, restore_kamino
 from cloister.models.kamino.paper.search import QUANTIZED
@@ -32,7 +32,7 @@ from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.queries.clipped_gradients import SampledRows
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.query import Door, TableRows
-from cloister.schema.domain import Cells, equal_cells
+from cloister.schema.partition import Partition, equal_cells
 
 _QUANTIZED = (
     "numbers are cut into equal parts, special and missing values apart, and values are spread "
@@ -107,7 +107,7 @@ class PrintedFit:
     def _names(self, runs: tuple[tuple[int, ...], ...]) -> list[str]:
         return [self.plan.sequence[place] for run in runs for place in run]
 
-    def _count(self, names: tuple[str, ...], cells: Mapping[str, Cells]) -> Floats:
+    def _count(self, names: tuple[str, ...], cells: Mapping[str, Partition]) -> Floats:
         """Noisy shares (levels,) of the joint levels of some attributes (lines 2 to 4)."""
         if not names:
             return np.ones(1)
@@ -118,7 +118,7 @@ class PrintedFit:
 
     def _material(
         self,
-        bins: Mapping[str, Bins],
+        bins: Mapping[str, Histogram],
         first: Floats,
         generator: torch.Generator,
         progress: Progress,
@@ -146,8 +146,8 @@ class PrintedFit:
         )
 
     def _drawn_bins(
-        self, bins: Mapping[str, Bins], chain: UnitChain, generator: torch.Generator
-    ) -> dict[str, Bins]:
+        self, bins: Mapping[str, Histogram], chain: UnitChain, generator: torch.Generator
+    ) -> dict[str, Histogram]:
         """The bins with the shares of rows that are drawn from the chain."""
         names = self.plan.sequence[: self.plan.parameters.networked]
         if not names:
@@ -158,7 +158,7 @@ class PrintedFit:
             for name, own in zip(names, shares, strict=True)
         }
 
-    def _constrain(self, bins: Mapping[str, Bins], chain: UnitChain) -> PrintedModel:
+    def _constrain(self, bins: Mapping[str, Histogram], chain: UnitChain) -> PrintedModel:
         sequence = self.plan.sequence
         rules = compile_constraints(
             self.task, sequence, bins, chain, chain.networked, {}, KAMINO_SEED
@@ -166,7 +166,6 @@ class PrintedFit:
         return PrintedModel(self.task, sequence, bins, chain, rules)
 
 
-def _even_bins(cells: Cells) -> Bins:
+def _even_bins(cells: Partition) -> Histogram:
     """Every cell on its own, with shares by their widths."""
-    each = np.arange(cells.size, dtype=np.int64)
-    return with_even_shares(Bins(cells, each, np.ones(cells.size)))
+    return with_even_shares(Histogram.over(cells, cells.parts, np.ones(cells.size)))

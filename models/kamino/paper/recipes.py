@@ -27,7 +27,7 @@ from cloister.constraints import DenialConstraint
 from cloister.figures import count_of
 from cloister.models import planning
 from cloister.models.core import costs
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.kamino.recipe import (
     EMBEDDING_WIDTH,
     KAMINO_SEED,
@@ -117,7 +117,9 @@ class OneByOne:
 
         return train_chain(material, self.steps, self._recipe)
 
-    def restore(self, meta: Mapping[str, Any], arrays: Arrays, bins: Sequence[Bins]) -> UnitChain:
+    def restore(
+        self, meta: Mapping[str, Any], arrays: Arrays, bins: Sequence[Histogram]
+    ) -> UnitChain:
         from cloister.models.kamino.paper.submodels import restore_unit_chain
 
         return restore_unit_chain(meta, arrays, bins)
@@ -152,7 +154,9 @@ class SideBySide:
         recipe = {"attention": "softmax", "heads": "levels", "width": self.width}
         return train_side_by_side(material, recipe)
 
-    def restore(self, meta: Mapping[str, Any], arrays: Arrays, bins: Sequence[Bins]) -> UnitChain:
+    def restore(
+        self, meta: Mapping[str, Any], arrays: Arrays, bins: Sequence[Histogram]
+    ) -> UnitChain:
         from cloister.models.kamino.paper.submodels import restore_unit_chain
 
         return restore_unit_chain(meta, arrays, bins)

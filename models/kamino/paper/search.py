@@ -23,7 +23,7 @@ from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.accounting.composition import event_of_stages
 from cloister.privacy.events import SampledGaussian
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
-from cloister.schema.domain import equal_cells
+from cloister.schema.partition import equal_cells
 
 QUANTIZED = 20
 """q: equal parts of a number's range, special and missing values apart."""

@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.func import grad, vmap
 
 from cloister.arrays import TINY, Floats, Integers
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.kamino.networks import BIAS_GAIN, EMBEDDING_GAIN, GATE_GAIN, HEAD_GAIN, Tensors
 from cloister.models.kamino.paper.heads import ATTENTIONS, HEADS, Attention, Head, NormalHead, Units
 from cloister.models.kamino.recipe import EMBEDDING_WIDTH
@@ -277,13 +277,13 @@ def _member(joint: Tensor, known: Tensor) -> Tensor:
     return shares / shares.sum(1, keepdim=True)
 
 
-def with_even_shares(bins: Bins) -> Bins:
+def with_even_shares(bins: Histogram) -> Histogram:
     """The bins with shares by their widths: what is known of an attribute without its data."""
-    return replace(bins, shares=bins.cells.widths / bins.cells.widths.sum())
+    return replace(bins, shares=bins.widths / bins.widths.sum())
 
 
 def submodels_of(
-    units: Units, bins: Sequence[Bins], recipe: Mapping[str, Any]
+    units: Units, bins: Sequence[Histogram], recipe: Mapping[str, Any]
 ) -> tuple[SubModel, ...]:
     """The sub-models of all units but the first."""
     attention, head_of = ATTENTIONS[recipe["attention"]], HEADS[recipe["heads"]]
@@ -303,7 +303,9 @@ def submodels_of(
     )
 
 
-def restore_unit_chain(meta: Mapping[str, Any], arrays: Arrays, bins: Sequence[Bins]) -> UnitChain:
+def restore_unit_chain(
+    meta: Mapping[str, Any], arrays: Arrays, bins: Sequence[Histogram]
+) -> UnitChain:
     """The chain that `UnitChain.state` wrote, over bins of attributes in schema sequence."""
     runs = tuple(map(tuple, meta["runs"]))
     units = Units(runs, tuple(bins[place].size for run in runs for place in run))

@@ -19,14 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Integers
-from cloister.models.core.bins import Bins
+from cloister.models.core.bins import Histogram
 from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model
 from cloister.models.relational.constraints import distinct_pairs
 from cloister.models.relational.link import Drawing, Link, Measured, Side
 from cloister.models.relational.model import link_arrays, link_meta, restored_link
 from cloister.models.relational.paper.plan import RelationalPaperParameters, link_of, sides_of
 from cloister.models.relational.paper.relationship import Relationship, Slicing
-from cloister.models.relational.profiles import Parts, candidates, parts_across
+from cloister.models.relational.profiles import candidates, parts_across
 from cloister.models.relational.rows import (
     MEASURE,
     SELECT,
@@ -41,6 +41,7 @@ from cloister.models.task import DatabaseTask, Plan, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.distances import Candidate, CandidateScores
+from cloister.schema.partition import Partition
 from cloister.schema.relations import Database, ForeignKey, joined_table, of_parent, of_row
 
 _ROWS = "the rows of both tables are drawn by a model of each alone"
@@ -102,7 +103,7 @@ class DrawnLinks:
         self.drawing.owners[joined_table(self.key)] = parents
         return self.drawing.database()
 
-    def parts(self) -> dict[str, Parts]:
+    def parts(self) -> dict[str, Partition]:
         """At most eight parts of each attribute, of equal mass among these rows."""
         parents, children = self.sides
         codes = {**parents.codes, **children.codes}
@@ -131,7 +132,7 @@ class PaperModel:
         return lead.capacity if lead else None
 
     @property
-    def histograms(self) -> Mapping[str, Mapping[str, Bins]]:
+    def histograms(self) -> Mapping[str, Mapping[str, Histogram]]:
         """The released histograms of the rows of each table."""
         return {name: model.histograms for name, model in self.models.items()}
 

@@ -257,5 +257,5 @@ class Relationship:
     def _cell_of_rows(self, side: Side, names: Sequence[str]) -> Integers:
         """The joint part (rows,) of each row of a side."""
         parts = [self.link.parts[name] for name in names]
-        numbers = [own.of(side.codes[own.name]) for own in parts]
+        numbers = [own.index(side.codes[own.name]) for own in parts]
         return profiles.joint_number(numbers, [own.size for own in parts], side.rows)

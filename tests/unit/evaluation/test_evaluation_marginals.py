@@ -64,7 +64,7 @@ def test_numbers_are_read_in_16_equal_bins_with_special_and_missing_apart() -> N
     cells = marginal_cells(column)
     assert cells.size == 18
     values = [0, 99, 100, 1599, 1600, 99_999, None]
-    assert cells.of(column.encode(pd.Series(values, dtype=object))).tolist() == [
+    assert cells.index(column.encode(pd.Series(values, dtype=object))).tolist() == [
         0,
         0,
         1,

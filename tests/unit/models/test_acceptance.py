@@ -26,7 +26,8 @@ from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.schema.attributes import Boolean, Categorical, Integer, Ordinal
 from cloister.schema.declarations import AcceptanceSpec
-from cloister.schema.domain import Domain, Table, declared_cells
+from cloister.schema.domain import Domain, Table
+from cloister.schema.partition import declared_cells
 from cloister.schema.spec import Spec
 from cloister.tasks.home.process import code_version
 from cloister.tasks.release.charge import _require_usable_answers

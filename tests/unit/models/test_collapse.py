@@ -7,7 +7,8 @@ import numpy as np
 from cloister.models.core.bins import bin_cells
 from cloister.models.quality import find_collapses
 from cloister.schema.attributes import Categorical, Integer
-from cloister.schema.domain import Domain, Table, declared_cells
+from cloister.schema.domain import Domain, Table
+from cloister.schema.partition import declared_cells
 
 DOMAIN = Domain.of(
     {

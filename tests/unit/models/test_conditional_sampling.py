@@ -17,7 +17,8 @@ from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.models.sampling.support_builder import SupportBuilder
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Date, Integer, TextKey
-from cloister.schema.domain import Domain, declared_cells
+from cloister.schema.domain import Domain
+from cloister.schema.partition import declared_cells
 
 DOMAIN = Domain.of(
     {
@@ -122,7 +123,7 @@ def test_the_law_is_that_of_rows_that_happen_to_satisfy_it(where, rules):
     drawn = sampler.sample(20_000, SamplingSource(2), where)
     for column in SEQUENCE:
         bins = sampler.bins[column]
-        first, second = bins.of(wanted.codes[column]), bins.of(drawn.codes[column])
+        first, second = bins.index(wanted.codes[column]), bins.index(drawn.codes[column])
         kinds = len(np.unique(first))
         assert distance(first, second) < 0.02 + 1.5 * np.sqrt(
             kinds * (1 / wanted.rows + 4 / drawn.rows)

@@ -28,7 +28,8 @@ from cloister.models.sampling.drawing import Sampler
 from cloister.models.task import Persons, Task, task_of
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.domain import Table, declared_cells
+from cloister.schema.domain import Table
+from cloister.schema.partition import declared_cells
 from cloister.schema.spec import Spec
 
 DAY = {"type": "date", "min": "2020-01-01", "max": "2020-12-31"}

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from links import count_matches
+from noisy_tables import noisy_table
 
 from cloister.errors import PlanError, SpecError
 from cloister.models.dpview.paper.plan import (
@@ -19,13 +20,14 @@ from cloister.models.dpview.paper.plan import (
 )
 from cloister.models.dpview.sampler import Records, apply_referee, by_matching, by_priority
 from cloister.models.dpview.tables import round_largest
-from cloister.models.dpview.views import View, best_views
+from cloister.models.dpview.views import best_views
 from cloister.models.protocol import make_plan
 from cloister.models.registry import create
 from cloister.models.task import Budget, Task, task_of
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Categorical, Integer
-from cloister.schema.domain import Domain, equal_cells
+from cloister.schema.domain import Domain
+from cloister.schema.partition import equal_cells
 from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import public_context_of, resolve
@@ -87,7 +89,7 @@ def test_the_referee_of_the_papers_example_decides_which_records_go_together():
     erroneous = np.array([[4, 9, 4, 0, 2, 1], [1, 7, 2, 0, 5, 3]])
     counts = np.zeros((6, 6, 6))
     counts[4, 5, 3] = counts[1, 2, 1] = 1
-    referee = View(("a1", "a5", "a6"), counts, 1.0)
+    referee = noisy_table(("a1", "a5", "a6"), counts, 1.0)
     judged = apply_referee(
         Records(names, erroneous), ("a4",), ("a5", "a6"), referee, np.random.default_rng(0)
     )

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from noisy_tables import noisy_table
 
 from cloister.models.dpview.tables import (
     consistency_weights,
@@ -17,7 +18,7 @@ from cloister.models.dpview.tables import (
     shared_sets,
     shrink_view,
 )
-from cloister.models.dpview.views import View, best_views, margin_over
+from cloister.models.dpview.views import best_views
 
 SHAPES = {"a": 3, "b": 2, "c": 4, "d": 2, "e": 3, "f": 2}
 OVERLAPS = st.lists(
@@ -31,7 +32,7 @@ def noisy(names, seed, level=20.0, total=1_000):
     rng = np.random.default_rng([seed, *map(ord, "".join(names))])
     shape = tuple(SHAPES[name] for name in names)
     counts = rng.dirichlet(np.full(int(np.prod(shape)), 0.3)).reshape(shape) * total
-    return View(names, counts + rng.laplace(0, level, shape), level * 2**0.5)
+    return noisy_table(names, counts + rng.laplace(0, level, shape), level * 2**0.5)
 
 
 def disagreement(views):
@@ -40,7 +41,8 @@ def disagreement(views):
         for second in views[:index]:
             shared = [name for name in first.names if name in second.names]
             worst = max(
-                worst, float(np.abs(margin_over(first, shared) - margin_over(second, shared)).max())
+                worst,
+                float(np.abs(first.project(shared).counts - second.project(shared).counts).max()),
             )
     return worst
 
@@ -78,8 +80,8 @@ def test_weighted_agreement_brings_noisy_margins_nearer_to_the_truth():
     truth = rng.integers(50, 200, (3, 2, 4)).astype(float)
     before, after = [], []
     for _ in range(200):
-        first = View(("a", "b"), truth.sum(2) + rng.laplace(0, 10, (3, 2)), 14.1)
-        second = View(("b", "c"), truth.sum(0) + rng.laplace(0, 10, (2, 4)), 14.1)
+        first = noisy_table(("a", "b"), truth.sum(2) + rng.laplace(0, 10, (3, 2)), 14.1)
+        second = noisy_table(("b", "c"), truth.sum(0) + rng.laplace(0, 10, (2, 4)), 14.1)
         agreeing = impose_agreement([first, second], float(truth.sum()))
         before.append(np.square(first.counts - truth.sum(2)).sum())
         after.append(np.square(agreeing[0].counts - truth.sum(2)).sum())
@@ -146,22 +148,31 @@ def test_rounding_keeps_sums_and_expectations():
 def test_the_initial_view_holds_most_rows_above_the_noise():
     flat, peaked = np.full((3, 2), 10.0), np.zeros((3, 4))
     peaked[0, 0] = 60.0
-    assert initial_view([View(("a", "b"), flat, 8.0), View(("a", "c"), peaked, 8.0)], 60.0) == 1
+    assert (
+        initial_view(
+            [noisy_table(("a", "b"), flat, 8.0), noisy_table(("a", "c"), peaked, 8.0)], 60.0
+        )
+        == 1
+    )
 
 
 def test_interactions_of_pure_noise_are_dropped_and_clear_ones_stay():
     rng = np.random.default_rng(4)
     product = np.multiply.outer([300.0, 500.0, 200.0], [0.5, 0.3, 0.1, 0.1])
-    drowned = shrink_view(View(("a", "c"), product + rng.laplace(0, 3, product.shape), 3 * 2**0.5))
+    drowned = shrink_view(
+        noisy_table(("a", "c"), product + rng.laplace(0, 3, product.shape), 3 * 2**0.5)
+    )
     assert np.abs(drowned.counts - independent_table(drowned.counts)).sum() < 20
     clear = np.diag([400.0, 300.0, 300.0])
-    shrunk = shrink_view(View(("a", "e"), clear + rng.laplace(0, 3, (3, 3)), 3 * 2**0.5))
+    shrunk = shrink_view(noisy_table(("a", "e"), clear + rng.laplace(0, 3, (3, 3)), 3 * 2**0.5))
     assert np.abs(shrunk.counts - clear).sum() < 60
-    assert np.allclose(shrunk.margin("a"), shrunk.counts.sum(1))
+    assert np.allclose(shrunk.project("a").counts, shrunk.counts.sum(1))
 
 
 def test_shrinking_three_ways_keeps_one_way_margins():
     view = noisy(("a", "b", "c"), 9, level=2.0)
     shrunk = shrink_view(view)
     for name in view.names:
-        assert np.allclose(shrunk.margin(name), np.maximum(view.margin(name), 0.0), atol=60)
+        assert np.allclose(
+            shrunk.project(name).counts, np.maximum(view.project(name).counts, 0.0), atol=60
+        )

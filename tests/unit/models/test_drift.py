@@ -10,7 +10,8 @@ import pytest
 from cloister.models.core.drift import cell_labels, drifts
 from cloister.models.core.histograms import HistogramCounts, ReleasedCounts
 from cloister.schema.attributes import Categorical, Integer
-from cloister.schema.domain import Domain, declared_cells
+from cloister.schema.domain import Domain
+from cloister.schema.partition import declared_cells
 
 DOMAIN = Domain.of(
     {

@@ -13,7 +13,8 @@ from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.models.sampling.whole_tables import ProposingSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Integer
-from cloister.schema.domain import Domain, Table, declared_cells
+from cloister.schema.domain import Domain, Table
+from cloister.schema.partition import declared_cells
 
 NUMBER = Integer(type="integer", min=0, max=99, bins=2)
 DOMAIN = Domain.of(

@@ -6,7 +6,8 @@ import numpy as np
 
 from cloister.models.core.histograms import counted_by_value, with_spikes
 from cloister.schema.attributes import Categorical, Integer
-from cloister.schema.domain import Domain, declared_cells
+from cloister.schema.domain import Domain
+from cloister.schema.partition import declared_cells
 
 DOMAIN = Domain.of(
     {
@@ -29,14 +30,14 @@ def test_a_value_that_stands_out_becomes_a_cell_and_shares_are_kept():
     rng = np.random.default_rng(4)
     truth = np.full(10_000, 0.5 / 10_000)
     truth[[0, 2500, 7777]] += [0.3, 0.15, 0.05]
-    shares = np.bincount(cells.of(np.arange(10_000)), weights=truth)
+    shares = np.bincount(cells.index(np.arange(10_000)), weights=truth)
     noise = 0.002
     finer, finer_shares = with_spikes(cells, shares, truth + rng.normal(0, noise, 10_000), noise)
     share_at = {int(start): share for start, share in zip(finer.starts, finer_shares, strict=True)}
     assert abs(share_at[2500] - 0.15) < 5 * noise and abs(share_at[7777] - 0.05) < 5 * noise
     assert finer.size <= cells.size + 2 * 4
     assert abs(finer_shares.sum() - 1) < 1e-12 and (finer_shares >= 0).all()
-    back = np.bincount(cells.of(finer.starts), weights=finer_shares)
+    back = np.bincount(cells.index(finer.starts), weights=finer_shares)
     assert np.allclose(back, shares, atol=1e-9)
 
 

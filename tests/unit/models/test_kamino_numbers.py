@@ -15,7 +15,8 @@ from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.models.sampling.violation_index import DIRECT, PairIndex
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Integer
-from cloister.schema.domain import Domain, Table, declared_cells
+from cloister.schema.domain import Domain, Table
+from cloister.schema.partition import declared_cells
 
 EDUCATION = ["Bachelors", "HS-grad", "Some-college"]
 DOMAIN = Domain.of(

@@ -7,7 +7,8 @@ import numpy as np
 from cloister.models.core.bins import bin_cells
 from cloister.models.quality import find_lost_references
 from cloister.schema.attributes import Boolean, TextKey
-from cloister.schema.domain import Domain, Table, column_of, declared_cells
+from cloister.schema.domain import Domain, Table, column_of
+from cloister.schema.partition import declared_cells
 from cloister.schema.relations import Database, ForeignKey, Schema
 
 KEY = TextKey(type="text", pattern="{1..9999}")
@@ -25,7 +26,7 @@ def staff(named: int) -> Database:
 def released(share: float):
     """A histogram by which such a share of rows refers."""
     cells = declared_cells(column_of("boss", Boolean(type="boolean"), Path()))
-    refers = int(cells.of(np.array([1]))[0])
+    refers = int(cells.index(np.array([1]))[0])
     shares = np.full(cells.size, 1 - share)
     shares[refers] = share
     return {"staff": {"boss": bin_cells(cells, shares, 0.0, keep=True)}}

@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cloister.models.core.bins import Bins, Coarsening
+from cloister.models.core.bins import Histogram
 from cloister.models.deniability.network import BayesianNetwork, in_steps
 from cloister.models.deniability.pool import model_errors, most_likely
 from cloister.schema.attributes import Categorical
-from cloister.schema.domain import Domain, declared_cells
+from cloister.schema.domain import Domain
+from cloister.schema.partition import declared_cells
 
 SIZES = {"a": 3, "b": 4, "c": 2, "d": 5}
 PARENTS = {"a": (), "b": ("a",), "c": ("a", "b"), "d": ("b",)}
@@ -27,8 +28,8 @@ def network_of(seed):
     bins, coarsenings, tables = {}, {}, {}
     for name, size in SIZES.items():
         cells = declared_cells(domain[name])
-        bins[name] = Bins(cells, np.arange(size), rng.dirichlet(np.ones(size)))
-        coarsenings[name] = Coarsening(bins[name], np.arange(size) * 2 // size)
+        bins[name] = Histogram.over(cells, cells.parts, rng.dirichlet(np.ones(size)))
+        coarsenings[name] = bins[name].coarsen(np.arange(size) * 2 // size)
         configurations = 2 ** len(PARENTS[name])
         tables[name] = in_steps(rng.dirichlet(np.ones(size), configurations))
     return BayesianNetwork(tuple(SIZES), bins, coarsenings, PARENTS, tables)

@@ -23,7 +23,8 @@ from cloister.privacy.door.journal import Journal
 from cloister.privacy.mechanisms.noise import DiscreteLaplace
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.privacy.queries.counts import PartitionCounts
-from cloister.schema.domain import Table, declared_cells
+from cloister.schema.domain import Table
+from cloister.schema.partition import declared_cells
 from cloister.schema.spec import Spec
 from cloister.tasks.data.sources import person_door
 

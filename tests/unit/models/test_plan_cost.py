@@ -29,6 +29,10 @@ DOMAIN = Domain.of(
         ("mixture", Budget(Fraction(1, 3), Fraction(1, 10**6))),
         ("dpview", Budget(Fraction("0.1"), Fraction(0))),
         ("dpview+", Budget(Fraction("1.1"), Fraction(0))),
+        ("copula", Budget(Fraction(1), Fraction(0))),
+        ("copula", Budget(Fraction("0.3"), Fraction(0))),
+        ("bayes", Budget(Fraction(1), Fraction(1, 10**6))),
+        ("kamino", Budget(Fraction(1), Fraction(1, 10**6))),
         ("independent", Budget(Fraction("0.7"), Fraction(1, 10**6))),
     ],
 )

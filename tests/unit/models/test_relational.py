@@ -191,7 +191,7 @@ def test_sliced_rows_are_matched_within_the_bound(monkeypatch: pytest.MonkeyPatc
         rng,
     )
     assert np.bincount(parents_drawn, minlength=400).max() <= 3
-    low = parts["visits.cost"].of(drawn.codes["cost"]) < 4
+    low = parts["visits.cost"].index(drawn.codes["cost"]) < 4
     assert (patients.codes["sex"][parents_drawn] == ~low).mean() > 0.9
 
 

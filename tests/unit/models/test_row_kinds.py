@@ -14,7 +14,8 @@ from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.models.sampling.whole_tables import ProposingSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Integer, TextKey
-from cloister.schema.domain import Domain, Table, declared_cells
+from cloister.schema.domain import Domain, Table
+from cloister.schema.partition import declared_cells
 
 MONTH = Integer(type="integer", min=0, max=99, bins=1, nullable=True)
 DOMAIN = Domain.of(

@@ -17,7 +17,8 @@ from cloister.models.sampling.drawing import Sampler, SampleRequest, sample_to
 from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Date, Integer, TextKey
-from cloister.schema.domain import Domain, declared_cells
+from cloister.schema.domain import Domain
+from cloister.schema.partition import declared_cells
 
 DOMAIN = Domain.of(
     {

@@ -9,7 +9,8 @@ import pytest
 from cloister.privacy.queries.distances import Candidate, CandidateScores, PairScores
 from cloister.privacy.queries.query import TableRows
 from cloister.schema.attributes import Categorical
-from cloister.schema.domain import Domain, Table, declared_cells
+from cloister.schema.domain import Domain, Table
+from cloister.schema.partition import declared_cells
 
 
 def rows_of(sizes, count, rng):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from cloister.schema.attributes import Float, Integer
-from cloister.schema.domain import Domain, declared_cells
+from cloister.schema.domain import Domain
+from cloister.schema.partition import declared_cells
 
 
 def cells_of(**keys):
@@ -62,4 +63,4 @@ def test_special_values_and_missing_ones_are_cells_of_their_own_on_either_scale(
             min=0, max=9_999, bins=20, special=[0, 777, 99_999], nullable=True, scale=scale
         )
         codes = [*cells.column.special_codes, cells.column.null_code]
-        assert (cells.widths[cells.of(np.array(codes))] == 1).all()
+        assert (cells.widths[cells.index(np.array(codes))] == 1).all()

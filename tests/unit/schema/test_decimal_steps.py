@@ -9,8 +9,9 @@ import yaml
 
 from cloister.models.core.bins import bin_cells
 from cloister.schema.attributes import Float
-from cloister.schema.domain import Domain, declared_cells
+from cloister.schema.domain import Domain
 from cloister.schema.drafts.drafting import draft
+from cloister.schema.partition import declared_cells
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.ticks import stride_of
 from cloister.schema.validation import read_table

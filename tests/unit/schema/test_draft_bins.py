@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cloister.schema.domain import Domain, declared_cells
+from cloister.schema.domain import Domain
 from cloister.schema.drafts.drafting import draft
+from cloister.schema.partition import declared_cells
 from cloister.schema.spec_files.loading import load_spec
 
 

@@ -1,0 +1,226 @@
+"""Partitions of a column's fine codes into numbered parts, and those that a spec declares.
+
+A part is a bin, a single value, a special value or the missing value, or several of these. Made
+from public facts or from released ones, so that counting rows by part is one query.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.arrays import Integers
+from cloister.schema.columns import Codes, Column, Grid
+
+PartNumbers = NDArray[np.integer[Any]]
+
+
+_MOST_WHOLE_VALUES = 256
+"""Values of the longest grid that gets one cell for each value, if its spec declares no bins."""
+
+_DEFAULT_BINS = 128
+"""Histogram of a longer grid, if its spec declares none."""
+
+_LONG = 10_000
+"""Values of the longest grid that gets equal bins, if its spec declares none."""
+
+GROWTH = 1_000.0
+"""How many times wider the widest bin on a logarithmic scale is than the one at zero.
+
+Half of the bins then cover the first thirtieth of a range from zero.
+"""
+
+_GEOMETRIC_BINS = 96
+"""Bins of a geometric grid at most: of a year in seconds, each is a fifth wider than the last."""
+
+_KNOTS = 2_000
+"""Points on either side of zero by which a logarithmic scale is inverted."""
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """A partition: cell c holds the fine codes starts[c], ..., starts[c + 1] - 1, in part parts[c].
+
+    Shapes: ``starts`` (cells,) int64, increasing, starting at 0; ``parts`` (cells,) int64, numbers
+    from 0 that all occur.
+    """
+
+    column: Column
+    starts: Codes
+    parts: Integers
+
+    @property
+    def name(self) -> str:
+        """The attribute."""
+        return self.column.name
+
+    @cached_property
+    def size(self) -> int:
+        """Number of parts."""
+        return int(self.parts.max()) + 1
+
+    @property
+    def cells(self) -> int:
+        """Number of cells."""
+        return len(self.starts)
+
+    @property
+    def stops(self) -> Codes:
+        """One past the last fine code of each cell; shape (cells,)."""
+        return np.append(self.starts[1:], self.column.size)
+
+    @property
+    def widths(self) -> Codes:
+        """Number of fine codes in each cell; shape (cells,)."""
+        return self.stops - self.starts
+
+    @cached_property
+    def separate(self) -> bool:
+        """Whether cell c is part c."""
+        return np.array_equal(self.parts, np.arange(self.cells))
+
+    @property
+    def joined(self) -> Integers:
+        """The part of each part of the partition that it was made of: of itself, if of none."""
+        return np.arange(self.size, dtype=np.int64)
+
+    @property
+    def whole(self) -> bool:
+        """Whether no parts of the partition that it was made of are together."""
+        return True
+
+    def index(self, codes: Codes) -> Codes:
+        """Parts (n,) of fine codes (n,) of any type of whole numbers."""
+        cells = self.cell_index(codes)
+        return cells if self.separate else self.parts[cells]
+
+    def cell_index(self, codes: Codes) -> Codes:
+        """Cells (n,) of fine codes (n,)."""
+        if self.cells == self.column.size:
+            return codes.astype(np.int64)
+        return np.searchsorted(self.starts, codes, side="right") - 1
+
+    def draw(self, cells: PartNumbers, rng: np.random.Generator) -> Codes:
+        """Fine codes (n,) drawn evenly inside cells (n,)."""
+        return self.starts[cells] + rng.integers(0, self.widths[cells])
+
+    def coarsen(self, parts: Integers) -> Coarsening:
+        """Parts p of this partition joined to ``parts[p]``; shape (size,)."""
+        return Coarsening(self.column, self.starts, parts[self.parts], parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Coarsening(Partition):
+    """A partition made of a finer one, whose part p lies in part ``groups[p]``; shape (parts,)."""
+
+    groups: Integers
+
+    @property
+    def joined(self) -> Integers:
+        """See :class:`Partition`."""
+        return self.groups
+
+    @property
+    def whole(self) -> bool:
+        """See :class:`Partition`."""
+        return self.size == len(self.groups)
+
+
+def intervals(column: Column, starts: Codes) -> Partition:
+    """The partition into ranges of fine codes that begin at ``starts`` (size,)."""
+    return Partition(column, starts, np.arange(len(starts), dtype=np.int64))
+
+
+def single_values(column: Column) -> Partition:
+    """Every fine code is a part."""
+    return intervals(column, np.arange(column.size, dtype=np.int64))
+
+
+def one_part(column: Column) -> Partition:
+    """All values together: what counts rows."""
+    return intervals(column, np.zeros(1, dtype=np.int64))
+
+
+def declared_cells(column: Column) -> Partition:
+    """The cells that a spec declares.
+
+    Each listed value is a cell. Numbers get ``bins`` bins, and a cell for each special value;
+    without ``bins``, each value of a grid of at most 256 is a cell, and a longer grid gets 128
+    bins. Histogram are equal, or grow away from zero if their ``scale`` is log; those of more than
+    10,000 numbers without declared bins are halfway between.
+    """
+    if not isinstance(column, Grid):
+        return single_values(column)
+    return _with_apart(column, _bin_starts(column))
+
+
+def equal_cells(column: Column, most: int) -> Partition:
+    """The listed values, or ``most`` equal parts of a number's range at most.
+
+    Special and missing values of a number are cells of their own.
+    """
+    if not isinstance(column, Grid):
+        return single_values(column)
+    return _with_apart(column, _equal_starts(column, most))
+
+
+def _with_apart(column: Grid, starts: Codes) -> Partition:
+    """The cells between starts, with one for each special value and the missing one."""
+    points = np.array(
+        [code for special in column.special_codes for code in (special, special + 1)],
+        dtype=np.int64,
+    )
+    tail = np.arange(column.steps, column.size, dtype=np.int64)
+    starts = np.unique(np.concatenate([starts, points, tail]))
+    return intervals(column, starts[starts < column.size])
+
+
+def _bin_starts(column: Grid) -> Codes:
+    declared: int | None = getattr(column.attribute, "bins", None)
+    bins = declared or (column.steps if column.steps <= _MOST_WHOLE_VALUES else _DEFAULT_BINS)
+    bins = min(bins, column.steps)
+    if column.geometric:
+        return _geometric_starts(column.steps)
+    growing = _growing_part(column)
+    if growing:
+        return _growing_starts(column, bins, growing)
+    return _equal_starts(column, bins)
+
+
+def _equal_starts(column: Grid, bins: int) -> Codes:
+    bins = min(bins, column.steps)
+    # Python's integers: the product of bins and microseconds may exceed 64 bits
+    return np.array([index * column.steps // bins for index in range(bins)], dtype=np.int64)
+
+
+def _geometric_starts(steps: int) -> Codes:
+    """Starts of bins that grow by a constant factor, the first ones of one value each."""
+    starts = np.floor(np.geomspace(1.0, steps + 1.0, _GEOMETRIC_BINS + 1)[:-1] + 1e-9)
+    return np.unique(starts.astype(np.int64)) - 1
+
+
+def _growing_part(column: Grid) -> float:
+    """The part of the bins that are on a logarithmic scale; the others are equal."""
+    if getattr(column.attribute, "scale", None) == "log":
+        return 1.0
+    undeclared = getattr(column.attribute, "bins", None) is None
+    return 0.5 * (
+        undeclared and column.steps > _LONG and column.attribute.type in ("integer", "float")
+    )
+
+
+def _growing_starts(column: Grid, bins: int, growing: float) -> Codes:
+    """Starts of bins, a part of them on a logarithmic scale of the distance from zero."""
+    zero = -column.origin / column.stride
+    span = max(abs(zero), abs(column.steps - zero))
+    away = np.append(0.0, np.geomspace(span * 1e-3 / GROWTH, span, _KNOTS))
+    near = np.concatenate([zero - away[::-1], zero + away, [0.0, column.steps]])
+    codes = np.unique(np.clip(near, 0.0, column.steps))
+    logs = np.sign(codes - zero) * np.log1p(np.abs(codes - zero) * (GROWTH - 1) / span)
+    heights = growing * (logs - logs[0]) / (logs[-1] - logs[0]) + (1 - growing) * codes / codes[-1]
+    starts = np.interp(np.arange(bins) / bins, heights, codes)
+    return np.unique(np.floor(starts + 1e-9).astype(np.int64))

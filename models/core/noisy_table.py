@@ -1,0 +1,116 @@
+"""A noisy contingency table: what a method is told of the joint distribution of attributes.
+
+Post-processing but for :func:`count_table`, the one place where rows are counted through the door.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from cloister.arrays import Floats
+from cloister.privacy.events import Sensitivity
+from cloister.privacy.queries.counts import PartitionCounts
+from cloister.privacy.queries.query import Door, Mechanism, TableRows
+from cloister.schema.partition import Partition
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyTable:
+    """Noisy ``counts`` of rows, one axis a partition.
+
+    ``deviation`` is the standard deviation of each count, in rows: one number, or an array of the
+    shape of the counts.
+    """
+
+    partitions: tuple[Partition, ...]
+    counts: Floats
+    deviation: Floats | float
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The attributes, in the order of the axes."""
+        return tuple(partition.name for partition in self.partitions)
+
+    @property
+    def variances(self) -> Floats:
+        """The variance of each count, in the shape of the counts."""
+        return np.broadcast_to(np.square(self.deviation), self.counts.shape)
+
+    @property
+    def variance(self) -> float:
+        """The mean variance of a count."""
+        return float(np.mean(np.square(self.deviation)))
+
+    @property
+    def noise(self) -> float:
+        """The deviation of a count of mean variance."""
+        return math.sqrt(self.variance)
+
+    def project(self, names: Sequence[str]) -> NoisyTable:
+        """The table summed over all other attributes, with its axes in the order of ``names``."""
+        axes, left = self._others(names), [name for name in self.names if name in names]
+        order = [left.index(name) for name in names]
+        deviation: Floats | float
+        if isinstance(self.deviation, np.ndarray) and self.deviation.ndim:
+            deviation = np.sqrt(np.square(self.deviation).sum(axis=axes).transpose(order))
+        else:
+            deviation = float(self.deviation) * float(np.sqrt(self.cells_beside(names)))
+        partitions = {partition.name: partition for partition in self.partitions}
+        counts = np.asarray(self.counts.sum(axis=axes)).transpose(order)
+        return NoisyTable(tuple(partitions[name] for name in names), counts, deviation)
+
+    def cells_beside(self, names: Iterable[str]) -> int:
+        """Cells that are summed for each of a projection: the joint size of what it leaves out."""
+        shape = [self.counts.shape[axis] for axis in self._others(names)]
+        return int(np.prod(shape, dtype=np.int64))
+
+    def add(self, names: Sequence[str], difference: Floats) -> NoisyTable:
+        """The table with a ``difference`` of a projection to ``names`` spread evenly over cells."""
+        axes = [name for name in self.names if name in names]
+        spread = difference.transpose([list(names).index(name) for name in axes])
+        even = np.expand_dims(spread / self.cells_beside(names), self._others(names))
+        return self.with_counts(self.counts + even)
+
+    def with_counts(self, counts: Floats) -> NoisyTable:
+        """The same table with other counts."""
+        return replace(self, counts=counts)
+
+    def scale(self, times: float) -> NoisyTable:
+        """The table of so many times the rows."""
+        return replace(self, counts=self.counts * times, deviation=self.deviation * times)
+
+    def _others(self, names: Iterable[str]) -> tuple[int, ...]:
+        summed = set(self.names).difference(names)
+        return tuple(axis for axis, name in enumerate(self.names) if name in summed)
+
+
+NoisyTables = Mapping[tuple[str, ...], NoisyTable]
+"""Tables by their attributes."""
+
+
+class NoisyCounts(Mechanism[Sensitivity], Protocol):
+    """A mechanism for counts whose noise has a known deviation."""
+
+    def deviation(self, sensitivity: Sensitivity) -> float:
+        """The standard deviation of the noise of a count, in rows."""
+        ...
+
+
+def count_table(
+    private: Door[TableRows],
+    partitions: Sequence[Partition],
+    mechanism: NoisyCounts,
+    label: str,
+) -> NoisyTable:
+    """The noisy joint table of some attributes.
+
+    Privacy: a partition of the rows, with the noise of ``mechanism``.
+    """
+    counts = private.answer(PartitionCounts(tuple(partitions)), mechanism, label)
+    deviation = mechanism.deviation(private.neighbours.partition)
+    return NoisyTable(tuple(partitions), counts.astype(np.float64), deviation)
