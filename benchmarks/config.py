@@ -30,7 +30,6 @@ from cloister.schema.declarations import (
     ConstraintDeclaration,
     DeclaredDelta,
     DeclaredEpsilon,
-    Guarantee,
     Sampling,
 )
 from cloister.schema.spec import Spec
@@ -77,7 +76,7 @@ class Variant(Declared):
     """
 
     constraints: tuple[ConstraintDeclaration, ...] | None = None
-    guarantee: Guarantee | None = None
+    guarantee: str | None = None
     options: dict[str, Any] | None = None
     sampling: Sampling | None = None
     resample: float | None = Field(default=None, ge=0, le=1)

@@ -34,6 +34,10 @@ EXACT_OPTIONS = frozenset({"alpha", "epsilon", "epsilon0", "gamma"})
 """Options under those keys that a digest has as exact fractions."""
 
 
+EVENTS = MappingProxyType({"UncountedRecords": "PlausiblyDeniable"})
+"""Names under which ledgers hold events, by those of today."""
+
+
 class FormerNames(MetaPathFinder, Loader):
     """Finds the modules of earlier versions, each of which has the names of the present one."""
 

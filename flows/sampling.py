@@ -18,6 +18,7 @@ from cloister.errors import InputError, StorageError
 from cloister.flows import database_sampling
 from cloister.flows.cli.console import show_facts, show_json, warn
 from cloister.models.protocol import HasBinaryColumns
+from cloister.models.registry import methods_with
 from cloister.models.sampling.drawing import SampleRequest, Where, sample_to
 from cloister.models.storage import SavedModel, load_saved
 from cloister.models.task import Task
@@ -258,7 +259,7 @@ def _write(saved: SavedModel, draw: Draw, where: Where) -> None:
 
 
 def _write_binary(saved: SavedModel, draw: Draw) -> None:
-    """Draw the binary columns of a copula to a Parquet file.
+    """Draw the binary columns of a model to a Parquet file.
 
     Raises:
         InputError: the model has none, there is a condition, or the file has another ending.
@@ -266,7 +267,8 @@ def _write_binary(saved: SavedModel, draw: Draw) -> None:
     _, model = saved.one
     if not isinstance(model, HasBinaryColumns):
         raise InputError(
-            f"--binary: release {draw.release} has no binary columns; release with a copula method"
+            f"--binary: release {draw.release} has no binary columns; release with --method "
+            f"{' or '.join(methods_with('binary_columns'))}"
         )
     if draw.where or draw.out.suffix != ".parquet":
         raise InputError("--binary: columns are written as .parquet, without --where")

@@ -25,7 +25,7 @@ from cloister.figures import figure
 from cloister.models.criteria import Criterion, criteria_of
 from cloister.models.task import AnyPlan, Budget, ParametersT, Plan, Stage, Task
 from cloister.privacy.accounting.accountants import calibrate, epsilon
-from cloister.privacy.accounting.composition import divides_rows, is_deniable
+from cloister.privacy.accounting.composition import divides_rows, is_counted
 from cloister.privacy.certificate.certificate import MeasuredCriterion
 from cloister.privacy.events import Composed, Event, RepeatedSelection, repeat
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Neighbours
@@ -179,7 +179,7 @@ def _largest_fit(
 
 
 def _require_whole(plan: AnyPlan) -> None:
-    if divides_rows(plan.event) or is_deniable(plan.event):
+    if divides_rows(plan.event) or not is_counted(plan.event):
         raise PlanError(
             f"release.acceptance is of methods that read all rows in each step, and method "
             f"'{plan.method}' reads disjoint parts; leave it out, or name another method"

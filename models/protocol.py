@@ -11,6 +11,7 @@ plans, its :class:`Model`, and the :class:`Synthesizer` that makes the one and f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from functools import partial
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -23,10 +24,12 @@ from cloister.models.core.bins import Histogram
 from cloister.models.core.histograms import ReleasedCounts
 from cloister.models.sampling.drawing import Sampler, Where
 from cloister.models.task import AnyPlan, AnyTask, Budget, DatabaseTask, ParametersT, Plan, Task
+from cloister.privacy.certificate.certificate import OwnGuarantees
+from cloister.privacy.events import Event, Relation
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.attributes import Declared
-from cloister.schema.declarations import Sampling
+from cloister.schema.declarations import DIFFERENTIAL_PRIVACY, Sampling
 from cloister.schema.domain import Table
 from cloister.schema.relations import Database
 
@@ -130,9 +133,11 @@ class Facts(Protocol):
 
     ``options`` is the model of its options in a spec, if it has any. One that
     ``gives_conditionals`` draws the rest of a row under some of its attributes: its models are
-    :class:`cloister.models.constrained.ConstrainedModel`. One that ``gives_deniability`` may
-    release records under plausible deniability alone. One that ``weighs_soft`` does something about
-    soft constraints; ``samplings`` are its ways to draw rows under them, the usual one first.
+    :class:`cloister.models.constrained.ConstrainedModel`. ``guarantees`` are what it may
+    release records under. One that ``weighs_soft`` does something about
+    soft constraints; ``samplings`` are its ways to draw rows under them, the usual one first. One
+    that ``models_differences`` models an ordered number as its difference from the other; models of
+    one that has ``binary_columns`` are `HasBinaryColumns`.
     """
 
     name: str
@@ -140,10 +145,24 @@ class Facts(Protocol):
     options: type[Declared] | None = None
     of_database: bool = False
     gives_conditionals: bool = False
-    gives_deniability: bool = False
+    guarantees: tuple[str, ...] = (DIFFERENTIAL_PRIVACY,)
     reuses_numbers: bool = False
     weighs_soft: bool = False
     samplings: tuple[Sampling, ...] = ("supports",)
+    models_differences: bool = False
+    binary_columns: bool = False
+
+    def own_guarantees(
+        self,
+        event: Event,  # noqa: ARG002
+        delta: Fraction,  # noqa: ARG002
+        relation: Relation | str,  # noqa: ARG002
+    ) -> OwnGuarantees:
+        """What certificates say of all that a release does, at ``delta``, beside its epsilon.
+
+        By default nothing.
+        """
+        return OwnGuarantees()
 
 
 class Synthesizer(Facts, Protocol[ParametersT, ModelT]):

@@ -161,6 +161,10 @@ class Choice:
     reason: str
 
 
+OF_TABLES = Choice("relational", "of several tables, the rows of each by the usual method")
+"""What ``auto`` means where there are several tables."""
+
+
 def choose_method(task: AnyTask, budget: Budget) -> Choice:
     """The first method, of those that suit the budget, with a plan for the task.
 

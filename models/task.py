@@ -85,7 +85,7 @@ class Task:
     neighbours: Neighbours
     wanted_rows: int | None = None
     persons: Persons | None = None
-    guarantee: declarations.Guarantee = "differential-privacy"
+    guarantee: str = declarations.DIFFERENTIAL_PRIVACY
     sampling: RowSampling = AS_USUAL
     options: Options = field(default_factory=dict)
     device: Device = CPU

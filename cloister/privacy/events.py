@@ -13,7 +13,7 @@ event's meaning is never changed, only new events are added; whatever is not lis
     ├── Bounded           any mechanism argued to be (epsilon, delta)-private: permute-and-flip
     ├── OnGrid            noise on real numbers that were rounded to a grid
     ├── SeededRecords     records made from rows, each released if it passes a randomised test
-    ├── PlausiblyDeniable records released under plausible deniability alone; costs no epsilon
+    ├── UncountedRecords records that a test alone protects; no epsilon bounds them
     │                     that could be compared with a budget, and no accountant reads it
     ├── Composed          all of several, adaptively, each a number of times
     ├── Parallel          several on disjoint parts of the rows
@@ -30,6 +30,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, ClassVar
 
+from cloister import former_names
 from cloister.errors import UnsupportedEvent
 
 
@@ -75,13 +76,17 @@ class Sensitivity:
 class Event:
     """Base of all events.
 
-    Subclasses are frozen dataclasses whose numbers are integers and fractions.
+    Subclasses are frozen dataclasses whose numbers are integers and fractions. ``label`` names them
+    in ledgers. No accountant reads one that is not ``counted``: it is not differentially private.
     """
 
     kinds: ClassVar[dict[str, type[Event]]] = {}
+    label: ClassVar[str]
+    counted: ClassVar[bool] = True
 
     def __init_subclass__(cls) -> None:
-        Event.kinds[cls.__name__] = cls
+        cls.label = former_names.EVENTS.get(cls.__name__, cls.__name__)
+        Event.kinds[cls.label] = cls
 
     def to_json(self) -> dict[str, Any]:
         """The event as JSON values; fractions are written ``"p/q"``.
@@ -89,9 +94,7 @@ class Event:
         Read back by `event_from_json`.
         """
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
-        return {"event": type(self).__name__} | {
-            f.name: _encode(getattr(self, f.name)) for f in fields
-        }
+        return {"event": self.label} | {f.name: _encode(getattr(self, f.name)) for f in fields}
 
 
 @dataclass(frozen=True)
@@ -249,7 +252,7 @@ class SeededRecords(Event):
 
 
 @dataclass(frozen=True)
-class PlausiblyDeniable(Event):
+class UncountedRecords(Event):
     """``candidates`` records of which each was released only if k rows could have made it.
 
     It is NOT differential privacy of the table, and no accountant reads it. ``bounded`` is the same
@@ -258,6 +261,8 @@ class PlausiblyDeniable(Event):
 
     Source: Bindschaedler, Shokri, Gunter (VLDB 2017), Definition 1.
     """
+
+    counted = False
 
     k: int
     gamma: Fraction
@@ -269,7 +274,7 @@ class PlausiblyDeniable(Event):
         _exact(gamma=self.gamma)
         _positive(k=self.k, candidates=self.candidates, rows=self.rows)
         if self.gamma <= 1:
-            raise UnsupportedEvent("Plausible deniability needs gamma above 1.")
+            raise UnsupportedEvent("Records that are not counted need gamma above 1.")
 
 
 @dataclass(frozen=True)

@@ -58,16 +58,16 @@ def show_budgets(dataset: AnyDataset = None, as_json: options.Json = False) -> N
     filter holds them: both hold however each was chosen, and "admits by" names the one by which
     releases are admitted. "composed" is the tight composition of their events, which holds for a
     schedule fixed in advance. "refusals" counts how often data was opened and refused: each refusal
-    answered an exact question about it. Of a dataset with releases under plausible deniability
-    alone, "composed" says that no epsilon bounds them.
+    answered an exact question about it. Of a dataset with releases that are not
+    differentially private, "composed" says that no epsilon bounds them.
     """
     from cloister.flows.cli.console import show_json, show_table
     from cloister.tasks.home.home import Home
-    from cloister.tasks.ledger.access import deniable_releases
+    from cloister.tasks.ledger.access import uncounted_releases
     from cloister.tasks.ledger.budgets import budgets
 
     shown = [
-        _budget_json(status, deniable_releases(status))
+        _budget_json(status, uncounted_releases(status))
         for status in budgets(Home.current(), dataset)
     ]
     if as_json:
@@ -342,7 +342,7 @@ def _with_earlier_name(budget: dict[str, Any]) -> dict[str, Any]:
     return budget | {"together": budget["composed"]}
 
 
-def _budget_json(status: BudgetStatus, deniable: int = 0) -> dict[str, Any]:
+def _budget_json(status: BudgetStatus, uncounted: int = 0) -> dict[str, Any]:
     from cloister.privacy.exact import decimal, decimal_below
     from cloister.tasks.ledger.budgets import budget_text, composed_spend, filtered_spend
 
@@ -359,7 +359,7 @@ def _budget_json(status: BudgetStatus, deniable: int = 0) -> dict[str, Any]:
         "lifetime": decimal(status.lifetime),
         "releases": status.releases,
         "refusals": status.refusals,
-        "composed": _composed(composed_spend(status), deniable),
+        "composed": _composed(composed_spend(status), uncounted),
         "holds_too": "; ".join(map(budget_text, status.also_binding)),
         "admission": _admission(status),
         "filter": decimal(filtered_spend(status)),
@@ -372,9 +372,9 @@ def _admission(status: BudgetStatus) -> str:
     return now if now == later else f"{now}, from the next window on {later}"
 
 
-def _composed(composed: Spend | None, deniable: int) -> str | None:
-    if deniable:
-        return f"unbounded: {deniable} under plausible deniability alone"
+def _composed(composed: Spend | None, uncounted: int) -> str | None:
+    if uncounted:
+        return f"unbounded: {uncounted} not differentially private"
     return None if composed is None else figure_above(composed.epsilon, 4)
 
 

@@ -116,7 +116,7 @@ def sample_model(
         bool,
         typer.Option(
             "--binary",
-            help="Of a copula: its paper's binary columns, in which no constraint holds.",
+            help="The binary columns of a model that has them, in which no constraint holds.",
         ),
     ] = False,
     csv: Annotated[

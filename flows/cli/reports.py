@@ -12,11 +12,11 @@ from cloister.errors import InputError
 from cloister.figures import count_of, figure, figure_above, percent
 from cloister.flows.cli.console import say, show_facts, show_json, show_table, warn
 from cloister.models.quality import DependencyForecast
+from cloister.models.registry import create
 from cloister.models.task import AnyPlan, Budget
 from cloister.privacy.certificate.certificate import PAGE_NAME
 from cloister.privacy.certificate.provenance import exact_text, ignored_columns
-from cloister.privacy.certificate.spend import record_guarantees
-from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
+from cloister.schema.declarations import DIFFERENTIAL_PRIVACY
 from cloister.tasks.home.home import Home
 from cloister.tasks.requests import plan, plan_report
 from cloister.tasks.requests.error_forecast import SPREAD, ErrorForecast, forecast_errors
@@ -33,7 +33,7 @@ _FIRST, _LAST = 12, 4
 """Entries of a long list that are shown: about a line each of an eighty-column terminal."""
 
 NO_EPSILON = "not DP"
-"""In place of the epsilon of what is released under plausible deniability alone."""
+"""In place of the epsilon of what is not differentially private."""
 
 INTERNAL_NOTE = "internal: measured on the real rows without noise; do not share"
 
@@ -124,15 +124,20 @@ def _plan_facts(
 def _records(
     release_plan: AnyPlan, request: ResolvedRequest, context: PublicContext
 ) -> dict[str, dict[str, Any]]:
-    relation = context.task.neighbours.relation
-    records = record_guarantees(release_plan.event, request.budget.delta, relation)
+    records = _guarantees(release_plan, request, context)
     return {"records": records.model_dump(mode="json")} if records else {}
 
 
 def show_records(release_plan: AnyPlan, request: ResolvedRequest, context: PublicContext) -> None:
     """The guarantees of records made from seeds, each under its own name; nothing without them."""
-    relation = context.task.neighbours.relation
-    show_guarantees(record_guarantees(release_plan.event, request.budget.delta, relation))
+    show_guarantees(_guarantees(release_plan, request, context))
+
+
+def _guarantees(
+    release_plan: AnyPlan, request: ResolvedRequest, context: PublicContext
+) -> RecordGuarantees | None:
+    method, relation = create(request.method), context.task.neighbours.relation
+    return method.own_guarantees(release_plan.event, request.budget.delta, relation).records
 
 
 def show_guarantees(records: RecordGuarantees | None) -> None:
@@ -152,7 +157,7 @@ def show_guarantees(records: RecordGuarantees | None) -> None:
             for name, bound in bounds.items()
         ],
         "the epsilon charged is that of the network alone: NOT differential privacy of the table"
-        if records.guarantee == PLAUSIBLE_DENIABILITY
+        if records.guarantee != DIFFERENTIAL_PRIVACY
         else "",
     )
 

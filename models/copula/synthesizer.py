@@ -66,6 +66,7 @@ class CopulaSynthesizer(Synthesizer[CopulaParameters, "CopulaModel"]):
     """Noisy conjunctions of all pairs of values, and a Gaussian copula that has them."""
 
     gives_conditionals = True
+    binary_columns = True
 
     def __init__(self, progress: Progress = silent, recipe: CopulaRecipe = COPULA) -> None:
         self.name, self.summary = recipe.name, recipe.summary

@@ -18,10 +18,13 @@ from cloister.models.task import Budget, Parameters, Task, options_of
 from cloister.privacy.accounting import composition
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.accounting.loss import response_epsilon
-from cloister.privacy.events import PlausiblyDeniable, SeededRecords
+from cloister.privacy.events import SeededRecords, UncountedRecords
 from cloister.privacy.mechanisms import selection
 from cloister.schema.attributes import Declared
-from cloister.schema.declarations import DeclaredEpsilon, Exact
+from cloister.schema.declarations import DIFFERENTIAL_PRIVACY, DeclaredEpsilon, Exact
+
+PLAUSIBLE_DENIABILITY = "plausible-deniability"
+"""The guarantee of records that a test alone protects: not differential privacy of the table."""
 
 PAPER_K, PAPER_GAMMA, PAPER_EPSILON0 = 50, Fraction(4), Fraction(1)
 """The parameters of section 6.1: plausible seeds, ratio of probabilities, noise of k."""
@@ -97,7 +100,7 @@ class SeedParameters(Parameters):
     candidates: int
     withheld: Fraction
     least_seeds: int
-    guarantee: Literal["differential-privacy", "plausible-deniability"]
+    guarantee: str
 
     def made(self, rows: int) -> selection.CandidateSet:
         """How candidates are made, for units of so many rows."""
@@ -108,14 +111,14 @@ class SeedParameters(Parameters):
     @property
     def test(
         self,
-    ) -> selection.RandomisedTest | selection.DeniableTest | selection.DeterministicTest:
+    ) -> selection.RandomisedTest | selection.UncountedTest | selection.DeterministicTest:
         """The test of the candidates, as it is accounted for."""
         if not self.epsilon0:
             return selection.DeterministicTest(self.k)
         test = selection.RandomisedTest(self.k, self.epsilon0, self.t)
-        return test if self.guarantee == "differential-privacy" else selection.DeniableTest(test)
+        return test if self.guarantee == DIFFERENTIAL_PRIVACY else selection.UncountedTest(test)
 
-    def event(self, task: Task) -> SeededRecords | PlausiblyDeniable:
+    def event(self, task: Task) -> SeededRecords | UncountedRecords:
         """What making and testing the records does."""
         return self.test.event(self.made(task.neighbours.max_rows))
 
@@ -128,7 +131,7 @@ def choose_seeding(task: Task, seeds: int, attributes: int, budget: Budget) -> S
     Raises:
         PlanError: says how many records would fit, or what cannot be.
     """
-    if task.guarantee == "plausible-deniability":
+    if task.guarantee == PLAUSIBLE_DENIABILITY:
         return _deniable(task, seeds, attributes, budget)
     options = options_of(task, DeniabilityOptions)
     if options.test == "deterministic":
@@ -253,7 +256,7 @@ def _row_steps(task: Task) -> int:
 
 def _within(found: SeedParameters, task: Task, budget: Budget) -> bool:
     event = found.event(task)
-    if isinstance(event, PlausiblyDeniable):
+    if isinstance(event, UncountedRecords):
         return False
     try:
         return epsilon(event, budget.delta, task.neighbours.relation) <= budget.epsilon

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from cloister.models.deniability.network_plan import NETWORK_BINS, NetworkParameters, plan_network
@@ -18,12 +19,15 @@ from cloister.models.deniability.plan import (
     plan_deniability,
     plan_printed,
 )
-from cloister.models.deniability.seeding import DeniabilityOptions
+from cloister.models.deniability.seeding import PLAUSIBLE_DENIABILITY, DeniabilityOptions
 from cloister.models.planning import public_sizes, schema_sequence
 from cloister.models.protocol import AnySynthesizer, Arrays, Progress, Synthesizer, silent
 from cloister.models.task import Budget, Plan, Task
+from cloister.privacy.certificate.certificate import OwnGuarantees
+from cloister.privacy.events import Event, Relation
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.attributes import Declared
+from cloister.schema.declarations import DIFFERENTIAL_PRIVACY
 
 if TYPE_CHECKING:
     from cloister.models.deniability.network import NetworkModel
@@ -112,7 +116,7 @@ RECIPES = {
 class DeniabilitySynthesizer(Synthesizer[DeniabilityParameters, "DeniableModel"]):
     """Records made from seeds by the network, each released if it passes a privacy test."""
 
-    gives_deniability = True
+    guarantees: tuple[str, ...] = (DIFFERENTIAL_PRIVACY, PLAUSIBLE_DENIABILITY)
     options: type[Declared] | None = DeniabilityOptions
 
     def __init__(
@@ -138,6 +142,14 @@ class DeniabilitySynthesizer(Synthesizer[DeniabilityParameters, "DeniableModel"]
         from cloister.models.deniability.pool import fit_deniability
 
         return fit_deniability(private, task, plan, self._progress)
+
+    def own_guarantees(
+        self, event: Event, delta: Fraction, relation: Relation | str
+    ) -> OwnGuarantees:
+        """Those of the records."""
+        from cloister.models.deniability.wording import own_guarantees
+
+        return own_guarantees(event, delta, relation)
 
     def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> DeniableModel:
         """A model from its saved state."""

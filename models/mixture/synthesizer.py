@@ -39,6 +39,7 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, "FittedMixture"]):
 
     gives_conditionals = True
     reuses_numbers = True
+    models_differences = True
     weighs_soft = True
     samplings = MIXTURE_SAMPLINGS
     name = "mixture"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from fractions import Fraction
 from inspect import get_annotations
 from typing import Any
 
@@ -18,6 +19,8 @@ from cloister.models.persons.plan import plan_persons
 from cloister.models.planning import choose_sampling, seconds_in_turn
 from cloister.models.protocol import AnyModel, AnySynthesizer, Arrays, Facts, ReusesNumbers
 from cloister.models.task import AnyPlan, Budget, Task
+from cloister.privacy.certificate.certificate import OwnGuarantees
+from cloister.privacy.events import Event, Relation
 
 
 class OfPersons(AnySynthesizer):
@@ -33,6 +36,12 @@ class OfPersons(AnySynthesizer):
         if not isinstance(self._base, ReusesNumbers):
             raise InputError(f"method '{self.name}' makes no use of an earlier release")
         return OfPersons(self._base.following(earlier))
+
+    def own_guarantees(
+        self, event: Event, delta: Fraction, relation: Relation | str
+    ) -> OwnGuarantees:
+        """Those of the method."""
+        return self._base.own_guarantees(event, delta, relation)
 
     def sequence(self, task: Task) -> tuple[str, ...]:
         """The method's sequence; of persons, their attributes first."""

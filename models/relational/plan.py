@@ -110,7 +110,7 @@ def plan_relational(
     Raises:
         PlanError: a part has no plan, or a constraint cannot be kept.
     """
-    if base.gives_deniability:
+    if len(base.guarantees) > 1:
         raise PlanError(
             f"method {base.name} makes records from seeds of one table; "
             "use another method for the rows"

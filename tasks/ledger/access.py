@@ -232,12 +232,13 @@ def release_request(
     Raises:
         PlanError: the plan makes records from seeds, whose guarantees are of rows.
     """
-    from cloister.privacy.certificate.spend import record_guarantees
+    from cloister.models.registry import create
     from cloister.privacy.mechanisms.randomness import noise_source
 
     price, event = context.price(request.budget), plan.event
     if context.spec.privacy.group:
-        if record_guarantees(event, price.delta, context.spec.privacy.relation):
+        relation = context.spec.privacy.relation
+        if create(request.method).own_guarantees(event, price.delta, relation).records:
             raise PlanError(
                 "records made from seeds have guarantees of their own, which no group privacy is "
                 "known of; leave privacy.group out, or name another method. Nothing was charged."
@@ -305,15 +306,15 @@ def existing_ledger(home: Home, timeout: float = _PATIENCE) -> Ledger | None:
     return open_ledger(home, timeout)
 
 
-def deniable_releases(status: BudgetStatus) -> int:
-    """How many charged releases of a dataset are under plausible deniability alone.
+def uncounted_releases(status: BudgetStatus) -> int:
+    """How many charged releases of a dataset are not differentially private.
 
     No epsilon bounds what these reveal.
     """
-    from cloister.privacy.accounting.composition import is_deniable
+    from cloister.privacy.accounting.composition import is_counted
 
     events = events_of(status.queried.requests())
-    return sum(times for event, times in events.items() if is_deniable(event))
+    return sum(times for event, times in events.items() if not is_counted(event))
 
 
 def export_ledger(home: Home, path: Path) -> Anchor:
@@ -380,11 +381,19 @@ def release_of(home: Home, release: str) -> Release:
 
 
 def guarantees_of(release: Release) -> RecordGuarantees | None:
-    """The guarantees of the records of a release that are made from seeds; None without any."""
-    from cloister.privacy.certificate.spend import record_guarantees
+    """The guarantees of the records of a release that are made from seeds.
+
+    None without any, and of a method that is not installed.
+    """
+    from cloister.models.registry import create
 
     request = release.request
-    return record_guarantees(event_from_json(request.events), request.delta, request.relation)
+    try:
+        method = create(request.method)
+    except InputError:
+        return None
+    event = event_from_json(request.events)
+    return method.own_guarantees(event, request.delta, request.relation).records
 
 
 def pending_release(request: ResolvedRequest, context: PublicContext, home: Home) -> Release | None:

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from cloister.constraints.across import AcrossConstraint
 from cloister.models.task import AnyPlan, Budget, Task
-from cloister.privacy.accounting.composition import deniable_event
+from cloister.privacy.accounting.composition import is_counted
 from cloister.privacy.certificate.certificate import ReusedRelease, Runner, Software
 from cloister.privacy.exact import exact
 from cloister.privacy.ledger import Anchor, BudgetStatus, Release
@@ -26,7 +26,7 @@ class Basis:
     ``budget`` is of the dataset and unit, after the charge. ``artefacts`` are SHA-256 by file name,
     ``model`` is the digest of the model that the rows were drawn from. ``secure`` says that all
     noise came from a secure source. ``reused`` are earlier releases whose numbers were used again,
-    ``deniable_releases`` those of the dataset under plausible deniability alone, this one included.
+    ``uncounted_releases`` those of the dataset that are not differentially private, this one too.
     ``blocks`` are the budgets of all blocks of growing data that were read, ``budget`` is the one
     with the least left. ``ran_by`` is who had the release run.
     """
@@ -44,7 +44,7 @@ class Basis:
     secure: bool
     model: str | None = None
     reused: Sequence[ReusedRelease] = ()
-    deniable_releases: int = 0
+    uncounted_releases: int = 0
     blocks: Sequence[BudgetStatus] = ()
     ran_by: Runner | None = None
 
@@ -80,9 +80,9 @@ class Basis:
         return self.delta + sum(exact(release.delta) for release in self.reused)
 
     @property
-    def deniable(self) -> bool:
-        """Whether records are released under plausible deniability alone."""
-        return deniable_event(self.plan.stages) is not None
+    def counted(self) -> bool:
+        """Whether all of the release is differentially private."""
+        return is_counted(self.plan.event)
 
     @property
     def of_persons(self) -> tuple[str, ...]:

@@ -20,7 +20,6 @@ from cloister.figures import listed
 from cloister.models.registry import create
 from cloister.models.storage import model_digest
 from cloister.models.task import Budget
-from cloister.privacy.accounting.composition import event_of_stages
 from cloister.privacy.certificate import provenance, spend, wording
 from cloister.privacy.certificate.certificate import (
     FORMAT,
@@ -30,19 +29,19 @@ from cloister.privacy.certificate.certificate import (
     Cumulative,
     Guarantee,
     LedgerEntry,
-    RecordGuarantees,
+    OwnGuarantees,
     Runner,
     Subject,
 )
 from cloister.privacy.certificate.page import page
 from cloister.privacy.exact import decimal, decimal_below, exact, float_above
 from cloister.privacy.ledger import Ledger
-from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
+from cloister.schema.declarations import DIFFERENTIAL_PRIVACY
 from cloister.tasks.data.tables import published_schema, write_csv
 from cloister.tasks.home.files import Reference, digest_of, emptied
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_digest, code_version
-from cloister.tasks.ledger.access import COMPOSITION, FILTERED, deniable_releases, open_ledger
+from cloister.tasks.ledger.access import COMPOSITION, FILTERED, open_ledger, uncounted_releases
 from cloister.tasks.release.basis import Basis
 from cloister.tasks.release.kept_request import kept_previous
 from cloister.tasks.release.preflight import reused_releases
@@ -131,7 +130,7 @@ def _basis(
         secure=spent.private.secure,
         model=model_digest(fitted.model.open()),
         reused=reused_releases(previous, budget, home) if previous else (),
-        deniable_releases=deniable_releases(budget),
+        uncounted_releases=uncounted_releases(budget),
         blocks=[status for status in read if status.block in blocks],
         ran_by=_runner(ledger, release),
     )
@@ -182,7 +181,7 @@ def certify(basis: Basis) -> Certificate:
             *unweighed_soft(basis.request, basis.context),
             *([wording.OTHER_TRIES] if basis.drawn.acceptance else []),
             *wording.limitations(
-                basis.spec, basis.secure, basis.deniable_releases, basis.budget.refusals
+                basis.spec, basis.secure, basis.uncounted_releases, basis.budget.refusals
             ),
         ),
         software=basis.software,
@@ -192,17 +191,17 @@ def certify(basis: Basis) -> Certificate:
         verification=f"cloister verify {basis.entry.id}",
         model=basis.model,
         ignored=provenance.ignored_columns(basis.spec),
-        records=_records(basis),
+        records=_own_guarantees(basis).records,
         acceptance=basis.drawn.acceptance,
         reused=tuple(basis.reused),
     )
 
 
 def _require_true(basis: Basis) -> None:
-    if basis.deniable and basis.spec.release.guarantee != PLAUSIBLE_DENIABILITY:
+    if not basis.counted and basis.spec.release.guarantee == DIFFERENTIAL_PRIVACY:
         raise PrivacyError(
-            f"release {basis.entry.id} is under plausible deniability alone, which its spec does "
-            "not declare; it must not be published"
+            f"release {basis.entry.id} is not differentially private, and its spec declares no "
+            "other guarantee; it must not be published"
         )
     planned, charged = basis.planned, Budget(basis.epsilon, basis.delta)
     accounted = spend.accounted_cost(basis.plan.stages, planned.delta, basis.spec.privacy.relation)
@@ -243,9 +242,7 @@ def _guarantee(basis: Basis) -> Guarantee:
     accounted = basis.plan.stages, basis.planned.delta, privacy.relation, privacy.group_rows
     return Guarantee(
         private=basis.secure,
-        definition=spend.DENIABLE_DEFINITION
-        if basis.deniable
-        else wording.definition_of(basis.delta),
+        definition=_own_guarantees(basis).definition or wording.definition_of(basis.delta),
         unit=wording.unit_description(basis.spec),
         unit_statement=wording.unit_statement(basis.spec),
         relation=privacy.relation,
@@ -262,15 +259,15 @@ def _guarantee(basis: Basis) -> Guarantee:
     )
 
 
-def _records(basis: Basis) -> RecordGuarantees | None:
-    event = event_of_stages(basis.plan.stages)
-    return spend.record_guarantees(event, basis.planned.delta, basis.spec.privacy.relation)
+def _own_guarantees(basis: Basis) -> OwnGuarantees:
+    method, relation = create(basis.request.method), basis.spec.privacy.relation
+    return method.own_guarantees(basis.plan.event, basis.planned.delta, relation)
 
 
 def _meaning(basis: Basis) -> tuple[str, ...]:
-    records = _records(basis)
-    if records and basis.deniable and basis.secure:
-        return spend.deniable_meaning(records)
+    guarantees = _own_guarantees(basis)
+    if guarantees.definition and basis.secure:
+        return guarantees.meaning
     shown = basis.shown_epsilon, basis.shown_delta
     meaning = wording.meaning(basis.spec, *shown, basis.secure, basis.drawn.capacity)
     if not basis.secure:
@@ -284,19 +281,19 @@ def _meaning(basis: Basis) -> tuple[str, ...]:
         *wording.group_words(basis.spec, *planned),
         *wording.block_words(basis.spec, basis.entry.request.blocks),
         *wording.reuse_words(basis.reused, *charged),
-        *(spend.record_words(records) if records else ()),
+        *guarantees.meaning,
     )
 
 
 def _worst_epsilons(basis: Basis) -> tuple[float, float]:
     """Of this release, and of all of its budget period.
 
-    Nothing bounds a release without secure noise, or under plausible deniability alone.
+    Nothing bounds a release without secure noise, or one that is not differentially private.
     """
-    if not basis.secure or basis.deniable:
+    if not basis.secure or not basis.counted:
         return math.inf, math.inf
     shown, spent = float(basis.shown_epsilon), basis.bound
-    if spent is None or basis.deniable_releases:
+    if spent is None or basis.uncounted_releases:
         return shown, math.inf
     before = sum(exact(release.epsilon) for release in basis.reused if not release.in_period)
     return shown, max(float(max(spent, basis.epsilon) + before), shown)

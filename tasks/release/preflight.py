@@ -15,7 +15,7 @@ from typing import cast
 
 from cloister.errors import CloisterError, DataError, InputError, PlanError, StorageError
 from cloister.models.protocol import AnySynthesizer, ReusesNumbers
-from cloister.models.registry import create
+from cloister.models.registry import create, methods_with
 from cloister.models.storage import SavedModel, load_saved, model_digest
 from cloister.models.task import Task
 from cloister.privacy.certificate.certificate import ReusedRelease
@@ -218,7 +218,7 @@ def _require_reuse(request: ResolvedRequest, context: PublicContext) -> Task:
             return task
         raise PlanError(
             f"method '{request.method}' makes no use of an earlier release; leave prior out, or "
-            "use --method mixture"
+            f"use --method {' or '.join(methods_with('reuses_numbers'))}"
         )
     raise PlanError(
         "an earlier release is used again for one table whose privacy unit has one row; leave "

@@ -24,12 +24,12 @@ from cloister.models.protocol import search_plan
 from cloister.models.registry import create
 from cloister.models.task import AnyPlan, AnyTask, Budget, DatabaseTask, Stage, Task
 from cloister.privacy.accounting.accountants import epsilon
-from cloister.privacy.accounting.composition import accountable, deniable_event, event_of_stages
+from cloister.privacy.accounting.composition import accountable, event_of_stages, is_counted
 from cloister.privacy.certificate.provenance import ignored_columns
 from cloister.privacy.exact import float_above
 from cloister.schema.blocks import PREVIOUS
 from cloister.schema.columns import Serial
-from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
+from cloister.schema.declarations import DIFFERENTIAL_PRIVACY
 from cloister.schema.spec_files.loading import citations_of, load_spec, uncited_declarations
 from cloister.tasks.requests import resolved
 from cloister.tasks.requests.plan_report import budget_warnings
@@ -40,7 +40,7 @@ from cloister.tasks.requests.release_request import ReleaseRequest
 class StageCost:
     """A stage of a plan and the epsilon of that stage alone, at the delta of the whole.
 
-    These do not add up. None for what is released under plausible deniability alone.
+    These do not add up. None for what is not differentially private.
     """
 
     name: str
@@ -95,7 +95,7 @@ def _epsilon_alone(stage: Stage, budget: Budget, task: AnyTask) -> float | None:
 def total_cost(plan: AnyPlan, budget: Budget, task: AnyTask) -> float:
     """The epsilon of all stages together, as accounted.
 
-    What is released under plausible deniability alone is not in it.
+    What is not differentially private is not in it.
     """
     event = event_of_stages(accountable(plan.stages))
     return epsilon(event, budget.delta, task.neighbours.relation)
@@ -107,10 +107,11 @@ def require_within_budget(plan: AnyPlan, budget: Budget, task: AnyTask) -> None:
     Raises:
         PrivacyError: it costs more, or holds what no epsilon bounds and the task does not declare.
     """
-    if deniable_event(plan.stages) and getattr(task, "guarantee", "") != PLAUSIBLE_DENIABILITY:
+    declared = getattr(task, "guarantee", DIFFERENTIAL_PRIVACY)
+    if not is_counted(plan.event) and declared == DIFFERENTIAL_PRIVACY:
         raise PrivacyError(
-            f"the plan of method {plan.method} is under plausible deniability alone, which the "
-            "spec does not declare; nothing was charged"
+            f"the plan of method {plan.method} is not differentially private, and the spec "
+            "declares no other guarantee; nothing was charged"
         )
     if total_cost(plan, budget, task) > float_above(budget.epsilon):
         raise PrivacyError(

@@ -12,12 +12,12 @@ from typing import Any
 
 from cloister.constraints import DenialConstraint
 from cloister.devices import CPU, Device, require_memory
-from cloister.figures import figure, figure_range
+from cloister.figures import figure, figure_range, listed
 from cloister.models.differences.pairs import differences_of, lacks_presence, orders_of
 from cloister.models.persons.parts import split_task
 from cloister.models.planning import choose_sampling
 from cloister.models.protocol import AnySynthesizer
-from cloister.models.registry import create
+from cloister.models.registry import create, methods_with
 from cloister.models.task import AnyPlan, AnyTask, DatabaseTask, Forecast, Task
 from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.events import Composed, Event, GaussianCounts, LaplaceCounts
@@ -228,7 +228,6 @@ _OVER_BUDGET = (
     "{most_delta} per {period}: a release will be refused; ask for less, or have more granted with "
     "cloister budget grant"
 )
-_OTHER_METHOD = "only method mixture does that"
 
 _CLEAR = 0.05
 """The share of all rows that the least noise of a column's counts may be: at 0.07 a value of 77
@@ -316,20 +315,24 @@ def _drowned_counts(task: AnyTask, plan: AnyPlan) -> Iterator[str]:
 def _unmodelled_differences(request: ResolvedRequest, task: AnyTask) -> Iterator[str]:
     if isinstance(task, DatabaseTask):
         return
-    by_mixture = request.method == "mixture"
+    able = _method(request).models_differences
     parts = [split_task(task).persons, split_task(task).rows] if task.persons else [task]
     differences = [difference for part in parts for difference in differences_of(part)]
-    modelled = {difference.rule.name for difference in differences} if by_mixture else set()
+    modelled = {difference.rule.name for difference in differences} if able else set()
     for rule in orders_of(task):
         if rule.name in modelled:
             continue
         first, second = rule.attributes
-        reason = _why_unmodelled(rule, task) if by_mixture else _OTHER_METHOD
+        reason = _why_unmodelled(rule, task) if able else _unable()
         yield _UNMODELLED.format(name=rule.name, first=first, second=second, reason=reason)
 
 
+def _unable() -> str:
+    return f"only {listed('method', methods_with('models_differences'))} does that"
+
+
 def _why_unmodelled(rule: DenialConstraint, task: Task) -> str:
-    """Why method mixture does not model the difference of two numbers that a rule orders."""
+    """Why a method that could does not model the difference of two numbers that a rule orders."""
     if lacks_presence(rule, task):
         first, second = map(quote, rule.attributes)
         return _ALONE.format(first=first, second=second)

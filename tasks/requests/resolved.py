@@ -17,11 +17,20 @@ from pydantic import ValidationError
 from cloister.devices import AUTO as AUTO_DEVICE
 from cloister.devices import Device, resolve_device
 from cloister.errors import ConstraintError, InputError, PlanError, SpecError
-from cloister.models.registry import AUTO, Choice, choose_method, create, methods_with, present_name
+from cloister.models.registry import (
+    AUTO,
+    OF_TABLES,
+    Choice,
+    choose_method,
+    create,
+    methods_with,
+    offered,
+    present_name,
+)
 from cloister.models.task import AnyTask, Budget, RowSampling, Task, task_of
 from cloister.privacy.accounting.composition import group_cost
 from cloister.schema.blocks import blocks_of
-from cloister.schema.declarations import PLAUSIBLE_DENIABILITY, PRIOR_PATTERN, ReleaseSpec
+from cloister.schema.declarations import PRIOR_PATTERN, ReleaseSpec
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files import loading
 from cloister.schema.spec_files.problems import problems_of
@@ -31,11 +40,6 @@ from cloister.tasks.requests.release_request import ReleaseRequest
 
 ONLY_TABLE = "synthetic"
 """Name of the synthetic file where there is one table, without its ending."""
-
-_OF_TABLES = "relational"
-"""What auto means where there are several tables."""
-
-_OF_TABLES_REASON = "of several tables, the rows of each by the usual method"
 
 
 @contextmanager
@@ -93,8 +97,8 @@ def resolve(request: ReleaseRequest, now: datetime | None = None) -> ResolvedReq
     """The request with every default resolved; ``now`` is when its run is due.
 
     Raises:
-        SpecError: the spec cannot be used, has options that the method has not, or holds what was
-            read from the data.
+        SpecError: the spec cannot be used, has a guarantee or options that the method has not, or
+            holds what was read from the data.
         PlanError: epsilon, delta, the number of rows or the sampling cannot be.
         InputError: the seed cannot be, there is no such method, device or earlier release, or no
             database in which tables could be replaced.
@@ -118,6 +122,7 @@ def resolve(request: ReleaseRequest, now: datetime | None = None) -> ResolvedReq
     options.require_small_delta(budget, declared)
     with constraints_in(path):
         choice = method_of(declared, request, budget)
+    _require_guarantee(path, choice.method, declared.release.guarantee)
     _require_options(path, choice.method, declared.release)
     decided = {
         "spec": path,
@@ -148,20 +153,16 @@ def method_of(declared: Spec, request: ReleaseRequest, budget: Budget) -> Choice
     if (method := declared.release.method if request.method is None else request.method) != AUTO:
         name = present_name(method)
         _require_suited(name, declared)
-        _require_guarantee(name, declared)
         return Choice(
             name, "named by the spec" if request.method is None else "named on the command line"
         )
     if declared.tables:
-        _require_guarantee(_OF_TABLES, declared)
-        return Choice(_OF_TABLES, _OF_TABLES_REASON)
+        return OF_TABLES
     rows = {declared.name: options.public_rows(declared)}
     task = task_of(declared, rows, options.rows_of(declared, request))
     assert isinstance(task, Task)
     sampling = options.sampling_wanted(declared, request)
-    choice = choose_method(replace(task, sampling=sampling, options={}), budget)
-    _require_guarantee(choice.method, declared)
-    return choice
+    return choose_method(replace(task, sampling=sampling, options={}), budget)
 
 
 def _require_suited(method: str, declared: Spec) -> None:
@@ -190,14 +191,14 @@ def _require_options(path: Path, method: str, release: ReleaseSpec) -> None:
         raise spec_error(path, problems) from None
 
 
-def _require_guarantee(method: str, declared: Spec) -> None:
+def _require_guarantee(path: Path, method: str, guarantee: str) -> None:
     """Check that a method gives the guarantee that a spec declares, no stronger one."""
-    deniable = declared.release.guarantee == PLAUSIBLE_DENIABILITY
-    if deniable and not create(method).gives_deniability:
-        raise PlanError(
-            f"release.guarantee: {PLAUSIBLE_DENIABILITY} is of method deniability, and method "
-            f"'{method}' is differentially private; leave it out, or use --method deniability"
-        )
+    if guarantee in create(method).guarantees:
+        return
+    able = [name for name in offered() if guarantee in create(name).guarantees]
+    use = f"leave it out, or use --method {' or '.join(able)}" if able else "leave it out"
+    text = f"method '{method}' has no such guarantee: it is differentially private; {use}"
+    require_none(path, [(("release", "guarantee"), text)])
 
 
 def require_public(path: Path, spec: Spec) -> None:

@@ -302,8 +302,8 @@ def _version_tags(certificate: Certificate, certificate_digest: str) -> dict[str
         "ledger.entry": f"{certificate.ledger.seq}:{certificate.ledger.hash}",
         "certificate.sha256": certificate_digest,
     }
-    if certificate.deniable:
-        tags["dp.guarantee"] = "plausible deniability: NOT differential privacy"
+    if weaker := certificate.weaker_guarantee:
+        tags["dp.guarantee"] = f"{weaker}: NOT differential privacy"
     return tags if guarantee.private else tags | {"dp.stain": "NOT PRIVATE"}
 
 
@@ -311,7 +311,8 @@ def describe(certificate: Certificate) -> str:
     """A release in a sentence, as MLflow's pages show it."""
     guarantee = certificate.guarantee
     stain = "" if guarantee.private else "NOT PRIVATE (seeded noise). "
-    stain += "NOT differentially private: plausible deniability. " if certificate.deniable else ""
+    if weaker := certificate.weaker_guarantee:
+        stain += f"NOT differentially private: {weaker}. "
     return (
         f"{stain}Release {certificate.subject.id} of {certificate.subject.dataset} by "
         f"{certificate.subject.method}: epsilon {guarantee.epsilon}, delta {guarantee.delta}, for "

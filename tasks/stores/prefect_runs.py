@@ -332,9 +332,8 @@ def _violations(certificate: Certificate) -> list[dict[str, Any]]:
 def _promise(certificate: Certificate) -> str:
     subject, guarantee = certificate.subject, certificate.guarantee
     stain = "" if guarantee.private else "**NOT PRIVATE** (seeded noise). "
-    stain += (
-        "**NOT differentially private**: plausible deniability. " if certificate.deniable else ""
-    )
+    if weaker := certificate.weaker_guarantee:
+        stain += f"**NOT differentially private**: {weaker}. "
     return (
         f"{stain}Release {subject.id} of {subject.dataset} by {subject.method}: epsilon "
         f"{guarantee.epsilon}, delta {guarantee.delta}, for {guarantee.unit}."

@@ -16,6 +16,7 @@ from sklearn.ensemble import AdaBoostClassifier, RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from cloister.evaluation.marginals import compare_marginals
+from cloister.models.deniability.seeding import PLAUSIBLE_DENIABILITY
 from cloister.models.protocol import fit, make_plan
 from cloister.models.registry import create
 from cloister.models.task import Budget, task_of
@@ -25,7 +26,6 @@ from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.privacy.mechanisms.selection import RandomisedTest
 from cloister.privacy.queries.query import TableRows
 from cloister.privacy.queries.seeded_records import PrefixLengths, SeededCandidates
-from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
 
 pytestmark = pytest.mark.benchmark
 

@@ -1,4 +1,4 @@
-"""Specs with the keys that options of methods had to 0.2: read as options, their digests kept.
+"""Names that methods had in specs and ledgers to 0.2: options are read, digests and events kept.
 
 The digests were recorded with the last version that had the keys: a release killed under it is
 resumed by this one, which refuses a spec of another digest.
@@ -6,10 +6,12 @@ resumed by this one, which refuses a spec of another digest.
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
+from cloister.privacy.events import UncountedRecords, event_from_json
 from cloister.schema.spec_files.loading import load_spec, spec_digest
 
 ONE = """
@@ -119,3 +121,17 @@ def test_a_spec_with_a_former_key_has_the_digest_that_it_had(
     path = tmp_path / "spec.yaml"
     path.write_text(text.replace("METHOD", method).replace("KEY", key))
     assert spec_digest(load_spec(path)) == digest
+
+
+def test_an_event_of_a_ledger_keeps_its_name() -> None:
+    event = UncountedRecords(50, Fraction(4), 10)
+    written = {
+        "event": "PlausiblyDeniable",
+        "k": 50,
+        "gamma": "4/1",
+        "candidates": 10,
+        "bounded": None,
+        "rows": 1,
+    }
+    assert event.to_json() == written
+    assert event_from_json(written) == event

@@ -102,5 +102,5 @@ def test_draws_to_one_file_at_once_are_refused_but_one(approved, own, monkeypatc
 def test_binary_columns_are_refused_of_a_model_without_them(approved, own, capsys):
     out = own / "ones.parquet"
     assert run(["sample", approved, "--rows", "5", "--binary", "--out", str(out)]) == 2
-    assert "release with a copula method" in capsys.readouterr().err
+    assert "release with --method copula or copula-paper" in capsys.readouterr().err
     assert not out.exists()

@@ -17,9 +17,9 @@ from cloister.privacy.accounting.filters import filter_cost, least_cap
 from cloister.privacy.events import (
     Bounded,
     GaussianCounts,
-    PlausiblyDeniable,
     SampledGaussian,
     Sensitivity,
+    UncountedRecords,
 )
 from cloister.privacy.ledger import (
     Account,
@@ -177,7 +177,7 @@ def test_racing_reservations_stay_within_the_cap(
 @pytest.mark.parametrize(
     ("events", "said"),
     [
-        (PlausiblyDeniable(50, Fraction(4), 10).to_json(), "plausible deniability"),
+        (UncountedRecords(50, Fraction(4), 10).to_json(), "not differentially private"),
         ({"event": "OfALaterVersion"}, "newer version"),
     ],
 )

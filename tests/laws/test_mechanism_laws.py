@@ -38,11 +38,11 @@ from cloister.privacy.mechanisms.noise import (
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.mechanisms.selection import (
     CandidateSet,
-    DeniableTest,
     DeterministicTest,
     Exponential,
     PermuteAndFlip,
     RandomisedTest,
+    UncountedTest,
 )
 from cloister.privacy.queries.clipped_gradients import Outer, clipped_sum
 
@@ -255,7 +255,7 @@ BLUNT = ("sparse", "spread")
 
 TRIED = {DiscreteLaplace, DiscreteGaussian, SparseHistogram, GridNoise, GaussianGradient}
 TRIED |= {PermuteAndFlip, Exponential, RandomisedTest}
-DENIABLE = {DeterministicTest, DeniableTest}
+DENIABLE = {DeterministicTest, UncountedTest}
 
 
 SLOW = (
@@ -289,7 +289,7 @@ def test_every_mechanism_is_tried() -> None:
 
 def test_no_accountant_reads_plausible_deniability_alone() -> None:
     made = CandidateSet(Fraction(4), 1, Fraction(1, 2), 12)
-    for test in (DeterministicTest(12), DeniableTest(RandomisedTest(12, Fraction(1), 4))):
+    for test in (DeterministicTest(12), UncountedTest(RandomisedTest(12, Fraction(1), 4))):
         with pytest.raises(UnsupportedEvent):
             epsilon(test.event(made), 1e-6, "add_remove")
 

@@ -12,7 +12,7 @@ from tiny_tables import random_rows, table_of
 
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.mechanisms.selection import DeniableTest, DeterministicTest, RandomisedTest
+from cloister.privacy.mechanisms.selection import DeterministicTest, RandomisedTest, UncountedTest
 from cloister.privacy.queries import seeded_records
 from cloister.privacy.queries.query import TableRows
 from cloister.privacy.queries.seeded_records import (
@@ -95,4 +95,4 @@ def test_tests_release_by_their_threshold():
     noisy = test.release(made, sensitivity, NoiseSource.insecure(1))
     expected = sum(2_000 * passes(test, k) for k in (5, 20))
     assert abs(len(noisy) - expected) < 6 * math.sqrt(expected)
-    assert DeniableTest(test).event(sensitivity).bounded == test.event(sensitivity)
+    assert UncountedTest(test).event(sensitivity).bounded == test.event(sensitivity)

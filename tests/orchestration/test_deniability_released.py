@@ -32,7 +32,7 @@ def test_a_release_under_plausible_deniability_says_so_everywhere(place, prefect
     assert "NOT differentially private" in (folder / "certificate.html").read_text(encoding="utf-8")
     assert run(["budget", "show", "--json"]) == 0
     (budget,) = json.loads(capsys.readouterr().out)
-    assert budget["together"] == "unbounded: 1 under plausible deniability alone"
+    assert budget["together"] == "unbounded: 1 not differentially private"
     assert run(["ledger", "show", said["release"], "--json"]) == 0
     held = json.loads(capsys.readouterr().out)
     assert held["records"] == made["records"]

@@ -5,24 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from cloister.models.deniability.seeding import PLAUSIBLE_DENIABILITY
 from cloister.models.registry import create
 from cloister.models.task import Plan, Task
 from cloister.privacy.accounting.composition import accountable, event_of_stages
 from cloister.privacy.events import Event
-from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
 from cloister.schema.spec import Spec
 
 
 def suited(method: str, task: Task) -> Task:
     """The task, with a guarantee under which the method makes as many rows as the table has."""
-    if not create(method).gives_deniability:
+    if len(create(method).guarantees) == 1:
         return task
     return replace(task, guarantee=PLAUSIBLE_DENIABILITY)
 
 
 def suited_spec(method: str, spec: Spec) -> Spec:
     """The spec, with a guarantee as of :func:`suited`."""
-    if not create(method).gives_deniability:
+    if len(create(method).guarantees) == 1:
         return spec
     release = spec.release.model_copy(update={"guarantee": PLAUSIBLE_DENIABILITY})
     return spec.model_copy(update={"release": release})

@@ -223,7 +223,7 @@ def unit_rows(event: events.Event) -> int | None:
         case (
             events.SampledGaussian()
             | events.SeededRecords()
-            | events.PlausiblyDeniable()
+            | events.UncountedRecords()
             | events.OnGrid()
         ):
             return event.rows
@@ -323,8 +323,8 @@ def event_of_stages(stages: Iterable[PlannedStage]) -> events.Composed:
 
 
 def accountable(stages: Iterable[PlannedStage]) -> tuple[PlannedStage, ...]:
-    """The stages that are differentially private: all but those of plausible deniability alone."""
-    return tuple(stage for stage in stages if not isinstance(stage.event, events.PlausiblyDeniable))
+    """The stages that are differentially private."""
+    return tuple(stage for stage in stages if stage.event.counted)
 
 
 def divides_rows(event: events.Event) -> bool:
@@ -334,21 +334,16 @@ def divides_rows(event: events.Event) -> bool:
             return any(divides_rows(part) for part, _ in event.parts)
         case events.RepeatedSelection():
             return divides_rows(event.base)
-    return isinstance(event, events.Parallel | events.PlausiblyDeniable)
+    return isinstance(event, events.Parallel | events.UncountedRecords)
 
 
-def is_deniable(event: events.Event) -> bool:
-    """Whether anything in an event is under plausible deniability alone."""
+def is_counted(event: events.Event) -> bool:
+    """Whether all of an event is differentially private."""
     match event:
         case events.Composed():
-            return any(is_deniable(part) for part, _ in event.parts)
+            return all(is_counted(part) for part, _ in event.parts)
         case events.Parallel():
-            return any(is_deniable(part) for part in event.parts)
+            return all(is_counted(part) for part in event.parts)
         case events.RepeatedSelection():
-            return is_deniable(event.base)
-    return isinstance(event, events.PlausiblyDeniable)
-
-
-def deniable_event(stages: Iterable[PlannedStage]) -> events.PlausiblyDeniable | None:
-    """The event of the stage that is under plausible deniability alone, if there is one."""
-    return next((s.event for s in stages if isinstance(s.event, events.PlausiblyDeniable)), None)
+            return is_counted(event.base)
+    return event.counted

@@ -7,6 +7,7 @@ step took and no exact private count. A round trip through YAML does not change 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from cloister.errors import StorageError, VerificationError
-from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
+from cloister.schema.declarations import DIFFERENTIAL_PRIVACY
 
 FORMAT = 1
 """Version of the format, as written into each certificate."""
@@ -132,12 +133,24 @@ class RecordGuarantees(Part):
     network: RecordBound | None
 
 
+@dataclass(frozen=True)
+class OwnGuarantees:
+    """What a method has its certificates say of guarantees of its own.
+
+    ``records`` are those of records made from seeds. ``meaning`` follows that of differential
+    privacy, and takes its place where the ``definition`` is another.
+    """
+
+    records: RecordGuarantees | None = None
+    definition: str | None = None
+    meaning: tuple[str, ...] = ()
+
+
 class StageSpend(Part):
     """One stage: what it is for, what was done, and the epsilon that it would cost alone.
 
-    The epsilon is at the release's delta; None for what is released under plausible deniability
-    alone. ``event`` is what the accountants read; a stage that does not query the data has none and
-    costs 0.
+    The epsilon is at the release's delta; None for what is not differentially private. ``event`` is
+    what the accountants read; a stage that does not query the data has none and costs 0.
     """
 
     name: str
@@ -314,9 +327,10 @@ class Certificate(Part):
     reused: tuple[ReusedRelease, ...] = ()
 
     @property
-    def deniable(self) -> bool:
-        """Whether records are released under plausible deniability alone."""
-        return self.records is not None and self.records.guarantee == PLAUSIBLE_DENIABILITY
+    def weaker_guarantee(self) -> str | None:
+        """The words for what records are released under in place of differential privacy."""
+        guarantee = self.records.guarantee if self.records else DIFFERENTIAL_PRIVACY
+        return None if guarantee == DIFFERENTIAL_PRIVACY else guarantee.replace("-", " ")
 
     def to_yaml(self) -> str:
         """The text of ``certificate.yaml``; the same certificate always gives the same text."""

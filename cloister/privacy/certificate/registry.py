@@ -162,7 +162,7 @@ def registry_entry(certificate: Certificate) -> RegistryEntry:
             registry asks for.
     """
     subject = certificate.subject
-    if not certificate.guarantee.private or certificate.deniable:
+    if not certificate.guarantee.private or certificate.weaker_guarantee:
         raise InputError(
             f"release {subject.id} is not differentially private; the registry lists deployments "
             "of differential privacy alone"

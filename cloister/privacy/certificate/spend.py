@@ -1,7 +1,4 @@
-"""What a release did to the data and what it cost, for its certificate.
-
-The guarantees of records made from seeds are each under a name of their own.
-"""
+"""What a release did to the data and what it cost, for its certificate."""
 
 from __future__ import annotations
 
@@ -18,144 +15,13 @@ from cloister.privacy.accounting.accountants import readings, spend
 from cloister.privacy.certificate import certificate
 from cloister.privacy.certificate.provenance import exact_text
 
-DENIABLE_DEFINITION = (
-    "plausible deniability of each released record; this is NOT differential privacy of the table. "
-    "Epsilon and delta are of the network that made the records, and of the rows it was learned "
-    "from, alone"
-)
-
-_INSIDE = (
-    "A record was released only if at least {k:,} of the rows that may be seeds{units}{noise} "
-    "could have made it with probabilities that differ by a factor of at most {gamma}."
-)
-_UNITS = ", which belong to {units:,} privacy units or more,"
-_NOISE = ", give or take the noise of the threshold,"
-_COPIED = (
-    "A record may keep values of one row, its seed: whoever knows that row may recognise them, but "
-    "cannot say that this row, and none of the others, was the seed."
-)
-_ALONE = (
-    "One released record, seen alone, is (epsilon {epsilon}, delta {delta})-private (Theorem 1 at "
-    "t = {t}); this adds up over records."
-)
-_TOGETHER = (
-    "All {candidates:,} candidates, those that were not released as well, are together (epsilon "
-    "{epsilon}, delta {delta})-private."
-)
-_NOTHING = "No epsilon bounds what all {candidates:,} candidates together reveal of a row."
-_NOT_DP = (
-    "This release is NOT differentially private: the epsilon charged is that of the network alone, "
-    "and protects the rows that it was learned from. Any row may be a seed instead, and a seed is "
-    "protected by plausible deniability only."
-)
-
-
-def record_guarantees(
-    event: events.Event, delta: Fraction, relation: events.Relation | str
-) -> certificate.RecordGuarantees | None:
-    """Of one record, of all, and of the network, each at ``delta``; None if none has a seed.
-
-    ``event`` is all that a release does.
-    """
-    records = next(iter(_records_in(event)), None)
-    if records is None:
-        return None
-    deniable = isinstance(records, events.PlausiblyDeniable)
-    bounded = records.bounded if isinstance(records, events.PlausiblyDeniable) else records
-    return certificate.RecordGuarantees(
-        guarantee="plausible-deniability" if deniable else "differential-privacy",
-        k=records.k,
-        k_units=-(-records.k // records.rows),
-        gamma=exact_text(records.gamma),
-        candidates=records.candidates,
-        one_record=_one(bounded, delta, events.Relation(relation)),
-        all_candidates=_bound(bounded, delta, relation),
-        network=_bound(_without_records(event), delta, relation),
-    )
-
-
-def _one(
-    event: events.SeededRecords | None, delta: Fraction, relation: events.Relation
-) -> certificate.RecordBound | None:
-    """Theorem 1 for one released record, of a whole privacy unit."""
-    if event is None:
-        return None
-    steps = composition.row_steps(event.rows, relation)
-    best = composition.best_record_guarantee(
-        event.k, event.gamma, event.epsilon0, float(delta), steps
-    )
-    return certificate.RecordBound(epsilon=best.epsilon, delta=best.delta, t=best.t)
-
-
-def _records_in(event: events.Event) -> Iterator[events.SeededRecords | events.PlausiblyDeniable]:
-    match event:
-        case events.SeededRecords() | events.PlausiblyDeniable():
-            yield event
-        case events.Composed():
-            for part, _ in event.parts:
-                yield from _records_in(part)
-        case events.Parallel():
-            for part in event.parts:
-                yield from _records_in(part)
-
-
-def _without_records(event: events.Event) -> events.Event:
-    """The event without its records."""
-    match event:
-        case events.SeededRecords() | events.PlausiblyDeniable():
-            return events.Composed(())
-        case events.Composed():
-            return events.Composed(tuple((_without_records(part), n) for part, n in event.parts))
-        case events.Parallel():
-            return events.Parallel(tuple(map(_without_records, event.parts)), event.rows)
-    return event
-
-
-def deniable_meaning(records: certificate.RecordGuarantees) -> tuple[str, ...]:
-    """What plausible deniability promises, and what it does not, in sentences."""
-    return (_NOT_DP, *record_words(records))
-
-
-def record_words(records: certificate.RecordGuarantees) -> tuple[str, ...]:
-    """The guarantees of the records, in sentences."""
-    one, every = records.one_record, records.all_candidates
-    noise = _NOISE if one else ""
-    several = records.k_units < records.k
-    units = _UNITS.format(units=records.k_units) if several else ""
-    inside = _INSIDE.format(k=records.k, units=units, noise=noise, gamma=records.gamma)
-    alone = (_ALONE.format(**_terms(one), t=one.t),) if one else ()
-    together = (
-        _TOGETHER.format(candidates=records.candidates, **_terms(every))
-        if every
-        else _NOTHING.format(candidates=records.candidates)
-    )
-    return (inside, _COPIED, *alone, together)
-
-
-def _terms(bound: certificate.RecordBound) -> dict[str, str]:
-    return {"epsilon": figure_above(bound.epsilon, 4), "delta": figure_above(bound.delta, 2)}
-
-
-def _bound(
-    event: events.Event | None, delta: Fraction, relation: events.Relation | str
-) -> certificate.RecordBound | None:
-    """What an event costs at ``delta``; None if nothing bounds it."""
-    if event is None:
-        return None
-    try:
-        cost = spend(event, delta, relation)
-    except UnsupportedEvent:
-        return None
-    return certificate.RecordBound(epsilon=cost.epsilon, delta=float(delta))
-
-
 _FREE_BEFORE = (
     "sequence and search",
     "order of the attributes and all parameters, from public declarations alone",
 )
 _FREE_AFTER = ("sampling", "rows drawn from the released model: post-processing, {many}")
 
-NOT_COUNTED = "plausible deniability: not counted in any epsilon"
+NOT_COUNTED = "not differentially private: not counted in any epsilon"
 
 _SOURCES: dict[type[events.Event], tuple[str, str, str]] = {
     events.GaussianCounts: (
@@ -180,12 +46,12 @@ _SOURCES: dict[type[events.Event], tuple[str, str, str]] = {
         "Abadi et al., arXiv 1607.00133",
     ),
     events.SeededRecords: (
-        "plausible deniability with a randomised threshold",
+        "records made from seeds, released by a test with a noisy threshold",
         "threshold noise exact, on integers (OpenDP); seeds and records from AES-256",
         "Bindschaedler, Shokri, Gunter, VLDB 2017; docs/privacy.md",
     ),
-    events.PlausiblyDeniable: (
-        "plausible deniability alone: NOT differential privacy of the table",
+    events.UncountedRecords: (
+        "records made from seeds, released by a test: NOT differential privacy of the table",
         "threshold noise, if any, exact (OpenDP); seeds and records from AES-256",
         "Bindschaedler, Shokri, Gunter, VLDB 2017, definition 1",
     ),
@@ -208,7 +74,7 @@ def accounted_cost(
     relation: events.Relation | str,
     group: int = 1,
 ) -> certificate.AccountedCost:
-    """What all stages cost together, but for those of plausible deniability alone.
+    """What all stages cost together, but for those that are not differentially private.
 
     ``group`` is how many rows the unit that is charged has, of those that the stages protect.
 
@@ -259,8 +125,7 @@ def stage_spends(
 def _stage_spend(
     stage: composition.PlannedStage, delta: Fraction, relation: events.Relation | str, group: int
 ) -> certificate.StageSpend:
-    counted = not isinstance(stage.event, events.PlausiblyDeniable)
-    alone = spend(stage.event, delta, relation) if counted else None
+    alone = spend(stage.event, delta, relation) if stage.event.counted else None
     cost = _of_group(alone.epsilon, alone.accountant, group) if alone else None
     return certificate.StageSpend(
         name=stage.name,
@@ -338,12 +203,12 @@ def _describe_simple(event: events.Event) -> str:
         case events.Bounded():
             epsilon = figure_above(float(event.epsilon), 4)
             return f"a mechanism shown to be ({epsilon}, {exact_text(event.delta)})-private"
-        case events.OnGrid() | events.SeededRecords() | events.PlausiblyDeniable():
+        case events.OnGrid() | events.SeededRecords() | events.UncountedRecords():
             return _describe_rarer(event)
     raise UnsupportedEvent(f"No words are known for a {type(event).__name__} event.")
 
 
-def _describe_rarer(event: events.OnGrid | events.SeededRecords | events.PlausiblyDeniable) -> str:
+def _describe_rarer(event: events.OnGrid | events.SeededRecords | events.UncountedRecords) -> str:
     match event:
         case events.OnGrid():
             words = _describe_simple(event.noise).replace(" rows on counts", " steps on numbers")
@@ -357,7 +222,7 @@ def _describe_rarer(event: events.OnGrid | events.SeededRecords | events.Plausib
             )
     return (
         f"{event.candidates:,} records, each released if about {count_of(event.k, 'row')} could "
-        "have made it: plausible deniability, NOT differential privacy"
+        "have made it: NOT differential privacy"
     )
 
 

@@ -112,8 +112,8 @@ _SEVERAL_ROWS = (
 _MOST_OF_A_PERSON = (
     "Of a person with more than {most} rows, rows chosen at random were left out beforehand."
 )
-_DENIABLE_RELEASES = (
-    "Releases of this dataset under plausible deniability alone: {releases}. What they reveal is "
+_UNCOUNTED_RELEASES = (
+    "Releases of this dataset that are not differentially private: {releases}. What they reveal is "
     "not in any sum of epsilons here; after them no epsilon bounds what is known of a row."
 )
 _EXACT_ANSWERS = (
@@ -318,21 +318,21 @@ def safeguards(stages: Sequence[PlannedStage], secure: bool) -> tuple[str, ...]:
     )
     seeded = (
         (_SECURE_SEEDS,)
-        if {events.SeededRecords, events.PlausiblyDeniable}.intersection(used)
+        if {events.SeededRecords, events.UncountedRecords}.intersection(used)
         else ()
     )
     learning = (_SECURE_GRADIENTS, _ROUNDED_GRADIENTS) if events.SampledGaussian in used else ()
     return (*counting, *learning, *seeded, _JOURNALED, _CHARGED)
 
 
-def limitations(spec: Spec, secure: bool, deniable: int = 0, refusals: int = 0) -> tuple[str, ...]:
+def limitations(spec: Spec, secure: bool, uncounted: int = 0, refusals: int = 0) -> tuple[str, ...]:
     """What the guarantee does not cover.
 
-    ``deniable`` is the number of releases of the dataset under plausible deniability alone,
+    ``uncounted`` is the number of releases of the dataset that are not differentially private,
     ``refusals`` how often its data was opened and refused.
     """
     stain = () if secure else (STAIN,)
-    apart = (_DENIABLE_RELEASES.format(releases=deniable),) if deniable else ()
+    apart = (_UNCOUNTED_RELEASES.format(releases=uncounted),) if uncounted else ()
     answers = count_of(refusals, "exact answer")
     answered = (_EXACT_ANSWERS.format(answers=answers),) if refusals else ()
     return (

@@ -3,8 +3,8 @@
 Sums are kept by account and window, so that a charge costs the same in any ledger.
 
 What a filter adds up of releases, where the rules of an account admit by one, is what they do to
-the data. It never admits what no Rényi divergence bounds: releases under plausible deniability
-alone, and events that this version does not know.
+the data. It never admits what no Rényi divergence bounds: releases that are not differentially
+private, and events that this version does not know.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ def require_filtered(request: ReservationRequest) -> None:
     """Check that a filter can tell what a release reveals.
 
     Raises:
-        BudgetExceeded: it is under plausible deniability alone, or does what no accountant knows.
+        BudgetExceeded: it is not differentially private, or does what no accountant knows.
     """
     try:
         _cost_of(request)
@@ -277,14 +277,14 @@ def _cost_of(request: ReservationRequest) -> FilterCost:
 def _cost(events: str, relation: str, epsilon: Fraction, delta: Fraction) -> FilterCost:
     """What a filter adds up of a release: by its events, else as by its declared price.
 
-    Errors: UnsupportedEvent for plausible deniability, and events that this version cannot read.
+    Errors: UnsupportedEvent for what is not differentially private, and for unknown events.
     """
-    from cloister.privacy.accounting.composition import is_deniable
+    from cloister.privacy.accounting.composition import is_counted
     from cloister.privacy.accounting.filters import bounded_cost, filter_cost
 
     event = event_from_json(events)
-    if is_deniable(event):
-        raise UnsupportedEvent("No epsilon bounds a release under plausible deniability alone.")
+    if not is_counted(event):
+        raise UnsupportedEvent("No epsilon bounds a release that is not differentially private.")
     try:
         return filter_cost(event, relation)
     except UnsupportedEvent:

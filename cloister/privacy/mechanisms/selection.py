@@ -182,7 +182,7 @@ class RandomisedTest:
 class DeterministicTest:
     """Privacy Test 1: a candidate is released if it has at least k plausible seeds.
 
-    Privacy: plausible deniability alone. Whether a candidate passes is an exact statement about
+    Privacy: not differential privacy. Whether a candidate passes is an exact statement about
         how many rows there are.
     """
 
@@ -197,16 +197,16 @@ class DeterministicTest:
         """The levels (n, m) of the candidates (c, m + 1) that pass; their last column counts."""
         return _passing(exact, exact[:, -1] >= self.k)
 
-    def event(self, sensitivity: CandidateSet) -> events.PlausiblyDeniable:
+    def event(self, sensitivity: CandidateSet) -> events.UncountedRecords:
         """What `release` does."""
-        return events.PlausiblyDeniable(
+        return events.UncountedRecords(
             self.k, sensitivity.gamma, sensitivity.candidates, rows=sensitivity.rows
         )
 
 
 @dataclass(frozen=True)
-class DeniableTest:
-    """Privacy Test 2 as it is accounted for under plausible deniability: not as an epsilon."""
+class UncountedTest:
+    """Privacy Test 2 where it is not counted as an epsilon."""
 
     test: RandomisedTest
 
@@ -214,10 +214,10 @@ class DeniableTest:
         """As :meth:`RandomisedTest.release`."""
         return self.test.release(exact, sensitivity, source)
 
-    def event(self, sensitivity: CandidateSet) -> events.PlausiblyDeniable:
+    def event(self, sensitivity: CandidateSet) -> events.UncountedRecords:
         """What `release` does; its bound is beside it."""
         bounded = self.test.event(sensitivity)
-        return events.PlausiblyDeniable(
+        return events.UncountedRecords(
             self.test.k, bounded.gamma, bounded.candidates, bounded, bounded.rows
         )
 

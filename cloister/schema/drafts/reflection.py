@@ -40,7 +40,7 @@ _ANY_ROW = (
     "these columns are never missing"
 )
 _WHOSE = "whose rows are protected, with all that refer to them"
-_FOOT = "release: {{method: {method}, epsilon: 1, delta: 1e-7}}\n"
+_FOOT = "release: {method: auto, epsilon: 1, delta: 1e-7}\n"
 _SCHEMA = "schema of the database"
 _MAX_ROWS = 10
 """Rows that may refer to the same one, until a person has written another number."""
@@ -91,7 +91,7 @@ def _draft_of_one(url: str, table: ReflectedTable) -> str:
         *_attributes(table, {table.name: table}, "  "),
         *_left_out(table, ""),
         f"constraints: {flow(_rules(table))} # such as {{fd: zip -> city}} or {{deny: ...}}\n",
-        _FOOT.format(method="auto"),
+        _FOOT,
     ]
     return "".join(lines)
 
@@ -104,7 +104,7 @@ def _draft_of_several(url: str, name: str, tables: Sequence[ReflectedTable]) -> 
     by_name = {table.name: table for table in tables}
     parts = (line for table in tables for line in _part(url, table, table is counted, by_name))
     head = _HEAD.format(name=_dataset(name), about=ABOUT) + _PRIVACY.format(unit=declared)
-    return head + "tables:\n" + "".join(parts) + _FOOT.format(method="relational")
+    return head + "tables:\n" + "".join(parts) + _FOOT
 
 
 def _part(

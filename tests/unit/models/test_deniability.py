@@ -16,21 +16,20 @@ from guarantees import accounted
 from cloister.constraints import dependency, parse_denial
 from cloister.constraints.counting import count_violations, violation_reports
 from cloister.errors import PlanError, PrivacyError, SampleError, UnsupportedEvent
-from cloister.models.deniability.seeding import choose_seeding
+from cloister.models.deniability.seeding import PLAUSIBLE_DENIABILITY, choose_seeding
+from cloister.models.deniability.wording import record_guarantees, record_words
 from cloister.models.protocol import fit, make_plan
 from cloister.models.registry import create
 from cloister.models.task import Budget, Persons, Task
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.accounting.composition import record_guarantee
 from cloister.privacy.certificate.page import page
-from cloister.privacy.certificate.spend import record_guarantees, record_words
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
-from cloister.privacy.events import PlausiblyDeniable, Relation, SeededRecords
+from cloister.privacy.events import Relation, SeededRecords, UncountedRecords
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Integer, TextKey
-from cloister.schema.declarations import PLAUSIBLE_DENIABILITY
 from cloister.schema.domain import Domain
 from cloister.tasks.release.certify import certify
 from cloister.tasks.requests.plan import require_within_budget
@@ -160,11 +159,11 @@ def test_rows_are_released_where_no_record_passes(rows, tmp_path):
 def test_what_is_only_deniable_is_read_by_no_accountant_and_needs_a_declaration():
     task = task_of(**deniable())
     chosen = planned(task)
-    assert isinstance(chosen.stages[-1].event, PlausiblyDeniable)
+    assert isinstance(chosen.stages[-1].event, UncountedRecords)
     with pytest.raises(UnsupportedEvent):
         epsilon(chosen.event, BUDGET.delta, "add_remove")
     require_within_budget(chosen, BUDGET, task)
-    with pytest.raises(PrivacyError, match="does not declare"):
+    with pytest.raises(PrivacyError, match="declares no other"):
         require_within_budget(chosen, BUDGET, task_of())
     assert 0.9 < epsilon(accounted(chosen), BUDGET.delta, "add_remove") <= 1
 
@@ -304,7 +303,7 @@ def certified(basis, task, chosen, model, release=None):
         request=basis.request.filled(method=chosen.method),
         context=PublicContext(charged.spec, task),
         plan=chosen,
-        deniable_releases=1,
+        uncounted_releases=1,
     )
     return certify(
         drawing(
@@ -320,16 +319,17 @@ def test_a_certificate_says_that_it_is_not_differential_privacy(run, basis):
     task, chosen, model = run
     release = basis.spec.release.model_copy(update={"guarantee": PLAUSIBLE_DENIABILITY})
     made = certified(basis, task, chosen, model, release)
-    assert made.deniable and "NOT differential privacy" in made.guarantee.definition
+    assert made.weaker_guarantee == "plausible deniability"
+    assert "NOT differential privacy" in made.guarantee.definition
     assert "NOT differentially private" in made.guarantee.meaning[0]
-    assert "under plausible deniability alone: 1" in made.limitations[0]
+    assert "that are not differentially private: 1" in made.limitations[0]
     # nothing bounds what a guess can become
     assert {odds.release for odds in made.guarantee.odds} == {1.0}
     text = page(made)
     assert "NOT differentially private" in text and "Differentially private</span>" not in text
     assert [stage.epsilon for stage in made.stages if stage.name == "records"] == [None]
     assert type(made).from_yaml(made.to_yaml()) == made
-    with pytest.raises(PrivacyError, match="does not declare"):
+    with pytest.raises(PrivacyError, match="declares no other"):
         certified(basis, task, chosen, model)
 
 
@@ -337,7 +337,7 @@ def test_a_certificate_of_charged_records_is_of_differential_privacy(basis, tmp_
     task = task_of(wanted_rows=8)
     chosen, model = fitted(task, tmp_path)
     made = certified(basis, task, chosen, model)
-    assert not made.deniable and "differential privacy" in made.guarantee.definition
+    assert not made.weaker_guarantee and "differential privacy" in made.guarantee.definition
     assert "Differentially private</span>" in page(made)
     assert made.records.all_candidates.epsilon <= 1
     # an earlier release under plausible deniability: no epsilon bounds the period

@@ -22,11 +22,11 @@ from cloister.privacy.events import (
     GaussianCounts,
     LaplaceCounts,
     Parallel,
-    PlausiblyDeniable,
     SampledGaussian,
     Selection,
     Sensitivity,
     Thresholded,
+    UncountedRecords,
     compose,
 )
 
@@ -84,7 +84,7 @@ def test_leaks_add_up_to_half_of_delta_at_most() -> None:
 
 def test_what_no_divergence_is_known_of_is_not_read() -> None:
     for event, relation in (
-        (PlausiblyDeniable(50, Fraction(4), 10), "add_remove"),
+        (UncountedRecords(50, Fraction(4), 10), "add_remove"),
         (EVENTS["training"], "replace_one"),
     ):
         with pytest.raises(UnsupportedEvent):
