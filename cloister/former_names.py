@@ -30,6 +30,9 @@ OPTIONS = MappingProxyType(
 )
 """Keys of ``release`` that stood for ``options`` to 0.2, with the defaults that no digest has."""
 
+IGNORED_OPTIONS = frozenset({"deniability", "relational"})
+"""Those keys that a method without options ignored to 0.2: a release of then may be unfinished."""
+
 EXACT_OPTIONS = frozenset({"alpha", "epsilon", "epsilon0", "gamma"})
 """Options under those keys that a digest has as exact fractions."""
 

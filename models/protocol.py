@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import partial
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,6 @@ from cloister.errors import PlanError
 from cloister.models.acceptance import plan_tries
 from cloister.models.core.bins import Histogram
 from cloister.models.core.histograms import ReleasedCounts
-from cloister.models.sampling.drawing import Sampler, Where
 from cloister.models.task import AnyPlan, AnyTask, Budget, DatabaseTask, ParametersT, Plan, Task
 from cloister.privacy.certificate.certificate import OwnGuarantees
 from cloister.privacy.events import Event, Relation
@@ -32,6 +31,9 @@ from cloister.schema.attributes import Declared
 from cloister.schema.declarations import DIFFERENTIAL_PRIVACY, Sampling
 from cloister.schema.domain import Table
 from cloister.schema.relations import Database
+
+if TYPE_CHECKING:
+    from cloister.models.sampling.drawing import Sampler, Where
 
 Arrays = Mapping[str, NDArray[Any]]
 ModelState = tuple[dict[str, Any], dict[str, NDArray[np.generic]]]

@@ -48,7 +48,8 @@ def drifts(before: ReleasedCounts, now: ReleasedCounts) -> tuple[Drift, ...]:
     common = [
         name
         for name, counted in now.histograms.items()
-        if name in before.histograms and _alike(before.histograms[name].cells, counted.cells)
+        if name in before.histograms
+        and _alike(before.histograms[name].partition, counted.partition)
     ]
     level = (1 - CONFIDENCE) / max(len(common), 1)  # Bonferroni: of all attributes together
     found = [_drift(name, before, now, level) for name in common]
@@ -57,11 +58,11 @@ def drifts(before: ReleasedCounts, now: ReleasedCounts) -> tuple[Drift, ...]:
 
 def _drift(name: str, before: ReleasedCounts, now: ReleasedCounts, level: float) -> Drift:
     old, new = before.histograms[name], now.histograms[name]
-    variance = (old.deviation / before.rows) ** 2 + (new.deviation / now.rows) ** 2
-    shares = old.counts / before.rows, new.counts / now.rows
+    variance = (old.cells.noise / before.rows) ** 2 + (new.cells.noise / now.rows) ** 2
+    shares = old.cells.counts / before.rows, new.cells.counts / now.rows
     changes = [shares[1] - shares[0]]
     if old.wide is not None and new.wide is not None:
-        changes.append(new.wide / now.rows - old.wide / before.rows)
+        changes.append(new.wide.counts / now.rows - old.wide.counts / before.rows)
     squares = sum(float(np.square(change).sum()) for change in changes) / variance
     p_value = float(chi2.sf(squares, sum(map(len, changes))))
     largest = int(np.argmax(np.abs(changes[0])))
@@ -71,7 +72,7 @@ def _drift(name: str, before: ReleasedCounts, now: ReleasedCounts, level: float)
         name,
         signal=p_value < level,
         p_value=p_value,
-        cell=cell_labels(new.cells, slice(largest, largest + 1))[0],
+        cell=cell_labels(new.partition, slice(largest, largest + 1))[0],
         before=float(shares[0][largest]),
         now=float(shares[1][largest]),
         least=change - width,

@@ -15,7 +15,6 @@ The stages that several methods share are histograms, and joint tables of hard c
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,9 +26,9 @@ from cloister.arrays import TINY, Booleans, Floats, Integers
 from cloister.models.core import denoising
 from cloister.models.core.bins import NUMERIC_BINS, Histogram, bin_cells, bin_values
 from cloister.models.core.denoising import estimate_shares
+from cloister.models.core.noisy_table import NoisyTable, count_table
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
-from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.columns import Codes, Grid
 from cloister.schema.domain import Domain
@@ -221,32 +220,34 @@ def _countable(cells: Partition, rows: int) -> bool:
 class HistogramCounts:
     """Noisy counts of one attribute: of its cells, and of wide cells and single values, if counted.
 
-    Shapes: ``counts`` (cells,), ``wide`` (wide cells,), ``values`` (fine codes,). ``deviation`` is
-    the standard deviation of the noise of cells and wide cells, in rows, ``value_deviation`` that
-    of single values.
+    Those of cells and wide cells have the same noise.
     """
 
-    cells: Partition
-    counts: Floats
-    deviation: float
-    wide: Floats | None = None
-    values: Floats | None = None
-    value_deviation: float = math.inf
+    cells: NoisyTable
+    wide: NoisyTable | None = None
+    values: NoisyTable | None = None
+
+    @property
+    def partition(self) -> Partition:
+        """The cells."""
+        return self.cells.partitions[0]
 
     @cached_property
     def levels(self) -> TwoLevels | None:
         """The cells and the wide ones, if these are counted."""
-        return None if self.wide is None else TwoLevels.of(self.cells)
+        return None if self.wide is None else TwoLevels.of(self.partition)
 
     def estimate(self, rows: int) -> tuple[Partition, Floats]:
         """The cells, values that stand out apart, and their shares of ``rows`` rows."""
+        counts, noise = self.cells.counts, self.cells.noise
         if self.levels is None or self.wide is None:
-            shares = estimate_shares(self.counts, self.deviation, self.cells, rows)
+            shares = estimate_shares(counts, noise, self.partition, rows)
         else:
-            shares = self.levels.estimate_shares(self.counts, self.wide, self.deviation, rows)
+            shares = self.levels.estimate_shares(counts, self.wide.counts, noise, rows)
         if self.values is None:
-            return self.cells, shares
-        return with_spikes(self.cells, shares, self.values / rows, self.value_deviation / rows)
+            return self.partition, shares
+        single = self.values
+        return with_spikes(self.partition, shares, single.counts / rows, single.noise / rows)
 
 
 @dataclass(frozen=True)
@@ -272,19 +273,13 @@ def count_histogram(
     Privacy: one to three partitions of the rows, each with the noise of its mechanism.
     """
 
-    def count(own: Partition, with_noise: DiscreteGaussian, label: str) -> Floats:
-        query, label = PartitionCounts((own,)), f"{label} {cells.name}"
-        return private.answer(query, with_noise, label).astype(np.float64)
+    def count(partition: Partition, noise: DiscreteGaussian, label: str) -> NoisyTable:
+        return count_table(private, (partition,), noise, f"{label} {cells.name}")
 
-    partition = private.neighbours.partition
-    counts = count(cells, mechanism, "histogram")
-    wide = None if levels is None else count(levels.wide, mechanism, "wide histogram")
-    if by_value is None:
-        return HistogramCounts(cells, counts, mechanism.scale(partition), wide)
-    single = single_values(cells.column)
-    values = count(single, by_value, "values")
     return HistogramCounts(
-        cells, counts, mechanism.scale(partition), wide, values, by_value.scale(partition)
+        count(cells, mechanism, "histogram"),
+        None if levels is None else count(levels.wide, mechanism, "wide histogram"),
+        None if by_value is None else count(single_values(cells.column), by_value, "values"),
     )
 
 
@@ -347,7 +342,7 @@ def bins_of_histogram(task: Task, counted: HistogramCounts, most: int = NUMERIC_
     """
     cells, shares = counted.estimate(task.data_rows)
     constrained = any(cells.name in constraint.attributes for constraint in task.hard)
-    return bin_cells(cells, shares, counted.deviation / task.data_rows, constrained, most)
+    return bin_cells(cells, shares, counted.cells.noise / task.data_rows, constrained, most)
 
 
 def measure_values(
@@ -368,5 +363,5 @@ def measure_values(
 def bins_of_values(task: Task, counted: HistogramCounts, most: int = NUMERIC_BINS) -> Histogram:
     """The bins of a numeric attribute whose values matter, from its noisy counts."""
     cells, shares = counted.estimate(task.data_rows)
-    deviation = counted.deviation if counted.values is None else counted.value_deviation
-    return bin_values(cells, shares, deviation / task.data_rows, most)
+    noise = (counted.values or counted.cells).noise
+    return bin_values(cells, shares, noise / task.data_rows, most)

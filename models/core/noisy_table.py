@@ -84,6 +84,16 @@ class NoisyTable:
         """The table of so many times the rows."""
         return replace(self, counts=self.counts * times, deviation=self.deviation * times)
 
+    def pool(self, earlier: NoisyTable, change: float) -> NoisyTable:
+        """The means with the counts of an ``earlier`` table, weighted by inverse variance.
+
+        ``change`` is what the counts have changed since, as a variance.
+        """
+        variance = earlier.variance + change
+        weight = self.variance / (self.variance + variance)
+        counts = self.counts + weight * (earlier.counts - self.counts)
+        return NoisyTable(self.partitions, counts, math.sqrt(variance * weight))
+
     def _others(self, names: Iterable[str]) -> tuple[int, ...]:
         summed = set(self.names).difference(names)
         return tuple(axis for axis, name in enumerate(self.names) if name in summed)

@@ -88,7 +88,7 @@ class Histograms:
     def marginal(self, name: str, rows: int) -> NoisyTable:
         """The histogram of an attribute over its bins."""
         bins, counted = self.bins[name], self.counted[name]
-        deviations = histograms.bin_deviations(bins, counted.levels, counted.deviation)
+        deviations = histograms.bin_deviations(bins, counted.levels, counted.cells.noise)
         return NoisyTable((bins,), bins.mass * rows, deviations)
 
 
@@ -133,7 +133,7 @@ def _bins_of(
     parameters: MixtureParameters,
     prior: ReleasedNumbers | None,
 ) -> Histogram:
-    name = counted.cells.name
+    name = counted.partition.name
     make = histograms.bins_of_values if name in parameters.valued else histograms.bins_of_histogram
     bins = make(task, counted, parameters.groups)
     return refine_bins(prior.bins[name], bins) if prior and name in prior.bins else bins

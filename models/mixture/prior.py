@@ -26,12 +26,12 @@ from scipy.sparse.csgraph import connected_components
 
 from cloister.arrays import Floats, Integers
 from cloister.models.core.bins import Histogram
-from cloister.models.core.histograms import HistogramCounts
+from cloister.models.core.histograms import HistogramCounts, TwoLevels
 from cloister.models.core.noisy_table import NoisyTable
 from cloister.models.protocol import Arrays, ModelState
 from cloister.models.task import Task
 from cloister.schema.columns import Grid
-from cloister.schema.partition import Partition, declared_cells, intervals
+from cloister.schema.partition import Partition, declared_cells, intervals, single_values
 
 _SIGNIFICANT = 3.0
 """Standard deviations by which a sum of squares exceeds that of noise where a table has changed.
@@ -84,27 +84,31 @@ def restore_numbers(
     return ReleasedNumbers(meta["numbers"]["rows"], bins, histograms, tables)
 
 
-def _state_of_histogram(at: int, counted: HistogramCounts) -> ModelState:
-    kinds = {"cells": counted.counts, "wide": counted.wide, "values": counted.values}
+def _state_of_histogram(number: int, counted: HistogramCounts) -> ModelState:
+    tables = {"cells": counted.cells, "wide": counted.wide, "values": counted.values}
     arrays: dict[str, NDArray[Any]] = {
-        f"counted.{at}.{kind}": own for kind, own in kinds.items() if own is not None
+        f"counted.{number}.{kind}": table.counts for kind, table in tables.items() if table
     }
-    about = {"deviation": counted.deviation}
+    about = {"deviation": counted.cells.noise}
     if counted.values is not None:
-        about["value_deviation"] = counted.value_deviation
+        about["value_deviation"] = counted.values.noise
     return about, arrays
 
 
 def _restore_histogram(
-    task: Task, name: str, at: int, about: Mapping[str, Any], arrays: Arrays
+    task: Task, name: str, number: int, about: Mapping[str, Any], arrays: Arrays
 ) -> HistogramCounts:
+    cells = declared_cells(task.domain[name])
+
+    def table(kind: str, partition: Partition, noise: str) -> NoisyTable | None:
+        counts = arrays.get(f"counted.{number}.{kind}")
+        return None if counts is None else NoisyTable((partition,), counts, about[noise])
+
+    counted = NoisyTable((cells,), arrays[f"counted.{number}.cells"], about["deviation"])
+    levels = TwoLevels.of(cells)
+    wide = None if levels is None else table("wide", levels.wide, "deviation")
     return HistogramCounts(
-        declared_cells(task.domain[name]),
-        arrays[f"counted.{at}.cells"],
-        about["deviation"],
-        arrays.get(f"counted.{at}.wide"),
-        arrays.get(f"counted.{at}.values"),
-        about.get("value_deviation", math.inf),
+        counted, wide, table("values", single_values(cells.column), "value_deviation")
     )
 
 
@@ -144,24 +148,23 @@ def pool_histograms(new: HistogramCounts, old: HistogramCounts, scale: float) ->
 
     Counts of single values are pooled where both releases have them.
     """
-    levels = [(new.counts, old.counts * scale)]
+    levels = [(new.cells, old.cells.scale(scale))]
     if new.wide is not None and old.wide is not None:
-        levels.append((new.wide, old.wide * scale))
-    noise = new.deviation**2 + (old.deviation * scale) ** 2
-    changes = [squared_change(*counts, noise) for counts in levels]
-    most = max(own / len(counts) for own, (counts, _) in zip(changes, levels, strict=True))
-    weight, deviation = _both(new.deviation, math.hypot(old.deviation * scale, math.sqrt(most)))
-    counts, *wide = [first + weight * (second - first) for first, second in levels]
-    values, value_deviation = _pooled_values(new, old, scale)
-    pooled = replace(
-        new,
-        counts=counts,
-        wide=wide[0] if wide else None,
-        deviation=deviation,
-        values=values,
-        value_deviation=value_deviation,
+        levels.append((new.wide, old.wide.scale(scale)))
+    changes = [_change(*tables) for tables in levels]
+    most = max(
+        change / table.counts.size for change, (table, _) in zip(changes, levels, strict=True)
     )
-    return PooledHistogram(pooled, changes[0])
+    cells, *wide = [table.pool(earlier, most) for table, earlier in levels]
+    values = new.values
+    if values is not None and old.values is not None:
+        earlier = old.values.scale(scale)
+        values = values.pool(earlier, _change(values, earlier) / values.counts.size)
+    return PooledHistogram(HistogramCounts(cells, wide[0] if wide else None, values), changes[0])
+
+
+def _change(new: NoisyTable, earlier: NoisyTable) -> float:
+    return squared_change(new.counts, earlier.counts, new.variance + earlier.variance)
 
 
 def squared_change(new: Floats, old: Floats, variance: Floats | float) -> float:
@@ -172,24 +175,6 @@ def squared_change(new: Floats, old: Floats, variance: Floats | float) -> float:
     noise = np.broadcast_to(variance, new.shape)
     change = float((np.square(new - old) - noise).sum())
     return change if change > _SIGNIFICANT * math.sqrt(2 * np.square(noise).sum()) else 0.0
-
-
-def _both(new: float, old: float) -> tuple[float, float]:
-    """The weight of the second of two counts by their deviations, and the deviation of the mean."""
-    weight = new**2 / (new**2 + old**2)
-    return weight, old * math.sqrt(weight)
-
-
-def _pooled_values(
-    new: HistogramCounts, old: HistogramCounts, scale: float
-) -> tuple[Floats | None, float]:
-    if new.values is None or old.values is None:
-        return new.values, new.value_deviation
-    earlier, deviation = old.values * scale, old.value_deviation * scale
-    noise = new.value_deviation**2 + deviation**2
-    change = squared_change(new.values, earlier, noise) / len(earlier)
-    weight, both = _both(new.value_deviation, math.hypot(deviation, math.sqrt(change)))
-    return new.values + weight * (earlier - new.values), both
 
 
 def refine_bins(earlier: Histogram, bins: Histogram) -> Histogram:
@@ -374,11 +359,7 @@ def _same_cells(earlier: NoisyTable, new: NoisyTable) -> bool:
 
 
 def _pooled_table(new: NoisyTable, earlier: NoisyTable) -> NoisyTable:
-    change = squared_change(new.counts, earlier.counts, new.variance + earlier.variance)
-    old = math.sqrt(earlier.variance + change / earlier.counts.size)
-    weight, both = _both(new.noise, old)
-    counts = new.counts + weight * (earlier.counts - new.counts)
-    return NoisyTable(new.partitions, counts, both)
+    return new.pool(earlier, _change(new, earlier) / earlier.counts.size)
 
 
 def with_earlier_mass(bins: Histogram, earlier: Histogram) -> Histogram:

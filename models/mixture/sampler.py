@@ -34,7 +34,6 @@ from cloister.models.sampling.sampler import ConstraintSampler, rows_to_draw
 from cloister.models.sampling.whole_tables import PairChange
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
-from cloister.schema.partition import Partition
 
 _TRIES = 300
 """Rounds of drawing rows and keeping some, before the rest is left to the plain sampler."""
@@ -231,52 +230,33 @@ class EvenSampler(Sampler):
         return chain.bins[name].quantile_in_box(bounds, chain.refine(batch, name))
 
 
-@dataclass(frozen=True)
-class MeasuredPair:
-    """A noisy joint table of two attributes, over parts of their bins.
-
-    Shapes: ``first`` and ``second`` the part of each bin, ``counts`` and ``variances`` (parts,
-    parts), in rows.
-    """
-
-    first: Integers
-    second: Integers
-    counts: Floats
-    variances: Floats
-
-    @classmethod
-    def of(cls, table: NoisyTable, first: str, second: str) -> MeasuredPair:
-        """The sums of a table over all attributes but two."""
-        axes = {own.name: axis for axis, own in enumerate(table.partitions)}
-        others = tuple(axis for name, axis in axes.items() if name not in (first, second))
-        variances = table.variances
-        counts, variances = table.counts.sum(others), variances.sum(others)
-        if axes[first] > axes[second]:
-            counts, variances = counts.T, variances.T
-        parts: list[Partition] = [table.partitions[axes[name]] for name in (first, second)]
-        return cls(parts[0].joined, parts[1].joined, counts, variances)
-
-    def expected(self, shares: Floats) -> Floats:
-        """The parts' sums (parts, parts) of joint shares (bins, bins)."""
-        sums = np.zeros(self.counts.shape)
-        np.add.at(sums, (self.first[:, None], self.second[None]), shares)
-        return sums
-
-
-def recalibrate(shares: Floats, tables: Sequence[MeasuredPair], rows: int) -> Floats:
+def recalibrate(shares: Floats, tables: Sequence[NoisyTable], rows: int) -> Floats:
     """Joint shares (bins, bins) of a model of ``rows`` rows, nearer to measured tables.
 
     Their histograms stay as they are.
     """
     found = shares
     for table in tables:
-        times = _times_by_lift(table.expected(found) * rows, table, rows)
-        moved = found * times[table.first[:, None], table.second[None]]
+        times = _times_by_lift(_sums(found, table) * rows, table, rows)
+        moved = found * times[_cells(table)]
         found = _with_histograms(moved, shares.sum(1), shares.sum(0))
     return found
 
 
-def _times_by_lift(expected: Floats, table: MeasuredPair, rows: int) -> Floats:
+def _cells(table: NoisyTable) -> tuple[Integers, Integers]:
+    """The cell of a table of two attributes in which each pair of bins lies."""
+    first, second = (partition.joined for partition in table.partitions)
+    return first[:, None], second[None]
+
+
+def _sums(shares: Floats, table: NoisyTable) -> Floats:
+    """Joint shares (bins, bins) summed to the cells of a table."""
+    sums = np.zeros(table.counts.shape)
+    np.add.at(sums, _cells(table), shares)
+    return sums
+
+
+def _times_by_lift(expected: Floats, table: NoisyTable, rows: int) -> Floats:
     """How much more frequent each cell (parts, parts) of ``expected`` rows becomes."""
     alone = np.outer(expected.sum(1), expected.sum(0)) / rows
     lift = (expected / np.maximum(alone, _LEAST_MASS)).ravel()
@@ -318,7 +298,7 @@ def pair_changes(
     taken: set[str] = set()
     changes = []
     for first, second in related_numbers(mixture, bins, _LEAST_CORRELATION):
-        held = [MeasuredPair.of(own, first, second) for own in tables if _has(own, first, second)]
+        held = [table.project((first, second)) for table in tables if _has(table, first, second)]
         free = {first, second} <= set(names) and taken.isdisjoint((first, second))
         if held and free and factor_of[first] != factor_of[second]:
             taken |= {first, second}

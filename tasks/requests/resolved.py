@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from pydantic import ValidationError
 
+from cloister import former_names
 from cloister.devices import AUTO as AUTO_DEVICE
 from cloister.devices import Device, resolve_device
 from cloister.errors import ConstraintError, InputError, PlanError, SpecError
@@ -177,6 +178,8 @@ def _require_options(path: Path, method: str, release: ReleaseSpec) -> None:
     if release.options is None:
         return
     keys, model = ("release", release.options_key), create(method).options
+    if model is None and release.options_key in former_names.IGNORED_OPTIONS:
+        return
     if model is None:
         text = (
             f"method '{method}' has no options; leave them out, or name a method that has: "

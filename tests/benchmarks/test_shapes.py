@@ -25,6 +25,7 @@ from cloister.evaluation.learning import TrainTestSplit, synthetic_training_rows
 from cloister.evaluation.persons import PersonColumns, compare_persons
 from cloister.evaluation.targets import targets_of
 from cloister.models.core.histograms import HistogramCounts, TwoLevels
+from cloister.models.core.noisy_table import NoisyTable
 from cloister.models.protocol import make_plan
 from cloister.models.registry import create
 from cloister.models.task import Budget, task_of
@@ -172,8 +173,12 @@ def test_counts_of_loans():
         wide = np.bincount(levels.of_cell, weights=counts)
         truth = deviation_of(counts)
         for figure in figures:
-            noisy, noisy_wide = (own + rng.normal(0, deviation, len(own)) for own in (counts, wide))
-            found = HistogramCounts(cells, noisy, deviation, noisy_wide)
+            found = HistogramCounts(
+                *(
+                    NoisyTable((part,), exact + rng.normal(0, deviation, len(exact)), deviation)
+                    for part, exact in ((cells, counts), (levels.wide, wide))
+                )
+            )
             share = deviation_of(found.estimate(task.data_rows)[1]) / truth
             figure |= {f"sd {name}": share, f"{name}, within half": float(0.5 < share < 1.5)}
     show("counts of loans, epsilon 1", figures)
@@ -202,14 +207,14 @@ def noisy_deviation(plan, task, codes, name, rng):
     cells, parameters = declared_cells(task.domain[name]), plan.parameters
     noise = DiscreteGaussian(parameters.histogram_noise[name]).scale(task.neighbours.partition)
 
-    def noisy(own):
-        counts = np.bincount(own.index(codes), minlength=own.size)
-        return counts + rng.normal(0, noise, own.size)
+    def noisy(partition):
+        counts = np.bincount(partition.index(codes), minlength=partition.size)
+        return NoisyTable((partition,), counts + rng.normal(0, noise, partition.size), noise)
 
     wide = noisy(TwoLevels.of(cells).wide) if name in parameters.two_levels else None
     single = single_values(cells.column)
     values = noisy(single) if name in parameters.by_value else None
-    counted = HistogramCounts(cells, noisy(cells), noise, wide, values, noise)
+    counted = HistogramCounts(noisy(cells), wide, values)
     finer, shares = counted.estimate(task.data_rows)
     middles = finer.starts + (finer.widths - 1) / 2
     squares = np.square(middles - shares @ middles) + (np.square(finer.widths) - 1) / 12

@@ -13,6 +13,8 @@ import pytest
 
 from cloister.privacy.events import UncountedRecords, event_from_json
 from cloister.schema.spec_files.loading import load_spec, spec_digest
+from cloister.tasks.requests.release_request import ReleaseRequest
+from cloister.tasks.requests.resolved import resolve
 
 ONE = """
 name: small
@@ -121,6 +123,12 @@ def test_a_spec_with_a_former_key_has_the_digest_that_it_had(
     path = tmp_path / "spec.yaml"
     path.write_text(text.replace("METHOD", method).replace("KEY", key))
     assert spec_digest(load_spec(path)) == digest
+
+
+def test_former_options_of_another_method_are_ignored_as_they_were(tmp_path: Path) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(ONE.replace("METHOD", "mixture").replace("KEY", "deniability: {k: 20}"))
+    assert resolve(ReleaseRequest(spec=path)).method == "mixture"
 
 
 def test_an_event_of_a_ledger_keeps_its_name() -> None:

@@ -27,7 +27,7 @@ from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain, Table
-from cloister.schema.partition import declared_cells
+from cloister.schema.partition import declared_cells, intervals
 
 ROWS = 2_000
 DOMAIN = Domain.of(
@@ -57,22 +57,21 @@ def people(rng):
 def counts(deviation, rng, of=None):
     exact = np.linspace(10, 1_000, AGES.size) if of is None else of
     wide = np.add.reduceat(exact, np.arange(0, AGES.size, 4))
-    return HistogramCounts(
-        AGES,
-        exact + rng.normal(0, deviation, len(exact)),
-        deviation,
-        wide + rng.normal(0, deviation, len(wide)),
-        exact + rng.normal(0, deviation, len(exact)),
-        deviation,
-    )
+    wide_ages = intervals(AGES.column, AGES.starts[::4])
+
+    def noisy(partition, rows):
+        return NoisyTable((partition,), rows + rng.normal(0, deviation, len(rows)), deviation)
+
+    return HistogramCounts(noisy(AGES, exact), noisy(wide_ages, wide), noisy(AGES, exact))
 
 
 def test_counts_of_the_same_rows_are_pooled_by_inverse_variance():
     rng, exact = np.random.default_rng(1), np.linspace(10, 1_000, AGES.size)
     found = pool_histograms(counts(30.0, rng), counts(40.0, rng), 1.0)
     assert found.change == 0
-    assert found.counted.deviation == found.counted.value_deviation == pytest.approx(24.0)
-    errors = [found.counted.counts - exact, found.counted.values - exact]
+    pooled = [found.counted.cells, found.counted.values]
+    assert [table.noise for table in pooled] == pytest.approx([24.0, 24.0])
+    errors = [table.counts - exact for table in pooled]
     assert np.std(errors) == pytest.approx(24.0, rel=0.3)
 
 
@@ -80,7 +79,9 @@ def test_counts_of_fewer_rows_are_scaled():
     rng = np.random.default_rng(2)
     half = counts(0.001, rng, np.linspace(5, 500, AGES.size))
     found = pool_histograms(counts(30.0, rng), half, 2.0)
-    np.testing.assert_allclose(found.counted.counts, np.linspace(10, 1_000, AGES.size), atol=0.1)
+    np.testing.assert_allclose(
+        found.counted.cells.counts, np.linspace(10, 1_000, AGES.size), atol=0.1
+    )
 
 
 def test_counts_of_other_rows_hardly_count():
@@ -88,8 +89,8 @@ def test_counts_of_other_rows_hardly_count():
     new, old = counts(30.0, rng), counts(3.0, rng, np.linspace(3_000, 10, AGES.size))
     found = pool_histograms(new, old, 1.0)
     assert found.change > 0
-    assert found.counted.deviation == pytest.approx(30.0, rel=0.01)
-    np.testing.assert_allclose(found.counted.counts, new.counts, atol=10)
+    assert found.counted.cells.noise == pytest.approx(30.0, rel=0.01)
+    np.testing.assert_allclose(found.counted.cells.counts, new.cells.counts, atol=10)
 
 
 @given(st.data())

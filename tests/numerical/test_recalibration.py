@@ -6,7 +6,7 @@ import numpy as np
 
 from cloister.models.core.bins import Histogram, coarse
 from cloister.models.core.noisy_table import NoisyTable
-from cloister.models.mixture.sampler import MeasuredPair, recalibrate
+from cloister.models.mixture.sampler import recalibrate
 from cloister.models.sampling.drawing import ANYTHING, Sampler
 from cloister.models.sampling.whole_tables import BalancedSampler, PairChange, calibrate_weights
 from cloister.privacy.mechanisms.randomness import SamplingSource
@@ -35,7 +35,7 @@ def measured(truth, parts=SIZE, seed=1):
     counts = np.zeros((of[0].size, of[1].size))
     np.add.at(counts, (of[0].joined[:, None], of[1].joined[None]), ROWS * truth.T)
     noise = np.random.default_rng(seed).normal(0, NOISE, counts.shape)
-    return MeasuredPair.of(NoisyTable(tuple(of), counts + noise, NOISE), "first", "second")
+    return NoisyTable(tuple(of), counts + noise, NOISE).project(("first", "second"))
 
 
 def test_a_spread_that_no_single_cell_shows_is_taken_back():
@@ -66,7 +66,7 @@ def test_tables_of_more_attributes_are_summed():
         np.ones((SIZE, SIZE, SIZE)),
         2.0,
     )
-    pair = MeasuredPair.of(table, "first", "second")
+    pair = table.project(("first", "second"))
     assert (pair.counts == SIZE).all() and np.allclose(pair.variances, 4.0 * SIZE)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from cloister.models.core.drift import cell_labels, drifts
 from cloister.models.core.histograms import HistogramCounts, ReleasedCounts
+from cloister.models.core.noisy_table import NoisyTable
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain
 from cloister.schema.partition import declared_cells
@@ -33,7 +34,9 @@ def released(rng: np.random.Generator, rows: int, deviation: float, **shares: li
         cells = declared_cells(column)
         share = np.array(shares.get(column.name, np.full(cells.size, 1 / cells.size)))
         noise = rng.normal(0, deviation, cells.size).round()
-        histograms[column.name] = HistogramCounts(cells, share * rows + noise, deviation)
+        histograms[column.name] = HistogramCounts(
+            NoisyTable((cells,), share * rows + noise, deviation)
+        )
     return ReleasedCounts(rows, histograms)
 
 
@@ -81,5 +84,7 @@ def test_attributes_that_are_declared_otherwise_are_not_compared():
         Path(),
     )
     cells = declared_cells(domain["colour"])
-    before = ReleasedCounts(1_000, {"colour": HistogramCounts(cells, np.full(4, 250.0), 20.0)})
+    before = ReleasedCounts(
+        1_000, {"colour": HistogramCounts(NoisyTable((cells,), np.full(4, 250.0), 20.0))}
+    )
     assert drifts(before, now) == ()
