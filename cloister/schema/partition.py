@@ -23,7 +23,7 @@ _MOST_WHOLE_VALUES = 256
 """Values of the longest grid that gets one cell for each value, if its spec declares no bins."""
 
 _DEFAULT_BINS = 128
-"""Histogram of a longer grid, if its spec declares none."""
+"""Bins of a longer grid, if its spec declares none."""
 
 _LONG = 10_000
 """Values of the longest grid that gets equal bins, if its spec declares none."""
@@ -150,7 +150,7 @@ def declared_cells(column: Column) -> Partition:
 
     Each listed value is a cell. Numbers get ``bins`` bins, and a cell for each special value;
     without ``bins``, each value of a grid of at most 256 is a cell, and a longer grid gets 128
-    bins. Histogram are equal, or grow away from zero if their ``scale`` is log; those of more than
+    bins. Bins are equal, or grow away from zero if their ``scale`` is log; those of more than
     10,000 numbers without declared bins are halfway between.
     """
     if not isinstance(column, Grid):

@@ -42,7 +42,7 @@ _LEAST_ORDINARY_MASS = 1e-12
 class Histogram(Partition):
     """A partition whose parts are bins, with the released shares of rows of its cells.
 
-    Shape: ``shares`` (cells,), summing to 1. Histogram of a numeric attribute are contiguous.
+    Shape: ``shares`` (cells,), summing to 1. Bins of a numeric attribute are contiguous.
     """
 
     shares: Floats
@@ -64,9 +64,7 @@ class Histogram(Partition):
         start, stop = self.starts[first], self.stops[last]
         point = self._points()
         column = self.column
-        null = (
-            None if column.null_code is None else int(self.index(np.array([column.null_code]))[0])
-        )
+        null = column.null_code
         return Levels(
             name=self.name,
             low=column.comparable(start),
