@@ -372,7 +372,9 @@ class LinkedSampler(ProposingSampler):
 
     def prepared(self, rows: int, rng: SamplingSource, where: Where) -> Sampler:
         """What draws the chunks: one by one without views."""
-        return super().prepared(rows, rng, where) if self.views else self.plain
+        if not self.views:
+            return self.plain.prepared(rows, rng, where)
+        return super().prepared(rows, rng, where)
 
     def records(self, rows: int, rng: np.random.Generator) -> Records:
         """Exactly ``rows`` linked records, in random order."""

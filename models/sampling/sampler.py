@@ -30,7 +30,7 @@ from cloister.models.sampling import row_by_row
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import Batch, ConstrainedChain, TupleModel, flatten_chain
 from cloister.models.sampling.conditions import Condition
-from cloister.models.sampling.drawing import ANYTHING, Given, Sampler
+from cloister.models.sampling.drawing import ANYTHING, Given, Sampler, Where
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 
@@ -105,6 +105,10 @@ class ConstraintSampler(Sampler):
         """Whether rows depend on the rows before them, so that chunks do."""
         return bool(self.pair_rules or self.algorithm.penalties)
 
+    def prepared(self, rows: int, rng: SamplingSource, where: Where) -> Sampler:
+        """What draws the chunks of one draw: with one index of all rows so far, if it remembers."""
+        return _Remembering(self) if self.remembers else super().prepared(rows, rng, where)
+
     def kinds(self, wanted: int) -> row_by_row.RowKinds:
         """The kinds of the rows of one draw, which the rules on rows shall not change."""
         return row_by_row.RowKinds(
@@ -157,17 +161,24 @@ class _Draw:
     """One draw of rows of some kinds."""
 
     def __init__(
-        self, sampler: ConstraintSampler, given: Given, kinds: row_by_row.RowKinds
+        self,
+        sampler: ConstraintSampler,
+        given: Given,
+        kinds: row_by_row.RowKinds,
+        indexed: row_by_row.AcceptedRows | None = None,
     ) -> None:
         self._sampler, self._kinds, self._first = sampler, kinds, given.first
         _require_rows(sampler.feasible_sets)
         where = given.where
         self._condition = Condition.of(where, sampler.domain, sampler.chain) if where else None
+        if indexed is not None:
+            self.before = indexed
+            return
         hard = [row_by_row.Penalty(rule) for rule in sampler.pair_rules]
-        self._before = row_by_row.AcceptedRows(
+        self.before = row_by_row.AcceptedRows(
             sampler.domain, sampler.chain, sampler.algorithm, hard, self._condition is not None
         )
-        self._before.record(given.before)
+        self.before.record(given.before)
 
     def rows(self, wanted: int, rng: np.random.Generator) -> Table:
         """The rows, keys left unset.
@@ -224,13 +235,13 @@ class _Draw:
         if self._condition is None:
             table = self._sampler.settle(table, batch, rng)
         kept = self._accept(table, batch, missing, rng)
-        self._before.withdraw(table.take(~kept), batch.reached[~kept])
+        self.before.withdraw(table.take(~kept), batch.reached[~kept])
         return table.take(kept)
 
     def _batch(self, chain: ConstrainedChain, rows: int, rng: np.random.Generator) -> Batch:
         if self._condition is not None:
             return self._condition.draw(rows, rng)
-        return AncestralSampler(chain, checker=self._before).draw(rows, rng)
+        return AncestralSampler(chain, checker=self.before).draw(rows, rng)
 
     def _accept(
         self, table: Table, batch: Batch, missing: int, rng: np.random.Generator
@@ -240,7 +251,7 @@ class _Draw:
         chosen = self._kinds.choose(table.take(wanted), feasible, missing)
         chosen = np.flatnonzero(wanted)[chosen]
         kept = np.zeros(table.rows, dtype=bool)
-        kept[chosen[self._before.admit(table.take(chosen), rng)]] = True
+        kept[chosen[self.before.admit(table.take(chosen), rng)]] = True
         return kept
 
     def _all_codes(self, batch: Batch) -> dict[str, Integers]:
@@ -257,6 +268,42 @@ class _Draw:
         names = [f"'{rule.name}'" for rule in (*self._sampler.row_rules, *self._sampler.pair_rules)]
         rules = "constraint " + ", ".join(names) if names else "the hard constraints together"
         return rules if self._condition is None else f"{rules} and {self._condition.name}"
+
+
+class _Remembering(Sampler):
+    """Draws chunks that come after one another: their rows are indexed once, not for each chunk."""
+
+    def __init__(self, sampler: ConstraintSampler) -> None:
+        self._sampler = sampler
+        self._indexed: row_by_row.AcceptedRows | None = None
+        self._before: tuple[Table, ...] = ()
+        self._last: Table | None = None
+
+    @property
+    def domain(self) -> Domain:
+        """The columns of the rows."""
+        return self._sampler.domain
+
+    @property
+    def remembers(self) -> bool:
+        """Rows depend on those before them."""
+        return True
+
+    def draw(self, rows: int, rng: SamplingSource, given: Given = ANYTHING) -> Table:
+        """See :class:`ConstraintSampler`."""
+        indexed = self._indexed if self._follows(given.before) else None
+        draw = _Draw(self._sampler, given, self._sampler.kinds(rows), indexed)
+        self._last = draw.rows(rows, rng.generator)
+        self._indexed, self._before = draw.before, tuple(given.before)
+        return self._last
+
+    def _follows(self, before: Sequence[Table]) -> bool:
+        """Whether the rows before are those that are indexed: of the last draw and before it."""
+        if self._last is None or len(before) != len(self._before) + 1:
+            return False
+        same = all(one is other for one, other in zip(before, self._before, strict=False))
+        last = self._last.stored
+        return same and all(np.array_equal(last[n], before[-1].stored[n]) for n in last)
 
 
 def rows_to_draw(missing: int, kept: int, drawn: int) -> int:

@@ -15,6 +15,7 @@ from cloister.models.core.bins import bin_cells
 from cloister.models.core.denoising import to_shares
 from cloister.models.sampling.drawing import Sampler, SampleRequest, sample_to
 from cloister.models.sampling.sampler import ConstraintSampler
+from cloister.models.sampling.violation_index import PairIndex
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Date, Integer, TextKey
 from cloister.schema.domain import Domain
@@ -109,6 +110,19 @@ def test_an_interrupted_draw_is_resumed_and_ends_the_same(tmp_path, rules):
     table = sampler(*rules).sample(730, SamplingSource(5))
     require_same(path, table.frame())
     assert count_violations(KEY, table) == 0 or not rules
+
+
+def test_rows_before_are_indexed_once_however_many_chunks_follow(monkeypatch):
+    recorded = []
+    record = PairIndex.record
+
+    def counting(index, rows, sign=1):
+        recorded.append(rows.rows)
+        record(index, rows, sign)
+
+    monkeypatch.setattr(PairIndex, "record", counting)
+    assert sampler(KEY).sample(730, SamplingSource(5)).rows == 730
+    assert sum(recorded) < 730
 
 
 def test_parts_of_another_request_are_not_used(tmp_path):
