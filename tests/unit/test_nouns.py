@@ -21,7 +21,7 @@ NOISY_TABLES = {"NoisyTable", "NoisyCells"}
 SPLITS = {"BudgetSplit", "EpsilonSplit"}
 """Shares of rho for kinds of queries, and shares of epsilon."""
 
-MOST_MODULES = 125
+MOST_MODULES = 127
 """Modules of models/; 90 are wanted."""
 
 MOST_IMPORT_LINES = 5_700
