@@ -48,7 +48,7 @@ class Levels:
     name: str
     size: int
 
-    def of(self, codes: NDArray[np.integer]) -> NDArray[np.integer]:
+    def index(self, codes: NDArray[np.integer]) -> NDArray[np.integer]:
         return codes
 
 

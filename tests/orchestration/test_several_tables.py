@@ -63,7 +63,7 @@ class Whole:
     name: str
     size: int
 
-    def of(self, codes: np.ndarray) -> np.ndarray:
+    def index(self, codes: np.ndarray) -> np.ndarray:
         return codes
 
 

@@ -21,7 +21,7 @@ class Levels:
     name: str
     size: int
 
-    def of(self, codes):
+    def index(self, codes):
         return codes
 
 
