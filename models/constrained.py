@@ -235,9 +235,9 @@ class ConstrainedModel(ABC):
         """The distribution of rows, as a chain of conditionals in the order of ``sequence``."""
 
     @property
-    @abstractmethod
     def sampler(self) -> Sampler:
-        """The sampler of its rows."""
+        """The sampler of its rows: one by one, unless a method draws whole tables."""
+        return self.constraint_sampler
 
     @abstractmethod
     def own_state(self) -> ModelState:
