@@ -22,7 +22,7 @@ import numpy as np
 from cloister.arrays import Booleans, Integers
 from cloister.constraints import DenialConstraint, functional_dependency, key_attributes
 from cloister.constraints.counting import violations_per_row
-from cloister.constraints.denial import Cell, Op
+from cloister.constraints.denial import Cell, Op, bind
 from cloister.models.feasible_sets.feasible_set import FeasibleSet, Levels, grid
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import ConstrainedChain
@@ -350,7 +350,10 @@ def explicit_set(
     for levels in _candidates(names, chain, rng):
         new = _distinct(levels, np.concatenate(taken))
         rows = _representatives(names, new, domain, chain)
-        new = new[_satisfying(rows, [c for c in group if c.arity == 1])]
+        satisfying = _satisfying(rows, [c for c in group if c.arity == 1])
+        for constraint in pairs:  # a listed row is drawn often: beside its like it breaks none
+            satisfying &= ~bind(constraint, domain).violation_mask(rows, rows)
+        new = new[satisfying]
         rows = _representatives(names, new, domain, chain)
         taken.append(new[index.admit(rows, rng)] if pairs else new)
     listed = np.concatenate(taken)

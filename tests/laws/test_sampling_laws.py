@@ -228,6 +228,21 @@ def test_rows_under_a_condition_satisfy_it_and_keep_every_hard_constraint(case):
     assert [count_violations(rule, table) for rule in rules] == [0] * len(rules)
 
 
+def test_a_listed_row_fits_its_like() -> None:
+    """Two rules whose sets leave no row in common: listed rows are drawn more than once."""
+    moment = Datetime(type="datetime", min="2000-01-01T00:00:00", max="2000-01-02T00:00:00")
+    domain = Domain.of({"a": moment, "b": moment, "x": categorical(False, 1), "c": moment}, Path())
+    noon, alike = "2000-01-01T12:00:00", Predicate(Cell(1, "x"), Op.EQ, Cell(2, "x"))
+    early, late = (Predicate(Cell(1, n), op, noon) for n, op in (("c", Op.LE), ("a", Op.NE)))
+    rules = (
+        DenialConstraint("early", (early, alike, late)),
+        DenialConstraint("same", (Predicate(Cell(1, "b"), Op.NE, Cell(2, "c")), alike)),
+    )
+    for seed in range(10):
+        table = draw(with_supports(domain, rules, seed), 40, seed)
+        assert table is None or not any(violations(table, rules))
+
+
 DOMAIN = Domain.of(
     {
         "id": TextKey(type="text", pattern="R{001..500}"),
