@@ -1,4 +1,4 @@
-"""What models share that draw inside feasible sets: sampler, certificate sentences, state.
+"""Shared by models that draw inside feasible sets: sampler, certificate sentences, state.
 
 The state is JSON and arrays: bins, rules, weights of constraints.
 """
@@ -83,12 +83,12 @@ _NUMBERED = "surrogate keys are numbered afresh; none is taken from the data"
 def state_of_bins(bins: Mapping[str, Histogram], sequence: Sequence[str]) -> _Stored:
     """The arrays of the bins of a sequence of attributes."""
     arrays: _Stored = {}
-    for at, name in enumerate(sequence):
-        own = bins[name]
+    for index, name in enumerate(sequence):
+        histogram = bins[name]
         arrays |= {
-            f"cells.{at}": own.starts,
-            f"groups.{at}": own.parts,
-            f"histogram.{at}": own.shares,
+            f"cells.{index}": histogram.starts,
+            f"groups.{index}": histogram.parts,
+            f"histogram.{index}": histogram.shares,
         }
     return arrays
 
@@ -97,21 +97,21 @@ def restore_bins(task: Task, sequence: Sequence[str], arrays: Arrays) -> dict[st
     """The bins whose :func:`state_of_bins` is given."""
     return {
         name: Histogram.over(
-            intervals(task.domain[name], arrays[f"cells.{at}"]),
-            arrays[f"groups.{at}"],
-            arrays[f"histogram.{at}"],
+            intervals(task.domain[name], arrays[f"cells.{index}"]),
+            arrays[f"groups.{index}"],
+            arrays[f"histogram.{index}"],
         )
-        for at, name in enumerate(sequence)
+        for index, name in enumerate(sequence)
     }
 
 
 def state_of_rules(rules: CompiledConstraints) -> tuple[_Meta, _Stored]:
     """The rules as JSON and arrays."""
     arrays: _Stored = {}
-    for at, feasible_set in enumerate(rules.feasible_sets):
-        arrays[f"support.{at}"] = feasible_set.levels
+    for index, feasible_set in enumerate(rules.feasible_sets):
+        arrays[f"support.{index}"] = feasible_set.levels
         arrays |= {
-            f"box.{at}.{feasible_set.attributes.index(name)}": box
+            f"box.{index}.{feasible_set.attributes.index(name)}": box
             for name, box in feasible_set.boxes.items()
         }
     meta = {
@@ -136,7 +136,7 @@ def restore_rules(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Compil
     """The rules whose :func:`state_of_rules` is given."""
     named = {constraint.name: constraint for constraint in task.constraints}
     feasible_sets = tuple(
-        _feasible_set(at, about, arrays) for at, about in enumerate(meta["supports"])
+        _feasible_set(index, about, arrays) for index, about in enumerate(meta["supports"])
     )
     row_rules = tuple(named[name] for name in meta["row_rules"])
     return CompiledConstraints(
@@ -144,11 +144,11 @@ def restore_rules(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Compil
     )
 
 
-def _feasible_set(at: int, about: Mapping[str, Any], arrays: Arrays) -> FeasibleSet:
+def _feasible_set(index: int, about: Mapping[str, Any], arrays: Arrays) -> FeasibleSet:
     attributes = tuple(about["attributes"])
-    boxes = {attributes[column]: arrays[f"box.{at}.{column}"] for column in about["boxes"]}
+    boxes = {attributes[column]: arrays[f"box.{index}.{column}"] for column in about["boxes"]}
     couplings = tuple(Coupling(first, second, sign) for first, second, sign in about["couplings"])
-    return FeasibleSet(attributes, arrays[f"support.{at}"], boxes, couplings)
+    return FeasibleSet(attributes, arrays[f"support.{index}"], boxes, couplings)
 
 
 def state_of_reweighting(reweighting: Reweighting | None) -> tuple[_Meta, _Stored]:
@@ -157,7 +157,8 @@ def state_of_reweighting(reweighting: Reweighting | None) -> tuple[_Meta, _Store
         return {"weights": None}, {}
     codes = reweighting.reference.codes
     arrays = {
-        f"reference.{at}": codes[name] for at, name in enumerate(reweighting.reference.domain.names)
+        f"reference.{index}": codes[name]
+        for index, name in enumerate(reweighting.reference.domain.names)
     }
     return {"weights": dict(reweighting.weights), "measure": reweighting.measure}, dict(arrays)
 
@@ -166,7 +167,7 @@ def restore_reweighting(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> 
     """The weights whose :func:`state_of_reweighting` is given."""
     if meta["weights"] is None:
         return None
-    codes = {name: arrays[f"reference.{at}"] for at, name in enumerate(task.domain.names)}
+    codes = {name: arrays[f"reference.{index}"] for index, name in enumerate(task.domain.names)}
     named = {constraint.name: constraint for constraint in task.soft}
     rules = tuple((named[name], weight) for name, weight in meta["weights"].items())
     return Reweighting(rules, Table(task.domain, codes), meta["measure"])
@@ -176,7 +177,9 @@ def state_of_algorithm(algorithm: Algorithm3) -> tuple[_Meta, _Stored]:
     """The way in which rows are drawn one after the other as JSON; nothing if they are not."""
     if not algorithm.penalties:
         return {}, {}
-    costs = [[own.constraint.name, own.weight, own.per] for own in algorithm.penalties]
+    costs = [
+        [penalty.constraint.name, penalty.weight, penalty.per] for penalty in algorithm.penalties
+    ]
     return {
         "penalties": costs,
         "resampled": algorithm.resampled,
@@ -208,8 +211,8 @@ def estimated_histograms(bins: Mapping[str, Histogram]) -> tuple[str, ...]:
     steps = {
         CUT_OFF: True,
         _SMOOTHED: True,
-        _TAILED: any(isinstance(own.column, Grid) for own in bins.values()),
-        _MERGED: any(own.size < own.cells for own in bins.values()),
+        _TAILED: any(isinstance(histogram.column, Grid) for histogram in bins.values()),
+        _MERGED: any(histogram.size < histogram.cells for histogram in bins.values()),
     }
     return tuple(sentence for sentence, done in steps.items() if done)
 
@@ -334,17 +337,17 @@ def _sentences(algorithm: Algorithm3) -> tuple[str, ...]:
     """What is done where rows are drawn one after the other."""
     if not algorithm.penalties:
         return ()
-    rules = [own.constraint for own in algorithm.penalties]
+    rules = [penalty.constraint for penalty in algorithm.penalties]
     weighted = any(rule.known is not None and rule.known.weight is not None for rule in rules)
     fitted = any(rule.known is None or rule.known.weight is None for rule in rules)
     sources = ["the weights that the spec declares"] * weighted
     sources += [f"weights that follow from {sources_of_rates(rules)}"] * fitted
-    found = [_SEQUENTIAL.format(" and ".join(sources))]
+    sentences = [_SEQUENTIAL.format(" and ".join(sources))]
     if algorithm.tries is not None:
-        found.append(_ACCEPTED.format(algorithm.tries))
+        sentences.append(_ACCEPTED.format(algorithm.tries))
     if algorithm.resampled:
-        found.append(_RESAMPLED.format(100 * algorithm.resampled))
-    return tuple(found)
+        sentences.append(_RESAMPLED.format(100 * algorithm.resampled))
+    return tuple(sentences)
 
 
 class ReweightedModel(ConstrainedModel):

@@ -105,8 +105,8 @@ class Regression(Criterion):
         weights = counts.ravel()[used].astype(np.float64)
         moments = predictors.T @ (predictors * weights[:, None])
         inverse = np.linalg.pinv(moments, hermitian=True)
-        found: Floats = inverse @ (predictors.T @ (weights * target))
-        return found
+        coefficients: Floats = inverse @ (predictors.T @ (weights * target))
+        return coefficients
 
     @cached_property
     def _design(self) -> tuple[Floats, Floats, Integers]:

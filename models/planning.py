@@ -221,19 +221,19 @@ def choose_sampling(task: Task, ways: Sequence[Sampling]) -> SamplingChoice:
 
 
 def _choice(task: Task, usual: Sampling) -> SamplingChoice:
-    asked, weighted = task.sampling, task.weighted_soft
-    if asked.way is not None:
-        return SamplingChoice(asked.way, "as asked for", asked)
+    wanted, weighted = task.sampling, task.weighted_soft
+    if wanted.way is not None:
+        return SamplingChoice(wanted.way, "as asked for", wanted)
     if weighted:
         reason = f"soft constraint '{weighted[0].name}' has a known weight"
-        return SamplingChoice(SEQUENTIAL, reason, asked)
+        return SamplingChoice(SEQUENTIAL, reason, wanted)
     if usual == SEQUENTIAL and task.soft:
-        return SamplingChoice(SEQUENTIAL, "as the paper of the method does", asked)
-    return SamplingChoice(SUPPORTS, _USUAL if task.soft else _NONE, asked)
+        return SamplingChoice(SEQUENTIAL, "as the paper of the method does", wanted)
+    return SamplingChoice(SUPPORTS, _USUAL if task.soft else _NONE, wanted)
 
 
 def _require_sense(task: Task, choice: SamplingChoice) -> None:
-    asked, weighted = task.sampling, task.weighted_soft
+    wanted, weighted = task.sampling, task.weighted_soft
     if choice.sequential and not task.soft:
         raise PlanError(
             "sampling: sequential draws rows by soft constraints, and none can act; make a "
@@ -244,7 +244,7 @@ def _require_sense(task: Task, choice: SamplingChoice) -> None:
             f"soft constraint '{weighted[0].name}' has a known weight, by which rows are drawn one "
             "after the other; leave sampling: supports out, or declare a rate"
         )
-    if not choice.sequential and (asked.resampled or asked.tries):
+    if not choice.sequential and (wanted.resampled or wanted.tries):
         raise PlanError(
             "resample and accept_reject are options of sampling: sequential; add it, or leave "
             "them out"

@@ -112,11 +112,11 @@ def _strength(epsilon: Fraction, delta: Fraction) -> float:
 def forecast_dependencies(task: Task, plan: AnyPlan) -> tuple[DependencyForecast, ...]:
     """The forecast of every hard functional dependency of a task."""
     known = set(plan.sequence)
-    found = ((rule, functional_dependency(rule)) for rule in task.hard)
+    rules = ((rule, functional_dependency(rule)) for rule in task.hard)
     return tuple(
-        _forecast(task, plan, rule, *own)
-        for rule, own in found
-        if own is not None and known.issuperset((*own[0], own[1]))
+        _forecast(task, plan, rule, *dependency)
+        for rule, dependency in rules
+        if dependency is not None and known.issuperset((*dependency[0], dependency[1]))
     )
 
 
@@ -135,18 +135,18 @@ def _forecast(
 class Collapse:
     """An attribute with fewer different values in the rows than its released histogram has.
 
-    ``kept`` and ``expected`` are numbers of cells: of values, or of ranges of numbers.
+    ``values`` and ``expected`` are numbers of cells: of values, or of ranges of numbers.
     """
 
     attribute: str
-    kept: int
+    values: int
     expected: int
 
     def __str__(self) -> str:
         return (
-            f"column '{self.attribute}' has {self.kept} different values (or ranges) where its own "
-            f"noisy histogram has about {self.expected}: the noise is too strong for the "
-            "constraints that bind it to others; a larger epsilon keeps more"
+            f"column '{self.attribute}' has {self.values} different values (or ranges), and its "
+            f"own noisy histogram about {self.expected}: the noise is too strong for the "
+            "constraints that tie it to other columns; a larger epsilon keeps more"
         )
 
 
@@ -154,49 +154,49 @@ class Collapse:
 class Gaps:
     """An attribute that is missing in many more rows than its released histogram says.
 
-    A missing value breaks no rule, so rows end there that rules leave no other room.
-    ``found`` and ``expected`` are shares of rows.
+    A missing value breaks no rule, so rows for which rules leave no other value end there.
+    ``missing`` and ``expected`` are shares of rows.
     """
 
     attribute: str
-    found: float
+    missing: float
     expected: float
 
     def __str__(self) -> str:
         return (
-            f"column '{self.attribute}' is missing in {self.found:.0%} of the rows where its own "
-            f"noisy histogram has {self.expected:.0%}: the noise is too strong for the constraints "
-            "that bind it to others; a larger epsilon keeps more"
+            f"column '{self.attribute}' is missing in {self.missing:.0%} of the rows, and in "
+            f"{self.expected:.0%} by its own noisy histogram: the noise is too strong for the "
+            "constraints that tie it to other columns; a larger epsilon leaves fewer gaps"
         )
 
 
 def find_collapses(histograms: Mapping[str, Histogram], rows: Table) -> tuple[Collapse | Gaps, ...]:
-    """The attributes of rows that keep far fewer values than their released histograms say.
+    """The attributes with far fewer values, or far more gaps, than their released histograms.
 
-    Both the number of different values and the effective number must say so: a histogram's noise
-    alone makes many values, of next to no rows. Also those that are missing far more often.
+    Both the number of distinct values and the effective number must be lower: a histogram's noise
+    alone makes many values with next to no rows.
     """
-    found = (
+    pairs = (
         (_collapse(bins, rows.codes[name]), _gaps(bins, rows.codes[name]))
         for name, bins in histograms.items()
     )
-    return tuple(own for both in found for own in both if own is not None)
+    return tuple(message for pair in pairs for message in pair if message is not None)
 
 
 def _gaps(bins: Histogram, codes: Codes) -> Gaps | None:
     if bins.levels.null is None or not len(codes):
         return None
-    found = float((bins.index(codes) == bins.levels.null).mean())
+    missing = float((bins.index(codes) == bins.levels.null).mean())
     expected = float(bins.mass[bins.levels.null] / bins.mass.sum())
-    return Gaps(bins.name, found, expected) if found > expected + _MORE_GAPS else None
+    return Gaps(bins.name, missing, expected) if missing > expected + _MORE_GAPS else None
 
 
 def _collapse(bins: Histogram, codes: Codes) -> Collapse | None:
     counts = np.bincount(bins.cell_index(codes), minlength=bins.cells)
-    kept, expected = int((counts > 0).sum()), _expected_cells(bins.shares, len(codes))
-    fewer = expected >= _FEWEST and kept < _COLLAPSED * expected
+    values, expected = int((counts > 0).sum()), _expected_cells(bins.shares, len(codes))
+    fewer = expected >= _FEWEST and values < _COLLAPSED * expected
     effective = _effective(counts / len(codes)) < _COLLAPSED * _effective(bins.shares)
-    return Collapse(bins.name, kept, round(expected)) if fewer and effective else None
+    return Collapse(bins.name, values, round(expected)) if fewer and effective else None
 
 
 def _expected_cells(shares: Floats, rows: int) -> float:
@@ -214,37 +214,37 @@ def _effective(shares: Floats) -> float:
 class LostReferences:
     """A reference that fewer synthetic rows have than released counts say.
 
-    ``kept`` and ``expected`` are numbers of synthetic ``rows``.
+    ``named`` and ``expected`` are numbers of synthetic ``rows``.
     """
 
     key: ForeignKey
     rows: int
-    kept: int
+    named: int
     expected: int
 
     def __str__(self) -> str:
         return (
-            f"column '{self.key.column}' of table '{self.key.table}' names a row in {self.kept:,} "
-            f"of {self.rows:,} rows, and in about {self.expected:,} by its noisy count: the others "
-            "were left without, as the constraints across it, the most rows that may refer to the "
-            "same, or that no row is above itself, demand"
+            f"column '{self.key.column}' of table '{self.key.table}' names a row in {self.named:,} "
+            f"of {self.rows:,} rows, and in about {self.expected:,} by its noisy count: the rest "
+            "have none, because the constraints across it, its max_rows, or the rule that no row "
+            "is its own ancestor left no parent for them"
         )
 
 
 def find_lost_references(
     histograms: Mapping[str, Mapping[str, Histogram]], database: Database
 ) -> tuple[LostReferences, ...]:
-    """The references that clearly fewer rows have than the histograms of their tables say.
+    """The references that clearly fewer rows have than their tables' histograms say.
 
     ``histograms`` are by table and column; that of a reference that may be missing counts whether
     rows have one.
     """
     optional = (key for key in database.schema.keys if key.optional)
     return tuple(
-        own
+        lost
         for key in optional
         if (bins := histograms.get(key.table, {}).get(key.column))
-        and (own := _lost(key, bins, database))
+        and (lost := _lost(key, bins, database))
     )
 
 

@@ -147,10 +147,10 @@ def present_name(name: str) -> str:
     Raises:
         InputError: there is no such method.
     """
-    found = FORMER.get(name, name)
-    if found not in METHODS:
+    present = FORMER.get(name, name)
+    if present not in METHODS:
         raise InputError(f"no method '{name}'; use one of {', '.join(offered())}")
-    return found
+    return present
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What methods of several tables share: labels that name the table, and parts of what is stored."""
+"""Shared by methods of several tables: a door with labels by table, and parts of stored models."""
 
 from __future__ import annotations
 

@@ -351,15 +351,15 @@ def _persons_of(spec: Spec, task: Task) -> Persons | None:
     if task.domain[unit.key].kind != "key":
         return None
     declared = {name for name, attribute in spec.attributes.items() if attribute.per}
-    own = _determined({unit.key, *declared}, task.hard)
-    names = tuple(name for name in task.domain.modelled if name in own)
+    determined = _determined({unit.key, *declared}, task.hard)
+    names = tuple(name for name in task.domain.modelled if name in determined)
     return Persons(unit.key, names, unit.declared_persons)
 
 
 def _determined(known: set[str], rules: Sequence[DenialConstraint]) -> set[str]:
     """The attributes on which rows agree that agree on the known ones, by dependencies."""
-    found = [dependency for rule in rules if (dependency := functional_dependency(rule))]
-    while new := {right for left, right in found if known.issuperset(left)} - known:
+    dependencies = [dependency for rule in rules if (dependency := functional_dependency(rule))]
+    while new := {right for left, right in dependencies if known.issuperset(left)} - known:
         known |= new
     return known
 

@@ -263,7 +263,7 @@ class ReleaseSpec(Declared):
             raise ValueError(f"{keys[0]} and {keys[1]} are options of one method; keep one of them")
         if not isinstance(options := content.get(keys[0]), Mapping | None):
             raise ValueError(f"{keys[0]} should be a mapping of keys")  # noqa: TRY004 - pydantic's
-        others = {name: value for name, value in content.items() if name not in known}
-        release = handler(others | {"options": options})
+        rest = {name: value for name, value in content.items() if name not in known}
+        release = handler(rest | {"options": options})
         release._options_key = keys[0]
         return release

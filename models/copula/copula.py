@@ -92,9 +92,9 @@ def first_offsets(scores: Scores, means: Floats, coding: DummyCoding) -> Floats:
     The scale is what scores of one attribute differ by.
     """
     offsets = -thresholds(means)
-    for place, single in enumerate(coding.single):
+    for position, single in enumerate(coding.single):
         if not single:
-            block = coding.block(place)
+            block = coding.block(position)
             offsets[block] *= _spread(scores[:, block])
     return offsets
 
@@ -107,12 +107,14 @@ def _spread(scores: Scores) -> float:
 def decode(scores: Array, offsets: Floats, coding: DummyCoding) -> Integers:
     """The part (attributes, n) of each row's attributes, from scores (n, width)."""
     parts = np.zeros((len(coding.sizes), len(scores)), dtype=np.int64)
-    for place, single in enumerate(coding.single):
-        own = scores[:, coding.block(place)] + offsets[coding.block(place)].astype(scores.dtype)
+    for position, single in enumerate(coding.single):
+        shifted = scores[:, coding.block(position)] + offsets[coding.block(position)].astype(
+            scores.dtype
+        )
         if not single:
-            parts[place] = own.argmax(1)
-        elif coding.widths[place]:
-            parts[place] = own[:, 0] > 0
+            parts[position] = shifted.argmax(1)
+        elif coding.widths[position]:
+            parts[position] = shifted[:, 0] > 0
     return parts
 
 
@@ -124,11 +126,11 @@ def fit_offsets(
     Those of attributes with one column are exact, the others come closer with each step.
     """
     fitted = offsets.copy()
-    for place, single in enumerate(coding.single):
-        block = coding.block(place)
+    for position, single in enumerate(coding.single):
+        block = coding.block(position)
         if not single:
             fitted[block] = _by_steps(scores[:, block], means[block], fitted[block], steps)
-        elif coding.widths[place]:
+        elif coding.widths[position]:
             fitted[block] = -np.quantile(scores[:, block], 1.0 - means[block.start])
     return fitted
 
@@ -137,8 +139,8 @@ def _by_steps(scores: Scores, means: Floats, offsets: Floats, steps: int) -> Flo
     rate = _RATE * _spread(scores)
     for _ in range(steps):
         parts = (scores + offsets.astype(np.float32)).argmax(1)
-        found = np.bincount(parts, minlength=len(means)) / len(parts)
-        offsets = offsets + rate * (np.log(means + _RARE) - np.log(found + _RARE))
+        shares = np.bincount(parts, minlength=len(means)) / len(parts)
+        offsets = offsets + rate * (np.log(means + _RARE) - np.log(shares + _RARE))
     return offsets
 
 
@@ -194,8 +196,8 @@ def normals(rows: int, width: int, rng: np.random.Generator) -> Scores:
     if not _is_matched(rows, width):
         return drawn
     drawn -= drawn.mean(0)
-    own = np.linalg.cholesky((drawn.T @ drawn).astype(np.float64) / rows)
-    return np.asarray(drawn @ np.linalg.inv(own).T.astype(np.float32))
+    lower = np.linalg.cholesky((drawn.T @ drawn).astype(np.float64) / rows)
+    return np.asarray(drawn @ np.linalg.inv(lower).T.astype(np.float32))
 
 
 def _is_matched(rows: int, width: int) -> bool:
@@ -214,12 +216,12 @@ def pairwise_correlations(
     Scores above ``limits`` (width,) are ones. Other pairs get 0, the diagonal 1.
     """
     first, second = np.nonzero(pairs)
-    found = np.eye(len(limits))
-    found[first, second] = latent_correlations(
+    correlations = np.eye(len(limits))
+    correlations[first, second] = latent_correlations(
         limits[first], limits[second], shares[first, second], most
     )
-    found[second, first] = found[first, second]
-    return found
+    correlations[second, first] = correlations[first, second]
+    return correlations
 
 
 def fit_copula_to(shares: Floats, means: Floats, coding: DummyCoding, rows: float) -> Copula:

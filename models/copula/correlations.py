@@ -67,10 +67,10 @@ def upper_probability(first: Floats, second: Floats, correlation: Floats) -> Flo
     """
     first, second, correlation = np.broadcast_arrays(first, second, correlation)
     strong = np.abs(correlation) >= _STRONG
-    found = np.empty(correlation.shape)
-    found[~strong] = _from_independence(first[~strong], second[~strong], correlation[~strong])
-    found[strong] = _from_dependence(first[strong], second[strong], correlation[strong])
-    return np.clip(found, 0.0, 1.0)
+    probability = np.empty(correlation.shape)
+    probability[~strong] = _from_independence(first[~strong], second[~strong], correlation[~strong])
+    probability[strong] = _from_dependence(first[strong], second[strong], correlation[strong])
+    return np.clip(probability, 0.0, 1.0)
 
 
 def _from_independence(h: Floats, k: Floats, r: Floats) -> Floats:
@@ -139,9 +139,9 @@ def latent_correlations(first: Floats, second: Floats, joint: Floats, most: floa
 
 def _solved(first: Floats, second: Floats, joint: Floats, most: float) -> Floats:
     low, high = np.full(joint.shape, -most), np.full(joint.shape, most)
-    found, open_ = np.zeros(joint.shape), np.arange(len(joint))
+    correlations, open_ = np.zeros(joint.shape), np.arange(len(joint))
     for _ in range(_STEPS):
-        h, k, r = first[open_], second[open_], found[open_]
+        h, k, r = first[open_], second[open_], correlations[open_]
         excess = upper_probability(h, k, r) - joint[open_]
         low[open_] = np.where(excess <= 0, r, low[open_])
         high[open_] = np.where(excess >= 0, r, high[open_])
@@ -153,8 +153,8 @@ def _solved(first: Floats, second: Floats, joint: Floats, most: float) -> Floats
             break
         step = r[going] - excess[going] / np.maximum(_density(h, k, r)[going], TINY)
         inside = (step > low[open_]) & (step < high[open_])
-        found[open_] = np.where(inside, step, (low[open_] + high[open_]) / 2)
-    return found
+        correlations[open_] = np.where(inside, step, (low[open_] + high[open_]) / 2)
+    return correlations
 
 
 def _density(h: Floats, k: Floats, r: Floats) -> Floats:
@@ -222,16 +222,16 @@ def shrink_conjunctions(
     to these. ``deviation`` is the standard deviation of the noise, in rows.
     """
     shares = np.outer(means, means)
-    for one, other in _alike(coding):
-        first, second = _columns(coding, one), _columns(coding, other)
-        place = first[:, :, None], second[:, None, :]
-        expected = shares[place]
-        residual = noisy[place] / rows - expected
-        whole = not coding.single[one[0]], not coding.single[other[0]]
+    for left, right in _alike(coding):
+        first, second = _columns(coding, left), _columns(coding, right)
+        block = first[:, :, None], second[:, None, :]
+        expected = shares[block]
+        residual = noisy[block] / rows - expected
+        whole = not coding.single[left[0]], not coding.single[right[0]]
         residual = _centred(residual, means[first], means[second], whole)
-        kept = expected + _thresholded(residual, deviation / rows)
-        fitted = _fitted(kept, means[first], means[second], whole)
-        shares[place] = fitted
+        shrunk = expected + _thresholded(residual, deviation / rows)
+        fitted = _fitted(shrunk, means[first], means[second], whole)
+        shares[block] = fitted
         shares[second[:, :, None], first[:, None, :]] = fitted.transpose(0, 2, 1)
     np.fill_diagonal(shares, means)
     return shares
@@ -240,12 +240,12 @@ def shrink_conjunctions(
 def _alike(coding: DummyCoding) -> Iterator[tuple[Integers, Integers]]:
     """Pairs of attributes (pairs,), (pairs,) with columns, those of the same widths together."""
     kinds: dict[tuple[int, bool], list[int]] = {}
-    for place, kind in enumerate(zip(coding.widths, coding.single, strict=True)):
+    for position, kind in enumerate(zip(coding.widths, coding.single, strict=True)):
         if kind[0]:
-            kinds.setdefault(kind, []).append(place)
-    for one, other in combinations_with_replacement(kinds, 2):
-        first, second = np.array(kinds[one]), np.array(kinds[other])
-        if one == other:
+            kinds.setdefault(kind, []).append(position)
+    for left, right in combinations_with_replacement(kinds, 2):
+        first, second = np.array(kinds[left]), np.array(kinds[right])
+        if left == right:
             rows, columns = np.triu_indices(len(first), 1)
         else:
             rows, columns = (side.ravel() for side in np.indices((len(first), len(second))))

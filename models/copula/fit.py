@@ -145,8 +145,10 @@ def _count_bins(
         cells = declared_cells(task.domain[name])
         counts = private.answer(PartitionCounts((cells,)), mechanism, f"histogram {name}")
         shares = estimate_shares(counts, deviation, cells, rows)
-        kept = name in constrained
-        bins[name] = bin_cells(cells, shares, deviation / rows, kept, plan.parameters.groups)
+        is_constrained = name in constrained
+        bins[name] = bin_cells(
+            cells, shares, deviation / rows, is_constrained, plan.parameters.groups
+        )
         progress(done, len(plan.sequence) + 1)
     return bins
 

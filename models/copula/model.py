@@ -72,38 +72,38 @@ class LinearChain:
     moments: Floats
     _slopes: dict[int, Floats] = field(default_factory=dict, init=False)
 
-    def conditional(self, place: int, context: Integers) -> Probabilities:
-        """Probabilities of the attribute at ``place``; see `TupleModel`."""
-        mass = self.bins[self.sequence[place]].mass
-        if place >= len(self.coding.sizes) or not self.coding.begins[place]:
+    def conditional(self, position: int, context: Integers) -> Probabilities:
+        """Probabilities of the attribute at ``position``; see `TupleModel`."""
+        mass = self.bins[self.sequence[position]].mass
+        if position >= len(self.coding.sizes) or not self.coding.begins[position]:
             return mass[None]
-        if not self.coding.widths[place]:
+        if not self.coding.widths[position]:
             return mass[None]
-        slopes = self._slopes_at(place)
-        begin = self.coding.begins[place]
-        found = np.tile(
-            self.means[self.coding.block(place)] - self.means[:begin] @ slopes, (len(context), 1)
+        slopes = self._slopes_at(position)
+        begin = self.coding.begins[position]
+        values = np.tile(
+            self.means[self.coding.block(position)] - self.means[:begin] @ slopes, (len(context), 1)
         )
-        for before in range(place):
-            own, columns = context[:, before], slopes[self.coding.block(before)]
+        for before in range(position):
+            levels, columns = context[:, before], slopes[self.coding.block(before)]
             if not self.coding.single[before]:
-                found += columns[own]
+                values += columns[levels]
             elif len(columns):
-                found += own[:, None] * columns
-        whole = np.hstack([1.0 - found, found]) if self.coding.single[place] else found
+                values += levels[:, None] * columns
+        whole = np.hstack([1.0 - values, values]) if self.coding.single[position] else values
         whole = np.maximum(whole, _LEAST * mass + 1e-12)
         return np.asarray(whole / whole.sum(1, keepdims=True))
 
-    def _slopes_at(self, place: int) -> Floats:
+    def _slopes_at(self, position: int) -> Floats:
         """Slopes (columns before, columns) of the columns of an attribute."""
-        if place not in self._slopes:
-            begin, own = int(self.coding.begins[place]), self.coding.block(place)
+        if position not in self._slopes:
+            begin, block = int(self.coding.begins[position]), self.coding.block(position)
             centred = self.moments - np.outer(self.means, self.means)
             before = centred[:begin, :begin] + _RIDGE * np.eye(begin)
-            self._slopes[place] = np.asarray(
-                np.linalg.solve(before, centred[:begin, own]), np.float64
+            self._slopes[position] = np.asarray(
+                np.linalg.solve(before, centred[:begin, block]), np.float64
             )
-        return self._slopes[place]
+        return self._slopes[position]
 
 
 @dataclass(frozen=True)
@@ -117,19 +117,19 @@ class ScoredChain(ConstrainedChain):
     scores: Scores = field(default_factory=lambda: np.zeros((0, 0), dtype=np.float32))
     parts: Integers = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
 
-    def conditional(self, place: int, context: Integers) -> Probabilities:
+    def conditional(self, position: int, context: Integers) -> Probabilities:
         """Weights that fall off with the distance from the highest score; histograms outside."""
-        if place >= len(self.coding.sizes):
-            return super().conditional(place, context)
-        own = self.scores[:, self.coding.block(place)].astype(np.float64)
-        if self.coding.single[place]:
-            own = np.hstack([np.zeros((len(own), 1)), own])
-        weights = np.exp(_SHARPNESS * np.maximum(own - own.max(1, keepdims=True), _LOWEST))
+        if position >= len(self.coding.sizes):
+            return super().conditional(position, context)
+        scores = self.scores[:, self.coding.block(position)].astype(np.float64)
+        if self.coding.single[position]:
+            scores = np.hstack([np.zeros((len(scores), 1)), scores])
+        weights = np.exp(_SHARPNESS * np.maximum(scores - scores.max(1, keepdims=True), _LOWEST))
         return np.asarray(weights / weights.sum(1, keepdims=True))
 
-    def free(self, place: int) -> bool:
+    def free(self, position: int) -> bool:
         """Whether an attribute is scored and in no feasible set."""
-        return place < len(self.coding.sizes) and not self.sets_at[place]
+        return position < len(self.coding.sizes) and not self.sets_at[position]
 
 
 @dataclass(frozen=True)
@@ -138,13 +138,13 @@ class ScoredSampler(AncestralSampler):
 
     chain: ScoredChain
 
-    def extend(self, batch: Batch, place: int) -> None:
+    def extend(self, batch: Batch, position: int) -> None:
         """Draw one more attribute of a batch."""
-        if not self.chain.free(place):
-            super().extend(batch, place)
+        if not self.chain.free(position):
+            super().extend(batch, position)
             return
-        name = self.chain.sequence[place]
-        bins, parts = self.chain.bins[name], self.chain.parts[place]
+        name = self.chain.sequence[position]
+        bins, parts = self.chain.bins[name], self.chain.parts[position]
         batch.codes[name] = bins.refine(parts, batch.quantiles[name])
 
 
@@ -193,8 +193,8 @@ class BinarySampler(Sampler):
         single = self.copula.coding.single
         labels = [
             f"{name}={label}"
-            for place, name in enumerate(self.names)
-            for label in bin_labels(self.bins[name])[single[place] :]
+            for position, name in enumerate(self.names)
+            for label in bin_labels(self.bins[name])[single[position] :]
         ]
         attribute = Integer(type="integer", min=0, max=1)
         return Domain(tuple(Grid(label, attribute, 0, 1, 2, ()) for label in labels))
@@ -211,12 +211,12 @@ class BinarySampler(Sampler):
 def bin_labels(bins: Histogram) -> tuple[str, ...]:
     """A text for each bin: its value, or its first and last one."""
     first, last = (
-        bins.column.decode(codes).astype(object).where(lambda found: found.notna(), "missing")
+        bins.column.decode(codes).astype(object).where(lambda texts: texts.notna(), "missing")
         for codes in (bins.starts, bins.stops - 1)
     )
     ends = [
-        (str(first.iloc[own[0]]), str(last.iloc[own[-1]]))
-        for own in (np.flatnonzero(bins.parts == at) for at in range(bins.size))
+        (str(first.iloc[members[0]]), str(last.iloc[members[-1]]))
+        for members in (np.flatnonzero(bins.parts == index) for index in range(bins.size))
     ]
     return tuple(low if low == high else f"{low}..{high}" for low, high in ends)
 

@@ -163,20 +163,20 @@ class _Outline:
     def queries(self) -> dict[str, tuple[Sensitivity, int]]:
         """Of each kind of count, its sensitivity and number."""
         partition = self.task.neighbours.partition
-        found = {HISTOGRAMS: (partition, len(self.sequence))}
+        queries = {HISTOGRAMS: (partition, len(self.sequence))}
         if self.pairs and sum(map(bool, self.coding.widths)) > 1:
             whole = conjunction_sensitivity(self.coding, self.task.neighbours)
-            found[CONJUNCTIONS] = (whole, 1)
+            queries[CONJUNCTIONS] = (whole, 1)
         if self.joint:
-            found[JOINT] = (partition, len(self.joint))
-        return found
+            queries[JOINT] = (partition, len(self.joint))
+        return queries
 
     @cached_property
     def shares(self) -> dict[str, Fraction]:
         """The share of the budget of each kind: of epsilon if pure, of rho if not."""
         parts = {
-            kind: (own.l1 if self.pure else own.l2_squared) * times
-            for kind, (own, times) in self.queries.items()
+            kind: (sensitivity.l1 if self.pure else sensitivity.l2_squared) * times
+            for kind, (sensitivity, times) in self.queries.items()
         }
         advantage = math.sqrt(_HISTOGRAM_ADVANTAGE) if self.pure else _HISTOGRAM_ADVANTAGE
         weights = {kind: float(part) for kind, part in parts.items()}

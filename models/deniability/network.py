@@ -35,10 +35,10 @@ from cloister.schema.partition import Partition
 Parents = Mapping[str, tuple[str, ...]]
 
 _LEAST_PRIOR = 1.0
-"""Rows that the prior counts for at least, where there is no noise."""
+"""Rows that the prior weighs as, without noise."""
 
 _FLOOR = 1e-9
-"""Share added to each level of a prior, so that none is impossible by it."""
+"""Share added to each level of a prior, so that no level is impossible."""
 
 PROBABILITY_STEPS = 2**32
 """Probabilities are multiples of one over this: a record is drawn exactly with the probability by
@@ -48,7 +48,7 @@ Words = NDArray[np.uint64]
 
 Tables = Mapping[str, Words]
 
-_DRAWN = "each attribute is drawn given its parents in a network without circles"
+_DRAWN = "each attribute is drawn given its parents in an acyclic network"
 
 
 @dataclass(frozen=True)
@@ -64,26 +64,26 @@ class Correlations:
     between: Floats
 
 
-def symmetrical_uncertainty(one: Floats, other: Floats, joint: Floats) -> Floats:
+def symmetrical_uncertainty(first: Floats, second: Floats, joint: Floats) -> Floats:
     """Equation (5), 2 - 2 H(x, y) / (H(x) + H(y)), from noisy entropies, kept within 0 and 1."""
-    whole = np.maximum(one + other, 1e-12)
-    found: Floats = np.clip(2.0 - 2.0 * joint / whole, 0.0, 1.0)
-    return np.where(one + other > 0, found, 0.0)
+    whole = np.maximum(first + second, 1e-12)
+    uncertainty: Floats = np.clip(2.0 - 2.0 * joint / whole, 0.0, 1.0)
+    return np.where(first + second > 0, uncertainty, 0.0)
 
 
 def dependence(distance: float, expected: Floats) -> float:
-    """How much two attributes depend on each other, from 0 to 1.
+    """How strongly two attributes depend on each other, from 0 to 1.
 
-    ``distance`` is the noisy L1 distance, in rows, of their table from the counts ``expected`` of
-    independent ones. What chance alone adds, the mean absolute deviation of Poisson counts, is
-    taken off; half the rest is the share of rows that would have to move: total variation.
+    ``distance`` is the noisy L1 distance, in rows, of their table from the counts ``expected``
+    under independence. The part due to chance, the mean absolute deviation of Poisson counts, is
+    subtracted; half the rest is the share of rows that would have to move: total variation.
     """
     chance = float(np.sqrt(2 * expected / math.pi).sum())
     return float(np.clip((distance - chance) / (2 * expected.sum()), 0.0, 1.0))
 
 
 def merit(related: Floats, redundant: Floats, parents: int) -> Floats:
-    """The score of sets of so many parents, equation (4); 0 for none.
+    """The score of sets of ``parents`` parents, equation (4); 0 for none.
 
     ``related`` and ``redundant``, of one shape, add up the correlations of a set with its child,
     and of its members with each other, both ways.
@@ -93,7 +93,7 @@ def merit(related: Floats, redundant: Floats, parents: int) -> Floats:
 
 @dataclass(frozen=True)
 class ParentLimits:
-    """What sets of parents may be.
+    """Limits on sets of parents.
 
     ``sizes`` (m,) is the number of parts of each attribute as a parent; ``most`` (m,) how many
     configurations the parents of each attribute may have, the bound of equation (6); ``least``
@@ -106,7 +106,7 @@ class ParentLimits:
 
 
 def choose_parents(correlations: Correlations, limits: ParentLimits) -> Parents:
-    """The parents of each attribute: greedily, of all pairs the one that gains most merit.
+    """The parents of each attribute, greedily: the pair that gains most merit comes next.
 
     The graph stays acyclic, and the parents of each attribute within their limits. Ends when no
     parent gains merit.
@@ -115,26 +115,32 @@ def choose_parents(correlations: Correlations, limits: ParentLimits) -> Parents:
     parents: list[list[int]] = [[] for _ in names]
     above = np.eye(len(names), dtype=bool)
     # above[a, b]: whether a is b or an ancestor of b
-    gains = np.stack([_gains(correlations, limits, at, own) for at, own in enumerate(parents)])
+    gains = np.stack(
+        [_gains(correlations, limits, index, chosen) for index, chosen in enumerate(parents)]
+    )
     while True:
         child, parent = divmod(int(np.where(above, 0.0, gains).argmax()), len(names))
         if above[child, parent] or gains[child, parent] <= 0.0:
-            return {name: tuple(names[p] for p in parents[at]) for at, name in enumerate(names)}
+            return {
+                name: tuple(names[p] for p in parents[index]) for index, name in enumerate(names)
+            }
         parents[child].append(parent)
         above |= np.outer(above[:, parent], above[child])
         gains[child] = _gains(correlations, limits, child, parents[child])
 
 
 def _gains(
-    correlations: Correlations, limits: ParentLimits, child: int, own: Sequence[int]
+    correlations: Correlations, limits: ParentLimits, child: int, current: Sequence[int]
 ) -> Floats:
-    """The merit (m,) that each further parent adds to its ``own``; 0 beyond the limits."""
-    chosen = list(own)
+    """The merit (m,) that each further parent adds to the ``current`` ones; 0 beyond the limits."""
+    chosen = list(current)
     related, between = correlations.target[child], correlations.between
     among = between[np.ix_(chosen, chosen)]
-    held, redundant = related[chosen].sum(), among.sum() - np.trace(among)
+    relevance, redundant = related[chosen].sum(), among.sum() - np.trace(among)
     more = redundant + 2.0 * between[:, chosen].sum(axis=1)
-    added = merit(held + related, more, len(chosen) + 1) - merit(held, redundant, len(chosen))
+    added = merit(relevance + related, more, len(chosen) + 1) - merit(
+        relevance, redundant, len(chosen)
+    )
     sizes = np.asarray(limits.sizes, dtype=np.float64)
     fits = related > limits.least[child]
     fits &= math.prod(sizes[chosen]) * sizes <= limits.most[child]
@@ -163,8 +169,8 @@ def posterior_means(counts: Floats, deviation: float, prior: Floats) -> Floats:
     totals = np.maximum(counts.sum(axis=1), 0.0)
     strength = _LEAST_PRIOR + deviation * math.sqrt(counts.shape[1])
     alpha = strength * (prior + _FLOOR) / (prior + _FLOOR).sum()
-    found = project_rows(counts, totals) + alpha
-    return np.asarray(found / found.sum(axis=1, keepdims=True))
+    weights = project_rows(counts, totals) + alpha
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
 def project_rows(counts: Floats, totals: Floats) -> Floats:
@@ -199,35 +205,35 @@ class BayesianNetwork:
         """The bins of each attribute, in order."""
         return tuple(self.bins[name] for name in self.sequence)
 
-    def conditional(self, place: int, context: Integers) -> Probabilities:
-        """Probabilities of the attribute at ``place``; see `TupleModel`."""
-        shares = self._shares[place]
-        return shares if len(shares) == 1 else shares[self.configurations(place, context)]
+    def conditional(self, position: int, context: Integers) -> Probabilities:
+        """Probabilities of the attribute at ``position``; see `TupleModel`."""
+        shares = self._shares[position]
+        return shares if len(shares) == 1 else shares[self.configurations(position, context)]
 
-    def configurations(self, place: int, levels: Integers) -> Integers:
+    def configurations(self, position: int, levels: Integers) -> Integers:
         """The configuration (n,) of the parents of an attribute, from levels (n, k) before it."""
-        found = np.zeros(len(levels), dtype=np.int64)
-        for parent in self.parents.get(self.sequence[place], ()):
+        numbers = np.zeros(len(levels), dtype=np.int64)
+        for parent in self.parents.get(self.sequence[position], ()):
             coarsening = self.coarsenings[parent]
-            found *= coarsening.size
-            found += coarsening.joined[levels[:, self._places[parent]]]
-        return found
+            numbers *= coarsening.size
+            numbers += coarsening.joined[levels[:, self._places[parent]]]
+        return numbers
 
-    def draw(self, place: int, levels: Integers, words: Words) -> Integers:
+    def draw(self, position: int, levels: Integers, words: Words) -> Integers:
         """A level (n,), by even numbers (n,) below 2^32; see `RecordModel`."""
-        rows = self.configurations(place, levels)
+        rows = self.configurations(position, levels)
         wanted = (rows.astype(np.uint64) << np.uint64(32)) + words
-        size = self.bins[self.sequence[place]].size
-        found = np.searchsorted(self._heights[place], wanted, side="right") - rows * size
-        return found.astype(np.int64)
+        size = self.bins[self.sequence[position]].size
+        drawn = np.searchsorted(self._heights[position], wanted, side="right") - rows * size
+        return drawn.astype(np.int64)
 
-    def logs(self, place: int, levels: Integers) -> Floats:
-        """log2 of the probability (n,) of the level at a place; see `RecordModel`."""
-        return self._logs[place][self.configurations(place, levels), levels[:, place]]
+    def logs(self, position: int, levels: Integers) -> Floats:
+        """log2 of the probability (n,) of the level at a position; see `RecordModel`."""
+        return self._logs[position][self.configurations(position, levels), levels[:, position]]
 
     @cached_property
     def _places(self) -> dict[str, int]:
-        return {name: at for at, name in enumerate(self.sequence)}
+        return {name: index for index, name in enumerate(self.sequence)}
 
     @cached_property
     def _shares(self) -> tuple[Floats, ...]:
@@ -293,9 +299,9 @@ class NetworkModel(constrained.ReweightedModel):
         return plain if plain.remembers else BalancedSampler(plain, self._inside)
 
     def pool(self, rows: int, rng: SamplingSource) -> Table:
-        """About ``rows`` rows by which the model's own rates are measured, keys left unset.
+        """About ``rows`` rows on which the model's own rates are measured, keys left unset.
 
-        No more than are released where each row must fit all before it.
+        At most as many as are released if each row must fit all before it.
         """
         plain = self.constraint_sampler
         return plain.draw(min(rows, self.task.data_rows) if plain.remembers else rows, rng)
@@ -316,11 +322,11 @@ class NetworkModel(constrained.ReweightedModel):
     def own_state(self) -> ModelState:
         """The network as JSON and arrays."""
         network, arrays = self.network, dict[str, NDArray[Any]]()
-        for at, name in enumerate(self.sequence):
-            arrays[f"table.{at}"] = network.tables[name]
+        for index, name in enumerate(self.sequence):
+            arrays[f"table.{index}"] = network.tables[name]
             if name in network.coarsenings:
-                arrays[f"parts.{at}"] = network.coarsenings[name].joined
-        parents = {name: list(own) for name, own in network.parents.items()}
+                arrays[f"parts.{index}"] = network.coarsenings[name].joined
+        parents = {name: list(above) for name, above in network.parents.items()}
         return {"parents": parents, "steps": list(self.steps)}, arrays
 
     @property
@@ -333,12 +339,14 @@ def restore_network(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Netw
     sequence = tuple(meta["sequence"])
     bins = constrained.restore_bins(task, sequence, arrays)
     coarsenings = {
-        name: bins[name].coarsen(arrays[f"parts.{at}"])
-        for at, name in enumerate(sequence)
-        if f"parts.{at}" in arrays
+        name: bins[name].coarsen(arrays[f"parts.{index}"])
+        for index, name in enumerate(sequence)
+        if f"parts.{index}" in arrays
     }
-    tables = {name: arrays[f"table.{at}"].astype(np.uint64) for at, name in enumerate(sequence)}
-    parents = {name: tuple(own) for name, own in meta["parents"].items()}
+    tables = {
+        name: arrays[f"table.{index}"].astype(np.uint64) for index, name in enumerate(sequence)
+    }
+    parents = {name: tuple(above) for name, above in meta["parents"].items()}
     network = BayesianNetwork(sequence, bins, coarsenings, parents, tables)
     rules, reweighting = (
         constrained.restore_rules(task, meta, arrays),

@@ -45,7 +45,7 @@ _ESTIMATED = (
 )
 
 _CLEAR = 2.0
-"""Standard deviations of its noise from which on a correlation counts."""
+"""Standard deviations of noise above which a correlation counts."""
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,8 @@ class NetworkFit:
         sensitivity = distance_sensitivity(len(tables), self.doors.structure.neighbours)
         related = np.zeros((len(names), len(names)))
         upper = np.triu_indices(len(names), 1)
-        found = [dependence(r, t.expected) for r, t in zip(rows, tables, strict=True)]
-        related[upper] = found
+        dependences = [dependence(r, t.expected) for r, t in zip(rows, tables, strict=True)]
+        related[upper] = dependences
         related += related.T
         least = _CLEAR * noise.deviation(sensitivity, 1.0) / (2 * self.parameters.structure_rows)
         limits = ParentLimits(
@@ -133,10 +133,10 @@ class NetworkFit:
         return choose_parents(Correlations(names, related, related), limits)
 
     def _independent(
-        self, one: Partition, other: Partition, bins: Mapping[str, Histogram]
+        self, first: Partition, second: Partition, bins: Mapping[str, Histogram]
     ) -> Floats:
         """The rows of each joint part, flat, if two attributes were independent."""
-        shares = [np.bincount(c.joined, weights=bins[c.name].mass) for c in (one, other)]
+        shares = [np.bincount(c.joined, weights=bins[c.name].mass) for c in (first, second)]
         expected = np.outer(*shares).ravel() * self.parameters.structure_rows
         return np.asarray(expected, dtype=np.float64)
 
@@ -150,15 +150,15 @@ class NetworkFit:
                 for name in self.parameters.inside
             }
         order = dependency_order(parents, self.sequence)
-        tables = {name: in_steps(own) for name, own in shares.items()}
+        tables = {name: in_steps(table) for name, table in shares.items()}
         return BayesianNetwork(order, bins, coarsenings, parents, tables)
 
-    def _table(self, own: Histogram, parents: list[Partition]) -> Floats:
+    def _table(self, child: Histogram, parents: list[Partition]) -> Floats:
         mechanism = DiscreteGaussian(self.parameters.noise["parameters"])
-        partitions: list[Partition] = [*parents, own]
+        partitions: list[Partition] = [*parents, child]
         label = f"table {' x '.join(part.name for part in partitions)}"
         table = count_table(self.doors.parameters, partitions, mechanism, label)
-        return posterior_means(table.counts.reshape(-1, own.size), table.noise, own.mass)
+        return posterior_means(table.counts.reshape(-1, child.size), table.noise, child.mass)
 
     @property
     def _learned(self) -> Task:

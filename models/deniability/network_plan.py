@@ -1,4 +1,4 @@
-"""The plan of the network: what is measured of it, and with how much noise; public."""
+"""The plan of the network: its queries and their noise; public."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from cloister.privacy.mechanisms.noise import DiscreteGaussian, GridNoise
 from cloister.privacy.queries.distances import distance_sensitivity
 
 _COUNTED = 8e-9
-"""Seconds for each row and entropy, to count it once."""
+"""Seconds per row and entropy, to count it once."""
 
 _ANSWERED = 8e-3
-"""Seconds for each histogram and table: its query, its answer on disk, its estimate."""
+"""Seconds per histogram and table: its query, its answer on disk, its estimate."""
 
 _COMPARED = 6e-5
-"""Seconds for each pair of attributes whose dependence is estimated, however few rows there are."""
+"""Seconds per pair of attributes whose dependence is estimated, for any number of rows."""
 
 _DRAWN = 5e-8
-"""Seconds for each cell of a row that is drawn from the network and refined to a value."""
+"""Seconds per cell that is drawn from the network and refined to a value."""
 
 _MOST_DRAWN = 100_000
-"""Rows whose copies are in memory at a time at most."""
+"""Most rows whose copies are in memory at a time."""
 
 _START = 0.5
 """Seconds of a fit of next to nothing."""
@@ -64,13 +64,13 @@ _SHARES: Mapping[str, float] = {
 """Share of rho of each kind of query, in proportion among those that a plan has."""
 
 NETWORK_BINS = 32
-"""Bins of a numeric attribute at most, special and missing values apart."""
+"""Most bins of a numeric attribute, besides special and missing values."""
 
 PARENT_PARTS = 8
-"""Parts of an attribute as a parent at most, missing and special values apart: bkt()."""
+"""Most parts of an attribute as a parent, besides missing and special values: bkt()."""
 
 _USEFUL = 4.0
-"""Rows in a cell of a conditional table on average, at least, over the deviation of its noise.
+"""Least mean number of rows in a cell of a conditional table, over the deviation of its noise.
 
 The theta of PrivBayes (Zhang et al., 2017, section 4.5), which is 4 there as well.
 """
@@ -81,8 +81,10 @@ def forecast_network(task: Task, parameters: NetworkParameters) -> Forecast:
     attributes, fit = len(task.domain.modelled), forecast_network_fit(task, parameters)
     drawn = costs.OVERSAMPLING * task.output_rows * attributes
     seconds = fit.seconds + _DRAWN * drawn + costs.balanced_seconds(task.output_rows, attributes)
-    held = costs.OVERSAMPLING * min(task.output_rows, _MOST_DRAWN) * attributes * costs.DRAWN_CELL
-    return Forecast(round(seconds, 1), fit.memory + held)
+    drawn_bytes = (
+        costs.OVERSAMPLING * min(task.output_rows, _MOST_DRAWN) * attributes * costs.DRAWN_CELL
+    )
+    return Forecast(round(seconds, 1), fit.memory + drawn_bytes)
 
 
 def forecast_network_fit(task: Task, parameters: NetworkParameters) -> Forecast:
@@ -102,7 +104,7 @@ def forecast_network_fit(task: Task, parameters: NetworkParameters) -> Forecast:
 
 
 def forecast_printed(task: Task, parts: PartRows, attributes: int, cells: int) -> Forecast:
-    """As :func:`forecast_fit`, of the paper's entropies and of tables with so many cells in all."""
+    """As :func:`forecast_fit`, for the paper's entropies and tables of ``cells`` cells in all."""
     entropies = attributes * (attributes + 1)
     count = _COUNTED * (parts.structure * entropies + parts.parameters * attributes)
     rows = (2 * attributes + _BYTES_OF_ROW) * task.data_rows
@@ -116,7 +118,7 @@ class NetworkParameters(Parameters):
     ``noise`` holds the noise multiplier of each kind of query. ``by_value`` names the attributes
     whose single values are counted, ``valued`` those whose values have bins of their own,
     ``joint_tables`` the attributes of each joint table of a hard constraint, ``inside`` the
-    attributes that may have parents or be some. ``structure_rows`` and ``parameter_rows`` are the
+    attributes that may have or be parents. ``structure_rows`` and ``parameter_rows`` are the
     declared rows of the data that each is learned from.
     """
 
@@ -150,7 +152,7 @@ class Outline:
 
     @cached_property
     def inside(self) -> tuple[str, ...]:
-        """The attributes that may have parents or be some: those without very many values."""
+        """The attributes that may have or be parents: those without very many values."""
         sizes = planning.public_sizes(self.task.domain, NETWORK_BINS)
         return tuple(name for name in self.sequence if sizes[name] <= planning.NETWORKED_LEVELS)
 
@@ -161,7 +163,7 @@ class Outline:
 
     @cached_property
     def valued(self) -> tuple[str, ...]:
-        """Those whose values have bins of their own, for a dependency whose table is measured."""
+        """The attributes with a bin for each value, for a dependency whose table is measured."""
         learnt = {name for names in self.joint for name in names}
         return tuple(
             n for n in planning.valued_attributes(self._learned, self.by_value) if n in learnt
@@ -178,12 +180,12 @@ class Outline:
 
     @cached_property
     def pairs(self) -> int:
-        """Pairs of attributes inside, of each of which the dependence is asked."""
+        """Pairs of attributes inside, whose dependences are measured."""
         return math.comb(len(self.inside), 2)
 
     @cached_property
     def split(self) -> BudgetSplit:
-        """How all queries share rho: those on each disjoint part of the rows, if there are such."""
+        """How the queries share rho; within each disjoint part of the rows, if there are parts."""
         task, part = self.task, self.rows.parameter_part
         listed = ", ".join(" x ".join(names) for names in self.joint)
         measured, structure = bool(task.measured_soft), self.rows.structure_part
@@ -215,7 +217,7 @@ class Outline:
         return BudgetSplit(in_proportion(kinds))
 
     def require_signal(self, budget: Budget) -> None:
-        """Check that the noise leaves something of the histograms."""
+        """Check that noise does not drown the histograms."""
         estimate = DiscreteGaussian(self.split.estimate(budget)["histograms"])
         require_signal(estimate, self.task, budget, self.rows.parameters)
 

@@ -21,16 +21,16 @@ from cloister.privacy.queries.transformations import Split
 from cloister.schema.partition import declared_cells
 
 _MADE = 2e-7
-"""Seconds for each candidate and attribute: drawn, and its plausible seeds looked up."""
+"""Seconds per candidate and attribute: to draw it and look up its plausible seeds."""
 
 _TESTED = 1e-5
-"""Seconds for each candidate: exact noise of its threshold."""
+"""Seconds per candidate: exact noise of its threshold."""
 
 _INDEXED = 1.2e-7
-"""Seconds for each seed and attribute that may be kept: the counts of all prefixes."""
+"""Seconds per seed and attribute that may be kept: the counts of all prefixes."""
 
 _FINISHED = 1e-7
-"""Seconds for each cell of a record that is made a row."""
+"""Seconds per cell of a record that is made a row."""
 
 STRUCTURE, PARAMETERS, SEEDS = "structure", "parameters", "seeds"
 """The parts of the rows: D_T, D_P and D_S."""
@@ -42,7 +42,7 @@ Conditional tables need more rows than a structure.
 """
 
 _LEAST_ROWS = 3
-"""Declared rows of a part at least."""
+"""Least declared rows of a part."""
 
 
 def forecast_records(fit: Forecast, task: Task, seeding: SeedParameters, seeds: int) -> Forecast:
@@ -58,7 +58,7 @@ def forecast_records(fit: Forecast, task: Task, seeding: SeedParameters, seeds: 
 
 @dataclass(frozen=True)
 class DividedParts:
-    """The disjoint parts of the rows that a plan has, by name."""
+    """The disjoint parts of the rows that a plan reads, by name."""
 
     names: tuple[str, ...]
 
@@ -69,7 +69,7 @@ class DividedParts:
         return Split(tuple(_SHARES[name] / whole for name in self.names))
 
     def rows(self, name: str, data_rows: int) -> int:
-        """The declared rows of one part; none if the plan has no such part."""
+        """The declared rows of one part; 0 if the plan has no such part."""
         shares = dict(zip(self.names, self.split.shares, strict=True))
         return round(shares.get(name, Fraction(0)) * data_rows)
 
@@ -89,7 +89,7 @@ class DeniabilityParameters(Parameters):
 
 @dataclass(frozen=True)
 class PlannedNetwork:
-    """The part of a plan that is of the network."""
+    """The network's part of a plan."""
 
     stages: tuple[Stage, ...]
     parameters: network_plan.NetworkParameters | plan.DeniabilityPaperParameters
@@ -137,7 +137,7 @@ def plan_calibrated(
     parts: network_plan.PartRows,
     records: Stage,
 ) -> PlannedNetwork:
-    """The network with the least noise that the accountants allow beside the records."""
+    """The network with the least noise that the accountants allow in addition to the records."""
     outline = network_plan.Outline(task, sequence, parts)
     outline.require_signal(_shared(task, budget))
     noise = outline.split.calibrate(task, budget, (records,))
@@ -163,7 +163,7 @@ def plan_printed(
 
 def records_stage(task: Task, seeding: SeedParameters) -> Stage:
     """The stage that makes and tests the records."""
-    anew = [len(task.domain.modelled) - kept for kept in reversed(seeding.kept)]
+    anew = [len(task.domain.modelled) - number for number in reversed(seeding.kept)]
     omega = f"{anew[0]} to {anew[1]}" if anew[0] < anew[1] else f"{anew[0]}"
     noise = (
         ""
@@ -181,7 +181,7 @@ def records_stage(task: Task, seeding: SeedParameters) -> Stage:
 
 
 def _part_rows(task: Task, sequence: tuple[str, ...]) -> network_plan.PartRows:
-    """The declared rows of each part; of structure none where no attribute can have a parent."""
+    """The declared rows of each part; none for structure if no attribute can have a parent."""
     parts = _parts_of(network_plan.Outline(task, sequence, network_plan.PartRows(1, 1)))
     structure, parameters = (parts.rows(n, task.data_rows) for n in (STRUCTURE, PARAMETERS))
     if min(parameters, parts.rows(SEEDS, task.data_rows)) < _LEAST_ROWS:
@@ -197,13 +197,13 @@ def _parts_of(outline: network_plan.Outline) -> DividedParts:
 
 
 def _shared(task: Task, budget: Budget) -> Budget:
-    """What one part may cost: all, or its share where one unit may be in several parts."""
+    """The budget of one part: all of it, or a share if one unit may be in several parts."""
     if task.neighbours.relation is Relation.ADD_REMOVE and task.neighbours.max_rows == 1:
         return budget
     return Budget(budget.epsilon / len(_SHARES), budget.delta / len(_SHARES))
 
 
 def _ordered(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
-    """The stages by part, in the order of the parts; of one attribute there is no structure."""
+    """The stages in the order of their parts; one attribute alone has no structure."""
     order = {STRUCTURE: 0, PARAMETERS: 1, SEEDS: 2}
     return tuple(sorted(stages, key=lambda stage: order[stage.part or PARAMETERS]))

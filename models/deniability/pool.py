@@ -8,7 +8,7 @@ A record keeps its levels wherever the feasible sets of the hard constraints all
 do not, an attribute takes another level, by the network. Records that still break a rule are left
 out.
 
-How often the network is wrong about one attribute of a row, given all others, is measured here too.
+The error of the network on one attribute of a row, given all others, is measured here too.
 Source: Bindschaedler, Shokri, Gunter (VLDB 2017), section 6.2, Figures 1 and 2.
 """
 
@@ -63,7 +63,7 @@ _FILLED = (
 )
 
 _REFINED = (
-    "records keep their levels where the supports of hard constraints allow them, and take values "
+    "records keep their levels where the feasible sets of hard constraints allow, and take values "
     "inside levels by released histograms"
 )
 
@@ -71,7 +71,7 @@ _BLOCK = 8_192
 """Rows whose scores are in memory at a time."""
 
 _SEED = 20_170_102
-"""Public seed of the values that records take inside their levels."""
+"""Public seed of the values drawn for records inside their levels."""
 
 
 @dataclass(frozen=True)
@@ -102,13 +102,13 @@ class DeniableModel:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""
         filled = self.pool.rows - self.seeded
         counts = {"seeded": self.seeded, "rows": self.pool.rows, "filled": filled}
-        own = tuple(
+        sentences = tuple(
             sentence
             for sentence in self.network.post_processing()
             if sentence not in self.network.drawn_whole
         )
         more = (_FILLED.format(**counts),) if filled else ()
-        return (*own, _REFINED, _SEEDED.format(**counts), *more)
+        return (*sentences, _REFINED, _SEEDED.format(**counts), *more)
 
     def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
         """Exactly ``rows`` of the released rows; SampleError if there are fewer."""
@@ -117,8 +117,8 @@ class DeniableModel:
     def state(self) -> ModelState:
         """The model as JSON and arrays."""
         stored: dict[str, NDArray[Any]] = {
-            f"pool.{at}": _narrow(self.pool.codes[name])
-            for at, name in enumerate(self.pool.domain.names)
+            f"pool.{index}": _narrow(self.pool.codes[name])
+            for index, name in enumerate(self.pool.domain.names)
         }
         return merge_states(self.network.state(), ({"seeded": self.seeded}, stored))
 
@@ -126,7 +126,8 @@ class DeniableModel:
 def restore_pool(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> DeniableModel:
     """The model whose :meth:`DeniableModel.state` is given."""
     codes = {
-        name: arrays[f"pool.{at}"].astype(np.int64) for at, name in enumerate(task.domain.names)
+        name: arrays[f"pool.{index}"].astype(np.int64)
+        for index, name in enumerate(task.domain.names)
     }
     network = restore_network(task, meta, arrays)
     return DeniableModel(task, network, Table(task.domain, codes), meta["seeded"])
@@ -145,9 +146,9 @@ class PoolSampler(Sampler):
         return self.pool.domain
 
     def prepared(self, rows: int, rng: SamplingSource, where: Where) -> PoolSampler:
-        """The same of ``rows`` rows of the pool, in random order.
+        """A sampler of ``rows`` rows of the pool, in random order.
 
-        SampleError if the pool has fewer, or fewer that fulfil the condition.
+        SampleError if fewer rows of the pool fulfil the condition.
         """
         fitting = self._fitting(where)
         if rows > len(fitting):
@@ -163,7 +164,7 @@ class PoolSampler(Sampler):
         return self.pool.take(np.arange(given.first, given.first + rows))
 
     def _fitting(self, where: Where) -> NDArray[np.int64]:
-        """The numbers of the rows that fulfil a condition."""
+        """The indices of the rows that fulfil a condition."""
         fits = np.ones(self.pool.rows, dtype=bool)
         if where:
             chain = self.network.constraint_sampler.chain
@@ -173,7 +174,7 @@ class PoolSampler(Sampler):
 
 
 def released_pool(rows: Table) -> Table:
-    """Rows with their keys unset: they are numbered when they are drawn."""
+    """Rows with keys unset; these are numbered when rows are drawn."""
     unset = np.zeros(rows.rows, dtype=np.int64)
     codes = {c.name: unset if isinstance(c, Serial) else rows.codes[c.name] for c in rows.domain}
     return Table(rows.domain, codes)
@@ -187,8 +188,8 @@ def _narrow(codes: NDArray[np.int64]) -> NDArray[Any]:
 class ModelError:
     """The share of rows whose level of one attribute is not the most likely one, from 0 to 1.
 
-    By the ``network``, given all other attributes; by the released ``marginals`` alone; and of a
-    ``guess`` of one of the levels.
+    By the ``network``, given all other attributes; by the released ``marginals`` alone; and by a
+    uniform ``guess``.
     """
 
     attribute: str
@@ -206,47 +207,49 @@ def network_of(model: object) -> BayesianNetwork | None:
 
 def model_errors(network: BayesianNetwork, levels: Integers) -> list[ModelError]:
     """The errors on rows of levels (n, m), by attribute in the order of the network."""
-    return [_error(network, levels, place) for place in range(len(network.sequence))]
+    return [_error(network, levels, position) for position in range(len(network.sequence))]
 
 
-def _error(network: BayesianNetwork, levels: Integers, place: int) -> ModelError:
-    own = network.partitions[place]
-    said = most_likely(network, levels, place)
-    mode = int(own.mass.argmax())
+def _error(network: BayesianNetwork, levels: Integers, position: int) -> ModelError:
+    histogram = network.partitions[position]
+    said = most_likely(network, levels, position)
+    mode = int(histogram.mass.argmax())
     return ModelError(
-        own.name,
-        float((said != levels[:, place]).mean()),
-        float((levels[:, place] != mode).mean()),
-        1 - 1 / own.size,
+        histogram.name,
+        float((said != levels[:, position]).mean()),
+        float((levels[:, position] != mode).mean()),
+        1 - 1 / histogram.size,
     )
 
 
-def most_likely(network: BayesianNetwork, levels: Integers, place: int) -> Integers:
-    """The most likely level (n,) of the attribute at a place, given the others of rows (n, m)."""
+def most_likely(network: BayesianNetwork, levels: Integers, position: int) -> Integers:
+    """The most likely level (n,) of one attribute, given the others of rows (n, m)."""
     blocks = [
-        _scores(network, levels[begin : begin + _BLOCK], place).argmax(axis=1)
+        _scores(network, levels[begin : begin + _BLOCK], position).argmax(axis=1)
         for begin in range(0, len(levels), _BLOCK)
     ]
     return np.concatenate([np.zeros(0, dtype=np.int64), *blocks])
 
 
-def _scores(network: BayesianNetwork, levels: Integers, place: int) -> Floats:
-    """log2 of the joint probability (n, size) of rows (n, m) with each level at a place.
+def _scores(network: BayesianNetwork, levels: Integers, position: int) -> Floats:
+    """log2 of the joint probability (n, size) of rows (n, m) with each level at a position.
 
     Factors in which the attribute does not occur are left out. Those of its children depend on the
     part of its level alone, equation (7).
     """
-    name = network.sequence[place]
+    name = network.sequence[position]
     with np.errstate(divide="ignore"):
-        own = np.log2(network.conditional(place, levels))
-    scores = np.array(np.broadcast_to(own, (len(levels), own.shape[1])))
-    children = [at for at, child in enumerate(network.sequence) if name in _parents(network, child)]
+        logs = np.log2(network.conditional(position, levels))
+    scores = np.array(np.broadcast_to(logs, (len(levels), logs.shape[1])))
+    children = [
+        index for index, child in enumerate(network.sequence) if name in _parents(network, child)
+    ]
     if not children:
         return scores
     changed, parts = levels.copy(), network.coarsenings[name].joined
     for part in range(network.coarsenings[name].size):
         inside = np.flatnonzero(parts == part)
-        changed[:, place] = inside[0]
+        changed[:, position] = inside[0]
         of_children = np.sum([network.logs(child, changed) for child in children], axis=0)
         scores[:, inside] += of_children[:, None]
     return scores
@@ -262,19 +265,19 @@ class ReleasedRecordSampler(AncestralSampler):
 
     records: Integers = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
 
-    def extend(self, batch: Batch, place: int) -> None:
+    def extend(self, batch: Batch, position: int) -> None:
         """Draw one more attribute; one in no feasible set takes its levels without a draw."""
-        if self.chain.sets_at[place]:
-            super().extend(batch, place)
+        if self.chain.sets_at[position]:
+            super().extend(batch, position)
         else:
-            self.advance(batch, place, self.records[:, place])
+            self.advance(batch, position, self.records[:, position])
 
-    def advance(self, batch: Batch, place: int, levels: Integers) -> None:
-        """Give the attribute the records' levels, and the drawn ones (n,) where it may not."""
-        own, allowed = self.records[:, place], np.ones(batch.rows, dtype=bool)
-        for at, depth in self.chain.sets_at[place]:
-            allowed &= self.chain.tries[at].allows(depth, batch.nodes[at], own)
-        super().advance(batch, place, np.where(allowed, own, levels))
+    def advance(self, batch: Batch, position: int, levels: Integers) -> None:
+        """Give the attribute the records' levels, or drawn ones (n,) where these are infeasible."""
+        recorded, allowed = self.records[:, position], np.ones(batch.rows, dtype=bool)
+        for index, depth in self.chain.sets_at[position]:
+            allowed &= self.chain.tries[index].allows(depth, batch.nodes[index], recorded)
+        super().advance(batch, position, np.where(allowed, recorded, levels))
 
 
 def rows_of_records(model: NetworkModel, records: Integers, rng: SamplingSource) -> Table:
@@ -282,8 +285,8 @@ def rows_of_records(model: NetworkModel, records: Integers, rng: SamplingSource)
     sampler = model.constraint_sampler
     chunks = split_rows(len(records), CHUNK_ROWS, rng)
     tables = [
-        _refined(sampler, records[own.begin : own.begin + own.rows], own.stream.generator)
-        for own in chunks
+        _refined(sampler, records[chunk.begin : chunk.begin + chunk.rows], chunk.stream.generator)
+        for chunk in chunks
     ]
     rows = Table.concatenate(tables)
     if not sampler.pair_rules:
@@ -306,9 +309,9 @@ def _refined(sampler: ConstraintSampler, records: Integers, rng: np.random.Gener
 
 
 def fill_up(model: NetworkModel, rows: Table, wanted: int, rng: SamplingSource) -> Table:
-    """The rows, and so many of the network itself that there are ``wanted``, if there are fewer.
+    """The rows, filled up to ``wanted`` with rows drawn from the network.
 
-    A record of which every attribute is drawn anew depends on no seed, so its test always passes.
+    A record whose attributes are all drawn anew depends on no seed, so its test always passes.
 
     Raises:
         SampleError: they cannot be drawn.
@@ -340,11 +343,11 @@ def _network(
     plan: Plan[DeniabilityParameters],
     progress: Progress,
 ) -> NetworkModel:
-    own = NetworkDoors(doors.get(STRUCTURE, doors[PARAMETERS]), doors[PARAMETERS])
+    network_doors = NetworkDoors(doors.get(STRUCTURE, doors[PARAMETERS]), doors[PARAMETERS])
     parameters = plan.parameters.network
     if isinstance(parameters, DeniabilityPaperParameters):
-        return PaperFit(own, task, plan.sequence, parameters).train()
-    return NetworkFit(own, task, plan.sequence, parameters, progress).train()
+        return PaperFit(network_doors, task, plan.sequence, parameters).train()
+    return NetworkFit(network_doors, task, plan.sequence, parameters, progress).train()
 
 
 def candidates_of(model: NetworkModel, seeding: SeedParameters) -> SeededCandidates:

@@ -1,4 +1,4 @@
-"""How records are made from seeds and tested: chosen from a budget and public sizes; public.
+"""How records are made from seeds and tested: from a budget and public sizes alone.
 
 Source: Bindschaedler, Shokri, Gunter (VLDB 2017), sections 2, 3.2 and 6.1.
 """
@@ -24,7 +24,7 @@ from cloister.schema.attributes import Declared
 from cloister.schema.declarations import DIFFERENTIAL_PRIVACY, DeclaredEpsilon, Exact
 
 PLAUSIBLE_DENIABILITY = "plausible-deniability"
-"""The guarantee of records that a test alone protects: not differential privacy of the table."""
+"""The guarantee of records protected by a test alone; not differential privacy of the table."""
 
 PAPER_K, PAPER_GAMMA, PAPER_EPSILON0 = 50, Fraction(4), Fraction(1)
 """The parameters of section 6.1: plausible seeds, ratio of probabilities, noise of k."""
@@ -33,20 +33,20 @@ _PAPER_RESAMPLED = Fraction(5, 11)
 """Least share of attributes drawn anew in section 6.1: omega from 5 to 11 of 11."""
 
 _TIGHT_GAMMA = Fraction(101, 100)
-"""The ratio where omega is fixed: rows that can make a record do so with one probability."""
+"""The ratio for a fixed omega: all rows that can make a record do so with equal probability."""
 
 _MOST_OF_SEEDS = 10
-"""One over the share of the seeds that must agree at most, where k is chosen."""
+"""One over the greatest share of seeds that must agree, if k is chosen."""
 
 _CANDIDATES_PER_ROW = 2
-"""Candidates for each row wanted, where they are not charged: half or more pass the test."""
+"""Candidates per wanted row if they are not charged: at least half pass the test."""
 
 _LEAST_SEEDS = 2
-"""One over the share of the expected seeds that there are at least, for the guarantee to be as
-stated; where there are fewer, the places of the others stay empty."""
+"""One over the least share of the expected seeds for which the guarantee is as stated; missing
+seeds leave candidates empty."""
 
 _ROUNDING = 0.999
-"""Share of an epsilon that is used: the rest is for rounding upwards and the accountants' grid."""
+"""Share of an epsilon that is spent; the rest is for rounding up and the accountants' grid."""
 
 
 class DeniabilityOptions(Declared):
@@ -61,7 +61,7 @@ class DeniabilityOptions(Declared):
         default=None,
         ge=2,
         description="how many units must be able to make a record: rows, or `max_rows` times as "
-        "many rows where persons have several",
+        "many rows if persons have several",
     )
     gamma: Annotated[Exact, Field(gt=1)] | None = Field(
         default=None, description="the factor by which their probabilities may differ"
@@ -103,7 +103,7 @@ class SeedParameters(Parameters):
     guarantee: str
 
     def made(self, rows: int) -> selection.CandidateSet:
-        """How candidates are made, for units of so many rows."""
+        """How candidates are made, for units of at most ``rows`` rows."""
         return selection.CandidateSet(
             self.gamma, self.candidates, self.withheld, self.least_seeds, rows
         )
@@ -112,24 +112,24 @@ class SeedParameters(Parameters):
     def test(
         self,
     ) -> selection.RandomisedTest | selection.UncountedTest | selection.DeterministicTest:
-        """The test of the candidates, as it is accounted for."""
+        """The test of the candidates, as accounted for."""
         if not self.epsilon0:
             return selection.DeterministicTest(self.k)
         test = selection.RandomisedTest(self.k, self.epsilon0, self.t)
         return test if self.guarantee == DIFFERENTIAL_PRIVACY else selection.UncountedTest(test)
 
     def event(self, task: Task) -> SeededRecords | UncountedRecords:
-        """What making and testing the records does."""
+        """The event of making and testing the records."""
         return self.test.event(self.made(task.neighbours.max_rows))
 
 
 def choose_seeding(task: Task, seeds: int, attributes: int, budget: Budget) -> SeedParameters:
-    """How to make the wanted records from about so many ``seeds`` of so many ``attributes``.
+    """How to make the wanted records from about ``seeds`` seeds of ``attributes`` attributes.
 
-    ``budget`` is what may be charged for them, if they are charged.
+    ``budget`` is the most that may be charged for them, if they are charged.
 
     Raises:
-        PlanError: says how many records would fit, or what cannot be.
+        PlanError: says how many records would fit, or what is impossible.
     """
     if task.guarantee == PLAUSIBLE_DENIABILITY:
         return _deniable(task, seeds, attributes, budget)
@@ -140,19 +140,19 @@ def choose_seeding(task: Task, seeds: int, attributes: int, budget: Budget) -> S
             "declare release.guarantee: plausible-deniability"
         )
     wanted = options.candidates or task.output_rows
-    found = _charged(task, seeds, attributes, budget, wanted)
-    if found is None or not _within(found, task, budget):
+    seeding = _charged(task, seeds, attributes, budget, wanted)
+    if seeding is None or not _within(seeding, task, budget):
         raise PlanError(_too_many(task, seeds, attributes, budget, wanted))
-    return found
+    return seeding
 
 
 def kept_range(options: DeniabilityOptions, attributes: int, least: int) -> tuple[int, int]:
     """How many first attributes of a seed are kept: all but those drawn anew.
 
-    ``least`` are drawn anew at least where the spec does not say.
+    At least ``least`` are drawn anew if the spec does not say.
 
     Raises:
-        PlanError: more would be drawn anew than there are.
+        PlanError: more are to be drawn anew than there are.
     """
     declared = options.resampled
     if declared is None:
@@ -183,13 +183,13 @@ def _deniable(task: Task, seeds: int, attributes: int, budget: Budget) -> SeedPa
     least = math.ceil(_PAPER_RESAMPLED * attributes)
     one = composition.record_guarantee(k, gamma, noise, t)
     withheld = composition.least_withheld(one.epsilon, least_seeds) if epsilon0 else Fraction(0)
-    kept = kept_range(options, attributes, least)
+    prefix = kept_range(options, attributes, least)
     return SeedParameters(
         k=k,
         gamma=gamma,
         epsilon0=epsilon0,
         t=t,
-        kept=kept,
+        kept=prefix,
         candidates=candidates,
         withheld=withheld,
         least_seeds=least_seeds,
@@ -200,12 +200,12 @@ def _deniable(task: Task, seeds: int, attributes: int, budget: Budget) -> SeedPa
 def _charged(
     task: Task, seeds: int, attributes: int, budget: Budget, candidates: int
 ) -> SeedParameters | None:
-    """The test at which so many candidates stay within the budget; None if none does."""
+    """The test with which ``candidates`` stay within the budget; None if there is none."""
     options, least_seeds = options_of(task, DeniabilityOptions), max(seeds // _LEAST_SEEDS, 1)
-    kept = kept_range(options, attributes, max(attributes - 1, 0))
+    prefix = kept_range(options, attributes, max(attributes - 1, 0))
     if options.resampled is None:
-        kept = (min(1, attributes), min(1, attributes))
-    gamma = options.gamma or (_TIGHT_GAMMA if kept[0] == kept[1] else PAPER_GAMMA)
+        prefix = (min(1, attributes), min(1, attributes))
+    gamma = options.gamma or (_TIGHT_GAMMA if prefix[0] == prefix[1] else PAPER_GAMMA)
     chosen = _test_for(task, budget, gamma, candidates, least_seeds)
     if chosen is None:
         return None
@@ -219,7 +219,7 @@ def _charged(
         gamma=gamma,
         epsilon0=epsilon0,
         t=t,
-        kept=kept,
+        kept=prefix,
         candidates=candidates,
         withheld=withheld,
         least_seeds=least_seeds,
@@ -230,7 +230,7 @@ def _charged(
 def _test_for(
     task: Task, budget: Budget, gamma: Fraction, candidates: int, least_seeds: int
 ) -> tuple[int, Fraction, int] | None:
-    """k, epsilon0 and t for so many candidates: those of the spec, or the least k."""
+    """k, epsilon0 and t for ``candidates``: those of the spec, or the least k."""
     options = options_of(task, DeniabilityOptions)
     steps = _row_steps(task)
     half = float(budget.delta) / 2
@@ -254,8 +254,8 @@ def _row_steps(task: Task) -> int:
     return composition.row_steps(task.neighbours.max_rows, task.neighbours.relation)
 
 
-def _within(found: SeedParameters, task: Task, budget: Budget) -> bool:
-    event = found.event(task)
+def _within(seeding: SeedParameters, task: Task, budget: Budget) -> bool:
+    event = seeding.event(task)
     if isinstance(event, UncountedRecords):
         return False
     try:
@@ -265,7 +265,7 @@ def _within(found: SeedParameters, task: Task, budget: Budget) -> bool:
 
 
 def _too_many(task: Task, seeds: int, attributes: int, budget: Budget, wanted: int) -> str:
-    """Why the wanted records cannot be charged, and how many could."""
+    """Why the wanted records exceed the budget, and how many would fit."""
 
     def refused(candidates: int) -> bool:
         return _charged(task, seeds, attributes, budget, candidates) is None

@@ -1,4 +1,4 @@
-"""What the certificate says of records made from seeds: each guarantee under a name of its own.
+"""Certificate wording for records made from seeds: each guarantee under its own name.
 
 Source: Bindschaedler, Shokri, Gunter (VLDB 2017), definition 1 and theorem 1.
 """
@@ -53,7 +53,7 @@ _NOT_DP = (
 def own_guarantees(
     event: events.Event, delta: Fraction, relation: events.Relation | str
 ) -> certificate.OwnGuarantees:
-    """What a certificate says of records made from seeds; nothing where there are none."""
+    """A certificate's words on records made from seeds; empty without such records."""
     records = record_guarantees(event, delta, relation)
     if records is None:
         return certificate.OwnGuarantees()

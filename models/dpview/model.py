@@ -135,9 +135,9 @@ class DPViewModel(ConstrainedModel):
             "linking": self.linking,
         }
         arrays: dict[str, NDArray[Any]] = {
-            f"view.{at}": view.counts for at, view in enumerate(views)
+            f"view.{index}": view.counts for index, view in enumerate(views)
         }
-        places = {name: at for at, name in enumerate(self.sequence)}
+        places = {name: index for index, name in enumerate(self.sequence)}
         arrays |= {
             f"parts.{places[name]}": coarsening.joined
             for name, coarsening in self.coarsenings.items()
@@ -150,13 +150,13 @@ def restore_dpview(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> DPVie
     sequence = tuple(meta["sequence"])
     bins = restore_bins(task, sequence, arrays)
     coarsenings = {
-        name: bins[name].coarsen(arrays[f"parts.{at}"])
-        for at, name in enumerate(sequence)
-        if f"parts.{at}" in arrays
+        name: bins[name].coarsen(arrays[f"parts.{index}"])
+        for index, name in enumerate(sequence)
+        if f"parts.{index}" in arrays
     }
     views = tuple(
-        NoisyTable(tuple(coarsenings[n] for n in names), arrays[f"view.{at}"], deviation)
-        for at, (names, deviation) in enumerate(meta["views"])
+        NoisyTable(tuple(coarsenings[n] for n in names), arrays[f"view.{index}"], deviation)
+        for index, (names, deviation) in enumerate(meta["views"])
     )
     linked = len(views) - meta["referees"]
     return DPViewModel(

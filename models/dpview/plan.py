@@ -110,16 +110,18 @@ def _split(
     weights, last = view_choice.weights(tables), tables[-1].stage
 
     def kind(name: str, words: str) -> Kind:
-        own = [weights[table.label] for table in tables if table.stage == name]
+        stage_weights = [weights[table.label] for table in tables if table.stage == name]
 
         def stage(epsilon: Fraction) -> Stage:
-            noises = Counter(DiscreteLaplace(weight * epsilon) for weight in own)
+            noises = Counter(DiscreteLaplace(weight * epsilon) for weight in stage_weights)
             made = counts_stage(name, noises.items(), task.neighbours.partition, words)
             if not left_out or name != last:
                 return made
             return replace(made, explanation=f"{made.explanation}; {left_out}")
 
-        return Kind(name, Fraction(sum(own), sum(weights.values())), sum(own), stage)
+        return Kind(
+            name, Fraction(sum(stage_weights), sum(weights.values())), sum(stage_weights), stage
+        )
 
     return EpsilonSplit([kind(*explained) for explained in recipe.explanations.items()])
 

@@ -65,9 +65,9 @@ class ViewChain:
     coarsenings: Mapping[str, Partition]
     views: Sequence[NoisyTable]
 
-    def conditional(self, place: int, context: Integers) -> Probabilities:
-        """Probabilities of the attribute at ``place``; see `TupleModel`."""
-        name = self.sequence[place]
+    def conditional(self, position: int, context: Integers) -> Probabilities:
+        """Probabilities of the attribute at ``position``; see `TupleModel`."""
+        name = self.sequence[position]
         if name not in self.coarsenings:
             return self.bins[name].mass[None]
         table, known = self._table(name)
@@ -78,8 +78,10 @@ class ViewChain:
     def _table(self, name: str) -> tuple[Floats, Names]:
         """Shares of an attribute's parts given those before it in the first view that has it."""
         view = next(view for view in self.views if name in view.names)
-        place = self.sequence.index(name)
-        known = tuple(other for other in view.names if self.sequence.index(other) < place)
+        position = self.sequence.index(name)
+        known = tuple(
+            attribute for attribute in view.names if self.sequence.index(attribute) < position
+        )
         counts = view.project([*known, name]).counts
         counts = counts + _FLOOR * (counts.sum(axis=tuple(range(len(known)))) + 1.0)
         return counts / counts.sum(axis=-1, keepdims=True), known
@@ -102,21 +104,21 @@ class RecordChain(ConstrainedChain):
     records: Mapping[str, Integers] = field(default_factory=dict)
     coarsenings: Mapping[str, Partition] = field(default_factory=dict)
 
-    def conditional(self, place: int, context: Integers) -> Probabilities:
+    def conditional(self, position: int, context: Integers) -> Probabilities:
         """The model's probabilities for attributes outside the records.
 
         Inside, those of the record's part alone.
         """
-        name = self.sequence[place]
+        name = self.sequence[position]
         if name not in self.records:
-            return super().conditional(place, context)
+            return super().conditional(position, context)
         shares = np.eye(self.coarsenings[name].size)[self.records[name]]
         mass = self.bins[name].mass
         return spread_over_bins(shares, self.coarsenings[name], mass) + _FLOOR * mass
 
-    def free(self, place: int) -> bool:
+    def free(self, position: int) -> bool:
         """Whether the attribute at a place is in the records and in no feasible set."""
-        return self.sequence[place] in self.records and not self.sets_at[place]
+        return self.sequence[position] in self.records and not self.sets_at[position]
 
     def draw_bins(self, name: str, rng: np.random.Generator) -> Integers:
         """A bin (n,) inside each record's part, by the released histogram."""
@@ -125,10 +127,10 @@ class RecordChain(ConstrainedChain):
         heights = np.append(0.0, np.cumsum(self.bins[name].mass[order] + _FLOOR))
         edges = np.searchsorted(coarsening.joined[order], np.arange(coarsening.size + 1))
         low, high = heights[edges[parts]], heights[edges[parts + 1]]
-        found = (
+        slots = (
             np.searchsorted(heights, low + rng.random(len(parts)) * (high - low), side="right") - 1
         )
-        return order[np.clip(found, edges[parts], edges[parts + 1] - 1)]
+        return order[np.clip(slots, edges[parts], edges[parts + 1] - 1)]
 
 
 @dataclass(frozen=True)
@@ -137,13 +139,13 @@ class ViewRecordSampler(AncestralSampler):
 
     chain: RecordChain
 
-    def extend(self, batch: Batch, place: int) -> None:
+    def extend(self, batch: Batch, position: int) -> None:
         """Draw one more attribute of a batch."""
-        if not self.chain.free(place):
-            super().extend(batch, place)
+        if not self.chain.free(position):
+            super().extend(batch, position)
             return
-        name = self.chain.sequence[place]
-        batch.levels[:, place] = self.chain.draw_bins(name, batch.rng)
+        name = self.chain.sequence[position]
+        batch.levels[:, position] = self.chain.draw_bins(name, batch.rng)
         batch.codes[name] = self.chain.refine(batch, name)
 
 
@@ -181,10 +183,10 @@ def by_priority(
     order = np.lexsort((rng.random(len(left)), -priority, wanted))
     offered = np.lexsort((rng.random(len(right)), offers))
     begins = np.searchsorted(offers[offered], np.arange(keys.max(initial=0) + 2))
-    place = begins[wanted[order]] + _ranks(wanted[order])
-    found = place < begins[wanted[order] + 1]
+    slots = begins[wanted[order]] + _ranks(wanted[order])
+    available = slots < begins[wanted[order] + 1]
     taken = np.full(len(left), -1, dtype=np.int64)
-    taken[order[found]] = offered[place[found]]
+    taken[order[available]] = offered[slots[available]]
     return _completed(taken, len(right), rng)
 
 
@@ -197,7 +199,7 @@ def by_matching(
     """
     keys = _keys(left, right)
     edges = [np.flatnonzero(keys[len(left) :] == key) for key in keys[: len(left)]]
-    index = np.concatenate([[0], np.cumsum([len(found) for found in edges])])
+    index = np.concatenate([[0], np.cumsum([len(partners) for partners in edges])])
     columns = np.concatenate([*edges, np.zeros(0, dtype=np.int64)])
     graph = csr_matrix(
         (np.ones(len(columns), dtype=np.int8), columns, index), shape=(len(left), len(right))
@@ -239,13 +241,13 @@ def link_views(
 
 
 def _extend(
-    records: Records, other: Records, pairing: Pairing, rng: np.random.Generator
+    records: Records, partner: Records, pairing: Pairing, rng: np.random.Generator
 ) -> tuple[Records, Names]:
-    shared = [name for name in other.names if name in records.names]
-    added = tuple(name for name in other.names if name not in shared)
-    taken = pairing(records.of(shared), other.of(shared), _multiplicity(records.parts), rng)
+    shared = [name for name in partner.names if name in records.names]
+    added = tuple(name for name in partner.names if name not in shared)
+    taken = pairing(records.of(shared), partner.of(shared), _multiplicity(records.parts), rng)
     return Records(
-        (*records.names, *added), np.hstack([records.parts, other.of(added)[taken]])
+        (*records.names, *added), np.hstack([records.parts, partner.of(added)[taken]])
     ), added
 
 
@@ -276,8 +278,8 @@ def apply_referee(
     for _ in range(_EXCHANGES):
         _exchange(source, left, right, wanted, order, begins, rng.integers(0, 2**62, len(left)))
     parts = records.parts.copy()
-    at = [records.names.index(name) for name in added]
-    parts[:, at] = records.parts[source][:, at]
+    columns = [records.names.index(name) for name in added]
+    parts[:, columns] = records.parts[source][:, columns]
     return Records(records.names, parts)
 
 
@@ -303,8 +305,8 @@ def _exchange(
         excess[left[row], right[source[row]]] += 1.0
     for group in range(len(begins) - 1):
         first, size = begins[group], begins[group + 1] - begins[group]
-        for at in range(first, first + size):
-            a, b = order[at], order[first + draws[at] % size]
+        for index in range(first, first + size):
+            a, b = order[index], order[first + draws[index] % size]
             la, lb, ra, rb = left[a], left[b], right[source[a]], right[source[b]]
             gain = excess[la, ra] + excess[lb, rb] - excess[la, rb] - excess[lb, ra]
             if la != lb and ra != rb and gain > 2.0:

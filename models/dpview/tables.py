@@ -85,9 +85,9 @@ def fit_margins(start: Floats, margins: Sequence[Margin]) -> Floats:
     table = start
     for _ in range(_PASSES):
         for axes, margin in margins:
-            own = table.sum(axis=_others(axes, table.ndim), keepdims=True)
+            sums = table.sum(axis=_others(axes, table.ndim), keepdims=True)
             wanted = _along(margin, axes, table.ndim)
-            table = table * np.divide(wanted, own, out=np.zeros_like(own), where=own > 0)
+            table = table * np.divide(wanted, sums, out=np.zeros_like(sums), where=sums > 0)
     return table
 
 
@@ -130,7 +130,7 @@ def shared_sets(views: Sequence[Names]) -> list[frozenset[str]]:
     The empty set is always the first.
     """
     sets = {frozenset[str]()}
-    fresh = {frozenset(a) & frozenset(b) for at, a in enumerate(views) for b in views[:at]}
+    fresh = {frozenset(a) & frozenset(b) for index, a in enumerate(views) for b in views[:index]}
     while fresh - sets:
         sets |= fresh
         fresh = {a & b for a in sets for b in sets}
@@ -147,10 +147,10 @@ def impose_agreement(views: Sequence[NoisyTable], total: float) -> list[NoisyTab
     """The nearest views that agree on all that they share and hold ``total`` rows each."""
     agreeing = [view.add((), np.asarray(total - view.counts.sum())) for view in views]
     for shared in shared_sets([view.names for view in views])[1:]:
-        members = [at for at, view in enumerate(agreeing) if shared <= set(view.names)]
-        means = _to_mean([agreeing[at] for at in members], shared)
-        for at, view in zip(members, means, strict=True):
-            agreeing[at] = view
+        members = [index for index, view in enumerate(agreeing) if shared <= set(view.names)]
+        means = _to_mean([agreeing[index] for index in members], shared)
+        for index, view in zip(members, means, strict=True):
+            agreeing[index] = view
     return agreeing
 
 
@@ -205,8 +205,10 @@ class WholeView:
     def margin(self, names: Sequence[str]) -> Integers:
         """Counts over some of the attributes, axes in the order of ``names``."""
         axes = tuple(axis for axis, name in enumerate(self.names) if name not in names)
-        own = [name for name in self.names if name in names]
-        return np.asarray(self.counts.sum(axis=axes)).transpose([own.index(name) for name in names])
+        remaining = [name for name in self.names if name in names]
+        return np.asarray(self.counts.sum(axis=axes)).transpose(
+            [remaining.index(name) for name in names]
+        )
 
 
 def initial_view(views: Sequence[NoisyTable], total: float) -> int:
@@ -239,10 +241,10 @@ def round_views(
     )
     rounding = rounding or round_rows
     done: dict[int, WholeView] = {start: _first(views[start], rows, rng, rounding)}
-    for at in (*range(start + 1, len(views)), *range(start - 1, -1, -1)):
-        known = done[at - 1 if at > start else at + 1]
-        done[at] = _next(views[at], known, rng, rounding)
-    return [done[at] for at in range(len(views))]
+    for index in (*range(start + 1, len(views)), *range(start - 1, -1, -1)):
+        known = done[index - 1 if index > start else index + 1]
+        done[index] = _next(views[index], known, rng, rounding)
+    return [done[index] for index in range(len(views))]
 
 
 def _first(view: NoisyTable, rows: int, rng: np.random.Generator, rounding: Rounding) -> WholeView:
@@ -256,8 +258,8 @@ def _next(
     view: NoisyTable, known: WholeView, rng: np.random.Generator, rounding: Rounding
 ) -> WholeView:
     shared = [name for name in view.names if name in known.names]
-    others = [name for name in view.names if name not in shared]
-    axes = [view.names.index(name) for name in (*shared, *others)]
+    rest = [name for name in view.names if name not in shared]
+    axes = [view.names.index(name) for name in (*shared, *rest)]
     moved = view.counts.transpose(axes)
     target = known.margin(shared).reshape(-1)
     whole = rounding(moved.reshape(len(target), -1), target, rng)

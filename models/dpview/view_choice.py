@@ -187,8 +187,8 @@ def coarse_sizes(sizes: Sizes, parts: int) -> dict[str, int]:
 
 def determined_attributes(task: Task, tables: tuple[Names, ...]) -> set[str]:
     """The right sides of functional dependencies whose joint table is counted."""
-    found = [functional_dependency(constraint) for constraint in task.hard]
-    return {d[1] for d in found if d is not None and (*d[0], d[1]) in tables}
+    dependencies = [functional_dependency(constraint) for constraint in task.hard]
+    return {d[1] for d in dependencies if d is not None and (*d[0], d[1]) in tables}
 
 
 def attributes_alone(_task: Task, _epsilon: Fraction) -> Shape:
@@ -209,15 +209,17 @@ class Shaping:
         """The shape; without views, or without upper views, where noise would drown them."""
         tables = wanted_tables(task, public_sizes(task.domain))
         sizes = joinable(task, tables)
-        empty, asked = Shape(None, 1, tables, _NO_VIEWS), options_of(task, DPViewOptions)
+        empty, options = Shape(None, 1, tables, _NO_VIEWS), options_of(task, DPViewOptions)
         if len(sizes) < 2:
             return Shape(None, 1, tables)
-        widths = (min(asked.view_width, len(sizes)),) if asked.view_width else _WIDTHS
-        tried = [(w, p) for w in widths for p in ((asked.parts,) if asked.parts else _PARTS)]
-        width, parts = max(tried, key=lambda at: _worth(task, epsilon, sizes, tables, *at))
+        widths = (min(options.view_width, len(sizes)),) if options.view_width else _WIDTHS
+        tried = [(w, p) for w in widths for p in ((options.parts,) if options.parts else _PARTS)]
+        width, parts = max(
+            tried, key=lambda candidate: _worth(task, epsilon, sizes, tables, *candidate)
+        )
         shape = Shape(self.arrange(best_views(coarse_sizes(sizes, parts), width)), parts, tables)
         drowned = _clarity(task, epsilon, sizes, shape, "views") < _LEAST_OF_VIEWS
-        if drowned and not asked.view_width:
+        if drowned and not options.view_width:
             return empty
         if not shape.views or not shape.views.referees:
             return shape
@@ -250,10 +252,10 @@ def _clarity(task: Task, epsilon: Fraction, sizes: Sizes, shape: Shape, stage: s
     """What the views of a stage earn, as a share of that without noise; 0 if there are none."""
     views = _noisy(list(planned_tables(task, shape)), epsilon, stage)
     noiseless = {view: replace(about, epsilon=math.inf) for view, about in views.items()}
-    found, best = (
+    worth, best = (
         worth_of_views(these, sizes, shape.parts, task.data_rows) for these in (views, noiseless)
     )
-    return found / best if best else 0.0
+    return worth / best if best else 0.0
 
 
 def joinable(task: Task, tables: tuple[Names, ...]) -> dict[str, int]:
@@ -266,13 +268,13 @@ def joinable(task: Task, tables: tuple[Names, ...]) -> dict[str, int]:
     }
 
 
-def _noisy(asked: list[PlannedTable], epsilon: Fraction, stage: str) -> dict[Names, ViewNoise]:
+def _noisy(planned: list[PlannedTable], epsilon: Fraction, stage: str) -> dict[Names, ViewNoise]:
     """The views of a stage, and the noise of each."""
-    shares = weights(asked)
+    shares = weights(planned)
     whole = sum(shares.values())
     return {
         table.names: ViewNoise(table.cells, float(shares[table.label] * epsilon / whole))
-        for table in asked
+        for table in planned
         if table.stage == stage
     }
 

@@ -146,9 +146,9 @@ def _cross(first: Names, second: Names, sizes: Sizes, width: int) -> Names:
     high, low = first[:half], second[-half:]
     if width % 2 == 0 or width == 1:
         return (*high, *low)
-    rest, others = second[: len(second) - half], first[half:]
-    fits = bool(rest) and cells(high, sizes) > cells(low, sizes) * sizes[rest[-1]]
-    middle = rest[-1:] if fits else others[-1:]
+    low_rest, high_rest = second[: len(second) - half], first[half:]
+    fits = bool(low_rest) and cells(high, sizes) > cells(low, sizes) * sizes[low_rest[-1]]
+    middle = low_rest[-1:] if fits else high_rest[-1:]
     return (*high, *low, *middle)
 
 
@@ -174,9 +174,9 @@ class Search:
         """The best list found."""
         best, stale = self._descend(self.dealt()), 0
         while stale < _PATIENCE and self.trials > 0:
-            found = self._descend(self._shuffled())
-            stale = 0 if self._cost(found) < self._cost(best) else stale + 1
-            best = min(best, found, key=self._cost)
+            candidate = self._descend(self._shuffled())
+            stale = 0 if self._cost(candidate) < self._cost(best) else stale + 1
+            best = min(best, candidate, key=self._cost)
         return self.views(best)
 
     def views(self, parts: Sequence[Sequence[str]]) -> ViewList:
@@ -195,9 +195,9 @@ class Search:
             for exchange in self._exchanges(parts):
                 self.trials -= 1
                 _swap(parts, *exchange)
-                found = self._cost(parts)
-                if found < cost:
-                    cost, fallen = found, True
+                changed = self._cost(parts)
+                if changed < cost:
+                    cost, fallen = changed, True
                 else:
                     _swap(parts, *exchange)
                 if self.trials <= 0:
@@ -205,7 +205,7 @@ class Search:
         return parts
 
     def _exchanges(self, parts: _Partition) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-        places = [(part, at) for part, names in enumerate(parts) for at in range(len(names))]
+        places = [(part, index) for part, names in enumerate(parts) for index in range(len(names))]
         pairs = [(a, b) for a in places for b in places if a[0] < b[0]]
         self.rng.shuffle(pairs)
         return (pair for pair in pairs if self._differ(parts, *pair))

@@ -89,7 +89,7 @@ def _first_shares(
     rows: int,
 ) -> Floats:
     """Released shares (levels,) of the first run's joint levels."""
-    names = tuple(plan.sequence[place] for run in plan.parameters.runs[:1] for place in run)
+    names = tuple(plan.sequence[position] for run in plan.parameters.runs[:1] for position in run)
     if len(names) > 1:
         return to_shares(tables[names].counts, rows).ravel()
     return bins[names[0]].mass if names else np.ones(1)

@@ -66,10 +66,10 @@ class TupleNetwork:
         """
         k = len(self.sizes)
         parameters = {"gates": torch.ones(k, k, self.width)}
-        for at, size in enumerate(self.sizes):
-            parameters[f"embed.{at}"] = torch.randn(size, self.width, generator=generator)
-            bias = torch.as_tensor(np.log(shares[at] + 1e-5), dtype=torch.float32)[:, None]
-            parameters[f"head.{at}"] = torch.cat([torch.zeros(size, self.width), bias], 1)
+        for index, size in enumerate(self.sizes):
+            parameters[f"embed.{index}"] = torch.randn(size, self.width, generator=generator)
+            bias = torch.as_tensor(np.log(shares[index] + 1e-5), dtype=torch.float32)[:, None]
+            parameters[f"head.{index}"] = torch.cat([torch.zeros(size, self.width), bias], 1)
         return parameters
 
     def gains(self) -> dict[str, Tensor]:
@@ -81,8 +81,8 @@ class TupleNetwork:
         gains = {"gates": torch.tensor(GATE_GAIN)}
         column = torch.full((self.width + 1,), HEAD_GAIN)
         column[-1] = BIAS_GAIN
-        for at in range(len(self.sizes)):
-            gains |= {f"embed.{at}": torch.tensor(EMBEDDING_GAIN), f"head.{at}": column}
+        for index in range(len(self.sizes)):
+            gains |= {f"embed.{index}": torch.tensor(EMBEDDING_GAIN), f"head.{index}": column}
         return gains
 
     def context_vector(self, parameters: Tensors, embedded: Tensor, target: int) -> Tensor:
@@ -99,7 +99,7 @@ class TupleNetwork:
     def embed(self, parameters: Tensors, codes: Tensor) -> Tensor:
         """Embedded levels (b, j) of the first j attributes; shape (b, j, width)."""
         return torch.stack(
-            [parameters[f"embed.{at}"][codes[:, at]] for at in range(codes.shape[1])], 1
+            [parameters[f"embed.{index}"][codes[:, index]] for index in range(codes.shape[1])], 1
         )
 
     def logits(self, parameters: Tensors, codes: Tensor, target: int) -> Tensor:
@@ -153,8 +153,8 @@ class TrainedChain(Protocol):
         """How many places, from the front, are modelled jointly."""
         ...
 
-    def conditional(self, place: int, context: Integers) -> Probabilities:
-        """Probabilities of the attribute at ``place``; see `TupleModel`."""
+    def conditional(self, position: int, context: Integers) -> Probabilities:
+        """Probabilities of the attribute at ``position``; see `TupleModel`."""
         ...
 
     def state(self) -> ModelState:
@@ -174,11 +174,11 @@ class NetworkChain:
     def networked(self) -> int:
         return len(self.network.sizes)
 
-    def conditional(self, place: int, context: Integers) -> Probabilities:
-        if place >= self.networked:
-            return self.shares[place][None]
+    def conditional(self, position: int, context: Integers) -> Probabilities:
+        if position >= self.networked:
+            return self.shares[position][None]
         with torch.no_grad():
-            logits = self.network.logits(self.parameters, torch.as_tensor(context), place)
+            logits = self.network.logits(self.parameters, torch.as_tensor(context), position)
             return torch.softmax(logits.double(), 1).numpy()
 
     def state(self) -> ModelState:
@@ -192,12 +192,12 @@ def restore_network_chain(
     meta: Mapping[str, Any], arrays: Arrays, bins: Sequence[Histogram]
 ) -> NetworkChain:
     """The chain that `NetworkChain.state` wrote, over bins of attributes in schema sequence."""
-    sizes = tuple(own.size for own in bins[: meta["networked"]])
+    sizes = tuple(histogram.size for histogram in bins[: meta["networked"]])
     parameters = {
         name[4:]: torch.as_tensor(value)
         for name, value in arrays.items()
         if name.startswith("net.")
     }
     return NetworkChain(
-        TupleNetwork(sizes, meta["width"]), parameters, tuple(own.mass for own in bins)
+        TupleNetwork(sizes, meta["width"]), parameters, tuple(histogram.mass for histogram in bins)
     )

@@ -212,7 +212,7 @@ class _Outline:
 
 
 def _first_table(sequence: tuple[str, ...], runs: Runs) -> list[tuple[str, ...]]:
-    return [tuple(sequence[place] for place in runs[0])] if runs and len(runs[0]) > 1 else []
+    return [tuple(sequence[position] for position in runs[0])] if runs and len(runs[0]) > 1 else []
 
 
 def plan_kamino(

@@ -50,7 +50,7 @@ Runs = tuple[tuple[int, ...], ...]
 
 def single_runs(sizes: Sequence[int]) -> Runs:
     """Each attribute on its own."""
-    return tuple((place,) for place in range(len(sizes)))
+    return tuple((position,) for position in range(len(sizes)))
 
 
 @dataclass(frozen=True)
@@ -75,12 +75,12 @@ class Material:
     @property
     def sizes(self) -> tuple[int, ...]:
         """Levels of each jointly modelled attribute."""
-        return tuple(own.size for own in self.bins[: self.networked])
+        return tuple(histogram.size for histogram in self.bins[: self.networked])
 
     @property
     def shares(self) -> tuple[Floats, ...]:
         """Released shares of the levels of every attribute."""
-        return tuple(own.mass for own in self.bins)
+        return tuple(histogram.mass for histogram in self.bins)
 
 
 class Trainer(Protocol):
@@ -199,8 +199,8 @@ class ByRates:
         if not choice.sequential:
             return model.reweighted(self.counts.weigh(private, task, noise, pool, rng))
         sampler = model.sequential(choice.options, ()).constraint_sampler
-        found = self.counts.penalties(private, task, noise, sampler, pool, rng)
-        return model.sequential(choice.options, found)
+        penalties = self.counts.penalties(private, task, noise, sampler, pool, rng)
+        return model.sequential(choice.options, penalties)
 
 
 class Weigher(Protocol):

@@ -278,8 +278,8 @@ def fit_bias(logits: Tensor, shares: Sequence[Tensor]) -> BiasFit:
         for axis, share in enumerate(shares):
             weighed = probabilities * ratio.flatten()
             mean = (weighed / weighed.sum(1, keepdim=True)).mean(0).reshape(shape)
-            others = [other for other in range(len(shape)) if other != axis]
-            marginal = mean.sum(others, keepdim=True) if others else mean
+            rest = [dimension for dimension in range(len(shape)) if dimension != axis]
+            marginal = mean.sum(rest, keepdim=True) if rest else mean
             wanted = share.reshape(marginal.shape)
             ratio = ratio * torch.clamp(
                 (wanted + _LEAST_SHARE) / (marginal + _LEAST_SHARE), *_CHANGE
@@ -300,8 +300,8 @@ def calibrate_biases(
     """
     moved = {name: value.clone() for name, value in parameters.items()}
     codes = torch.zeros(CALIBRATION_ROWS, len(shares), dtype=torch.long)
-    for place, share in enumerate(shares):
-        fitted = fit_bias(network.logits(moved, codes, place), [torch.as_tensor(share)])
-        moved[f"head.{place}"][:, -1] += fitted.bias
-        codes[:, place] = fitted.draw(generator)
+    for position, share in enumerate(shares):
+        fitted = fit_bias(network.logits(moved, codes, position), [torch.as_tensor(share)])
+        moved[f"head.{position}"][:, -1] += fitted.bias
+        codes[:, position] = fitted.draw(generator)
     return moved

@@ -1,9 +1,8 @@
-"""What must hold of references, beside which parents fit which rows.
+"""Constraints on references: across a foreign key, on pairs of references, and on hierarchies.
 
-Constraints of two tables across a foreign key, and values that rows share; keys of a table that are
-pairs of references: no two rows link the same two rows; links of which no two are between the same
-rows, with the degrees of all rows as they are; and references of a table to itself in which no row
-is above itself.
+Across a foreign key: predicates on a row and its parent, and values that rows of one parent share.
+On pairs: a key of two references, so that no two rows link the same two rows; degrees are kept.
+On a table that refers to itself: no row is its own ancestor.
 """
 
 from __future__ import annotations
@@ -25,37 +24,37 @@ from cloister.schema.domain import Table
 from cloister.schema.relations import ForeignKey, Schema, joined_table
 
 _LINK_EXCHANGES = 30
-"""Times that doubled links exchange an end with random others; sparse ones need two or three."""
+"""Rounds in which doubled links exchange an end with random ones; two or three if sparse."""
 
 _PARENT_EXCHANGES = 20
-"""Times that a row of each circle exchanges its parent with a random one; few circles are left."""
+"""Rounds in which a row of each cycle exchanges its parent with a random one; few cycles stay."""
 
 
 def distinct_pairs(task: DatabaseTask) -> Mapping[str, tuple[str, str]]:
-    """The pair of references, by table, no two rows of which may be the same.
+    """The pair of references that is a key, by table.
 
     Raises:
         PlanError: a table has two of them.
     """
-    found: dict[str, tuple[str, str]] = {}
-    for name, own in task.tables.items():
-        for rule in own.hard:
+    pairs: dict[str, tuple[str, str]] = {}
+    for name, table in task.tables.items():
+        for rule in table.hard:
             pair = _key_of(rule)
             if len(pair) != 2 or not set(pair) <= _required(task, name):
                 continue
-            if found.setdefault(name, pair) != pair:
+            if pairs.setdefault(name, pair) != pair:
                 raise PlanError(
                     f"table '{name}' has two keys of two references; one is kept at most, so make "
                     f"'{rule.name}' soft, or drop it"
                 )
-    return found
+    return pairs
 
 
 def kept_by_links(task: DatabaseTask, name: str, rule: DenialConstraint) -> bool:
-    """Whether the relationships of a table keep a hard constraint on its references.
+    """Whether the relationships of a table enforce a hard constraint on its references.
 
-    A key of one reference is that of a parent that has one row at most, a key of two is kept by
-    exchanging parents, and so is a dependency of an attribute on one reference alone.
+    A key of one reference bounds degrees by one; a key of two, and a dependency of an attribute on
+    one reference, are enforced by exchanging parents.
     """
     columns = _key_of(rule)
     dependency = functional_dependency(rule)
@@ -83,9 +82,9 @@ def _required(task: DatabaseTask, name: str) -> set[str]:
 
 @dataclass(frozen=True)
 class KeyRules:
-    """What holds across one key: ``rules`` of a row and its parent, ``shared`` columns of rows.
+    """Constraints across one key: ``rules`` on a row and its parent, ``shared`` columns of rows.
 
-    Rows of one parent agree on what they share. Rows may take others' attributes if ``copied``.
+    Rows of one parent agree on shared columns. Rows may take others' attributes if ``copied``.
     """
 
     rules: tuple[AcrossConstraint, ...]
@@ -94,22 +93,25 @@ class KeyRules:
 
 
 def rules_across(task: DatabaseTask) -> Mapping[str, KeyRules]:
-    """The rules across each foreign key that has some, by the name of its joined table.
+    """The rules across foreign keys, by the name of the joined table.
 
     Raises:
         PlanError: a rule is on a key whose rows cannot be placed by it.
     """
-    found: dict[str, KeyRules] = {}
+    by_key: dict[str, KeyRules] = {}
     for key in task.schema.keys:
         rules = tuple(rule for rule in task.across if rule.key == key)
-        own = task.tables[key.table]
-        shared = tuple(name for rule in own.hard if (name := shared_by_rows(task, key, rule)))
+        table = task.tables[key.table]
+        shared = tuple(name for rule in table.hard if (name := shared_by_rows(task, key, rule)))
         if rules or shared:
             _require_placeable(
                 task, key, [rule.name for rule in rules] or [f"{key.column} -> {shared[0]}"]
             )
-            found[joined_table(key)] = KeyRules(rules, shared, copied=False)
-    return {name: replace(own, copied=_may_copy(task, name, found)) for name, own in found.items()}
+            by_key[joined_table(key)] = KeyRules(rules, shared, copied=False)
+    return {
+        name: replace(key_rules, copied=_may_copy(task, name, by_key))
+        for name, key_rules in by_key.items()
+    }
 
 
 def shared_by_rows(task: DatabaseTask, key: ForeignKey, rule: DenialConstraint) -> str | None:
@@ -121,7 +123,7 @@ def shared_by_rows(task: DatabaseTask, key: ForeignKey, rule: DenialConstraint) 
 
 
 def keep_rules(
-    own: KeyRules,
+    key_rules: KeyRules,
     schema: Schema,
     key: ForeignKey,
     sides: tuple[Table, Table],
@@ -129,18 +131,20 @@ def keep_rules(
     most: int,
     rng: np.random.Generator,
 ) -> tuple[Table, Integers]:
-    """Rows and the parents (rows,) that they have so that the rules hold; -1 for those without.
+    """Rows, and parents (rows,) with which the rules hold; -1 for none.
 
-    ``sides`` are the rows and the parents. A row keeps its place, but may have other attributes.
+    ``sides`` are the rows and the parents. Rows stay in order, but may get other attributes.
     """
     rows, parents = sides
     linked = np.flatnonzero(owners >= 0)
-    compatible = Compatibility(schema, rows.take(linked), parents, own.rules, own.shared)
+    compatible = Compatibility(
+        schema, rows.take(linked), parents, key_rules.rules, key_rules.shared
+    )
     owners = owners.copy()
     if key.to_itself:
         owners[linked[~compatible.fits(np.arange(len(linked)), owners[linked])]] = -1
         return rows, owners
-    settled = Placement(compatible, most, own.copied, rng).settle(owners[linked])
+    settled = Placement(compatible, most, key_rules.copied, rng).settle(owners[linked])
     owners[linked] = settled.owners
     source = np.arange(rows.rows)
     source[linked] = linked[np.maximum(settled.source, 0)]
@@ -166,17 +170,21 @@ def _require_placeable(task: DatabaseTask, key: ForeignKey, names: list[str]) ->
 
 
 def _may_copy(task: DatabaseTask, name: str, all_rules: Mapping[str, KeyRules]) -> bool:
-    """Whether a row may have the attributes of another: no rule on pairs forbids equal rows.
+    """Whether a row may take the attributes of another.
 
-    Nor does another key of the table have rules, which its attributes are to fit.
+    Not where a rule on pairs forbids equal rows, or another key of the table has rules.
     """
-    (key,) = (own for own in task.schema.keys if joined_table(own) == name)
-    others = [joined_table(own) for own in task.schema.parents_of(key.table) if own != key]
+    (key,) = (reference for reference in task.schema.keys if joined_table(reference) == name)
+    siblings = [
+        joined_table(reference)
+        for reference in task.schema.parents_of(key.table)
+        if reference != key
+    ]
     domain = task.schema.tables[key.table]
     modelled = [
         rule for rule in task.tables[key.table].hard if set(rule.attributes) <= set(domain.modelled)
     ]
-    return not any(other in all_rules for other in others) and all(
+    return not any(sibling in all_rules for sibling in siblings) and all(
         holds_for_equal_rows(rule, domain) for rule in modelled
     )
 
@@ -188,11 +196,11 @@ def without_duplicates(
     most: int,
     rng: np.random.Generator,
 ) -> Integers:
-    """The right ends (m,) of links such that no two have both ends in common.
+    """The right ends (m,) of links, changed so that no two links have both ends in common.
 
-    ``rows`` are those of both sides; no right row has more than ``most`` links. Doubled links
-    exchange their right ends with others, so that degrees stay; where that fails, links are moved
-    along an augmenting path. There must be room: as many links as rows times bounds hold.
+    ``rows`` are the numbers of rows of both sides; no right row gets more than ``most`` links.
+    Doubled links exchange right ends with random ones, which keeps degrees; where that fails, links
+    are moved along an augmenting path. There must be room for all links within the bounds.
     """
     right = right.copy()
     for _ in range(_LINK_EXCHANGES):
@@ -218,7 +226,7 @@ def _doubled(left: Integers, right: Integers, width: int) -> Integers:
 
 def _augmented(left: Integers, right: Integers, width: int, most: int) -> Integers:
     """The right ends with each doubled link placed along a shortest augmenting path."""
-    found, doubled = right.copy(), _doubled(left, right, width)
+    ends, doubled = right.copy(), _doubled(left, right, width)
     links: dict[int, dict[int, int]] = defaultdict(dict)
     holders: dict[int, set[int]] = defaultdict(set)
     for link in np.setdiff1d(np.arange(len(left)), doubled).tolist():
@@ -227,14 +235,14 @@ def _augmented(left: Integers, right: Integers, width: int, most: int) -> Intege
     for link in doubled.tolist():
         row = int(left[link])
         steps, first = _path(row, links, holders, width, most)
-        for other, given_up, taken in steps:
-            moved = links[other].pop(given_up)
-            links[other][taken], found[moved] = moved, taken
-            holders[given_up].remove(other)
-            holders[taken].add(other)
-        links[row][first], found[link] = link, first
+        for left_row, given_up, taken in steps:
+            moved = links[left_row].pop(given_up)
+            links[left_row][taken], ends[moved] = moved, taken
+            holders[given_up].remove(left_row)
+            holders[taken].add(left_row)
+        links[row][first], ends[link] = link, first
         holders[first].add(row)
-    return found
+    return ends
 
 
 def _path(
@@ -244,7 +252,7 @@ def _path(
     width: int,
     most: int,
 ) -> tuple[list[tuple[int, int, int]], int]:
-    """Moves of links, last first, after which a right row is free for a left row; and that row.
+    """Moves of links, last first, that free a right row for a left row; and that right row.
 
     A move is a left row, the right row that it gives up, and the one that it takes.
     """
@@ -253,23 +261,23 @@ def _path(
     waiting, unseen = deque(sorted(unseen)), set(links[row])
     while len(holders[waiting[0]]) >= most:
         full = waiting.popleft()
-        for other in holders[full]:
-            new = unseen - links[other].keys()
-            came |= dict.fromkeys(new, (other, full))
+        for left_row in holders[full]:
+            new = unseen - links[left_row].keys()
+            came |= dict.fromkeys(new, (left_row, full))
             waiting.extend(new)
             unseen -= new
-    steps, at = [], waiting[0]
-    while (before := came[at]) is not None:
-        steps.append((before[0], before[1], at))
-        at = before[1]
-    return steps, at
+    steps, end = [], waiting[0]
+    while (before := came[end]) is not None:
+        steps.append((before[0], before[1], end))
+        end = before[1]
+    return steps, end
 
 
 def without_cycles(owners: Integers, rng: np.random.Generator) -> Integers:
-    """Owners (n,) of rows among the same rows, -1 for none, without circles.
+    """Owners (n,) of rows among the same rows, -1 for none, without cycles.
 
-    A row of each circle exchanges its parent with another row's, which keeps all degrees; of
-    circles that are left after a few exchanges a row loses its parent.
+    A row of each cycle exchanges parents with a random row, which keeps all degrees; a cycle that
+    is left after a few exchanges is cut at a row, which loses its parent.
     """
     owners = owners.copy()
     for _ in range(_PARENT_EXCHANGES):
@@ -277,14 +285,14 @@ def without_cycles(owners: Integers, rng: np.random.Generator) -> Integers:
         if not len(one):
             return owners
         partners = rng.choice(np.flatnonzero(owners >= 0), len(one))
-        for row, other in zip(one.tolist(), partners.tolist(), strict=True):
-            owners[[row, other]] = owners[[other, row]]
+        for row, partner in zip(one.tolist(), partners.tolist(), strict=True):
+            owners[[row, partner]] = owners[[partner, row]]
     owners[_one_of_each(owners)] = -1
     return owners
 
 
 def on_cycles(owners: Integers) -> Booleans:
-    """Which rows (n,) are above themselves: those left when rows below nobody's head are peeled."""
+    """Which rows (n,) are on a cycle: those left when rows without children are peeled off."""
     inside = owners >= 0
     below = np.bincount(owners[inside], minlength=len(owners))
     leaves = np.flatnonzero(inside & (below == 0)).tolist()
@@ -299,13 +307,13 @@ def on_cycles(owners: Integers) -> Booleans:
 
 
 def _one_of_each(owners: Integers) -> Integers:
-    """The least row number of each circle."""
-    circles, found = on_cycles(owners), []
+    """The least row number of each cycle."""
+    circles, least = on_cycles(owners), []
     for row in np.flatnonzero(circles).tolist():
         if circles[row]:
-            found.append(row)
-        at = row
-        while circles[at]:
-            circles[at] = False
-            at = int(owners[at])
-    return np.array(found, dtype=np.int64)
+            least.append(row)
+        ancestor = row
+        while circles[ancestor]:
+            circles[ancestor] = False
+            ancestor = int(owners[ancestor])
+    return np.array(least, dtype=np.int64)

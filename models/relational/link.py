@@ -1,7 +1,7 @@
 """What is released of a relationship, and how rows are drawn and matched by it.
 
-Rows of several tables are drawn table by table, reference by reference. What the relationships of a
-link say of joint tables is by drawn rows of both sides.
+Rows of several tables are drawn table by table, reference by reference. Answers of a link to joint
+tables are computed on drawn rows of both sides.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from cloister.schema.partition import Partition
 from cloister.schema.relations import of_parent
 
 NOBODY = -1
-"""In place of a parent: the reference is missing."""
+"""Parent of a row whose reference is missing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,18 +41,18 @@ class Side:
 
     def take(self, rows: Integers) -> Side:
         """The side of some rows."""
-        return Side({name: own[rows] for name, own in self.codes.items()}, len(rows))
+        return Side({name: codes[rows] for name, codes in self.codes.items()}, len(rows))
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """A joint table that was counted with noise: ``counts`` has one axis an attribute."""
+    """A noisy joint table: ``counts`` has one axis per attribute."""
 
     workload: Workload
     counts: Integers
 
     def of_children(self) -> Measured:
-        """The table of the attributes of rows that refer, as those of an earlier parent."""
+        """The table of the attributes of rows that refer, taken as those of an earlier parent."""
         parents = tuple(range(len(self.workload.parent)))
         return Measured(Workload(self.workload.child, ()), self.counts.sum(parents))
 
@@ -75,12 +75,12 @@ class Link:
         return replace(self, measured=(*self.measured, *tables))
 
     def at_most(self, degree: int) -> Link:
-        """The link whose degrees are at most some number."""
+        """The link with degrees capped at a number."""
         if degree >= self.key.max_rows:
             return self
-        kept = self.degrees[: degree + 1].copy()
-        kept[-1] += self.degrees[degree + 1 :].sum()
-        return replace(self, degrees=kept)
+        degrees = self.degrees[: degree + 1].copy()
+        degrees[-1] += self.degrees[degree + 1 :].sum()
+        return replace(self, degrees=degrees)
 
     @property
     def mean(self) -> float:
@@ -88,7 +88,7 @@ class Link:
         return float(self.degrees @ np.arange(len(self.degrees)))
 
     def drawn_children(self, parents: int) -> int:
-        """How many rows refer to so many parents."""
+        """The expected number of rows that refer to this many parents."""
         return round(parents * self.mean)
 
     def problem(self, parents: Side, children: Side) -> Problem:
@@ -97,12 +97,12 @@ class Link:
             {name for table in self.measured for name in table.workload.parent},
             {name for table in self.measured for name in table.workload.child},
         )
-        found = [
-            Profiles.of(self._parts(side, own), side.rows)
-            for side, own in zip((parents, children), names, strict=True)
+        profiles = [
+            Profiles.of(self._parts(side, attributes), side.rows)
+            for side, attributes in zip((parents, children), names, strict=True)
         ]
-        targets = tuple(self._target(table, *found) for table in self.measured)
-        return Problem(found[0], found[1], targets)
+        targets = tuple(self._target(table, *profiles) for table in self.measured)
+        return Problem(profiles[0], profiles[1], targets)
 
     def parents_of(self, parents: Side, children: Side, rng: np.random.Generator) -> Integers:
         """The row number (children,) of each row's parent; at most ``max_rows`` have the same."""
@@ -119,7 +119,7 @@ class Link:
         }
 
     def _target(self, table: Measured, parents: Profiles, children: Profiles) -> ProfileTarget:
-        sizes = {name: own.size for name, own in self.parts.items()}
+        sizes = {name: partition.size for name, partition in self.parts.items()}
         of_parent, of_child = table.workload.parent, table.workload.child
         rows = int(np.prod([sizes[name] for name in of_parent]))
         shares = table.counts.reshape(rows, -1) / max(self.total(), 1.0)
@@ -151,7 +151,7 @@ class Drawing:
     rules: Mapping[str, constraints.KeyRules] = field(default_factory=dict)
 
     def add(self, name: str, drawn: Table | None, number: int) -> None:
-        """The rows of a table; those of one without attributes are only so many."""
+        """Add the rows of a table; only their number if it has no attributes."""
         domain = relations.rows_domain(self.schema, name)
         codes = {
             column.name: drawn.codes[column.name] if drawn else np.arange(number)
@@ -162,13 +162,13 @@ class Drawing:
     def sides(self, key: relations.ForeignKey) -> tuple[Side, Side, Integers]:
         """The parents of a key, the rows that refer, and their numbers."""
         chosen = self._referring(key)
-        own = dict(relations.of_row(key.table, self.rows[key.table], chosen))
+        codes = dict(relations.of_row(key.table, self.rows[key.table], chosen))
         for earlier in relations.earlier_keys(self.schema, key):
             owners = self.owners[relations.joined_table(earlier)][chosen]
-            own |= of_parent(earlier, self.rows[earlier.parent], owners)
+            codes |= of_parent(earlier, self.rows[earlier.parent], owners)
         everyone = np.arange(self.numbers[key.parent])
         parents = of_parent(key, self.rows[key.parent], everyone)
-        return Side(parents, len(everyone)), Side(own, len(chosen)), chosen
+        return Side(parents, len(everyone)), Side(codes, len(chosen)), chosen
 
     def relate(self, link: Link) -> None:
         """Give each row that refers by a key its parent."""
@@ -185,14 +185,16 @@ class Drawing:
         self._keep_rules(key)
 
     def most(self, key: relations.ForeignKey) -> int:
-        """The most rows that may refer to the same one: of distinct pairs, one of each partner."""
+        """The most rows that may refer to the same one: in distinct pairs, one for each partner."""
         pair = self.distinct.get(key.table, ())
-        others = (own for own in self.schema.parents_of(key.table) if own.column in pair)
-        partners = [self.numbers[own.parent] for own in others if own != key]
+        references = (
+            reference for reference in self.schema.parents_of(key.table) if reference.column in pair
+        )
+        partners = [self.numbers[reference.parent] for reference in references if reference != key]
         return min(key.max_rows, *partners) if key.column in pair and partners else key.max_rows
 
     def places(self, name: str) -> int | None:
-        """The most rows of a table that parents have places for; None if it needs no parent."""
+        """The most rows of a table for which parents have places; None if it needs no parent."""
         required = [key for key in self.schema.parents_of(name) if not key.optional]
         return min((self.numbers[key.parent] * self.most(key) for key in required), default=None)
 
@@ -203,7 +205,7 @@ class Drawing:
         )
 
     def _referring(self, key: relations.ForeignKey) -> Integers:
-        """Rows that refer, no more than have a place."""
+        """Rows that refer, at most as many as there are places."""
         if not key.optional:
             return np.arange(self.numbers[key.table])
         chosen = np.flatnonzero(self.rows[key.table].codes[key.column])
@@ -213,28 +215,30 @@ class Drawing:
     def _separate(self, key: relations.ForeignKey) -> None:
         """Exchange parents until no two rows of a table have the same pair of them."""
         pair = self.distinct.get(key.table, ())
-        others = [
-            other for other in relations.earlier_keys(self.schema, key) if other.column in pair
+        earlier_keys = [
+            earlier
+            for earlier in relations.earlier_keys(self.schema, key)
+            if earlier.column in pair
         ]
-        if key.column not in pair or not others:
+        if key.column not in pair or not earlier_keys:
             return
-        name, first = relations.joined_table(key), relations.joined_table(others[0])
+        name, first = relations.joined_table(key), relations.joined_table(earlier_keys[0])
         self.owners[name] = constraints.without_duplicates(
             self.owners[first],
             self.owners[name],
-            (self.numbers[others[0].parent], self.numbers[key.parent]),
+            (self.numbers[earlier_keys[0].parent], self.numbers[key.parent]),
             self.most(key),
             self.rng,
         )
 
     def _keep_rules(self, key: relations.ForeignKey) -> None:
         """Change parents until the rules across a key hold; rows that fit none are left out."""
-        name, own = relations.joined_table(key), self.rules.get(relations.joined_table(key))
-        if own is None:
+        name, rules = relations.joined_table(key), self.rules.get(relations.joined_table(key))
+        if rules is None:
             return
         sides = self.rows[key.table], self.rows[key.parent]
         self.rows[key.table], self.owners[name] = constraints.keep_rules(
-            own, self.schema, key, sides, self.owners[name], self.most(key), self.rng
+            rules, self.schema, key, sides, self.owners[name], self.most(key), self.rng
         )
         if not key.optional:
             self._leave_out(key.table, self.owners[name] == NOBODY)
@@ -269,21 +273,21 @@ class Answers:
         self._shares = self._problem.shares(self._problem.solve())
         self._total = link.total() if link.measured else link.mean * parents.rows
         codes = {**parents.codes, **children.codes}
-        self._parts = {name: link.parts[name].index(own) for name, own in codes.items()}
+        self._parts = {name: link.parts[name].index(values) for name, values in codes.items()}
 
     def of(self, tables: Sequence[Workload]) -> list[Floats]:
-        """The expected counts of joint tables, one axis an attribute."""
-        found = []
+        """The expected counts of joint tables, one axis per attribute."""
+        counts = []
         for workload in tables:
             parents = self._within(workload.parent, self._problem.parents)
             children = self._within(workload.child, self._problem.children)
             shape = [self._link.parts[name].size for name in workload.names]
             table = parents @ self._shares @ children.T
-            found.append(self._total * table.reshape(shape))
-        return found
+            counts.append(self._total * table.reshape(shape))
+        return counts
 
     def _within(self, names: tuple[str, ...], profiles: Profiles) -> Floats:
-        """The share (cells, profiles) of each joint part among the rows of each profile."""
+        """The share (cells, profiles) of each joint part within each profile."""
         sizes = [self._link.parts[name].size for name in names]
         joint = joint_number([self._parts[name] for name in names], sizes, len(profiles.of_rows))
         cells = math.prod(sizes)
@@ -293,7 +297,7 @@ class Answers:
 
 
 def _small_enough(link: Link, parents: Side, children: Side) -> tuple[Problem, Side, Side]:
-    """The problem of as many rows as one holds; those of a pool are in random order."""
+    """The problem of as many rows as one can hold; rows of a pool are in random order already."""
     while (problem := link.problem(parents, children)).unknowns > MOST_UNKNOWNS:
         parents = parents.take(np.arange(max(parents.rows // 2, 1)))
         children = children.take(np.arange(max(children.rows // 2, 1)))

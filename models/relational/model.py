@@ -1,6 +1,6 @@
 """A fitted model of several tables, and its fit; released statistics only.
 
-The fit has the rows of each table first, then what is released of each relationship.
+The rows of each table are fitted first, then each relationship.
 
 Source: arXiv 2405.18670, algorithm 1.
 """
@@ -80,7 +80,7 @@ _DROPPED = (
 _ROOTED = "no row is above itself: of such circles rows exchange or lose what they refer to"
 
 _POOL = 4_096
-"""Rows of each table that are drawn to make parts and answers: their error is below the noise."""
+"""Rows of each table drawn to make parts and answers: their sampling error is below the noise."""
 
 _SEED = 20_261_123
 """Public seed of those rows."""
@@ -118,7 +118,7 @@ class RelationalModel:
         return (*rows, *linked, *self._repaired(), _NUMBERED)
 
     def _repaired(self) -> Iterator[str]:
-        """What is done to references so that constraints and hierarchies hold."""
+        """How references are changed so that constraints and hierarchies hold."""
         keys, ruled = self.task.schema.keys, rules_across(self.task)
         itself = [key for key in keys if key.to_itself]
         if len(ruled) > sum(relations.joined_table(key) in ruled for key in itself):
@@ -129,7 +129,7 @@ class RelationalModel:
             yield _DROPPED
 
     def sample(self, rows: int, rng: SamplingSource) -> relations.Database:
-        """Tables with so many ``rows`` in that of the units, in which each reference names a row.
+        """Tables with ``rows`` rows in that of the units; each reference names a row.
 
         SampleError if they cannot be drawn.
         """
@@ -145,7 +145,7 @@ class RelationalModel:
         return drawing.database()
 
     def _number(self, name: str, rows: int, drawing: Drawing) -> int:
-        """How many rows of a table: of the units as wanted, else as the first parents have."""
+        """The number of rows of a table: of units as requested, else by first parents."""
         scale = rows / self.task.data_rows
         declared = max(int(self.task.tables[name].data_rows * scale), 1)
         required = [key for key in self.task.schema.parents_of(name) if not key.optional]
@@ -168,13 +168,13 @@ class RelationalModel:
         for name, link in self.links.items():
             arrays |= {f"links.{name}/{key}": array for key, array in link_arrays(link).items()}
         links = {name: link_meta(link) for name, link in self.links.items()}
-        numbers = {name: own.data_rows for name, own in self.rows.items()}
+        numbers = {name: table.data_rows for name, table in self.rows.items()}
         meta = {"base": self.base, "models": models, "rows": numbers, "links": links}
         return meta, arrays
 
 
 def link_meta(link: Link) -> dict[str, Any]:
-    """What a link is made of, as JSON."""
+    """A link without its arrays, as JSON."""
     measured = [
         [list(table.workload.parent), list(table.workload.child)] for table in link.measured
     ]
@@ -182,13 +182,14 @@ def link_meta(link: Link) -> dict[str, Any]:
 
 
 def link_arrays(link: Link) -> dict[str, NDArray[np.generic]]:
-    """The numbers of a link."""
-    found: dict[str, NDArray[np.generic]] = {"degrees": link.degrees}
-    found |= {
-        f"parts{at}": profiles.numbers_of(parts) for at, parts in enumerate(link.parts.values())
+    """The arrays of a link."""
+    arrays: dict[str, NDArray[np.generic]] = {"degrees": link.degrees}
+    arrays |= {
+        f"parts{index}": profiles.numbers_of(parts)
+        for index, parts in enumerate(link.parts.values())
     }
-    found |= {f"counts{at}": table.counts for at, table in enumerate(link.measured)}
-    return found
+    arrays |= {f"counts{index}": table.counts for index, table in enumerate(link.measured)}
+    return arrays
 
 
 def restore_relational(
@@ -203,7 +204,8 @@ def restore_relational(
     # models that were saved before rows were counted have the declared numbers
     counted = meta.get("rows", {})
     rows = {
-        name: replace(own, data_rows=counted.get(name, own.data_rows)) for name, own in rows.items()
+        name: replace(table, data_rows=counted.get(name, table.data_rows))
+        for name, table in rows.items()
     }
     models = restore_rows(base, rows, meta["models"], arrays)
     links = {
@@ -214,21 +216,21 @@ def restore_relational(
 
 
 def restored_link(
-    task: DatabaseTask, key: relations.ForeignKey, meta: Mapping[str, Any], own: Arrays
+    task: DatabaseTask, key: relations.ForeignKey, meta: Mapping[str, Any], arrays: Arrays
 ) -> Link:
     """The link of :func:`link_meta` and :func:`link_arrays`."""
     columns = {
         column.name: column for side in relations.joined_domain(task.schema, key) for column in side
     }
     parts = {
-        name: profiles.parts_of(columns[name], own[f"parts{at}"])
-        for at, name in enumerate(meta["parts"])
+        name: profiles.parts_of(columns[name], arrays[f"parts{index}"])
+        for index, name in enumerate(meta["parts"])
     }
     measured = tuple(
-        Measured(profiles.Workload(tuple(parent), tuple(child)), own[f"counts{at}"])
-        for at, (parent, child) in enumerate(meta["measured"])
+        Measured(profiles.Workload(tuple(parent), tuple(child)), arrays[f"counts{index}"])
+        for index, (parent, child) in enumerate(meta["measured"])
     )
-    return Link(key, own["degrees"], parts, measured)
+    return Link(key, arrays["degrees"], parts, measured)
 
 
 def train_relational(
@@ -269,16 +271,16 @@ def weigh_relational(
             LabelledDoor(private.table(name), name),
             model.rows[name],
             plan.parameters.plans[name],
-            own,
+            fitted,
         )
-        for name, own in model.models.items()
+        for name, fitted in model.models.items()
     }
     return replace(model, models=weighed)
 
 
 @dataclass(frozen=True)
 class _LinkFit:
-    """One relationship, whose degrees are counted first; ``links`` are those before it."""
+    """The fit of one relationship; ``links`` are the relationships fitted before it."""
 
     private: DatabaseDoor
     key: relations.ForeignKey
@@ -299,19 +301,19 @@ class _LinkFit:
         return link
 
     def _inform(self, new: Sequence[Measured]) -> None:
-        """Tell the first key of rows without attributes which parents they have.
+        """Pass the parents of rows without attributes on to their earlier keys.
 
-        The rows of the pool are related by it again.
+        The rows of the pool are then matched anew by these.
         """
         if relations.rows_domain(self.pools.schema, self.key.table).modelled:
             return
         for earlier in relations.earlier_keys(self.pools.schema, self.key):
-            name, own = relations.joined_table(earlier), f"{earlier.column}: "
+            name, prefix = relations.joined_table(earlier), f"{earlier.column}: "
             first = self.links[name]
             of_first = [
                 table.of_children()
                 for table in new
-                if all(child.startswith(own) for child in table.workload.child)
+                if all(child.startswith(prefix) for child in table.workload.child)
             ]
             self.links[name] = first.with_measured(of_first)
             self.pools.relate(self.links[name])
@@ -342,7 +344,7 @@ class _LinkFit:
     def _choose(
         self, link: Link, left: list[profiles.Workload], picks: int
     ) -> list[profiles.Workload]:
-        """The joint tables of one round, by how far they are from the answers so far.
+        """The joint tables of one round, selected by their distance from the answers so far.
 
         Privacy: selections among distances of partitions of the joined rows.
         """
@@ -358,8 +360,8 @@ class _LinkFit:
             for workload, table in zip(left, expected, strict=True)
         ]
         for _ in range(picks):
-            open_ = [at for at, workload in enumerate(left) if workload not in chosen]
-            query = CandidateScores(tuple(scored[at] for at in open_))
+            open_ = [index for index, workload in enumerate(left) if workload not in chosen]
+            query = CandidateScores(tuple(scored[index] for index in open_))
             chosen.append(left[open_[self._door.answer(query, self.noise.selection, SELECT)]])
         return chosen
 
@@ -378,7 +380,7 @@ def _partitions(link: Link, workload: profiles.Workload) -> tuple[Partition, ...
 
 
 def _nearest_counts(noisy: Floats) -> Floats:
-    """The nearest counts (n,) that are not negative, of the same sum where that is positive."""
+    """The nearest non-negative counts (n,), with the same sum where that is positive."""
     total = max(float(noisy.sum()), 1.0)
     falling = -np.sort(-noisy)
     levels = (np.cumsum(falling) - total) / np.arange(1, len(noisy) + 1)

@@ -1,4 +1,4 @@
-"""What a spec may say about how tables are related; what is left out follows from public facts."""
+"""Options of relationships in a spec; what is left out follows from public facts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RelationalOptions(Declared):
 
 
 class PrintedOptions(RelationalOptions):
-    """Those of the algorithm as printed."""
+    """The options of the algorithm as printed."""
 
     fitted: int | None = Field(
         default=None, ge=1, description="joint tables fitted at once, those of greatest error"

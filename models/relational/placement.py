@@ -1,10 +1,8 @@
-"""Hard constraints across a foreign key, kept by who refers to whom.
+"""Hard constraints across a foreign key, enforced by changing who refers to whom.
 
-Rows that violate one exchange parents with others, which keeps all degrees. What no exchange helps
-moves to a free place of a parent that fits, then takes the attributes of another row that fits its
-parent, then is left out. Nothing but drawn rows and released facts is used.
-
-Which rows may have which parents, the constraints across the key say.
+Rows that violate one exchange parents with others, which keeps all degrees. A row that no exchange
+helps moves to a free place of a parent that it fits, else takes the attributes of a row that fits
+its parent, else is left out. Only drawn rows and released facts are used.
 """
 
 from __future__ import annotations
@@ -22,28 +20,28 @@ from cloister.schema.domain import Table
 from cloister.schema.relations import Schema
 
 _EXCHANGES = 60
-"""Rounds of exchanges; each leaves a part of the violations that the rule's own rate decides."""
+"""Most rounds of exchanges; what part of the violations a round leaves depends on the rule."""
 
 _POOL = 2_000
-"""Rows at least among which partners of an exchange are looked for in a round."""
+"""Least number of rows among which a round looks for partners."""
 
 _STALLED = 0.98
-"""Part of the violations that a round may leave and still be followed by another."""
+"""A round that leaves more than this part of the violations is the last."""
 
 _MIXINGS = 10
-"""Rounds of exchanges after a part was matched in order, which would show in it."""
+"""Rounds of random exchanges that hide the order in which a part was matched."""
 
 _SORTS = 4
-"""Parts that are sorted, each with the rows that still violate."""
+"""Random parts that are matched in order, each with the rows that still violate."""
 
 _SORTED_WITH = 4
 """Rows of such a part for each that violates."""
 
 _TRIES = 40
-"""Random parents, or rows, that are tried for each row before all are looked at."""
+"""Random parents, or rows, tried for each row before all are searched."""
 
 _MOST_PAIRS = 20_000_000
-"""Pairs of rows and parents, or rows, that are looked at one by one at most: a few seconds."""
+"""Most pairs that an exhaustive search compares: a few seconds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,14 +58,14 @@ class _Numbers:
             return cls(operand.row, operand.of(tables[operand.row]))
         return cls(0, np.array(operand))
 
-    def at(self, rows: Integers, parents: Integers) -> Floats:
+    def of_pairs(self, rows: Integers, parents: Integers) -> Floats:
         """The numbers (n,) of some rows with some parents; of a constant itself."""
         return self.numbers[rows if self.side == 1 else parents] if self.side else self.numbers
 
 
 @dataclass(frozen=True, eq=False)
 class Compatibility:
-    """Rows and parents of one foreign key, and what must hold of a row and its parent.
+    """Which rows of a foreign key may have which parents.
 
     ``rules`` compare a row with its parent; on the columns ``shared`` all rows of one parent agree:
     ``_agreed`` (parents,) are the codes, by column, or -1 where a parent has no row.
@@ -86,8 +84,8 @@ class Compatibility:
         for rule in self._compiled:
             broken = np.ones(len(rows), dtype=bool)
             for op, left, right in rule:
-                beside = None if right is None else right.at(rows, parents)
-                broken &= holds(op, left.at(rows, parents), beside)
+                beside = None if right is None else right.of_pairs(rows, parents)
+                broken &= holds(op, left.of_pairs(rows, parents), beside)
             good &= ~broken
         for name, values in self._agreed.items():
             wanted = values[parents]
@@ -96,16 +94,16 @@ class Compatibility:
 
     @cached_property
     def _compiled(self) -> list[list[tuple[Op, _Numbers, _Numbers | None]]]:
-        """The predicates of each rule: a row and its parent of which all hold violate it.
+        """The predicates of each rule; a row and its parent violate it if all of them hold.
 
         None on the right stands for ``missing``.
         """
-        found = []
+        compiled = []
         for rule in self.rules:
-            own, above = rule.sides(self.rows, self.parents)
-            tables = {1: own, 2: above}
+            rows, parents = rule.sides(self.rows, self.parents)
+            tables = {1: rows, 2: parents}
             bound = rule.bound(self.schema)
-            found.append(
+            compiled.append(
                 [
                     (
                         each.op,
@@ -115,12 +113,12 @@ class Compatibility:
                     for each in bound.predicates
                 ]
             )
-        return found
+        return compiled
 
     def agree(self, owners: Integers, rng: np.random.Generator) -> None:
-        """Fix what the rows of a parent agree on: a value of one of them, or -1 where it has none.
+        """Set what the rows of each parent agree on: the value of a random one; -1 without rows.
 
-        That of a row at random, so that values are as frequent as before.
+        Of a random row, so that values stay as frequent as before.
         """
         first = rng.permutation(len(owners))
         for name in self.shared:
@@ -129,16 +127,16 @@ class Compatibility:
             self._agreed[name] = values
 
     def agree_with(self, rows: Integers, parents: Integers) -> None:
-        """Let parents (n,) agree on what the rows (n,) have that each got."""
+        """Set what parents (n,) agree on to the values of the rows (n,) that they got."""
         for name, values in self._agreed.items():
             values[parents] = self.rows.codes[name][rows]
 
     @cached_property
     def ordered(self) -> tuple[Floats, Floats] | None:
-        """Numbers of rows and of parents, if all that is to hold is that none is before its parent.
+        """Numbers of rows and of parents, if the only rule is that no row is less than its parent.
 
-        None if there is more. Missing numbers violate nothing: of a row, one is after all parents;
-        of a parent, before all rows.
+        None for other rules. Missing numbers violate nothing: a row's is above all parents, a
+        parent's below all rows.
         """
         if self.shared or len(self._compiled) != 1 or len(self._compiled[0]) != 1:
             return None
@@ -155,7 +153,7 @@ class Compatibility:
 
 @dataclass(frozen=True)
 class Settled:
-    """Parents (rows,) of rows, and whose attributes each row has; both -1 for rows left out."""
+    """Parents (rows,) of rows, and the row whose attributes each has; both -1 for rows left out."""
 
     owners: Integers
     source: Integers
@@ -163,7 +161,7 @@ class Settled:
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Changes of who refers to whom, after which each row is compatible with its parent.
+    """Changes who refers to whom until each row is compatible with its parent.
 
     At most ``most`` rows have the same parent; rows may take others' attributes if ``copied``.
     """
@@ -191,18 +189,20 @@ class Placement:
             if not len(waiting):
                 break
             number = min(max(len(waiting), _POOL), len(owners))
-            others = self.rng.choice(len(owners), number, replace=False)
-            self._exchange(owners, self.rng.permutation(np.union1d(waiting, others)), worsening=-1)
+            partners = self.rng.choice(len(owners), number, replace=False)
+            self._exchange(
+                owners, self.rng.permutation(np.union1d(waiting, partners)), worsening=-1
+            )
             before, waiting = len(waiting), waiting[~self.compatible.fits(waiting, owners[waiting])]
             if len(waiting) > _STALLED * before:
                 break
         return waiting
 
     def _sorted(self, owners: Integers, waiting: Integers) -> Integers:
-        """Match as many rows as can be in random parts, by order; the rows that violate.
+        """Match random parts in order, which satisfies the most rows; returns those that violate.
 
-        Of one rule of one order between a row and its parent: each parent gets the first row that
-        is not before it. Rows of the part then exchange parents where both still fit.
+        For a single rule that orders a row and its parent: each parent gets the least row that is
+        not below it. Rows of the part then exchange parents at random where both still fit.
         """
         ordered = self.compatible.ordered
         for _ in range(_SORTS):
@@ -218,20 +218,20 @@ class Placement:
         return waiting
 
     def _exchange(self, owners: Integers, pool: Integers, worsening: int) -> None:
-        """Exchange the parents of random pairs where it adds no more violations than given."""
+        """Exchange the parents of random pairs if that adds at most ``worsening`` violations."""
         half = len(pool) // 2
-        one, other = pool[:half], pool[half : 2 * half]
-        before = self._violations(one, owners[one]) + self._violations(other, owners[other])
-        after = self._violations(one, owners[other]) + self._violations(other, owners[one])
+        first, second = pool[:half], pool[half : 2 * half]
+        before = self._violations(first, owners[first]) + self._violations(second, owners[second])
+        after = self._violations(first, owners[second]) + self._violations(second, owners[first])
         better = after <= before + worsening
-        one, other = one[better], other[better]
-        owners[one], owners[other] = owners[other], owners[one]
+        first, second = first[better], second[better]
+        owners[first], owners[second] = owners[second], owners[first]
 
     def _violations(self, rows: Integers, parents: Integers) -> Integers:
         return (~self.compatible.fits(rows, parents)).astype(np.int64)
 
     def _moved(self, owners: Integers, waiting: Integers) -> Integers:
-        """Move rows to free places of parents that fit; the rows for which there is none."""
+        """Move rows to free places of parents that they fit; returns the rows that fit none."""
         degrees = np.bincount(owners, minlength=self.compatible.parents.rows)
         free = np.flatnonzero(degrees < self.most)
         for _ in range(_TRIES):
@@ -239,22 +239,22 @@ class Placement:
                 return waiting
             wanted = self.rng.choice(free, len(waiting))
             waiting = self._admit(owners, degrees, waiting, wanted)
-        kept: list[int] = []
-        for at, row in enumerate(waiting.tolist()):
+        unplaced: list[int] = []
+        for index, row in enumerate(waiting.tolist()):
             free = np.flatnonzero(degrees < self.most)
-            if (at + 1) * len(free) > _MOST_PAIRS:
-                return np.array([*kept, *waiting[at:].tolist()], dtype=np.int64)
+            if (index + 1) * len(free) > _MOST_PAIRS:
+                return np.array([*unplaced, *waiting[index:].tolist()], dtype=np.int64)
             able = free[self.compatible.fits(np.full(len(free), row), free)]
             if len(able):
                 self._admit(owners, degrees, np.array([row]), self.rng.choice(able, 1))
             else:
-                kept.append(row)
-        return np.array(kept, dtype=np.int64)
+                unplaced.append(row)
+        return np.array(unplaced, dtype=np.int64)
 
     def _admit(
         self, owners: Integers, degrees: Integers, rows: Integers, wanted: Integers
     ) -> Integers:
-        """Move the rows that fit to the parents they want, one to each; the rows left."""
+        """Move the rows that fit to the parents they want, one to each; returns the rest."""
         good = self.compatible.fits(rows, wanted) & (degrees[wanted] < self.most)
         _, first = np.unique(wanted[good], return_index=True)
         chosen = np.flatnonzero(good)[first]
@@ -265,7 +265,7 @@ class Placement:
         return np.delete(rows, chosen)
 
     def _copied(self, owners: Integers, source: Integers, waiting: Integers) -> Integers:
-        """Give rows the attributes of others that fit their parents; the rows left."""
+        """Give rows the attributes of rows that fit their parents; returns the rest."""
         if not self.copied:
             return waiting
         for _ in range(_TRIES):
@@ -275,27 +275,27 @@ class Placement:
             good = self.compatible.fits(donors, owners[waiting])
             source[waiting[good]] = donors[good]
             waiting = waiting[~good]
-        kept: list[int] = []
-        for at, row in enumerate(waiting.tolist()):
+        unplaced: list[int] = []
+        for index, row in enumerate(waiting.tolist()):
             everyone = np.arange(len(owners))
-            if (at + 1) * len(owners) > _MOST_PAIRS:
-                return np.array([*kept, *waiting[at:].tolist()], dtype=np.int64)
+            if (index + 1) * len(owners) > _MOST_PAIRS:
+                return np.array([*unplaced, *waiting[index:].tolist()], dtype=np.int64)
             able = everyone[self.compatible.fits(everyone, np.full(len(owners), owners[row]))]
             if len(able):
                 source[row] = self.rng.choice(able)
             else:
-                kept.append(row)
-        return np.array(kept, dtype=np.int64)
+                unplaced.append(row)
+        return np.array(unplaced, dtype=np.int64)
 
 
 def _in_order(rows: Floats, parents: Floats) -> Integers:
-    """Which parent (n,) each row gets, so that as many as can be are not before theirs."""
+    """A parent (n,) for each row, such that as many rows as possible are not below theirs."""
     by_row, by_parent = np.argsort(rows, kind="stable"), np.argsort(parents, kind="stable")
     numbers, bounds = rows[by_row].tolist(), parents[by_parent].tolist()
-    found, at = np.full(len(rows), -1), 0
+    owners, position = np.full(len(rows), -1), 0
     for row, number in zip(by_row.tolist(), numbers, strict=True):
-        if number >= bounds[at]:
-            found[row] = by_parent[at]
-            at += 1
-    found[found == -1] = by_parent[at:]
-    return found
+        if number >= bounds[position]:
+            owners[row] = by_parent[position]
+            position += 1
+    owners[owners == -1] = by_parent[position:]
+    return owners

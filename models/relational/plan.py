@@ -1,8 +1,7 @@
-"""The plan of several tables: a plan for the rows of each, and what is asked of relationships.
+"""The plan of several tables: a plan for the rows of each, and the queries of relationships.
 
-A unit has rows in each table, so everything composes. With a delta the parts are scaled such that
-all together, priced by the accountants as one, cost no more than the budget; at delta 0 epsilons
-add up to it.
+A unit has rows in each table, so everything composes. With a delta, all parts are scaled until the
+accountants price their composition within the budget; at delta 0 epsilons add up to it.
 
 Source: arXiv 2405.18670, algorithm 1: rounds of selections by the exponential mechanism, each
     followed by measurements. Exponents and noise follow from the sensitivities of the door's
@@ -55,10 +54,10 @@ _RELATIONSHIPS = Fraction(1, 3)
 """Part of the budget of all relationships together; the rows of tables have the rest."""
 
 _COUNT = Fraction(1, 20)
-"""Part of the budget of a table's rows for how many there are, if bounds may leave some out.
+"""Part of the budget of a table's rows for their number, if bounds may drop some.
 
-As a share of rho, or of epsilon at delta 0. At 1/20 what its noise adds to a share of values is a
-third of the histograms' noise at most, where there are two attributes; that grows by 2.5 %.
+A share of rho, or of epsilon at delta 0. At 1/20 its noise adds at most a third of the histograms'
+noise to a share of values, with two attributes; the histograms' noise grows by 2.5 %.
 """
 
 _SECONDS = 0.1
@@ -68,11 +67,11 @@ _SECONDS_OF_PAIR = 5.4e-7
 """Seconds of a fit for each pair of profiles and joint table. Measured: 5.3e-7 to 5.6e-7."""
 
 _SECONDS_OF_FACTORS = 3.0
-"""Seconds in which factors for rows in slices are fitted, where there are many profiles."""
+"""Seconds of the fit of factors for rows in slices, used if there are many profiles."""
 
 _SECONDS_OF_ROW = 1e-5
-"""Seconds a row that is matched, by profiles or in slices. To make pairs of 10,000 to 1,000,000
-links distinct took a tenth of that at most."""
+"""Seconds per matched row, by profiles or in slices. Making 10,000 to 1,000,000 links distinct
+took at most a tenth of that."""
 
 _MEMORY = 100 << 20
 """Bytes of the fit of a relationship, and of the libraries."""
@@ -128,7 +127,7 @@ _LINKS = "", "links"
 
 @dataclass(frozen=True)
 class _Parts:
-    """What shares the budget: rows of tables, how many there are, and relationships."""
+    """The parts that share the budget: rows of tables, their numbers, and relationships."""
 
     name: str
     base: AnySynthesizer
@@ -138,17 +137,17 @@ class _Parts:
 
     @property
     def options(self) -> RelationalOptions:
-        """What the spec says of relationships."""
+        """The options of relationships in the spec."""
         return options_of(self.task, RelationalOptions)
 
     @property
     def shares(self) -> dict[tuple[str, str], Fraction]:
-        """The share of each part: of rows, of their number if it is counted, of relationships.
+        """The share of each part: rows, their number if it is counted, relationships.
 
-        With a delta what relationships have is declared of them alone, and the rest is scaled.
+        With a delta, a declared epsilon of relationships is theirs alone, and the rest is scaled.
 
         Raises:
-            PlanError: relationships are to have all of it, or more.
+            PlanError: the declared epsilon leaves nothing for the rest.
         """
         related, counted = self._related, counted_tables(self.task)
         scaled = self.budget.delta and self.options.epsilon is not None
@@ -173,8 +172,7 @@ class _Parts:
     def plan(self, epsilons: Mapping[tuple[str, str], Fraction]) -> Plan[RelationalParameters]:
         """The plan whose parts have these epsilons, each at the delta of the whole.
 
-        Relationships share what is added up: epsilon at delta 0, else the rho of
-        zero-concentrated privacy.
+        Relationships split what composes by addition: epsilon at delta 0, else rho of zCDP.
         """
         plans = {name: self._part(name, epsilons["rows", name]) for name in self.rows}
         counts = {
@@ -191,7 +189,7 @@ class _Parts:
         return Plan(self.name, row_sequence(plans), tuple(stages), parameters, forecast)
 
     def _links(self, epsilon: Fraction) -> dict[str, LinkNoise]:
-        """The noise of relationships: those that only count degrees have less."""
+        """The noise of relationships; those that only count degrees get a smaller part."""
         keys, ways = self.task.schema.keys, self.options.ways
         schema, delta = self.task.schema, self.budget.delta
         weights = [Fraction(1) if candidates(schema, key, ways) else DEGREES_ONLY for key in keys]
@@ -219,7 +217,7 @@ class _Parts:
 
     def _forecast(self, plans: Mapping[str, AnyPlan], links: Mapping[str, LinkNoise]) -> Forecast:
         tables, schema, rows = self.task.tables, self.task.schema, together(plans.values())
-        drawn = {name: most_drawn(self.task, own) for name, own in tables.items()}
+        drawn = {name: most_drawn(self.task, table) for name, table in tables.items()}
         seconds = rows.seconds
         for key in schema.keys:
             sides = zip((key.table, key.parent), joined_domain(schema, key), strict=True)
@@ -232,14 +230,14 @@ class _Parts:
 
 
 def _profiles(domain: Domain, rows: int, tables: int) -> float:
-    """The profiles of rows by the attributes of so many joint tables, a random one in each."""
+    """The expected profiles of rows if each of these joint tables has a random attribute."""
     logs = [math.log(min(column.size, MOST_PARTS)) for column in domain]
     left = (1 - 1 / len(logs)) ** tables if logs else 1.0
     return min(math.exp((1 - left) * sum(logs)), rows)
 
 
 def _seconds_of_fits(pairs: float, rounds: tuple[int, ...]) -> float:
-    """Seconds of the fits before each round, and of two of all tables: to a pool and to a draw."""
+    """Seconds of a fit before each round, and of two to all tables: for the pool and for a draw."""
     if pairs > MOST_UNKNOWNS:
         return _SECONDS_OF_FACTORS
     fitted = sum(accumulate(rounds[:-1])) + 2 * sum(rounds)

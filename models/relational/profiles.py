@@ -30,19 +30,19 @@ from cloister.schema.partition import Partition, intervals, single_values
 from cloister.schema.relations import ForeignKey, Schema, joined_domain
 
 MOST_CANDIDATES = 2_000
-"""Joint tables among which selections are made; of more, those of two attributes alone."""
+"""Most joint tables to select among; if there are more, only those of two attributes."""
 
 MOST_PARTS = 8
 """Parts of an attribute: two attributes then have 64 cells, and three 512."""
 
 MOST_UNKNOWNS = 200_000
-"""Pairs of profiles in one problem; of more, rows are sliced at random, as in section 6."""
+"""Most pairs of profiles in one problem; beyond, rows are sliced at random, as in section 6."""
 
 _LARGEST_JOINT = 2**62
-"""Greatest number of a joint part that 64 bits hold; beyond it, only those that occur count."""
+"""Greatest joint number that fits 64 bits; beyond it, only joint parts that occur are numbered."""
 
 _STEPS = 80
-"""Steps of the projected gradient; more change answers by less than noise does."""
+"""Steps of the projected gradient; further ones move answers by less than the noise."""
 
 POWER_STEPS = 12
 """Steps of the power iteration for the greatest eigenvalue; all entries are positive."""
@@ -51,7 +51,7 @@ POWER_MARGIN = 1.05
 """Factor on that eigenvalue, which power iteration approaches from below."""
 
 _PROJECTIONS = 50
-"""Steps of a projection at most; each finds rows to leave out, and few are needed."""
+"""Most steps of a projection; each drops the rows that fall to zero, and few are needed."""
 
 
 @dataclass(frozen=True)
@@ -69,23 +69,29 @@ class Workload:
 
 def workloads(parent: Sequence[str], child: Sequence[str]) -> tuple[Workload, ...]:
     """The joint tables of two and three attributes, one of each side at least."""
-    two = tuple(Workload((one,), (other,)) for one in parent for other in child)
+    two = tuple(
+        Workload((parent_name,), (child_name,)) for parent_name in parent for child_name in child
+    )
     three = tuple(_of_three(parent, child))
     return two + three if len(two) + len(three) <= MOST_CANDIDATES else two
 
 
 def candidates(schema: Schema, key: ForeignKey, ways: int | None = None) -> tuple[Workload, ...]:
-    """The joint tables of a key that may be measured, of so many attributes if ``ways`` says.
+    """The joint tables across a key that may be measured; of ``ways`` attributes if that is given.
 
-    Rows without any attribute have those of their first parent only by the tables of their next
-    key; where there is none, it is the parents' own attributes that are counted.
+    Rows without attributes are related to their first parent's by the tables of their next key;
+    where there is no next key, tables of the parents' attributes alone are counted.
     """
     child, parent = (domain.names for domain in joined_domain(schema, key))
     if child:
-        found = workloads(parent, child)
-        asked = tuple(own for own in found if ways in (None, len(own.names)))
-        return asked or found
-    later = [own for own in schema.parents_of(key.table) if own != key and not own.optional]
+        tables = workloads(parent, child)
+        wanted = tuple(table for table in tables if ways in (None, len(table.names)))
+        return wanted or tables
+    later = [
+        reference
+        for reference in schema.parents_of(key.table)
+        if reference != key and not reference.optional
+    ]
     if later:
         return ()
     pairs = (Workload(pair, ()) for pair in combinations(parent, 2))
@@ -94,7 +100,7 @@ def candidates(schema: Schema, key: ForeignKey, ways: int | None = None) -> tupl
 
 def _of_three(parent: Sequence[str], child: Sequence[str]) -> Iterator[Workload]:
     for pair in combinations(parent, 2):
-        yield from (Workload(pair, (other,)) for other in child)
+        yield from (Workload(pair, (name,)) for name in child)
     for pair in combinations(child, 2):
         yield from (Workload((one,), pair) for one in parent)
 
@@ -102,8 +108,8 @@ def _of_three(parent: Sequence[str], child: Sequence[str]) -> Iterator[Workload]
 def parts_by(column: Column, codes: Integers) -> Partition:
     """At most eight parts of about equal mass among drawn codes (n,) of an attribute.
 
-    Of a nominal attribute, the seven most frequent values and all others. Of an ordered one, ranges
-    between quantiles, with special and missing values, which follow the grid, apart.
+    For a nominal attribute: the seven most frequent values, and all others. For an ordered one:
+    ranges between quantiles, and one part for special and missing values, which follow the grid.
     """
     if column.size <= MOST_PARTS:
         return parts_of(column, np.arange(column.size))
@@ -138,18 +144,18 @@ def parts_across(
 def joint_number(
     numbers: Sequence[NDArray[np.integer[Any]]], sizes: Sequence[int], rows: int
 ) -> Integers:
-    """One number (rows,) of the numbers of several attributes, the last varying fastest.
+    """One number (rows,) for the numbers of several attributes, the last varying fastest.
 
     ``sizes`` are how many numbers each attribute has; without attributes all rows have 0.
     """
     joint = np.zeros(rows, dtype=np.int64)
-    for own, size in zip(numbers, sizes, strict=True):
-        joint = joint * size + own
+    for codes, size in zip(numbers, sizes, strict=True):
+        joint = joint * size + codes
     return joint
 
 
 def numbers_of(parts: Partition) -> Integers:
-    """What a partition is made of, besides its column."""
+    """The array from which a partition of a column is restored."""
     return parts.parts if parts.column.kind == "nominal" else parts.starts
 
 
@@ -170,16 +176,16 @@ class Profiles:
         """The profiles of rows, by the parts (rows,) of each attribute."""
         if not parts:
             return cls(np.zeros(rows, dtype=np.int64), np.array([float(rows)]), {})
-        sizes = {name: int(own.max(initial=0)) + 1 for name, own in parts.items()}
+        sizes = {name: int(codes.max(initial=0)) + 1 for name, codes in parts.items()}
         joint = np.zeros(rows, dtype=np.int64)
-        for name, own in parts.items():
+        for name, codes in parts.items():
             if int(joint.max(initial=0)) > _LARGEST_JOINT // sizes[name]:
                 joint = np.unique(joint, return_inverse=True)[1].ravel()
-            joint = joint * sizes[name] + own
+            joint = joint * sizes[name] + codes
         _, first, inverse, counts = np.unique(
             joint, return_index=True, return_inverse=True, return_counts=True
         )
-        names = {name: own[first].astype(np.int64) for name, own in parts.items()}
+        names = {name: codes[first].astype(np.int64) for name, codes in parts.items()}
         return cls(inverse.ravel(), counts.astype(np.float64), names)
 
     @property
@@ -189,13 +195,13 @@ class Profiles:
 
     def joint(self, names: Sequence[str], sizes: Mapping[str, int]) -> Integers:
         """The joint part (profiles,) of some attributes, the last varying fastest."""
-        own = [self.parts[name] for name in names]
-        return joint_number(own, [sizes[name] for name in names], self.number)
+        codes = [self.parts[name] for name in names]
+        return joint_number(codes, [sizes[name] for name in names], self.number)
 
 
 @dataclass(frozen=True, eq=False)
 class ProfileTarget:
-    """A joint table that is known: the joint part of each profile, and the share of each cell.
+    """A measured joint table: the joint part of each profile, and the share of each cell.
 
     Shapes: ``parent`` (U,), ``child`` (V,), ``shares`` (cells of parents, cells of children).
     """
@@ -229,26 +235,26 @@ class Problem:
 
     @cached_property
     def _pairs(self) -> Floats:
-        """The share of children times the rows of the parent, of each pair of profiles (U, V)."""
+        """The share of children times the rows of the parent, for each pair of profiles (U, V)."""
         shares = self.children.counts / self.children.counts.sum()
         return self.parents.counts[:, None] * shares[None]
 
     def solve(self) -> Floats:
         """The unknowns x (U, V)."""
         shape = (self.parents.number, self.children.number)
-        found = np.full(shape, 1 / self.parents.counts.sum())
+        unknowns = np.full(shape, 1 / self.parents.counts.sum())
         if not self.targets:
-            return found
-        step = 1 / self._curvature(found)
-        ahead, age = found, 1
+            return unknowns
+        step = 1 / self._curvature(unknowns)
+        ahead, age = unknowns, 1
         for _ in range(_STEPS):
             slope = self._gradient(ahead)
             new = project_columns(ahead - step * slope, self.parents.counts)
-            move = new - found
+            move = new - unknowns
             age = 1 if float((slope * move * self._pairs).sum()) > 0 else age + 1
             ahead = new + (age - 1) / (age + 2) * move
-            found = new
-        return found
+            unknowns = new
+        return unknowns
 
     def shares(self, unknowns: Floats) -> Floats:
         """The share of relationships between each pair of profiles (U, V)."""
@@ -263,7 +269,7 @@ class Problem:
         ]
 
     def _gradient(self, unknowns: Floats) -> Floats:
-        """The gradient (U, V) by the unknown of one pair of rows, times the rows that refer."""
+        """The gradient (U, V) by the unknown of one pair of rows, times the number of children."""
         return self._back(
             [
                 answer - target.shares.ravel()
@@ -280,12 +286,12 @@ class Problem:
         return total.reshape(shape)
 
     def _curvature(self, start: Floats) -> float:
-        """The greatest eigenvalue of the least squares, of which a step is the inverse."""
-        found, greatest = start, 1.0
+        """The greatest eigenvalue of the least squares; its inverse is the step size."""
+        vector, greatest = start, 1.0
         for _ in range(POWER_STEPS):
-            found = found / np.sqrt((found**2 * self._pairs).sum())
-            found = self._back(self._answers(found), found.shape)
-            greatest = float(np.sqrt((found**2 * self._pairs).sum()))
+            vector = vector / np.sqrt((vector**2 * self._pairs).sum())
+            vector = self._back(self._answers(vector), vector.shape)
+            greatest = float(np.sqrt((vector**2 * self._pairs).sum()))
         return POWER_MARGIN * greatest
 
 
@@ -303,5 +309,5 @@ def project_columns(points: Floats, weights: Floats) -> Floats:
         if (fewer == active).all():
             break
         active = fewer
-    found = np.maximum(points - level, 0.0)
-    return np.asarray(found / (weights @ found))
+    nearest = np.maximum(points - level, 0.0)
+    return np.asarray(nearest / (weights @ nearest))

@@ -1,7 +1,7 @@
-"""The rows of each table, and what is asked of each relationship between them.
+"""The rows of each table, and the queries of each relationship between them.
 
-Each table is one of a method of one table, behind its own door, without who refers to whom: its
-task, plan and model. A relationship is asked its degrees, and rounds of selected joint tables.
+Each table has a task, plan and model of a method of one table, behind a door of its own, without
+references. A relationship is queried for its degrees, then for selected joint tables in rounds.
 
 Source: arXiv 2405.18670, algorithm 1: rounds of selections by the exponential mechanism, each
     followed by measurements. Exponents and noise follow from the sensitivities of the door's
@@ -46,22 +46,22 @@ SELECT, MEASURE = "select", "measure"
 """Labels of the rounds of a relationship."""
 
 DEGREES_ONLY = Fraction(1, 10)
-"""Part of a relationship's budget for its degrees: few counts, at a smaller sensitivity."""
+"""Part of a relationship's budget for its degrees: few counts, with a smaller sensitivity."""
 
 _SELECTING = Fraction(1, 4)
 """Part alpha of a round for its selection; a wrong choice costs less than a noisy table."""
 
 _ROUNDS = ((3, 3, 3, 3), (2, 2, 2), (1, 1, 1), (1, 1), (1,))
-"""Rounds, each with the joint tables K that it selects and measures, from most to fewest.
+"""Schedules of rounds: the joint tables K that each selects and measures, from most to fewest.
 
-A round selects by what the rounds before left unexplained.
+A round selects what the rounds before left unexplained.
 """
 
 _DEPENDENCE = 0.25
-"""Share of rows by which a joint table that is chosen is off before it is measured, typically."""
+"""Typical error, as a share of rows, of a selected joint table before it is measured."""
 
 _NOISY = 2 / 3 * _DEPENDENCE
-"""Share of rows that noise may move in a joint table, on average over the candidates.
+"""Share of rows that noise may move in a joint table, on average over candidates.
 
 Measuring k of N tables brings k / N of (dependence - noise), where noise grows with the root of k,
 since the tables share one budget: the most where noise is 2/3 of dependence. Tried on the MovieLens
@@ -69,18 +69,18 @@ shape (docs/benchmarks/relational.md): errors differ little from half to twice a
 """
 
 _NOISY_OF_THREE = 2 / 3 * _NOISY
-"""The same where tables of three attributes are candidates, too.
+"""The same with tables of three attributes among the candidates.
 
-They are many and have many cells, so selections and counts are noisier, and most of what they say
-is in tables of two; where noise is small they add the rest. Tried: a half, which makes errors of
-two attributes smaller and of three greater where tables are sparse.
+They are many and have many cells, so selections and counts are noisier, while tables of two say
+most of what they say; they pay only where noise is small. Tried: a half, which lowers errors of two
+attributes and raises those of three where tables are sparse.
 """
 
 MEAN_NOISE = math.sqrt(2 / math.pi)
-"""Mean of the absolute value of a normal of deviation 1: what noise alone makes a count differ."""
+"""Mean absolute value of a standard normal: the error that noise alone gives a count."""
 
 _FLOAT_ERROR = 1e-9
-"""Relative error beyond that of a root in floating point, by which an epsilon is lowered."""
+"""Relative margin by which an epsilon is lowered: above the error of a floating-point root."""
 
 COUNT = "number"
 """The label of the noisy number of rows of a table."""
@@ -90,9 +90,9 @@ COUNT = "number"
 class LinkNoise:
     """The mechanisms of one relationship.
 
-    Each of ``rounds`` selects and measures so many joint tables, of ``ways`` attributes or, if it
-    is None, of two and three. Without ``selection`` all are measured; where none can be there are
-    no ``tables``.
+    ``rounds`` are the joint tables that each round selects and measures, of ``ways`` attributes, or
+    of two and three if it is None. Without ``selection`` all are measured; ``tables`` is None if
+    there is none to measure.
     """
 
     degrees: CountNoise
@@ -105,25 +105,25 @@ class LinkNoise:
 def link_noise(
     task: DatabaseTask, key: relations.ForeignKey, amount: Fraction, pure: bool
 ) -> LinkNoise:
-    """The noise of as many joint tables as the declared rows can bear, or as the spec says.
+    """The noise of as many joint tables as the declared rows bear, or as the spec declares.
 
-    One at least, if there are any. ``amount`` is an epsilon of ``pure`` privacy, else a rho.
+    At least one, if there is any. ``amount`` is an epsilon if ``pure``, else a rho.
     """
-    found = None
+    noise = None
     for ways, rounds, noisy in _schedules(task):
-        found = _noise(task, key, rounds, ways, amount, pure)
-        if found.tables is None or _moved(task, key, found.tables, ways) <= noisy:
+        noise = _noise(task, key, rounds, ways, amount, pure)
+        if noise.tables is None or _moved(task, key, noise.tables, ways) <= noisy:
             break
-    assert found is not None
-    return found
+    assert noise is not None
+    return noise
 
 
 def _schedules(
     task: DatabaseTask,
 ) -> Iterator[tuple[int | None, tuple[int, ...], float]]:
-    """Ways, rounds and the noise that they bear, from most to fewest tables.
+    """Ways, rounds and the most noise each schedule bears, from most to fewest tables.
 
-    CountNoise decides only what the spec leaves open.
+    Noise decides only what the spec leaves open.
     """
     declared, most = options_of(task, RelationalOptions), _ROUNDS[0]
     fixed = (declared.workloads or most[0],) * (declared.rounds or len(most))
@@ -143,8 +143,8 @@ def _moved(
         for side in relations.joined_domain(task.schema, key)
         for column in side
     }
-    found = candidates(task.schema, key, ways)
-    cells = sum(math.prod(sizes[name] for name in own.names) for own in found) / len(found)
+    tables = candidates(task.schema, key, ways)
+    cells = sum(math.prod(sizes[name] for name in table.names) for table in tables) / len(tables)
     partition = neighbours_of_table(task, relations.joined_table(key)).partition
     return MEAN_NOISE * cells * noise.scale(partition) / 2 / task.tables[key.table].data_rows
 
@@ -152,28 +152,28 @@ def _moved(
 def _noise(
     task: DatabaseTask,
     key: relations.ForeignKey,
-    asked: tuple[int, ...],
+    rounds: tuple[int, ...],
     ways: int | None,
     amount: Fraction,
     pure: bool,
 ) -> LinkNoise:
-    """The noise of given rounds; of one without selection where all candidates need no more."""
+    """The noise of given rounds; of a single one without selection if that measures all tables."""
     possible = len(candidates(task.schema, key, ways))
     alpha = options_of(task, RelationalOptions).alpha or _SELECTING
-    everything = possible * (1 - alpha) <= sum(asked)
+    everything = possible * (1 - alpha) <= sum(rounds)
     if everything:
-        asked, alpha = (possible,), Fraction(0)
-    tables = sum(asked)
+        rounds, alpha = (possible,), Fraction(0)
+    tables = sum(rounds)
     degrees = DEGREES_ONLY if tables else Fraction(1)
     each = (1 - degrees) * amount / max(tables, 1)
-    own, select, measure = degrees * amount, each * alpha, each * (1 - alpha)
+    counting, select, measure = degrees * amount, each * alpha, each * (1 - alpha)
     if pure:
         flip = None if everything else PermuteAndFlip(select)
         laplace = DiscreteLaplace(measure) if tables else None
-        return LinkNoise(DiscreteLaplace(own), flip, laplace, asked, ways)
+        return LinkNoise(DiscreteLaplace(counting), flip, laplace, rounds, ways)
     choice = None if everything else Exponential(exponent_of(select))
     gaussian = DiscreteGaussian(noise_multiplier(measure)) if tables else None
-    return LinkNoise(DiscreteGaussian(noise_multiplier(own)), choice, gaussian, asked, ways)
+    return LinkNoise(DiscreteGaussian(noise_multiplier(counting)), choice, gaussian, rounds, ways)
 
 
 def link_stages(task: DatabaseTask, key: relations.ForeignKey, noise: LinkNoise) -> Iterator[Stage]:
@@ -205,7 +205,7 @@ def neighbours_of_table(task: DatabaseTask, name: str) -> Neighbours:
 
 
 def exponent_of(rho: Fraction) -> Fraction:
-    """The epsilon of a selection of bounded range that is rho zero-concentrated: rho = eps^2 / 8.
+    """The epsilon of a selection of bounded range that is rho-zCDP: rho = eps^2 / 8.
 
     Rounded down. Source: Cesar, Rogers (arXiv 2010.13981), lemma 3.4.
     """
@@ -213,9 +213,9 @@ def exponent_of(rho: Fraction) -> Fraction:
 
 
 def tasks_of_rows(task: DatabaseTask) -> dict[str, Task]:
-    """The task of each table's rows, without the columns that refer to others.
+    """The task of each table's rows, without its references.
 
-    Tables that only relate others have none.
+    Tables that only link others have none.
 
     Raises:
         PlanError: a table has no attribute and no reference, a hard constraint is on a column that
@@ -223,34 +223,34 @@ def tasks_of_rows(task: DatabaseTask) -> dict[str, Task]:
     """
     distinct_pairs(task)
     rules_across(task)
-    found = {}
-    for name, own in task.tables.items():
-        alone = _task_alone(task, name, own)
+    tasks = {}
+    for name, table in task.tables.items():
+        alone = _task_alone(task, name, table)
         relates = any(not key.optional for key in task.schema.parents_of(name))
         if alone.domain.modelled:
-            found[name] = alone
+            tasks[name] = alone
         elif name == task.schema.lead or not relates:
             raise PlanError(
                 f"table '{name}' has no attribute besides keys, and the rows of each are modelled; "
                 "declare one, or leave the table out"
             )
-    return found
+    return tasks
 
 
-def most_drawn(task: DatabaseTask, own: Task) -> int:
-    """The most rows of a table that are drawn: as many for each unit as were declared."""
-    return -(-own.data_rows * task.output_rows // task.data_rows)
+def most_drawn(task: DatabaseTask, table: Task) -> int:
+    """The most rows drawn for a table: as many per unit as were declared."""
+    return -(-table.data_rows * task.output_rows // task.data_rows)
 
 
-def _task_alone(task: DatabaseTask, name: str, own: Task) -> Task:
+def _task_alone(task: DatabaseTask, name: str, table: Task) -> Task:
     references = {key.column for key in task.schema.parents_of(name)}
-    for rule in own.hard:
+    for rule in table.hard:
         if references.intersection(rule.attributes):
             _require_kept_by_links(task, name, rule)
-    rules = tuple(c for c in own.constraints if not references.intersection(c.attributes))
-    domain, wanted = relations.rows_domain(task.schema, name), most_drawn(task, own)
+    rules = tuple(c for c in table.constraints if not references.intersection(c.attributes))
+    domain, wanted = relations.rows_domain(task.schema, name), most_drawn(task, table)
     _require_enough_keys(name, domain, wanted)
-    return replace(own, domain=domain, constraints=rules, wanted_rows=wanted)
+    return replace(table, domain=domain, constraints=rules, wanted_rows=wanted)
 
 
 def _require_kept_by_links(task: DatabaseTask, name: str, rule: DenialConstraint) -> None:
@@ -274,10 +274,10 @@ def _require_enough_keys(name: str, domain: Domain, wanted: int) -> None:
 
 
 def counted_tables(task: DatabaseTask) -> tuple[str, ...]:
-    """The tables with attributes of which bounds may leave rows out: all that must refer to others.
+    """The tables with attributes whose bounds may drop rows: all that must refer to others.
 
-    Where fewer rows are left than declared, noisy counts made shares of the declared number would
-    have the rest spread evenly over all values. Where any row is a unit none is left out.
+    Where fewer rows remain than declared, noisy counts divided by the declared number would spread
+    the rest evenly over all values. Where every row is a unit, none is dropped.
     """
     schema = task.schema
     return tuple(
@@ -304,26 +304,26 @@ def count_stages(task: DatabaseTask, counts: Mapping[str, CountNoise]) -> Iterat
 def with_counted_rows(
     private: DatabaseDoor, rows: Mapping[str, Task], counts: Mapping[str, CountNoise]
 ) -> dict[str, Task]:
-    """The tasks of tables, of as many rows as are counted.
+    """The tasks of tables, with their noisy numbers of rows.
 
     Privacy: of each counted table a partition with one part.
     """
-    found = dict(rows)
+    tasks = dict(rows)
     for name, noise in counts.items():
         task, door = rows[name], LabelledDoor(private.table(name), name)
         column = task.domain[task.domain.modelled[0]]
         whole = PartitionCounts((one_part(column),))
         counted = float(door.answer(whole, noise, COUNT)[0])
         number = estimate_rows(task.data_rows, counted, noise.scale(door.neighbours.partition))
-        found[name] = replace(task, data_rows=number)
-    return found
+        tasks[name] = replace(task, data_rows=number)
+    return tasks
 
 
 def estimate_rows(declared: int, counted: float, scale: float) -> int:
-    """The declared number of rows, moved to the counted one as far as noise explains no difference.
+    """The noisy number of rows, shrunk towards the declared one as far as noise explains the gap.
 
     ``scale`` is that of the noise, in rows. Source: James, Stein, "Estimation with quadratic loss"
-    (1961), for how far.
+    (1961).
     """
     error = counted - declared
     believed = 1.0 - min(scale**2 / max(error**2, 1.0), 1.0)
@@ -358,7 +358,7 @@ def train_rows(
 
 
 def post_processing_of_rows(models: Mapping[str, Model]) -> Iterator[str]:
-    """What each model does to its noisy answers, in sentences that begin with its table."""
+    """The post-processing of each model, in sentences that begin with its table."""
     for name, model in models.items():
         yield from (f"{name}: {sentence}" for sentence in model.post_processing())
 
@@ -370,8 +370,8 @@ def rows_state(
     meta: dict[str, Any] = {}
     arrays: dict[str, NDArray[np.generic]] = {}
     for name, model in models.items():
-        meta[name], own = model.state()
-        arrays |= {f"models.{name}/{key}": array for key, array in own.items()}
+        meta[name], stored = model.state()
+        arrays |= {f"models.{name}/{key}": array for key, array in stored.items()}
     return meta, arrays
 
 
@@ -380,6 +380,6 @@ def restore_rows(
 ) -> dict[str, Model]:
     """The models whose :func:`rows_state` is given."""
     return {
-        name: base.restore(rows[name], own, part_of_arrays(arrays, f"models.{name}"))
-        for name, own in meta.items()
+        name: base.restore(rows[name], stored, part_of_arrays(arrays, f"models.{name}"))
+        for name, stored in meta.items()
     }

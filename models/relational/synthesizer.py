@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from cloister.models.relational.model import RelationalModel
 
 PREFIX = "relational"
-"""The method, whose variants name the method of rows behind a hyphen."""
+"""Name of the method; variants append the method of rows after a hyphen."""
 
 _WITH_DELTA, _WITHOUT = "mixture", "independent"
-"""Methods of rows where none is named: the one that is most accurate needs a delta."""
+"""Default methods of rows: the most accurate one needs a delta."""
 
 
 class RelationalSynthesizer(protocol.DatabaseSynthesizer[RelationalParameters, "RelationalModel"]):

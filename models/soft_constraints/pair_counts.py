@@ -67,7 +67,7 @@ class PairCounts:
         pool: Table,
         rng: np.random.Generator,
     ) -> tuple[Penalty, ...]:
-        """What violations cost rows that ``sampler`` draws one after the other."""
+        """The penalties of violations in rows that ``sampler`` draws one after the other."""
         from cloister.models.soft_constraints.penalties import fit_penalties, known_penalties
 
         rates = zip(task.soft, self.posteriors(private, task, noise, pool), strict=True)
@@ -77,9 +77,9 @@ class PairCounts:
     def posteriors(
         self, private: Door[TableRows], task: Task, noise: Fraction | None, pool: Table
     ) -> list[RatePosterior]:
-        """The rate of each soft constraint: the known one, or one made likely by a noisy count.
+        """The rate of each soft constraint: the known one, or the posterior given a noisy count.
 
-        Of one with a known weight, the rate of the ``pool``. Without ``noise`` nothing is counted.
+        With a known weight: the rate of the ``pool``. Without ``noise`` nothing is counted.
         """
         from cloister.models.soft_constraints.penalties import (
             RatePosterior,
@@ -87,17 +87,17 @@ class PairCounts:
             posterior_rate,
         )
 
-        own = dict(zip(task.soft, own_rates(task.soft, pool, task.data_rows), strict=True))
-        found = {rule: RatePosterior(rate, 0.0) for rule, rate in own.items()}
+        model_rates = dict(zip(task.soft, own_rates(task.soft, pool, task.data_rows), strict=True))
+        posteriors = {rule: RatePosterior(rate, 0.0) for rule, rate in model_rates.items()}
         for rule in task.soft:
             if rule.known is not None and rule.known.rate is not None:
-                found[rule] = RatePosterior(rule.known.rate, 0.0)
+                posteriors[rule] = RatePosterior(rule.known.rate, 0.0)
         if noise is not None:
             counts = private.answer(self.query(task), DiscreteGaussian(noise), "soft constraints")
             shares = self.shares(counts, float(noise), task)
             for rule, measured in zip(task.measured_soft, shares, strict=True):
-                found[rule] = posterior_rate(own[rule], measured)
-        return list(found.values())
+                posteriors[rule] = posterior_rate(model_rates[rule], measured)
+        return list(posteriors.values())
 
     def shares(self, counts: Integers, noise: float, task: Task) -> list[tuple[float, float]]:
         """The noisy share of pairs that violate each constraint, and its standard error.
@@ -106,8 +106,10 @@ class PairCounts:
         """
         pairs = self._pairs(task)
         deviation = pairs * self.deviation(noise, task)
-        found = [max(float(count), 0.0) for count in counts]
-        return [(count / pairs, (deviation**2 + max(count, 1.0)) ** 0.5 / pairs) for count in found]
+        positive = [max(float(count), 0.0) for count in counts]
+        return [
+            (count / pairs, (deviation**2 + max(count, 1.0)) ** 0.5 / pairs) for count in positive
+        ]
 
     def deviation(self, noise: float, task: Task) -> float:
         """The standard deviation of the noise of a share of violating pairs; public."""

@@ -1,11 +1,11 @@
-"""What violations cost rows that are drawn one after the other, fitted to rates, and those rates.
+"""Penalties of violations in rows drawn one after the other, fitted to rates; and those rates.
 
-Source: Kamino Algorithm 3, line 10, where a row with v violations has the factor exp(-w v). A
-weight that is known is the paper's: the cost of one violating pair. One that is fitted costs by the
-share of rows before, so that tables of any length have the same rate. Post-processing.
+Source: Kamino Algorithm 3, line 10, where a row with v violations has the factor exp(-w v). A known
+weight is the paper's: the cost of one violating pair. A fitted one is the cost of violating with a
+share of the rows before, so that tables of any length have the same rate. Post-processing.
 
-The rate of a constraint is the one that two sources make likely: a noisy count, and the model
-itself. It is the one estimator of all methods that measure rates.
+The rate of a constraint combines two sources: a noisy count, and the model itself. All methods that
+measure rates use this estimator.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ _LEAST = 0.01
 """Least posterior rate, as a share of the model's own."""
 
 _NEAR = 0.1
-"""Relative difference from a posterior mean that needs no further change."""
+"""Relative difference from a posterior mean at which a rate is accepted."""
 
 _PILOT_ROWS = 3_000
 """Rows of a table drawn on trial: its rates then have a relative error of some percent."""
 
 _TURNS = 5
-"""Tables drawn on trial under weights: after each, these are corrected by what its rates were."""
+"""Tables drawn on trial: after each, weights are corrected by its rates."""
 
 _MOST = 50.0
-"""Cost of violating with as great a share of the rows before as the mean row, in nats, at most."""
+"""Greatest cost, in nats, of violating with the same share of the rows before as the mean row."""
 
 _FARTHEST = 5.0
-"""Change of a log share that is aimed at, at most, with what trials have shown to be missing."""
+"""Largest change of a log share to aim at, including what trials showed to be missing."""
 
 _SEED = 20_210_701
 """Public seed of the tables drawn on trial."""
@@ -66,37 +66,37 @@ class RatePosterior:
         return abs(share - self.mean) <= max(_NEAR * self.mean, self.deviation)
 
 
-def posterior_rate(own: float, measured: tuple[float, float]) -> RatePosterior:
-    """The posterior of a share, from a measured share with its standard error, and the ``own``.
+def posterior_rate(model_share: float, measured: tuple[float, float]) -> RatePosterior:
+    """The posterior of a share, from a measured share with its standard error and the model's.
 
-    ``own`` is the model's own share. The prior is a mixture of two normal distributions around it:
-    a narrow one (``_CLOSE``) and a wide one (``_FAR``), so that a measured share counts the more,
-    the more surely it contradicts the model.
+    The prior is a mixture of two normal distributions around ``model_share``, a narrow one
+    (``_CLOSE``) and a wide one (``_FAR``): the more clearly a measured share contradicts the model,
+    the more it counts.
     """
     share, error = measured
-    priors = [(weight, (spread * own) ** 2) for weight, spread in (_CLOSE, _FAR)]
+    priors = [(weight, (spread * model_share) ** 2) for weight, spread in (_CLOSE, _FAR)]
     logs = [
-        math.log(weight) + _log_density(share - own, variance + error**2)
+        math.log(weight) + _log_density(share - model_share, variance + error**2)
         for weight, variance in priors
     ]
     chances = np.exp(np.array(logs) - max(logs))
     gains = np.array([variance / (variance + error**2) for _, variance in priors])
-    means = own + gains * (share - own)
+    means = model_share + gains * (share - model_share)
     mean = float(np.average(means, weights=chances))
     variance = float(np.average(gains * error**2 + (means - mean) ** 2, weights=chances))
-    return RatePosterior(max(mean, _LEAST * own), variance**0.5)
+    return RatePosterior(max(mean, _LEAST * model_share), variance**0.5)
 
 
 def own_rates(constraints: Sequence[DenialConstraint], pool: Table, rows: int) -> list[float]:
     """The share of pairs of a model's rows that violate each constraint; never quite 0.
 
-    ``rows`` of the data: no share below one pair of them is told apart from none.
+    ``rows`` are those of the data: shares below one pair of them are indistinguishable from zero.
     """
     return [max(float(violation_share(each, pool)), 1 / rows**2) for each in constraints]
 
 
 def _log_density(difference: float, variance: float) -> float:
-    """The log density of a normal distribution, but for a constant."""
+    """The log density of a normal distribution, up to a constant."""
     return -(difference**2 / variance + math.log(variance)) / 2
 
 
@@ -119,11 +119,11 @@ def fit_penalties(
 ) -> tuple[Penalty, ...]:
     """The ``known`` penalties, and those with which rows of ``sampler`` have the ``wanted`` rates.
 
-    Weights are fitted as if rows of the ``pool`` were kept by chance, and then corrected by the
-    rates of tables that are drawn row by row: between a weight that was too small and one that was
-    too great, since rows that follow those before them can change much at one weight. Those of the
-    nearest table are taken, none among them. As in the paper they are not negative: rows violate no
-    more often than without weights.
+    Weights are fitted as if rows of the ``pool`` were kept at random, then corrected by the rates
+    of tables drawn row by row: bracketed between a weight that was too small and one that was too
+    large, since tables drawn row by row can change abruptly at one weight. The weights of the
+    nearest table are taken; zero weights are among the candidates. As in the paper they are not
+    negative: rows violate no more often than without weights.
     """
     if not wanted:
         return known
@@ -143,9 +143,9 @@ def fit_penalties(
 
 @dataclass(frozen=True)
 class _Brackets:
-    """The greatest weight of each constraint (c,) that was too small, the least that was too great.
+    """For each constraint (c,), the greatest weight found too small, the least found too large.
 
-    With the log of the rate over the wanted one there; infinite and nan where none was tried.
+    And the log of the rate over the wanted one at each; infinite and nan before any trial.
     """
 
     low: Floats
@@ -160,7 +160,7 @@ class _Brackets:
         return cls(np.zeros(constraints), nan, np.full(constraints, np.inf), nan)
 
     def narrowed(self, weights: Floats, off: Floats) -> _Brackets:
-        """With what a table under some weights has shown."""
+        """The brackets, narrowed by the rates of a table drawn under some weights."""
         small, great = (off > 0) & (weights >= self.low), (off <= 0) & (weights <= self.high)
         return _Brackets(
             np.where(small, weights, self.low),
@@ -170,7 +170,7 @@ class _Brackets:
         )
 
     def inside(self, proposed: Floats) -> Floats:
-        """The next weights: by the straight line where both ends are known, else as proposed."""
+        """The next weights: interpolated where both ends are known, else as proposed."""
         both = np.isfinite(self.low_off) & np.isfinite(self.high)
         with np.errstate(invalid="ignore"):
             part = self.low_off / (self.low_off - self.high_off)
@@ -200,7 +200,7 @@ class _Pilot:
         return np.array(own_rates(rules, drawn, drawn.rows))
 
     def _scaled(self, penalty: Penalty) -> Penalty:
-        """The cost of a pair, so that a share of all rows costs as much as in the whole table."""
+        """The penalty scaled so that a share of all rows costs as much as in the whole table."""
         pairs = penalty.constraint.arity == 2
         scale = self.task.output_rows / self.rows if pairs else 1.0
         return replace(penalty, weight=penalty.weight * scale)

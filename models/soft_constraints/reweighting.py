@@ -1,13 +1,13 @@
-"""Weights of soft constraints: rows with violations are kept less, or more, often than others.
+"""Weights of soft constraints: rows with violations are kept less often, or more often.
 
 Source: Kamino equation (1), where a row with v violations of a constraint of weight w has the
 factor exp(-w v). Here v is a score of the row's violations against a fixed reference sample, so
 that rows stay independent. The weights are fitted by post-processing to rates; for rows that are
 drawn one after the other, see `cloister.models.soft_constraints.penalties`.
 
-How often rows violate constraints is counted with the rows of a reference, or of kept rows with
-each other. Rows that agree on the attributes of a constraint count alike, so that each different
-tuple is counted once; constraints on the same attributes share the tuples. Exact, by
+Violations are counted with the rows of a reference, or among kept rows. Rows that agree on the
+attributes of a constraint count alike, so each distinct tuple is counted once; constraints on the
+same attributes share the tuples. Exact, by
 :mod:`cloister.constraints.counting`.
 """
 
@@ -28,36 +28,36 @@ from cloister.constraints.matching import Tuples
 from cloister.schema.domain import Table
 
 _FINENESS = 1 << 20
-"""Probabilities are counted in whole numbers of 1 / this, so that sums of them are exact."""
+"""Probabilities are multiples of 1 / this, so that their sums are exact."""
 
 _EVALUATIONS = 9
-"""Evaluations of the shares in a fit of weights at most; a few constraints need 5 to 7."""
+"""Most evaluations of the shares in a fit of weights; a few constraints need 5 to 7."""
 
 _CLOSE_ENOUGH = 1e-4
 """Relative change of the cost, or of the weights, at which a fit ends."""
 
 STRONGEST = 2.0
-"""Absolute value of a weight of a logarithmic score at most."""
+"""Greatest absolute weight of a logarithmic score."""
 
 _RIDGE = 0.05
-"""Penalty on the sum of squared weights, beside squared errors of log shares.
+"""Penalty on the sum of squared weights, added to squared errors of log shares.
 
-Contradictory targets then give small weights.
+It keeps weights small where targets contradict each other.
 """
 
 _INSIDE = 0.5
-"""Distance of the start of a fit from the least weight at least: on a bound it would stay."""
+"""Least distance of a fit's start from the least weight: on a bound it would not move."""
 
 FARTHEST = 2.0
-"""Difference, in log shares, between a target that is aimed at and the pool's own at most."""
+"""Greatest difference, in log shares, between a target and the pool's own share."""
 
 _NEVER = 1e-9
-"""Least share of violations, in place of 0, which has no logarithm."""
+"""Share of violations used in place of 0, which has no logarithm."""
 
 
 @dataclass(frozen=True)
 class TuplesOf:
-    """The tuples of one table in any attributes, each made once."""
+    """The tuples of one table in any attributes, cached."""
 
     table: Table
     _made: dict[tuple[str, ...], Tuples] = field(default_factory=dict, repr=False, compare=False)
@@ -77,10 +77,10 @@ def shares_against(
     Shape (rows,).
     """
     for constraint in constraints:
-        own, others = rows[constraint.attributes], reference[constraint.attributes]
-        found = Partners.of(constraint, own.table, others.table).count(others.sums())
+        tuples, partners = rows[constraint.attributes], reference[constraint.attributes]
+        violations = Partners.of(constraint, tuples.table, partners.table).count(partners.sums())
         whole = reference.table.rows if constraint.arity == 2 else 1
-        yield (found / whole)[own.of_row]
+        yield (violations / whole)[tuples.of_row]
 
 
 def quantize(keep: Floats) -> Integers:
@@ -90,7 +90,7 @@ def quantize(keep: Floats) -> Integers:
 
 @dataclass(frozen=True)
 class Violating:
-    """The violations of one constraint among rows (n,), each of which is kept by chance."""
+    """The violations of one constraint among rows (n,), each kept at random."""
 
     constraint: DenialConstraint
     tuples: Tuples
@@ -99,7 +99,7 @@ class Violating:
 
     @classmethod
     def of(cls, constraint: DenialConstraint, rows: TuplesOf) -> Violating:
-        """Made ready to be counted under any probabilities."""
+        """The violations, prepared for counting under any probabilities."""
         tuples = rows[constraint.attributes]
         table = tuples.table
         itself = bind(constraint, table.domain).violation_mask(table, table)
@@ -120,9 +120,9 @@ class Violating:
 
 
 class Measure(Protocol):
-    """How much a row's violations count.
+    """The score of a row's violations.
 
-    The ``surest`` quantile of reference rows is always kept.
+    Reference rows beyond the ``surest`` quantile are always kept.
     """
 
     @property
@@ -139,7 +139,7 @@ class Measure(Protocol):
 class Relative:
     """The logarithm of one plus the share relative to its mean.
 
-    By the logarithm a few rows with very many violations do not decide.
+    The logarithm keeps a few rows with very many violations from dominating.
     """
 
     surest: float = 0.98
@@ -213,7 +213,7 @@ class Reweighting:
 
 
 def _mean(shares: Floats) -> float:
-    """The mean share, never quite 0."""
+    """The mean share, kept above 0."""
     return max(float(shares.mean()), _NEVER)
 
 
@@ -225,8 +225,8 @@ def fit_weights(
 ) -> Reweighting:
     """Weights under which rows like those of ``pool`` violate each constraint in a target share.
 
-    All at once, by least squares in logarithms of the shares with a ridge; where targets contradict
-    each other, the weights are a compromise. A random half of the pool is the reference.
+    Fitted jointly by ridge-penalised least squares on log shares; contradictory targets give a
+    compromise. A random half of the pool is the reference.
     Post-processing.
     """
     half = rng.permutation(pool.rows)[: pool.rows // 2]
@@ -276,24 +276,24 @@ class RateFit:
     ) -> Floats:
         """The weights (c,), each between the ``least`` and the ``most``.
 
-        Log shares of a pool are moved by ``farthest`` at most.
+        Log shares of a pool move by at most ``farthest``.
         """
         from scipy.optimize import least_squares
 
         start, ridge = np.zeros(self.scores.shape[1]), math.sqrt(_RIDGE)
-        at = lru_cache(maxsize=1)(lambda weights: self._at(np.array(weights)))
-        logs, _ = at(tuple(start))
+        evaluate = lru_cache(maxsize=1)(lambda weights: self._at(np.array(weights)))
+        logs, _ = evaluate(tuple(start))
         aims = np.clip(self.aims, logs - farthest, logs + farthest)
-        found = least_squares(
-            lambda weights: np.append(at(tuple(weights))[0] - aims, ridge * weights),
+        solution = least_squares(
+            lambda weights: np.append(evaluate(tuple(weights))[0] - aims, ridge * weights),
             np.maximum(start, least + _INSIDE),
-            lambda weights: np.vstack([at(tuple(weights))[1], ridge * np.eye(len(weights))]),
+            lambda weights: np.vstack([evaluate(tuple(weights))[1], ridge * np.eye(len(weights))]),
             bounds=(least, most),
             ftol=_CLOSE_ENOUGH,
             xtol=_CLOSE_ENOUGH,
             max_nfev=_EVALUATIONS,
         )
-        return np.asarray(found.x)
+        return np.asarray(solution.x)
 
     def _at(self, weights: Floats) -> tuple[Floats, Floats]:
         """The log shares of violation (c,), and their slopes (c, c) in the weights."""

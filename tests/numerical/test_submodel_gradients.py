@@ -169,7 +169,7 @@ def test_joint_levels_of_a_unit_split_into_those_of_its_attributes():
     joint = UNITS.join(codes, 3)
     assert joint.tolist() == [[5, 3, 4], [1, 0, 0]]
     assert torch.equal(UNITS.separate(joint[:, 0], 0), codes[:, :2])
-    assert UNITS.at(1) == (0, 1) and UNITS.at(3) == (2, 0)
+    assert UNITS.unit_of(1) == (0, 1) and UNITS.unit_of(3) == (2, 0)
 
 
 def test_sub_models_side_by_side_have_their_own_gradients():

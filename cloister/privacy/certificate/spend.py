@@ -93,12 +93,12 @@ def second_cost(
 ) -> certificate.AccountedCost | None:
     """The least answer of any accountant but that of `accounted_cost`; None if no other has one."""
     first = accounted_cost(stages, delta, relation)
-    others = readings(_accounted(stages), delta, relation)
-    others.pop(first.accountant, None)
-    if not others:
+    alternatives = readings(_accounted(stages), delta, relation)
+    alternatives.pop(first.accountant, None)
+    if not alternatives:
         return None
-    least = min(others, key=lambda name: others[name])
-    return _of_group(others[least], least, group)
+    least = min(alternatives, key=lambda name: alternatives[name])
+    return _of_group(alternatives[least], least, group)
 
 
 def _of_group(epsilon: float, accountant: str, rows: int) -> certificate.AccountedCost:

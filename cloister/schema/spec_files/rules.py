@@ -203,9 +203,12 @@ def _block_rules(spec: Spec) -> BrokenRules:
 
 def _person_rules(spec: Spec) -> BrokenRules:
     """What is said of persons needs a key of persons, which is a text key."""
-    unit, own = spec.privacy.unit, [name for name, each in spec.attributes.items() if each.per]
+    unit, per_person = (
+        spec.privacy.unit,
+        [name for name, each in spec.attributes.items() if each.per],
+    )
     if not isinstance(unit, PersonUnit):
-        for name in own:
+        for name in per_person:
             yield (
                 ("attributes", name, "per"),
                 (
@@ -214,10 +217,10 @@ def _person_rules(spec: Spec) -> BrokenRules:
                 ),
             )
         return
-    if unit.key in own:
+    if unit.key in per_person:
         yield ("attributes", unit.key, "per"), "is the key of persons itself; leave it out"
     key = spec.attributes.get(unit.key)
-    if (own or unit.persons) and key is not None and not isinstance(key, attributes.TextKey):
+    if (per_person or unit.persons) and key is not None and not isinstance(key, attributes.TextKey):
         yield (
             ("attributes", unit.key, "type"),
             "persons need a text key; write {type: text, pattern: 'P{0001..9999}'}",
@@ -292,16 +295,16 @@ def source_rules(spec: Spec) -> BrokenRules:
     if not all(can_encode(text, encoding) for text in spec.source.missing):
         yield ("source", "missing"), f"has letters that are not in {encoding}; correct it"
     for name, attribute in spec.attributes.items():
-        place: tuple[Key, ...] = ("attributes", name)
+        path: tuple[Key, ...] = ("attributes", name)
         grouped = groups_thousands(getattr(attribute, "format", None) or "")
         if grouped and not spec.source.thousands:
-            yield (*place, "format"), "groups thousands; declare source.thousands, their mark"
+            yield (*path, "format"), "groups thousands; declare source.thousands, their mark"
         if attribute.missing is not None and attribute.missing not in spec.source.missing:
-            yield (*place, "missing"), "is none of source.missing; add it there, or take one of it"
+            yield (*path, "missing"), "is none of source.missing; add it there, or take one of it"
         if not all(can_encode(text, encoding) for text in _texts(name, attribute, spec)):
-            yield place, f"has letters that are not in {encoding}; declare another encoding"
+            yield path, f"has letters that are not in {encoding}; declare another encoding"
         if attribute.dtype is not None and not _holds_its_values(name, attribute, spec):
-            yield (*place, "dtype"), "cannot hold all declared values; leave it out, or widen it"
+            yield (*path, "dtype"), "cannot hold all declared values; leave it out, or widen it"
 
 
 def _holds_its_values(name: str, attribute: attributes.AnyAttribute, spec: Spec) -> bool:
@@ -322,9 +325,9 @@ def _holds_its_values(name: str, attribute: attributes.AnyAttribute, spec: Spec)
 def _ignore_rules(spec: Spec) -> BrokenRules:
     """Nothing that is left out is used; constraints are checked where they are read."""
     ignored = set(spec.ignore)
-    for at, name in enumerate(spec.ignore):
+    for index, name in enumerate(spec.ignore):
         if name in spec.attributes:
-            yield ("ignore", at), "is declared under attributes too; leave it out of one of them"
+            yield ("ignore", index), "is declared under attributes too; leave it out of one of them"
     unit = spec.privacy.unit
     if isinstance(unit, PersonUnit) and unit.key in ignored:
         yield ("privacy", "unit", "key"), "is left out by ignore; declare it under attributes"

@@ -33,7 +33,7 @@ from cloister.privacy.queries.entropies import Entropies, paper_entropy_bound
 from cloister.schema.partition import Partition, declared_cells, one_part
 
 _SEED = 20_170_103
-"""Public seed of the multinomials that are drawn: what follows the noise is post-processing."""
+"""Public seed of the multinomials drawn after the noise: post-processing."""
 
 _PRINTED = (
     CUT_OFF,
@@ -42,10 +42,10 @@ _PRINTED = (
 )
 
 _BUCKETS = 8
-"""Buckets of an attribute whose values have an order, as the paper has for ages."""
+"""Buckets of an attribute with ordered values, as the paper's for ages."""
 
 _ALPHA = 1.0
-"""The default hyper-parameter of each value: a Dirichlet distribution that is even."""
+"""Hyper-parameter of each value: a uniform Dirichlet distribution."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ class PaperFit:
         order = dependency_order(parents, self.sequence)
         rng = np.random.default_rng(_SEED)
         counts = {name: self._counts(name, parents[name]) for name in order}
-        tables = {name: in_steps(drawn_multinomials(own, rng)) for name, own in counts.items()}
+        tables = {name: in_steps(drawn_multinomials(table, rng)) for name, table in counts.items()}
         bins = {name: _every_cell(self._cells[name], _shares(counts[name])) for name in order}
-        coarsenings = {name: bucketise(own) for name, own in bins.items()}
+        coarsenings = {name: bucketise(histogram) for name, histogram in bins.items()}
         network = BayesianNetwork(order, bins, coarsenings, parents, tables)
         return constrain(self.task, network, len(order), {}, _PRINTED)
 
@@ -77,8 +77,8 @@ class PaperFit:
     def _buckets(self) -> dict[str, Partition]:
         """bkt() of each attribute, from public cells alone."""
         return {
-            name: bucketise(_every_cell(own, np.full(own.size, 1 / own.size)))
-            for name, own in self._cells.items()
+            name: bucketise(_every_cell(partition, np.full(partition.size, 1 / partition.size)))
+            for name, partition in self._cells.items()
         }
 
     def _parents(self) -> Parents:
@@ -88,11 +88,11 @@ class PaperFit:
         single = np.array([self._entropy((self._cells[n],), rows) for n in self.sequence])
         bucket = np.array([self._entropy((self._buckets[n],), rows) for n in self.sequence])
         joint = np.zeros((len(single), len(single)))
-        for at, name in enumerate(self.sequence):
-            for other, parent in enumerate(self.sequence):
-                if at != other:
+        for row, name in enumerate(self.sequence):
+            for column, parent in enumerate(self.sequence):
+                if row != column:
                     of = (self._cells[name], self._buckets[parent])
-                    joint[at, other] = self._entropy(of, rows)
+                    joint[row, column] = self._entropy(of, rows)
         target = symmetrical_uncertainty(single[:, None], bucket[None, :], joint)
         np.fill_diagonal(target, 0.0)
         sizes = [self._buckets[name].size for name in self.sequence]
@@ -107,8 +107,8 @@ class PaperFit:
         first = self._cells[self.sequence[0]]
         everyone = one_part(first.column)
         mechanism = DiscreteLaplace(self.parameters.rows_epsilon)
-        found = self.doors.structure.answer(PartitionCounts((everyone,)), mechanism, "rows")
-        return max(int(found[0]), 3)
+        answer = self.doors.structure.answer(PartitionCounts((everyone,)), mechanism, "rows")
+        return max(int(answer[0]), 3)
 
     def _entropy(self, of: tuple[Partition, ...], rows: int) -> float:
         """A noisy entropy, equations (8) and (9)."""
@@ -134,7 +134,7 @@ def drawn_multinomials(counts: Floats, rng: np.random.Generator) -> Floats:
 
 
 def bucketise(bins: Histogram) -> Partition:
-    """bkt(): at most eight buckets of equal width of values with an order, beside missing ones."""
+    """bkt(): at most eight buckets of equal width of ordered values, besides missing ones."""
     column, size = bins.column, bins.size
     missing = 0 if column.null_code is None else 1
     if column.kind == "nominal" or size - missing <= _BUCKETS:

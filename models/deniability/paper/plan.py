@@ -21,16 +21,16 @@ from cloister.privacy.queries.entropies import entropy_sensitivity, paper_entrop
 from cloister.schema.partition import declared_cells
 
 _MOST_COST = 1_000
-"""maxcost: configurations of the parents of an attribute at most; the paper prints no figure."""
+"""maxcost: most configurations of an attribute's parents; the paper prints no figure."""
 
 _MOST_CELLS = 2**22
-"""Cells of all conditional tables at most: exact noise takes about 10 seconds for a million."""
+"""Most cells of all conditional tables: exact noise takes about 10 seconds per million."""
 
 _ROWS_SHARE = Fraction(1, 100)
-"""Share of epsilon for the number of rows, which the paper does not print either."""
+"""Share of epsilon for the number of rows; the paper prints none either."""
 
 _MOST_LEVELS = 10_000
-"""Cells of an attribute at most: its conditional table has as many columns."""
+"""Most cells of an attribute: its conditional table has as many columns."""
 
 _DIGITS = 12
 """Decimals of the epsilon of one answer: there are thousands of entropies."""
@@ -52,7 +52,7 @@ class DeniabilityPaperParameters(Parameters):
 
 
 def most_costs(sizes: Sequence[int]) -> list[int]:
-    """The maxcost of each attribute, by their numbers of values; less where many are large."""
+    """The maxcost of each attribute, by their numbers of values; lower if many are large."""
     share = _MOST_CELLS // max(len(sizes), 1)
     return [max(min(_MOST_COST, share // size), 1) for size in sizes]
 
@@ -87,23 +87,23 @@ def plan_deniability_paper(
 
 
 def _stages(
-    task: Task, sequence: tuple[str, ...], own: DeniabilityPaperParameters, parts: PartRows
+    task: Task, sequence: tuple[str, ...], parameters: DeniabilityPaperParameters, parts: PartRows
 ) -> Iterator[Stage]:
     partition, attributes = task.neighbours.partition, len(sequence)
     part = parts.structure_part
     if parts.structure:
-        rows = DiscreteLaplace(own.rows_epsilon).event(partition)
+        rows = DiscreteLaplace(parameters.rows_epsilon).event(partition)
         yield Stage("rows", rows, "how many rows the structure is learned from", part)
-        noise = GridNoise(DiscreteLaplace(own.entropy_epsilon))
+        noise = GridNoise(DiscreteLaplace(parameters.entropy_epsilon))
         sensitivity = entropy_sensitivity(1, task.neighbours)
         times = attributes * (attributes + 1)
-        bits = noise.deviation(sensitivity, paper_entropy_bound(own.structure_rows))
+        bits = noise.deviation(sensitivity, paper_entropy_bound(parameters.structure_rows))
         words = (
             f"{times} entropies of attributes and pairs; noise of {count_of(figure(bits), 'bit')} "
             "each"
         )
         event = repeat(noise.event(sensitivity), times)
         yield Stage("structure", event, words, part)
-    noises = [(DiscreteLaplace(own.count_epsilon), attributes)]
+    noises = [(DiscreteLaplace(parameters.count_epsilon), attributes)]
     words = "the conditional tables, one for each attribute"
     yield replace(counts_stage("parameters", noises, partition, words), part=parts.parameter_part)

@@ -35,10 +35,13 @@ def fit_printed(
     counted = _count(private, task, plan, cells, progress)
     total = float(np.mean([view.counts.sum() for view in counted]))
     views = make_consistent(counted, max(total, 1.0))
-    bins = {name: _bins(own, views) for name, own in cells.items()}
+    bins = {name: _bins(partition, views) for name, partition in cells.items()}
     viewed = {name for view in views for name in view.names}
     released = ReleasedTables(
-        bins, {name: own for name, own in bins.items() if name in viewed}, {}, tuple(views)
+        bins,
+        {name: histogram for name, histogram in bins.items() if name in viewed},
+        {},
+        tuple(views),
     )
     shape = plan.parameters.shape.views
     linked = len(shape.linked) if shape else 0
@@ -63,12 +66,12 @@ def _count(
     progress: Progress,
 ) -> list[NoisyTable]:
     views: list[NoisyTable] = []
-    asked = list(printed_tables(task, plan.parameters.shape))
-    for query in asked:
+    planned = list(printed_tables(task, plan.parameters.shape))
+    for query in planned:
         mechanism = DiscreteLaplace(plan.parameters.epsilons[query.label])
         partitions = [cells[name] for name in query.names]
         views.append(count_table(private, partitions, mechanism, query.label))
-        progress(len(views), len(asked))
+        progress(len(views), len(planned))
     return views
 
 

@@ -73,7 +73,7 @@ def random_views(sizes: Sizes, width: int) -> ViewList:
         return tuple(rng.sample(names, number))
 
     best: tuple[bool, int] | None = None
-    found, stale, names = ViewList(()), 0, sorted(sizes)
+    chosen, stale, names = ViewList(()), 0, sorted(sizes)
     for _ in range(_RUNS):
         rng.shuffle(names)
         parts = [names[begin : begin + width] for begin in range(0, len(names), width)]
@@ -81,10 +81,10 @@ def random_views(sizes: Sizes, width: int) -> ViewList:
         cost = (not views.within_bounds(sizes), views.size(sizes))
         stale += 1
         if best is None or cost < best:
-            best, found, stale = cost, views, 0
+            best, chosen, stale = cost, views, 0
         if stale > _PATIENCE:
             break
-    return found
+    return chosen
 
 
 def width_by_guideline(sizes: Sizes, epsilon: float, rows: int) -> int:

@@ -56,12 +56,12 @@ class Units:
 
     def shape(self, unit: int) -> tuple[int, ...]:
         """Levels of each attribute of a unit."""
-        return tuple(self.sizes[place] for place in self.runs[unit])
+        return tuple(self.sizes[position] for position in self.runs[unit])
 
-    def at(self, place: int) -> tuple[int, int]:
+    def unit_of(self, position: int) -> tuple[int, int]:
         """The unit of a place, and which of its attributes that is."""
-        unit = next(at for at, run in enumerate(self.runs) if place in run)
-        return unit, self.runs[unit].index(place)
+        unit = next(index for index, run in enumerate(self.runs) if position in run)
+        return unit, self.runs[unit].index(position)
 
     def join(self, codes: Tensor, units: int) -> Tensor:
         """Joint levels (n, units) of the first ``units`` units, from levels (n, places)."""
@@ -74,8 +74,8 @@ class Units:
 
     def _join(self, codes: Tensor, run: tuple[int, ...]) -> Tensor:
         joint = torch.zeros_like(codes[:, 0])
-        for place in run:
-            joint = joint * self.sizes[place] + codes[:, place]
+        for position in run:
+            joint = joint * self.sizes[position] + codes[:, position]
         return joint
 
 
@@ -199,7 +199,9 @@ def level_head(*bins: Histogram) -> Head:
 
     A hyper-attribute's levels start as if its attributes were independent.
     """
-    return LevelHead(reduce(lambda joint, own: np.outer(joint, own.mass).ravel(), bins, np.ones(1)))
+    return LevelHead(
+        reduce(lambda joint, histogram: np.outer(joint, histogram.mass).ravel(), bins, np.ones(1))
+    )
 
 
 def normal_head(*bins: Histogram) -> Head:

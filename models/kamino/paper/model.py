@@ -65,17 +65,17 @@ def restore_printed(
     task: Task, meta: Mapping[str, Any], arrays: Arrays, trainer: Trainer
 ) -> KaminoModel:
     """The model that was saved; one of an earlier version is a plain Kamino model."""
-    found = restore_kamino(task, meta, arrays, trainer)
+    model = restore_kamino(task, meta, arrays, trainer)
     if not meta.get("tied"):
-        return found
+        return model
     return PrintedModel(
-        found.task,
-        found.sequence,
-        found.bins,
-        found.chain,
-        found.rules,
-        found.reweighting,
-        found.algorithm,
+        model.task,
+        model.sequence,
+        model.bins,
+        model.chain,
+        model.rules,
+        model.reweighting,
+        model.algorithm,
     )
 
 
@@ -93,7 +93,7 @@ class PrintedFit:
         cells = {
             name: equal_cells(self.task.domain[name], QUANTIZED) for name in self.plan.sequence
         }
-        bins = {name: _even_bins(own) for name, own in cells.items()}
+        bins = {name: _even_bins(partition) for name, partition in cells.items()}
         parameters = self.plan.parameters
         first = self._count(tuple(self._names(parameters.runs[:1])), cells)
         for name in self.plan.sequence[parameters.networked :]:
@@ -105,7 +105,7 @@ class PrintedFit:
         return self._constrain(bins, chain)
 
     def _names(self, runs: tuple[tuple[int, ...], ...]) -> list[str]:
-        return [self.plan.sequence[place] for run in runs for place in run]
+        return [self.plan.sequence[position] for run in runs for position in run]
 
     def _count(self, names: tuple[str, ...], cells: Mapping[str, Partition]) -> Floats:
         """Noisy shares (levels,) of the joint levels of some attributes (lines 2 to 4)."""
@@ -154,8 +154,8 @@ class PrintedFit:
             return {}
         shares = level_shares(chain, CALIBRATION_ROWS, generator)
         return {
-            name: replace(bins[name], shares=own.numpy())
-            for name, own in zip(names, shares, strict=True)
+            name: replace(bins[name], shares=share.numpy())
+            for name, share in zip(names, shares, strict=True)
         }
 
     def _constrain(self, bins: Mapping[str, Histogram], chain: UnitChain) -> PrintedModel:

@@ -77,11 +77,11 @@ PRINTED = "kamino-paper"
 def hyper_runs(sizes: Sequence[int]) -> Runs:
     """Runs of neighbouring attributes, each as long as ``HYPER_LEVELS`` joint levels allow."""
     runs: list[list[int]] = []
-    for place, size in enumerate(sizes):
+    for position, size in enumerate(sizes):
         if runs and math.prod(sizes[p] for p in runs[-1]) * size <= HYPER_LEVELS:
-            runs[-1].append(place)
+            runs[-1].append(position)
         else:
-            runs.append([place])
+            runs.append([position])
     return tuple(map(tuple, runs))
 
 
@@ -260,7 +260,10 @@ def completed_constraints(
     (Kamino section 3.2, example 3).
     """
     last = [max(sequence.index(name) for name in each.attributes) for each in constraints]
-    return [[at for at, own in enumerate(last) if own == place] for place in range(len(sequence))]
+    return [
+        [number for number, latest in enumerate(last) if latest == position]
+        for position in range(len(sequence))
+    ]
 
 
 def random_sequence(
@@ -272,7 +275,7 @@ def random_sequence(
     """
     del constraints
     shuffled = np.random.default_rng(_SEED).permutation(len(sizes))
-    names = [sorted(sizes)[place] for place in shuffled]
+    names = [sorted(sizes)[position] for position in shuffled]
     return tuple(sorted(names, key=lambda name: sizes[name] > planning.NETWORKED_LEVELS))
 
 

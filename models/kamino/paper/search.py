@@ -79,7 +79,7 @@ class _Setting:
     @property
     def counted(self) -> tuple[tuple[str, ...], ...]:
         """What has a histogram: the first unit, and attributes too large for a sub-model."""
-        first = tuple(self.sequence[place] for run in self.runs[:1] for place in run)
+        first = tuple(self.sequence[position] for run in self.runs[:1] for position in run)
         inside = sum(map(len, self.runs))
         return tuple(names for names in (first, *((n,) for n in self.sequence[inside:])) if names)
 

@@ -93,17 +93,19 @@ class SubModel:
             "attention": Dense(to_attention),
             "head": Outer(errors, with_one(vectors)),
         }
-        for at, (name, levels) in enumerate(self._tables.items()):
-            blocks[name] = Lookup(joint[:, at], to_embedded[:, at], levels)
+        for unit, (name, levels) in enumerate(self._tables.items()):
+            blocks[name] = Lookup(joint[:, unit], to_embedded[:, unit], levels)
         return blocks
 
     @cached_property
     def _tables(self) -> dict[str, int]:
-        return {f"embed.{at}": levels for at, levels in enumerate(self.units.levels[: self.unit])}
+        return {
+            f"embed.{unit}": levels for unit, levels in enumerate(self.units.levels[: self.unit])
+        }
 
     def _embedded(self, parameters: Tensors, joint: Tensor) -> Tensor:
         return torch.stack(
-            [parameters[name][joint[:, at]] for at, name in enumerate(self._tables)], 1
+            [parameters[name][joint[:, unit]] for unit, name in enumerate(self._tables)], 1
         )
 
     def _projection(self, weights: Tensor, embedded: Tensor, back: Tensor) -> Tensor:
@@ -119,8 +121,8 @@ def last_embeddings(trained: Sequence[Tensors]) -> Mapping[str, Tensor]:
     """What the next sub-model starts from: the embeddings of the last."""
     return {
         name: value
-        for own in trained[-1:]
-        for name, value in own.items()
+        for tensors in trained[-1:]
+        for name, value in tensors.items()
         if name.startswith("embed.")
     }
 
@@ -142,10 +144,12 @@ class TiedSubModel(SubModel):
         before = known.get("attention", logits[:0])
         logits[: len(before)] = before
         parameters = {"attention": logits}
-        for at in range(self.unit + (not self._numeric(self.unit))):
-            shape = (self.width, 2) if self._numeric(at) else (self.units.levels[at], self.width)
+        for unit in range(self.unit + (not self._numeric(self.unit))):
+            shape = (
+                (self.width, 2) if self._numeric(unit) else (self.units.levels[unit], self.width)
+            )
             fresh = _START * torch.randn(*shape, generator=generator)
-            parameters[f"embed.{at}"] = known.get(f"embed.{at}", fresh)
+            parameters[f"embed.{unit}"] = known.get(f"embed.{unit}", fresh)
         if self._numeric(self.unit):
             return parameters | {"head": torch.zeros(2, self.width + 1)}
         return parameters | {"bias": torch.zeros(self.units.levels[self.unit], 1)}
@@ -173,14 +177,14 @@ class TiedSubModel(SubModel):
             grad(self._projection, argnums=(0, 1)), in_dims=(None, 0, 0)
         )(parameters["attention"], embedded, errors @ table)
         blocks: dict[str, Dense | Outer | Lookup] = {"attention": Dense(to_attention)}
-        for at in range(self.unit):
-            blocks[f"embed.{at}"] = self._of_context(at, joint[:, at], to_embedded[:, at])
+        for unit in range(self.unit):
+            blocks[f"embed.{unit}"] = self._of_context(unit, joint[:, unit], to_embedded[:, unit])
         return blocks | self._of_target(errors, vectors)
 
-    def _of_context(self, at: int, levels: Tensor, back: Tensor) -> Outer | Lookup:
-        if self._numeric(at):
-            return Outer(back, self._values(at, levels))
-        return Lookup(levels, back, self.units.levels[at])
+    def _of_context(self, unit: int, levels: Tensor, back: Tensor) -> Outer | Lookup:
+        if self._numeric(unit):
+            return Outer(back, self._values(unit, levels))
+        return Lookup(levels, back, self.units.levels[unit])
 
     def _of_target(self, errors: Tensor, vectors: Tensor) -> dict[str, Dense | Outer | Lookup]:
         if self._numeric(self.unit):
@@ -196,22 +200,22 @@ class TiedSubModel(SubModel):
     def _context(self, parameters: Tensors, joint: Tensor) -> Tensor:
         """Embedded units before the target (n, unit, width)."""
         embedded = [
-            self._values(at, joint[:, at]) @ parameters[f"embed.{at}"].T
-            if self._numeric(at)
-            else parameters[f"embed.{at}"][joint[:, at]]
-            for at in range(self.unit)
+            self._values(unit, joint[:, unit]) @ parameters[f"embed.{unit}"].T
+            if self._numeric(unit)
+            else parameters[f"embed.{unit}"][joint[:, unit]]
+            for unit in range(self.unit)
         ]
         return torch.stack(embedded, 1)
 
-    def _values(self, at: int, levels: Tensor) -> Tensor:
+    def _values(self, unit: int, levels: Tensor) -> Tensor:
         """Standardised values of a number beside ones, (n, 2)."""
-        head = self.heads[at]
+        head = self.heads[unit]
         assert isinstance(head, NormalHead)
         points = torch.as_tensor(head.points, dtype=torch.float32, device=levels.device)
         return with_one(points[levels][:, None])
 
-    def _numeric(self, at: int) -> bool:
-        return isinstance(self.heads[at], NormalHead)
+    def _numeric(self, unit: int) -> bool:
+        return isinstance(self.heads[unit], NormalHead)
 
 
 @dataclass(frozen=True)
@@ -233,13 +237,13 @@ class UnitChain:
     def networked(self) -> int:
         return len(self.units.sizes)
 
-    def conditional(self, place: int, context: Integers) -> Probabilities:
-        if place >= self.networked:
-            return self.shares[place][None]
-        unit, member = self.units.at(place)
+    def conditional(self, position: int, context: Integers) -> Probabilities:
+        if position >= self.networked:
+            return self.shares[position][None]
+        unit, member = self.units.unit_of(position)
         known = torch.as_tensor(context)
         joint = self.joint(unit, known).reshape(-1, *self.units.shape(unit))
-        return _member(joint, known[:, place - member : place]).numpy()
+        return _member(joint, known[:, position - member : position]).numpy()
 
     def joint(self, unit: int, codes: Tensor) -> Tensor:
         """Probabilities of a unit's joint levels, given levels of the attributes before it.
@@ -255,9 +259,9 @@ class UnitChain:
 
     def state(self) -> ModelState:
         arrays = {
-            f"net.{at}.{name}": value.numpy()
-            for at, own in enumerate(self.parameters)
-            for name, value in own.items()
+            f"net.{index}.{name}": value.numpy()
+            for index, tensors in enumerate(self.parameters)
+            for name, value in tensors.items()
         }
         meta = {"chain": "units", "runs": [list(run) for run in self.units.runs], **self.recipe}
         return meta, arrays | {"net.first": self.first}
@@ -289,17 +293,17 @@ def submodels_of(
     attention, head_of = ATTENTIONS[recipe["attention"]], HEADS[recipe["heads"]]
     tied = recipe.get("tied", False)
     heads = tuple(
-        head_of(*(with_even_shares(bins[place]) if tied else bins[place] for place in run))
+        head_of(*(with_even_shares(bins[position]) if tied else bins[position] for position in run))
         for run in units.runs
     )
     if tied:
         return tuple(
-            TiedSubModel(at, units, attention, heads[at], recipe["width"], heads[: at + 1])
-            for at in range(1, len(units.runs))
+            TiedSubModel(unit, units, attention, heads[unit], recipe["width"], heads[: unit + 1])
+            for unit in range(1, len(units.runs))
         )
     return tuple(
-        SubModel(at, units, attention, heads[at], recipe["width"])
-        for at in range(1, len(units.runs))
+        SubModel(unit, units, attention, heads[unit], recipe["width"])
+        for unit in range(1, len(units.runs))
     )
 
 
@@ -308,11 +312,11 @@ def restore_unit_chain(
 ) -> UnitChain:
     """The chain that `UnitChain.state` wrote, over bins of attributes in schema sequence."""
     runs = tuple(map(tuple, meta["runs"]))
-    units = Units(runs, tuple(bins[place].size for run in runs for place in run))
+    units = Units(runs, tuple(bins[position].size for run in runs for position in run))
     recipe = {key: meta[key] for key in ("attention", "heads", "width", "tied") if key in meta}
     submodels = submodels_of(units, bins, recipe)
-    parameters = tuple(_named(arrays, f"net.{at}.") for at in range(len(submodels)))
-    shares = tuple(own.mass for own in bins)
+    parameters = tuple(_named(arrays, f"net.{index}.") for index in range(len(submodels)))
+    shares = tuple(histogram.mass for histogram in bins)
     return UnitChain(units, submodels, parameters, np.asarray(arrays["net.first"]), shares, recipe)
 
 

@@ -61,10 +61,10 @@ def _train_in_turn(
     trained: list[dict[str, Tensor]] = []
     total = len(submodels) * steps
     gradients = material.gradients()
-    for at, submodel in enumerate(submodels):
+    for index, submodel in enumerate(submodels):
         known = last_embeddings(trained)
 
-        def progress(done: int, _: int, before: int = at * steps) -> None:
+        def progress(done: int, _: int, before: int = index * steps) -> None:
             material.progress(before + done, total)
 
         start = submodel.initial(known, material.generator)
@@ -79,12 +79,13 @@ def _train_in_turn(
 def calibrate_chain(chain: UnitChain, material: Material) -> UnitChain:
     """The chain with biases moved so that each attribute has its released shares."""
     codes = torch.zeros(CALIBRATION_ROWS, len(material.sizes), dtype=torch.long)
-    parameters = [dict(own) for own in chain.parameters]
+    parameters = [dict(tensors) for tensors in chain.parameters]
     for unit, run in enumerate(chain.units.runs):
         probabilities = chain.joint(unit, codes).expand(CALIBRATION_ROWS, -1)
         if unit and isinstance(chain.submodels[unit - 1].head, LevelHead):
             fitted = fit_bias(
-                torch.log(probabilities), [torch.as_tensor(material.shares[place]) for place in run]
+                torch.log(probabilities),
+                [torch.as_tensor(material.shares[position]) for position in run],
             )
             head = parameters[unit - 1]["head"].clone()
             head[:, -1] += fitted.bias
@@ -116,18 +117,18 @@ class Stack:
         ]
         shares = torch.softmax(self._logits(parameters["attention"]), 1)
         vectors = torch.zeros_like(embedded[0])
-        for unit, own in enumerate(embedded):
-            vectors[:, unit:].addcmul_(own, shares[unit:, unit, None])
+        for unit, embedding in enumerate(embedded):
+            vectors[:, unit:].addcmul_(embedding, shares[unit:, unit, None])
         inputs = [with_one(vector) for vector in vectors.unbind(1)]
         errors = self._errors(parameters, inputs, joint)
         back = torch.stack(
-            [own @ parameters[f"head.{at}"][:, :-1] for at, own in enumerate(errors)], 1
+            [error @ parameters[f"head.{index}"][:, :-1] for index, error in enumerate(errors)], 1
         )
         blocks: dict[str, Dense | Outer | Lookup] = {
             "attention": Dense(self._to_attention(shares, embedded, back))
         }
-        for at, (left, right) in enumerate(zip(errors, inputs, strict=True)):
-            blocks[f"head.{at}"] = Outer(left, right)
+        for index, (left, right) in enumerate(zip(errors, inputs, strict=True)):
+            blocks[f"head.{index}"] = Outer(left, right)
         for unit, levels in enumerate(self._levels):
             reached = (back[:, unit:] * shares[unit:, unit, None]).flatten(1)
             blocks[f"embed.{unit}"] = Lookup(joint[:, unit], reached, levels)
@@ -135,32 +136,36 @@ class Stack:
 
     def gains(self) -> dict[str, Tensor]:
         """The units in which each parameter is learnt, the same for all sub-models."""
-        own = self.submodels[-1].gains()
-        heads = {f"head.{at}": own["head"] for at in range(self._count)}
-        return {name: gain for name, gain in own.items() if name != "head"} | heads
+        gains = self.submodels[-1].gains()
+        heads = {f"head.{index}": gains["head"] for index in range(self._count)}
+        return {name: gain for name, gain in gains.items() if name != "head"} | heads
 
-    def part(self, parameters: Tensors, at: int) -> dict[str, Tensor]:
+    def part(self, parameters: Tensors, index: int) -> dict[str, Tensor]:
         """The parameters of one sub-model, by its own names."""
-        width = self.submodels[at].width
-        start = at * (at + 1) // 2
-        own = {
-            "attention": parameters["attention"][start : start + at + 1],
-            "head": parameters[f"head.{at}"],
+        width = self.submodels[index].width
+        start = index * (index + 1) // 2
+        tensors = {
+            "attention": parameters["attention"][start : start + index + 1],
+            "head": parameters[f"head.{index}"],
         }
-        for unit in range(at + 1):
-            columns = slice((at - unit) * width, (at - unit + 1) * width)
-            own[f"embed.{unit}"] = parameters[f"embed.{unit}"][:, columns].contiguous()
-        return own
+        for unit in range(index + 1):
+            columns = slice((index - unit) * width, (index - unit + 1) * width)
+            tensors[f"embed.{unit}"] = parameters[f"embed.{unit}"][:, columns].contiguous()
+        return tensors
 
     def joined(self, parts: Sequence[Tensors]) -> dict[str, Tensor]:
         """The parameters of all sub-models together."""
-        heads = {f"head.{at}": own["head"] for at, own in enumerate(parts)}
+        heads = {f"head.{index}": tensors["head"] for index, tensors in enumerate(parts)}
         embeddings = {
-            name: torch.cat([own[name] for own in parts[unit:]], 1)
+            name: torch.cat([tensors[name] for tensors in parts[unit:]], 1)
             for unit in range(self._count)
             if (name := f"embed.{unit}")
         }
-        return {"attention": torch.cat([own["attention"] for own in parts])} | heads | embeddings
+        return (
+            {"attention": torch.cat([tensors["attention"] for tensors in parts])}
+            | heads
+            | embeddings
+        )
 
     @property
     def _count(self) -> int:
@@ -183,23 +188,24 @@ class Stack:
     ) -> tuple[Tensor, ...]:
         """Gradients (b, outputs) of each sub-model's loss, by its outputs."""
         outputs = [
-            (own @ parameters[f"head.{at}"].T).requires_grad_() for at, own in enumerate(inputs)
+            (vector @ parameters[f"head.{index}"].T).requires_grad_()
+            for index, vector in enumerate(inputs)
         ]
         losses = [
-            submodel.head.losses(own, joint[:, submodel.unit]).sum()
-            for submodel, own in zip(self.submodels, outputs, strict=True)
+            submodel.head.losses(output, joint[:, submodel.unit]).sum()
+            for submodel, output in zip(self.submodels, outputs, strict=True)
         ]
         return torch.autograd.grad(losses, outputs)
 
     def _to_attention(self, shares: Tensor, embedded: Sequence[Tensor], back: Tensor) -> Tensor:
         """Gradients (b, weights) of the attention weights in use."""
         pulls = back.new_zeros(len(back), self._count, self._count)
-        for unit, own in enumerate(embedded):
-            pulls[:, unit:, unit] = (own * back[:, unit:]).sum(2)
+        for unit, embedding in enumerate(embedded):
+            pulls[:, unit:, unit] = (embedding * back[:, unit:]).sum(2)
         pulls *= shares
-        found = pulls - shares * pulls.sum(2, keepdim=True)
+        gradients = pulls - shares * pulls.sum(2, keepdim=True)
         rows, columns = torch.tril_indices(self._count, self._count, device=back.device)
-        return found[:, rows, columns]
+        return gradients[:, rows, columns]
 
 
 def train_side_by_side(material: Material, recipe: Mapping[str, Any]) -> UnitChain:
@@ -209,8 +215,8 @@ def train_side_by_side(material: Material, recipe: Mapping[str, Any]) -> UnitCha
     trained: tuple[Tensors, ...] = ()
     if submodels:
         stack = Stack(submodels)
-        start = stack.joined([own.initial({}, material.generator) for own in submodels])
-        found = train_privately(
+        start = stack.joined([submodel.initial({}, material.generator) for submodel in submodels])
+        parameters = train_privately(
             stack,
             start,
             material.gradients(),
@@ -218,7 +224,7 @@ def train_side_by_side(material: Material, recipe: Mapping[str, Any]) -> UnitCha
             material.device,
             material.progress,
         )
-        trained = tuple(stack.part(found, at) for at in range(len(submodels)))
+        trained = tuple(stack.part(parameters, index) for index in range(len(submodels)))
     chain = UnitChain(units, submodels, trained, material.first, material.shares, recipe)
     return calibrate_chain(chain, material)
 
@@ -231,16 +237,16 @@ def train_as_printed(material: Material, recipe: Mapping[str, Any]) -> UnitChain
     steps, total = material.schedule.steps, material.schedule.steps * len(submodels)
     trained: list[Tensors] = []
     known: dict[str, Tensor] = {}
-    for at, submodel in enumerate(submodels):
+    for index, submodel in enumerate(submodels):
         assert gradients is not None
 
-        def progress(done: int, _: int, before: int = at * steps) -> None:
+        def progress(done: int, _: int, before: int = index * steps) -> None:
             material.progress(before + done, total)
 
         start = submodel.initial(known, material.generator)
-        own = descend(submodel, start, gradients, material.schedule, material.device, progress)
-        trained.append(own)
-        known |= own
+        fitted = descend(submodel, start, gradients, material.schedule, material.device, progress)
+        trained.append(fitted)
+        known |= fitted
     return UnitChain(units, submodels, tuple(trained), material.first, material.shares, recipe)
 
 
@@ -279,6 +285,6 @@ def level_shares(chain: UnitChain, rows: int, generator: torch.Generator) -> lis
         levels = torch.multinomial(probabilities, 1, generator=generator)[:, 0]
         codes[:, list(run)] = chain.units.separate(levels, unit)
     return [
-        torch.bincount(codes[:, at], minlength=size).double() / rows
-        for at, size in enumerate(chain.units.sizes)
+        torch.bincount(codes[:, index], minlength=size).double() / rows
+        for index, size in enumerate(chain.units.sizes)
     ]

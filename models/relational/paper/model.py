@@ -2,9 +2,8 @@
 
 Rows of both tables come first, then rounds of selection, measurement and learning.
 
-The model holds what was measured, round by round. Other rows than those of the fit are drawn from
-it for a release; their matrix learns from the same answers in the same rounds, which is
-post-processing.
+The model holds the measurements, round by round. A release draws rows other than those of the fit;
+their matrix learns from the same answers in the same rounds, which is post-processing.
 
 Source: arXiv 2405.18670, algorithms 1, 4 and 7.
 """
@@ -59,7 +58,7 @@ _SEED = 20_240_518
 
 @dataclass(frozen=True)
 class DrawnLinks:
-    """Drawn rows of both tables of a relationship, ``scale`` times as many as declared."""
+    """Drawn rows of both tables of a relationship: ``scale`` times the declared numbers."""
 
     task: DatabaseTask
     key: ForeignKey
@@ -70,7 +69,7 @@ class DrawnLinks:
     def of(
         cls, task: DatabaseTask, models: Mapping[str, Model], rows: int, rng: SamplingSource
     ) -> DrawnLinks:
-        """So many rows of the units' table, and as many of the other for each as declared."""
+        """Rows of the units' table, and of the other as many per unit as declared."""
         drawing = Drawing(task.schema, rng.generator, distinct_pairs(task))
         scale = rows / task.data_rows
         for name, model in models.items():
@@ -86,13 +85,17 @@ class DrawnLinks:
     @property
     def sides(self) -> tuple[Side, Side]:
         """The parents; and the rows that refer, or those of the first parent of links."""
-        one, other = sides_of(self.task, self.key)
-        parents, rows = self.drawing.rows[other], self.drawing.rows[one]
+        referring, referred = sides_of(self.task, self.key)
+        parents, rows = self.drawing.rows[referred], self.drawing.rows[referring]
         everyone = np.arange(rows.rows)
         first = self.task.schema.parents_of(self.key.table)[0]
-        own = of_row(one, rows, everyone) if self.one_parent else of_parent(first, rows, everyone)
+        codes = (
+            of_row(referring, rows, everyone)
+            if self.one_parent
+            else of_parent(first, rows, everyone)
+        )
         above = of_parent(self.key, parents, np.arange(parents.rows))
-        return Side(above, parents.rows), Side(own, rows.rows)
+        return Side(above, parents.rows), Side(codes, rows.rows)
 
     def database(self, rows: Integers, parents: Integers) -> Database:
         """The tables with links between rows and parents."""
@@ -112,9 +115,9 @@ class DrawnLinks:
 
 @dataclass(frozen=True)
 class PaperModel:
-    """The models of both tables, and what was measured across the relationship, in order.
+    """The models of both tables, and the joint tables measured across the relationship, in order.
 
-    ``workloads`` joint tables were measured a round.
+    Each round measured ``workloads`` of them.
     """
 
     base: str
@@ -146,8 +149,8 @@ class PaperModel:
         matrix = self.relationship(drawn, self.link)
         tables: tuple[Measured, ...] = self.link.measured
         measured: list[Measured] = []
-        for at in range(0, len(tables), self.workloads):
-            measured += tables[at : at + self.workloads]
+        for start in range(0, len(tables), self.workloads):
+            measured += tables[start : start + self.workloads]
             matrix.learn(replace(self.link, measured=tuple(measured)))
         return drawn.database(*matrix.links())
 
@@ -211,12 +214,12 @@ def train_paper(
     for _ in range(parameters.rounds):
         expected = matrix.answers(left)
         choices = [
-            Candidate(tuple(link.parts[name] for name in own.names), table, 0.0)
-            for own, table in zip(left, expected, strict=True)
+            Candidate(tuple(link.parts[name] for name in candidate.names), table, 0.0)
+            for candidate, table in zip(left, expected, strict=True)
         ]
         for _ in range(min(parameters.workloads, len(left))):
-            at = door.answer(CandidateScores(tuple(choices)), parameters.selection, SELECT)
-            workload, chosen = left.pop(at), choices.pop(at)
+            index = door.answer(CandidateScores(tuple(choices)), parameters.selection, SELECT)
+            workload, chosen = left.pop(index), choices.pop(index)
             counts = door.answer(PartitionCounts(chosen.partitions), parameters.tables, MEASURE)
             link = link.with_measured([Measured(workload, counts)])
         matrix.learn(link)

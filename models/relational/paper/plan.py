@@ -49,7 +49,7 @@ from cloister.privacy.mechanisms.selection import Exponential
 from cloister.schema.relations import ForeignKey, joined_table
 
 _ROUNDS, _WORKLOADS = 15, 3
-"""T rounds, each of K joint tables: section 8, as are the four that follow."""
+"""T rounds of K joint tables each: section 8, as the four constants that follow."""
 
 _FITTED = 8
 """Joint tables fitted at once, those of greatest error."""
@@ -61,26 +61,26 @@ _WAYS = 3
 """Attributes of a joint table."""
 
 _ALPHA = Fraction(1, 4)
-"""Part of a round for its selection; the number is lost in the text that we have."""
+"""Part of a round for its selection; the number is missing from our copy of the paper."""
 
 _RELATED = Fraction(1, 3)
-"""Part of epsilon for relationships where none is declared: as much as each of two tables."""
+"""Default part of epsilon for relationships: as much as each of two tables."""
 
 _FLOAT_ERROR = 1e-9
-"""Relative error beyond that of roots in floating point, by which rho is lowered."""
+"""Relative margin by which rho is lowered: above the error of floating-point roots."""
 
 _DIGITS = 10**15
 """Denominator of rho."""
 
 _SECONDS_OF_PAIR = 5e-9
-"""Seconds a pair of rows, a joint table and a step: two products with indicators, and a gather,
-with an eighth of the projection."""
+"""Seconds per pair of rows, joint table and step: two products with indicators, a gather, and an
+eighth of the projection."""
 
 _LONGEST = 3_600.0
 """Seconds above which a fit is refused: the method is for small tables."""
 
 _BYTES_OF_PAIR = 48
-"""Bytes a pair of rows: the matrix, its slices and their order in the sampling."""
+"""Bytes per pair of rows: the matrix, its slices and their order in the sampling."""
 
 _MOST_MEMORY = 4 << 30
 """Bytes above which a fit is refused."""
@@ -101,16 +101,16 @@ class RelationalPaperParameters(Parameters):
 
     def to_json(self) -> dict[str, Any]:
         """The parameters as JSON values."""
-        own = {name: value for name, value in vars(self).items() if name != "plans"}
-        own |= {name: asdict(own[name]) for name in ("selection", "tables", "slicing")}
-        return {**json_texts(own), "plans": plans_json(self.plans)}
+        values = {name: value for name, value in vars(self).items() if name != "plans"}
+        values |= {name: asdict(values[name]) for name in ("selection", "tables", "slicing")}
+        return {**json_texts(values), "plans": plans_json(self.plans)}
 
 
 def link_of(task: DatabaseTask) -> ForeignKey:
     """The key across which the paper relates two tables: a link's second, or the only one.
 
     Raises:
-        PlanError: there are other tables or references than of one relationship.
+        PlanError: there is more than one relationship.
     """
     keys = task.schema.keys
     child = keys[0].table if keys else ""
@@ -140,7 +140,10 @@ def plan_relational_paper(
     if related >= budget.epsilon:
         raise PlanError("relationships have all of epsilon; lower release.options.epsilon")
     part = Budget((budget.epsilon - related) / len(rows), budget.delta / (len(rows) + 1))
-    plans = {table: base.search(own, base.sequence(own), part) for table, own in rows.items()}
+    plans = {
+        table: base.search(table_task, base.sequence(table_task), part)
+        for table, table_task in rows.items()
+    }
     rho = printed_rho(related, part.delta)
     parameters, tables = _parameters(task, key, base.name, plans, rho)
     stages = [*row_stages(plans), *_stages(task, key, parameters, tables)]
@@ -152,9 +155,9 @@ def _parameters(
     task: DatabaseTask, key: ForeignKey, base: str, plans: Mapping[str, AnyPlan], rho: Fraction
 ) -> tuple[RelationalPaperParameters, int]:
     """The mechanisms of all rounds, which share rho, and how many joint tables they measure."""
-    asked = options_of(task, PrintedOptions)
-    rounds, workloads = asked.rounds or _ROUNDS, asked.workloads or _WORKLOADS
-    ways, alpha = asked.ways or _WAYS, asked.alpha or _ALPHA
+    options = options_of(task, PrintedOptions)
+    rounds, workloads = options.rounds or _ROUNDS, options.workloads or _WORKLOADS
+    ways, alpha = options.ways or _WAYS, options.alpha or _ALPHA
     tables = min(rounds * workloads, len(candidates(task.schema, key, ways)))
     each = rho / tables
     parameters = RelationalPaperParameters(
@@ -165,13 +168,13 @@ def _parameters(
         -(-tables // workloads),
         workloads,
         ways,
-        Slicing(asked.fitted or _FITTED, asked.slices or _SLICES, asked.slice or _SLICE),
+        Slicing(options.fitted or _FITTED, options.slices or _SLICES, options.slice or _SLICE),
     )
     return parameters, tables
 
 
 def printed_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The rho of which Lemma 4 makes (epsilon, delta): rho + 2 sqrt(rho log(1 / delta)).
+    """The rho that Lemma 4 converts to (epsilon, delta): rho + 2 sqrt(rho log(1 / delta)).
 
     Rounded down.
     """
@@ -202,25 +205,25 @@ def _stages(
 
 
 def sides_of(task: DatabaseTask, key: ForeignKey) -> tuple[str, str]:
-    """The table of rows that refer, which is the first parent of a link, and that of parents."""
+    """The table of rows that refer (of a link, its first parent) and the table of parents."""
     first = task.schema.parents_of(key.table)[0]
     return (key.table if first == key else first.parent), key.parent
 
 
 def _require_kept(task: DatabaseTask, key: ForeignKey) -> None:
-    """Check that no hard constraint is on one reference alone, or across one.
+    """Check that no hard constraint is on a single reference, or across one.
 
-    The paper bounds no degrees, and draws links without rules.
+    The paper does not bound degrees, and draws links without rules.
 
     Raises:
-        PlanError: names it.
+        PlanError: names the constraint.
     """
-    columns = {own.column for own in task.schema.parents_of(key.table)}
+    columns = {reference.column for reference in task.schema.parents_of(key.table)}
     for rule in task.tables[key.table].hard:
         if len(columns.intersection(rule.attributes)) == 1:
             raise PlanError(
-                f"constraint '{rule.name}' is on a reference, and method relational-paper bounds "
-                "no number of rows that refer to one; use --method relational, or drop it"
+                f"constraint '{rule.name}' is on a reference, and method relational-paper does not "
+                "bound how many rows refer to one; use --method relational, or drop it"
             )
     if task.across:
         raise PlanError(

@@ -21,27 +21,27 @@ from cloister.models.relational.link import Link, Side
 from cloister.models.relational.matching import sample_exactly
 
 STEPS = 100
-"""Steps of the projected gradient of a slice; the paper does not say how many it takes.
+"""Steps of the projected gradient of a slice; the paper gives no number.
 
-From equal shares 50 come near; from links, where most shares are at a bound, 100 leave half of what
-50 do, and a round goes on where the last ended.
+From equal shares 50 come close; from links, where most shares are at a bound, 100 halve the error
+that 50 leave, and each round continues where the last ended.
 """
 
 _TRIALS = 60
-"""Values of nu tried at most, by halves if need be: to the last digit of a share."""
+"""Most values of nu tried, by bisection if need be: to the last digit of a share."""
 
 _EXACT = 1e-12
-"""Relative error of the sum of shares at which a nu is good enough."""
+"""Relative error of the sum of shares at which nu is accepted."""
 
 _LINKED = 5
-"""One in so many rows of a side of a slice at least has links in it: 20 % of a slice, section 8."""
+"""At least one in this many rows of a side of a slice has links: 20 % of a slice, section 8."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """A slice of two tables: which cell of each joint table a row is in, on either side.
+    """A slice of two tables: the cell of each row in each joint table, on either side.
 
-    ``targets`` have the cells of rows of the slice, and shares. ``one_parent``: each row that
+    ``targets`` hold the cells of rows of the slice, and shares. ``one_parent``: each row that
     refers has exactly one parent.
     """
 
@@ -57,14 +57,14 @@ class Pairs:
         if not self.targets or mass <= 0:
             return shares
         step = 1 / self._curvature(shares.shape)
-        found = shares / mass
+        fitted = shares / mass
         for _ in range(STEPS):
             residuals = [
                 answer - target.shares
-                for answer, target in zip(self.answers(found), self.targets, strict=True)
+                for answer, target in zip(self.answers(fitted), self.targets, strict=True)
             ]
-            found = self._project((found - step * self._back(residuals)) * mass, mass) / mass
-        return found * mass
+            fitted = self._project((fitted - step * self._back(residuals)) * mass, mass) / mass
+        return fitted * mass
 
     def answers(self, shares: Floats) -> list[Floats]:
         """The joint tables (cells of parents, cells of rows that refer) of shares."""
@@ -78,17 +78,17 @@ class Pairs:
     def _back(self, residuals: Sequence[Floats]) -> Floats:
         """The sum (rows that refer, parents) of the residuals of the cells of each pair."""
         total = sum(
-            own[target.parent][:, target.child]
-            for own, target in zip(residuals, self.targets, strict=True)
+            residual[target.parent][:, target.child]
+            for residual, target in zip(residuals, self.targets, strict=True)
         )
         return np.asarray(total).T
 
     def _curvature(self, shape: tuple[int, ...]) -> float:
-        """The square of the greatest singular value, of which a step is the inverse."""
-        found, greatest = np.ones(shape), 1.0
+        """The square of the greatest singular value; its inverse is the step size."""
+        vector, greatest = np.ones(shape), 1.0
         for _ in range(profiles.POWER_STEPS):
-            found = self._back(self.answers(found / np.linalg.norm(found)))
-            greatest = float(np.linalg.norm(found))
+            vector = self._back(self.answers(vector / np.linalg.norm(vector)))
+            greatest = float(np.linalg.norm(vector))
         return profiles.POWER_MARGIN * greatest
 
     def _project(self, points: Floats, mass: float) -> Floats:
@@ -113,7 +113,7 @@ class Pairs:
 def project_capped(points: Floats, mass: float) -> Floats:
     """The nearest b to points with 0 <= b <= 1 and sum ``mass``: clip(points - nu, 0, 1).
 
-    Theorem 2; nu by Newton's method inside a bisection, from 0, near which it is.
+    Theorem 2; nu by Newton's method inside a bisection, starting at 0, which is close to it.
     """
     low, high = float(points.min()) - 1, float(points.max())
     nu = 0.0 if low < 0 < high else (low + high) / 2
@@ -132,14 +132,14 @@ def project_capped(points: Floats, mass: float) -> Floats:
 
 def _indicators(cells: Integers, number: int) -> Floats:
     """Which cell (rows, cells) each row is in."""
-    found = np.zeros((len(cells), number))
-    found[np.arange(len(cells)), cells] = 1.0
-    return found
+    indicators = np.zeros((len(cells), number))
+    indicators[np.arange(len(cells)), cells] = 1.0
+    return indicators
 
 
 @dataclass(frozen=True)
 class Slicing:
-    """How the matrix is learned: ``fitted`` tables at once, on ``slices`` of ``rows`` a side."""
+    """How the matrix is learned: ``fitted`` tables at once, on ``slices`` of ``rows`` per side."""
 
     fitted: int
     slices: int
@@ -150,8 +150,8 @@ class Slicing:
 class Relationship:
     """The matrix b (rows that refer, parents) of links, which learns from measured tables.
 
-    ``matrix`` holds zeros and ones. The paper does not say what it is at first: here links drawn at
-    random, all equally likely.
+    ``matrix`` holds zeros and ones. The paper leaves its start open: here links are drawn uniformly
+    at random.
     """
 
     link: Link
@@ -169,45 +169,45 @@ class Relationship:
         self.matrix = self._rounded(np.full(shape, self.number / math.prod(shape)), self.number)
 
     def learn(self, link: Link) -> None:
-        """Fit the tables of the link that fit worst, slice by slice.
+        """Fit the worst-fitting tables of the link, slice by slice.
 
-        The links of a slice are drawn from its shares without bias, as many as it had, and take
-        their place in the matrix before the next slice.
+        As many links as a slice had are drawn from its shares without bias, and replace them in
+        the matrix before the next slice.
         """
         self.link = link
-        worst = sorted(link.measured, key=lambda own: -self._error(own.workload, link))
-        targets = [self._target(own.workload, link) for own in worst[: self.slicing.fitted]]
+        worst = sorted(link.measured, key=lambda table: -self._error(table.workload, link))
+        targets = [self._target(table.workload, link) for table in worst[: self.slicing.fitted]]
         for children, parents in self._slices():
-            own = [
+            targets_of_slice = [
                 profiles.ProfileTarget(each.parent[parents], each.child[children], each.shares)
                 for each in targets
             ]
-            at = np.ix_(children, parents)
-            links = round(float(self.matrix[at].sum()))
-            shares = Pairs(own, self.one_parent).solve(self.matrix[at])
-            self.matrix[at] = self._rounded(shares, links)
+            block = np.ix_(children, parents)
+            links = round(float(self.matrix[block].sum()))
+            shares = Pairs(targets_of_slice, self.one_parent).solve(self.matrix[block])
+            self.matrix[block] = self._rounded(shares, links)
 
     def answers(self, tables: Sequence[profiles.Workload]) -> list[Floats]:
-        """The expected counts of joint tables, one axis an attribute."""
-        found = []
+        """The expected counts of joint tables, one axis per attribute."""
+        counts = []
         for workload in tables:
             (answer,) = Pairs([self._cells(workload)], self.one_parent).answers(self.matrix)
             sizes = [self.link.parts[name].size for name in workload.names]
-            found.append(answer.reshape(sizes))
-        return found
+            counts.append(answer.reshape(sizes))
+        return counts
 
     def links(self) -> tuple[Integers, ...]:
         """The rows that refer, and the parents, of all links."""
         return np.nonzero(self.matrix)
 
     def _rounded(self, shares: Floats, number: int) -> Floats:
-        """Zeros and ones in the place of shares: so many links."""
+        """Shares rounded to zeros and ones: ``number`` links."""
         links = np.zeros_like(shares)
         links[Pairs((), self.one_parent).round(shares, number, self.rng)] = 1.0
         return links
 
     def _slices(self) -> Iterator[tuple[Integers, Integers]]:
-        """All rows if they are few; else random ones of both sides, a part of them linked.
+        """All rows if they are few; else random ones of both sides, some of them linked.
 
         Where each row has one parent, a slice has all parents: a row has one link in it.
         """
@@ -230,8 +230,8 @@ class Relationship:
         """Rows of one side of a slice: the first of those ``linked``, then random ones."""
         most = self.slicing.rows
         first = pd.unique(linked)[: most // _LINKED]
-        others = np.setdiff1d(np.arange(size), first)
-        return np.append(first, self.rng.permutation(others)[: most - len(first)])
+        rest = np.setdiff1d(np.arange(size), first)
+        return np.append(first, self.rng.permutation(rest)[: most - len(first)])
 
     def _error(self, workload: profiles.Workload, link: Link) -> float:
         target = self._target(workload, link)
@@ -240,12 +240,12 @@ class Relationship:
 
     def _target(self, workload: profiles.Workload, link: Link) -> profiles.ProfileTarget:
         cells = self._cells(workload)
-        (table,) = (own for own in link.measured if own.workload == workload)
+        (table,) = (measured for measured in link.measured if measured.workload == workload)
         shares = table.counts.reshape(cells.shares.shape) / self.number
         return profiles.ProfileTarget(cells.parent, cells.child, shares)
 
     def _cells(self, workload: profiles.Workload) -> profiles.ProfileTarget:
-        """The cell of each row of both sides; shares are of no table."""
+        """The cell of each row of both sides; shares are left zero."""
         parents = self._cell_of_rows(self.parents, workload.parent)
         children = self._cell_of_rows(self.children, workload.child)
         shape = [
@@ -257,5 +257,5 @@ class Relationship:
     def _cell_of_rows(self, side: Side, names: Sequence[str]) -> Integers:
         """The joint part (rows,) of each row of a side."""
         parts = [self.link.parts[name] for name in names]
-        numbers = [own.index(side.codes[own.name]) for own in parts]
-        return profiles.joint_number(numbers, [own.size for own in parts], side.rows)
+        numbers = [partition.index(side.codes[partition.name]) for partition in parts]
+        return profiles.joint_number(numbers, [partition.size for partition in parts], side.rows)

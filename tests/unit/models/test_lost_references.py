@@ -34,7 +34,7 @@ def released(share: float):
 
 def test_rows_that_lost_their_reference_are_counted_beside_the_released_number():
     (lost,) = find_lost_references(released(0.8), staff(600))
-    assert (lost.kept, lost.expected, lost.rows) == (600, 800, 1_000)
+    assert (lost.named, lost.expected, lost.rows) == (600, 800, 1_000)
     assert "'boss' of table 'staff' names a row in 600 of 1,000 rows" in str(lost)
 
 
