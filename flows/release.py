@@ -132,7 +132,7 @@ def release(request: ReleaseRequest) -> Outcome | Finished:
         return prefect_runs.decline_run(charge.reason)
     _tell(resolved, charge)
     if previous := kept_previous(home.release(charge.release)):
-        prefect_runs.note("the noisy numbers of release %s are used again", previous)
+        prefect_runs.note("reuses the noisy numbers of release %s", previous)
     with temporary_files(home), Session(source) as session:
         finished = charge.finished
         done = (

@@ -47,7 +47,7 @@ _MERGED = (
 )
 
 _SUPPORTED = (
-    "rows are drawn inside supports of the hard constraints, which are chosen from released "
+    "rows are drawn inside feasible sets of the hard constraints, which are chosen from released "
     "statistics"
 )
 
@@ -57,13 +57,12 @@ EXCHANGED = (
 )
 
 _CHECKED = (
-    "a row that would break a hard constraint for which there is no support is replaced by another "
-    "draw of the model, and by one from flatter probabilities where the model yields none that "
-    "keeps it"
+    "a row that would break a hard constraint without a feasible set is replaced by another draw "
+    "of the model, or by one from flatter probabilities if the model yields none that keeps it"
 )
 
 BALANCED = (
-    "of three times the rows, those are kept whose tables of pairs are nearest to the tables of all"
+    "of three times the rows, those are kept whose two-way tables are nearest to the tables of all"
 )
 
 _REWEIGHTED = "rows are kept with weights fitted to {} of the soft constraints"

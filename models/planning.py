@@ -1,10 +1,10 @@
 """What the plans of several methods share; public.
 
 The schema sequence, the joint tables that hard constraints need, and whether rows are drawn inside
-supports or one after the other.
+feasible sets or one after the other.
 
 Source of the sequence: Kamino Algorithm 4; section 4.3 for very large domains, which come last and
-    are drawn from independent noisy histograms inside the supports.
+    are drawn from independent noisy histograms inside the feasible sets.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ SEQUENTIAL: Sampling = "sequential"
 
 SUPPORTS: Sampling = "supports"
 
-_WORDS: Mapping[Sampling, str] = {SUPPORTS: "inside supports", SEQUENTIAL: "one after the other"}
+_WORDS: Mapping[Sampling, str] = {
+    SUPPORTS: "inside feasible sets",
+    SEQUENTIAL: "one after the other",
+}
 
 _OTHERS: Mapping[Sampling, str] = {SUPPORTS: "kamino", SEQUENTIAL: "mixture or kamino"}
 """Methods that have each way."""
@@ -47,9 +50,9 @@ _IN_TURN = 2e-5
 _ON_TRIAL = 9_000
 """Rows of the tables that are drawn on trial."""
 
-_NONE = "there is no soft constraint, and rows inside supports keep the hard ones"
+_NONE = "there is no soft constraint, and rows inside feasible sets keep the hard ones"
 
-_USUAL = "rows inside supports do not depend on each other, and are drawn in linear time"
+_USUAL = "rows inside feasible sets are independent, and are drawn in linear time"
 
 
 def public_sizes(domain: Domain, most: int = NUMERIC_BINS) -> dict[str, int]:
@@ -185,7 +188,7 @@ class SamplingChoice:
     def __str__(self) -> str:
         """The choice in words."""
         if not self.sequential:
-            return f"inside supports: {self.reason}"
+            return f"inside feasible sets (supports): {self.reason}"
         options = [f"{100 * self.options.resampled:g} % of cells resampled"]
         if self.options.tries:
             options.append(

@@ -222,7 +222,7 @@ class ReleaseSpec(Declared):
     ``rows`` is the size of the output, by default that of the table. Method ``auto`` is chosen by
     public facts: sizes, domains, constraints and budget. ``options`` are the method's own, which
     reads them by a model of its own. ``guarantee`` is what records made from seeds are released
-    under. ``acceptance`` is what the rows must meet. ``prior`` is an earlier release, or the
+    under. ``acceptance`` is what the rows must meet. ``prior`` is a previous release, or the
     ``latest``, whose noisy numbers are used again.
     ``sampling`` of soft constraints is inside ``supports``, where rows are independent, or
     ``sequential``, row by row (Kamino, Algorithm 3): then a share ``resample`` of each attribute's

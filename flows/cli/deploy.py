@@ -50,9 +50,7 @@ def add_deploy_commands(app: typer.Typer) -> None:
 def deploy(
     request: ReleaseRequest,
     cron: Annotated[str, typer.Option(help="When: minute, hour, day, month, weekday.")],
-    timezone: Annotated[
-        str, typer.Option(help="The time zone that the schedule is read in.")
-    ] = "UTC",
+    timezone: Annotated[str, typer.Option(help="The time zone of the schedule.")] = "UTC",
     catch_up: Annotated[
         int,
         typer.Option(

@@ -18,7 +18,7 @@ PublicFile = Annotated[Path, typer.Argument(metavar="FILE", help="A public key, 
 def add_key_commands(app: typer.Typer) -> None:
     """Add these commands to the command line."""
     keys = command_group(
-        app, "keys", "Keys: the house's, by which others know its word, and people's."
+        app, "keys", "Keys: the house's, which verifies its signatures, and people's."
     )
     keys.command("show", epilog=example("cloister keys show > house.pub"))(show_key)
     keys.command("make", epilog=example("cloister keys make anna.pem > anna.pub"))(make_key)
@@ -34,7 +34,7 @@ def add_key_commands(app: typer.Typer) -> None:
 def show_key(
     trust: Annotated[
         bool,
-        typer.Option("--trust", help="Print the statements of whose keys count, oldest first."),
+        typer.Option("--trust", help="Print the statements on trusted keys, oldest first."),
     ] = False,
     as_json: Json = False,
 ) -> None:

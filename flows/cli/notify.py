@@ -22,7 +22,7 @@ Address = Annotated[
 
 def add_notify_commands(app: typer.Typer) -> None:
     """Add these commands to the command line."""
-    notify = command_group(app, "notify", "Notifications: who is told of releases, by what.")
+    notify = command_group(app, "notify", "Notifications: who is told of releases, and how.")
     notify.command(
         "add",
         epilog=example(
@@ -59,7 +59,7 @@ def add_subscriber(
         str, typer.Option(metavar="URL", help="Of mail: smtps://USER@HOST, or smtp://HOST:PORT.")
     ] = "",
     sender: Annotated[
-        str, typer.Option(metavar="NAME@HOST", help="Of mail: who it is from; by default USER.")
+        str, typer.Option(metavar="NAME@HOST", help="Of mail: the sender; by default USER.")
     ] = "",
     as_json: Json = False,
 ) -> None:
@@ -125,12 +125,12 @@ def try_subscriber(address: Address, as_json: Json = False) -> None:
     if as_json:
         show_json({"told": address})
     else:
-        say(f"{address} took an event of the kind test")
+        say(f"{address} accepted a test event")
 
 
 def send_events(
     dead: Annotated[
-        bool, typer.Option("--dead", help="Try what was given up once more, too.")
+        bool, typer.Option("--dead", help="Also retry events that were given up.")
     ] = False,
     as_json: Json = False,
 ) -> None:

@@ -51,7 +51,7 @@ def page(
     ] = None,
     name: Annotated[
         list[str] | None,
-        typer.Option(help="A name that browsers know the page by; may be repeated."),
+        typer.Option(help="A host name of the page in browsers; may be repeated."),
     ] = None,
     certificate: Annotated[Path | None, typer.Option(help="The certificate of TLS.")] = None,
     private_key: Annotated[Path | None, typer.Option(help="The key of TLS.")] = None,

@@ -181,13 +181,13 @@ def change_rules(
         bool | None,
         typer.Option(
             "--signed-approvals/--unsigned-approvals",
-            help="Whoever approves signs by a key of their own.",
+            help="Approvals are signed with a personal key.",
         ),
     ] = None,
     purposes: Annotated[
         bool | None,
         typer.Option(
-            "--purposes/--no-purposes", help="Each release says what it is for (--purpose)."
+            "--purposes/--no-purposes", help="Each release states its purpose (--purpose)."
         ),
     ] = None,
     second_officer: Annotated[
@@ -209,7 +209,7 @@ def change_rules(
         str | None,
         typer.Option(
             metavar="sum|filter",
-            help="By which rule budgets admit releases: the sum of their epsilons, or a privacy "
+            help="How budgets admit releases: by the sum of their epsilons, or by a privacy "
             "filter.",
         ),
     ] = None,

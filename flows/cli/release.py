@@ -107,7 +107,7 @@ def sample_model(
     ],
     where: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN=VALUE", help="What all rows shall have; repeat for more."),
+        typer.Option(metavar="COLUMN=VALUE", help="A value that all rows have; repeat for more."),
     ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Seed, to draw the same rows again.", min=0)

@@ -176,7 +176,9 @@ def verify(
 def trail(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The files of a release.")],
     ledger: Annotated[Path, typer.Option(help="An export of the ledger, by the house.")],
-    key: Annotated[Path, typer.Option(help="The house's public key, had by another way.")],
+    key: Annotated[
+        Path, typer.Option(help="The house's public key, obtained by another way than the export.")
+    ],
     as_json: Json = False,
 ) -> None:
     """Tell the story of a release: whose data, which budget, who did what, when and why.

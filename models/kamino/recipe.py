@@ -244,7 +244,7 @@ class KaminoRecipe:
 
 KAMINO = KaminoRecipe(
     "kamino",
-    "tuple network trained by DP-SGD, rows drawn inside the supports of the hard constraints",
+    "tuple network trained by DP-SGD, rows drawn inside feasible sets of the hard constraints",
     Joint(),
     ByRates(),
 )

@@ -25,7 +25,7 @@ class Basis:
     ``entry`` is the ledger's, for the release; ``anchor`` is the entry that made its charge final;
     ``budget`` is of the dataset and unit, after the charge. ``artefacts`` are SHA-256 by file name,
     ``model`` is the digest of the model that the rows were drawn from. ``secure`` says that all
-    noise came from a secure source. ``reused`` are earlier releases whose numbers were used again,
+    noise came from a secure source. ``reused`` are previous releases whose numbers were used,
     ``uncounted_releases`` those of the dataset that are not differentially private, this one too.
     ``blocks`` are the budgets of all blocks of growing data that were read, ``budget`` is the one
     with the least left. ``ran_by`` is who had the release run.

@@ -50,7 +50,7 @@ def require_usable(request: ResolvedRequest, context: PublicContext, home: Home)
     Raises:
         ConstraintError: the hard constraints contradict each other, or cannot hold for this
             number of rows.
-        PlanError, InputError: the numbers of an earlier release cannot be used again.
+        PlanError, InputError: the numbers of a previous release cannot be reused.
         StorageError: the data cannot be read, an output cannot be written, or the disk has no room.
     """
     require_satisfiable(context)
@@ -160,7 +160,7 @@ def find_previous(request: ResolvedRequest, context: PublicContext, home: Home) 
     release = release_of(home, request.prior)
     if hindrance := _hindrance(release, wanted, task, home):
         raise InputError(
-            f"the numbers of release {release.id} cannot be used again: {hindrance}; name another "
+            f"the numbers of release {release.id} cannot be reused: {hindrance}; name another "
             "with --prior, or leave it out"
         )
     return release
@@ -217,11 +217,11 @@ def _require_reuse(request: ResolvedRequest, context: PublicContext) -> Task:
         if create(request.method).reuses_numbers:
             return task
         raise PlanError(
-            f"method '{request.method}' makes no use of an earlier release; leave prior out, or "
+            f"method '{request.method}' does not use a previous release; leave prior out, or "
             f"use --method {' or '.join(methods_with('reuses_numbers'))}"
         )
     raise PlanError(
-        "an earlier release is used again for one table whose privacy unit has one row; leave "
+        "a previous release can be used only for one table whose privacy unit is one row; leave "
         "prior out"
     )
 

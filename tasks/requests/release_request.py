@@ -63,20 +63,21 @@ class ReleaseRequest(BaseModel):
         "quick", description="Measures against the real data, internal; full trains models."
     )
     sampling: Sampling | None = Field(
-        None, description="Rows under soft constraints: inside supports, or one after the other."
+        None,
+        description="Rows under soft constraints: inside supports (feasible sets), or in sequence.",
     )
     resample: float | None = Field(
         None, description="Of sequential rows: share of cells drawn anew, 0 to 1."
     )
     accept_reject: int | None = Field(
         None,
-        description="Of sequential rows: draw cells by accept-reject, with so many tries.",
+        description="Of sequential rows: draw cells by accept-reject, up to this many tries.",
         json_schema_extra={"metavar": "TRIES"},
     )
     device: str | None = Field(None, description="Where to train: auto, cpu, cuda or cuda:NUMBER.")
     prior: str | None = Field(
         None,
-        description="An earlier release of the dataset whose noisy numbers are used again.",
+        description="A previous release of the dataset whose noisy numbers are reused.",
         json_schema_extra={"metavar": "RELEASE|latest"},
     )
     purpose: str = Field("", description="What the release is for, in a few words.")

@@ -92,7 +92,7 @@ def test_two_months_of_persons_are_released_each_at_the_budget_of_its_own(
     cumulative = certificate["cumulative"]
     assert (cumulative["spent"], cumulative["left"], cumulative["lifetime"]) == ("1", "1", "3")
     meaning = " ".join(certificate["guarantee"]["meaning"])
-    assert "whose own admitted lies in 2026-09 to 2026-10" in meaning
+    assert "whose admitted lies in 2026-09 to 2026-10" in meaning
     assert "A person with rows in several" in meaning
     # of a person, the odds of the period are those of all blocks: (2 + 1) epsilon, not 1
     certain = certificate["guarantee"]["odds"][2]

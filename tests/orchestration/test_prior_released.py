@@ -38,7 +38,7 @@ def test_the_second_release_uses_the_numbers_of_the_first(place, capsys):
     refusals = {
         ("--prior", "r-0000000000"): "no release",
         ("--prior", "first"): "latest",
-        ("--prior", name, "--method", "independent"): "makes no use",
+        ("--prior", name, "--method", "independent"): "does not use",
     }
     for words, said in refusals.items():
         code, error = release(place, capsys, *words)

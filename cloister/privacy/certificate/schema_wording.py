@@ -21,10 +21,10 @@ _UNLINKED = (
 )
 _LEADING_NOWHERE = "A row whose {keys} leads to no row was kept without its parent."
 _DANGLING = "Rows that refer to none by {keys} were left out."
-_REFUSED = "That no row has more than the declared number that refer to it by {keys} was required."
+_REFUSED = "At most the declared number of rows refer to one row by {keys}: other data is refused."
 _ALONE = (
-    "A row of {tables} holds nothing of a protected row: it is protected alone, if no row refers "
-    "to it. That a row there is referred to is protected with the rows that do."
+    "A row of {tables} holds nothing of a protected row: it is protected by itself, if no row "
+    "refers to it. Which of its rows are referred to is protected with the rows that refer."
 )
 
 

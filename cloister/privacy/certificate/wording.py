@@ -53,26 +53,26 @@ _GROUPS = (
 )
 
 _REUSED = (
-    "The rows follow noisy numbers of earlier releases too: {releases}. What is said above is of "
-    "all of them together; this release was charged epsilon {epsilon}, delta {delta}, each other "
-    "one its own when it was made."
+    "The rows also depend on noisy numbers of previous releases: {releases}. The guarantee above "
+    "covers all of them together; this release was charged epsilon {epsilon}, delta {delta}, and "
+    "each of the others its own when it was made."
 )
 
 _OF_GROUP = (
     "The noise is planned for one row, at epsilon {epsilon}, delta {delta}: this is the guarantee "
     "of a single row of a person with at most {rows} rows. What is charged and said above of a "
-    "person follows from it by group privacy, for {rows} rows. Of a person with more, another row "
-    "takes the place of one that goes, which is two steps."
+    "person follows from it by group privacy, for {rows} rows. If a person has more, another row "
+    "takes the place of one that is removed: two steps."
 )
 
 _OF_BLOCKS = (
-    "Only rows were read whose own {column} lies in {blocks}, and each {per} has a budget of its "
-    "own. {whose}"
+    "Only rows whose {column} lies in {blocks} were read, and each {per} has a budget of its own. "
+    "{whose}"
 )
 _ROW_OF_BLOCK = "A row is in one {per}: releases of other {per}s reveal nothing more of it."
 _PERSON_OF_BLOCKS = (
-    "What is said of one {per} is of the rows that a person has in it. A person with rows in "
-    "several loses what the releases of all of these cost together: with rows in every {per}, what "
+    "The guarantee for one {per} covers the rows that a person has in it. A person with rows in "
+    "several {per}s loses what all their releases cost together: with rows in every {per}, what "
     "the account has spent over all of them, which is counted as the budget period above."
 )
 _ROWS_OF_BLOCKS = " The number of rows was declared for each {per}, and multiplied by their number."
@@ -99,8 +99,8 @@ _JOURNALED = (
     "same answers"
 )
 _CHARGED = (
-    "the charge was recorded before the data was opened, and was final before anything was asked "
-    "of it; it was not given back"
+    "the charge was recorded before the data was opened, and was final before the first query; it "
+    "was not refunded"
 )
 _SEEDED = "NONE: the noise was drawn from a fixed seed, for a test; anyone can subtract it"
 
@@ -109,15 +109,13 @@ _SEVERAL_ROWS = (
     "The unit is a row: a person who owns several rows is protected less, at k rows by k times "
     "epsilon."
 )
-_MOST_OF_A_PERSON = (
-    "Of a person with more than {most} rows, rows chosen at random were left out beforehand."
-)
+_MOST_OF_A_PERSON = "Rows of a person beyond {most} were left out beforehand, chosen at random."
 _UNCOUNTED_RELEASES = (
     "Releases of this dataset that are not differentially private: {releases}. What they reveal is "
-    "not in any sum of epsilons here; after them no epsilon bounds what is known of a row."
+    "not in any sum of epsilons here; since then no epsilon bounds what is known of a row."
 )
 _EXACT_ANSWERS = (
-    "Runs of this account ended since the data that they opened could not be used. That each did "
+    "Runs of this account ended because the data that they opened could not be used. Each such end "
     "is an answer about the data without noise, which no epsilon covers: {answers}."
 )
 _SMALL_GROUPS = (
@@ -130,7 +128,7 @@ _INTERNAL = (
 )
 OTHER_TRIES = (
     "Noisy answers of the tries that were not delivered stay in the home, in the journal of the "
-    "release: the guarantee is of what was delivered, and holds while nobody else reads them."
+    "release: the guarantee covers what was delivered, and holds while nobody else reads them."
 )
 _AS_GIVEN = (
     "The guarantee begins with the data as it was given: it says nothing about how the data was "

@@ -127,7 +127,7 @@ def test_a_known_weight_draws_rows_one_after_the_other():
 @pytest.mark.parametrize("method", ["dpview", "copula", "independent", "bayes", "deniability"])
 def test_methods_that_cannot_draw_rows_one_after_the_other_refuse(method):
     for task in (task_of(WEIGHTED), task_of(RISING, sampling=RowSampling("sequential"))):
-        with pytest.raises(PlanError, match="draws rows inside supports; use another method"):
+        with pytest.raises(PlanError, match="draws rows inside feasible sets; use another method"):
             make_plan(create(method), task, BUDGET)
 
 

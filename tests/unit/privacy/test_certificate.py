@@ -278,10 +278,7 @@ def test_only_kept_promises_are_listed(certificate: Certificate):
         "DP-SGD:",
     ]
     assert any("AES-256" in safeguard for safeguard in certificate.safeguards)
-    assert (
-        "final before anything was asked of it; it was not given back"
-        in (certificate.safeguards[-1])
-    )
+    assert "final before the first query; it was not refunded" in (certificate.safeguards[-1])
     assert any("numbered afresh" in step for step in certificate.post_processing)
 
 
