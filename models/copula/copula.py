@@ -1,12 +1,12 @@
 """A Gaussian copula over binary columns, decoded to parts of attributes: fitting and drawing.
 
-Source: Asghar et al., section 3.3. Correlations are found for columns that are thresholded, while
-records take the highest of an attribute's scores; so they are moved until the decoded records of a
-public sample have the wanted conjunctions.
+Source: Asghar et al., section 3.3. Correlations are solved for thresholded columns, while records
+take the highest of an attribute's scores; so correlations are adjusted until the decoded records of
+a public sample have the wanted conjunctions.
 
-An attribute takes the part whose column has the highest score plus an offset; one with a single
-column takes its second part where that sum is positive. With the right offsets, parts come as often
-as the histograms say: a multinomial probit whose scores correlate across attributes.
+An attribute takes the part whose column has the highest score plus offset; one with a single column
+takes its second part if that sum is positive. Offsets are fitted so that parts are as frequent as
+the histograms say: a multinomial probit whose scores correlate across attributes.
 """
 
 from __future__ import annotations
@@ -30,56 +30,56 @@ from cloister.privacy.queries.counts import DummyCoding
 Scores = NDArray[np.float32]
 
 _RATE = 0.3
-"""Part of the logarithm of a wanted share over the present one that an offset moves by."""
+"""Step of an offset, per unit of log(wanted share / present share)."""
 
 _RARE = 2e-5
-"""Added to both shares, so that parts without rows stay within reach."""
+"""Added to both shares, so that parts without rows can recover."""
 
 _LEAST_SHARE = 1e-6
-"""Share of a column's ones at least, and at most one less this: thresholds stay finite."""
+"""Least share of ones, and of zeros, of a column: thresholds stay finite."""
 
 _STRONGEST = 0.98
-"""Correlation of scores at most in size: stronger ones leave the others no room."""
+"""Greatest absolute correlation of scores: stronger ones leave no room for others."""
 
 _MOST_SIMULATED = 32_768
-"""Rows of the public sample at most."""
+"""Most rows of the public sample."""
 
 _LEAST_SIMULATED = 4_096
-"""Rows of the public sample at least; else four times those of the data."""
+"""Fewest rows of the public sample; between the bounds, four times those of the data."""
 
 _SEED = 20_190_204
 """Public seed of that sample."""
 
 _REFINEMENTS = 4
-"""Times that correlations are moved; from the fifth on, errors fell by under a hundredth."""
+"""Adjustments of correlations; from the fifth on, errors fell by less than a hundredth."""
 
 _STEP = 0.5
-"""Part of the estimated distance that a correlation is moved by."""
+"""Part of the estimated distance by which a correlation is adjusted."""
 
 _FARTHEST = 0.1
-"""Distance that a correlation is moved by at most."""
+"""Largest adjustment of a correlation."""
 
 _LEAST_DENSITY = 0.05
 """Least derivative of a conjunction by its correlation, as a share of the margins' mean."""
 
 _FIRST_STEPS = 25
-"""Steps by which offsets are fitted at first."""
+"""Steps of the first fit of offsets."""
 
 _STEPS = 8
-"""Steps by which offsets are fitted again, from nearby."""
+"""Steps of later fits of offsets, which start close."""
 
 _SWEEPS_AGAIN = 10
-"""Projections of a correlation matrix that was moved a little."""
+"""Projections of a correlation matrix after a small adjustment."""
 
 _ROWS_PER_COLUMN = 4
-"""Rows of a sample for each column at least, for its own correlations to be taken out."""
+"""Least rows per column of a sample, for its own correlations to be removed."""
 
 _MOST_MATCHED = 512
-"""Columns at most for a sample to be matched: it costs as much as drawing it."""
+"""Most columns for which a sample is matched: that costs as much as drawing it."""
 
 
 def thresholds(means: Floats) -> Floats:
-    """What a standard normal score exceeds as often as its column is 1; shape as given.
+    """Thresholds that standard normal scores exceed as often as columns are 1; shape as given.
 
     Source: Asghar et al., equation 6.
     """
@@ -89,7 +89,7 @@ def thresholds(means: Floats) -> Floats:
 def first_offsets(scores: Scores, means: Floats, coding: DummyCoding) -> Floats:
     """Offsets (width,) from which :func:`fit_offsets` begins: thresholds, on the scores' scale.
 
-    The scale is what scores of one attribute differ by.
+    The scale is the spread of the scores of one attribute.
     """
     offsets = -thresholds(means)
     for position, single in enumerate(coding.single):
@@ -123,7 +123,7 @@ def fit_offsets(
 ) -> Floats:
     """Offsets (width,) with which scores (n, width) are decoded to shares ``means`` (width,).
 
-    Those of attributes with one column are exact, the others come closer with each step.
+    Exact for attributes with one column; others improve with each step.
     """
     fitted = offsets.copy()
     for position, single in enumerate(coding.single):
@@ -149,8 +149,8 @@ class Copula:
     """Normal scores with a ``factor`` (width, width), and ``offsets`` (width,) that decode them.
 
     ``means`` (width,) are the wanted shares of ones; ``moments`` (width, width) the shares of rows
-    with a 1 in two columns that the decoded records have. ``limits`` (width,) are the scores above
-    which binary columns, each by itself, are 1.
+    of the decoded records with a 1 in two columns. ``limits`` (width,) are the scores above which
+    binary columns, each by itself, are 1.
     """
 
     coding: DummyCoding
@@ -161,7 +161,7 @@ class Copula:
     limits: Floats
 
     def scores(self, rows: int, rng: np.random.Generator) -> Scores:
-        """Scores (rows, width) plus offsets; a large sample has the histograms exactly."""
+        """Scores (rows, width) plus offsets; a large sample matches the histograms exactly."""
         scores = _correlated(normals(rows, self.coding.width, rng), self.factor)
         offsets = self.offsets
         if _is_matched(rows, self.coding.width):
@@ -191,7 +191,7 @@ def independent_normals(rows: int, width: int, rng: np.random.Generator) -> Scor
 
 
 def normals(rows: int, width: int, rng: np.random.Generator) -> Scores:
-    """Standard normal numbers (rows, width); those of a large sample are uncorrelated in it."""
+    """Standard normal numbers (rows, width), exactly uncorrelated in a large sample."""
     drawn = independent_normals(rows, width, rng)
     if not _is_matched(rows, width):
         return drawn
@@ -267,9 +267,9 @@ def _copula(
 
 
 def _moved(wanted: Floats, shares: Floats, made: Copula) -> Floats:
-    """Correlations nearer to those with which records have ``shares`` of conjunctions.
+    """Correlations closer to those with which records have ``shares`` of conjunctions.
 
-    The derivative is that at independence, at least a share of the margins' mean.
+    The derivative is that at independence, bounded below by a share of the margins' mean.
     """
     limits = thresholds(made.means)
     density = np.exp(-np.add.outer(limits**2, limits**2) / 2) / (2 * np.pi)

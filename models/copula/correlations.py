@@ -1,10 +1,10 @@
 """Correlations from noisy probabilities.
 
-Noisy conjunctions are shrunk towards independence, as far as their noise asks. What a pair of
-attributes has beyond independence is sparse: most of it is below the noise, and some far above. A
-threshold that minimises Stein's estimate of the risk keeps the latter. The choice is
-post-processing. The bivariate normal distribution then has the correlation that gives a
-probability, and the nearest correlation matrix to all of them is found, with its factor.
+Noisy conjunctions are shrunk towards independence as far as their noise requires. Dependence within
+a pair of attributes is sparse: most of it is below the noise, some far above. A threshold that
+minimises Stein's risk estimate keeps the latter; the choice is post-processing. Each probability
+then gives the correlation of a bivariate normal distribution, and all of them the nearest
+correlation matrix with its factor.
 
 Source: Higham, "Computing the nearest correlation matrix" (2002), algorithm 3.3, which is algorithm
     3 of Asghar et al.; Drezner, Wesolowsky (1990), and Genz, "Numerical computation of rectangular
@@ -27,37 +27,37 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 """Gauss-Legendre rule on [-1, 1], with which errors stay below 1e-14 (Genz, section 2.4)."""
 
 _STRONG = 0.925
-"""Correlation from which on the integral is taken from the other end, at perfect dependence."""
+"""Correlation above which the integral starts from the other end, perfect dependence."""
 
 _NEGLIGIBLE = -100.0
-"""Logarithm of a summand that is left out."""
+"""Log of a summand below which it is left out."""
 
 _STEPS = 60
-"""Steps of the search for a correlation: halvings alone come closer than 1e-15 in so many."""
+"""Steps of the search for a correlation: bisection alone reaches 1e-15 in as many."""
 
 _CLOSE_PROBABILITY = 1e-10
 """Difference of probabilities at which the search for a correlation ends."""
 
 _PAIRS = 100_000
-"""Pairs that are solved at a time: bounds memory."""
+"""Pairs solved at a time: bounds memory."""
 
 SWEEPS = 100
-"""Alternating projections at most."""
+"""Most alternating projections."""
 
 _CLOSE_MATRIX = 1e-4
-"""Change of an entry, by root mean square, at which the projections end: far below its noise."""
+"""Root mean square change of entries at which projections end: far below their noise."""
 
 _LARGEST_ALTERNATED = 2_000
-"""Columns of the largest matrix that is projected more than once: each takes seconds there."""
+"""Most columns of a matrix that is projected more than once: a projection then takes seconds."""
 
 _LEAST_EIGENVALUE = 1e-4
-"""Eigenvalue that smaller ones are raised to, so that there is a Cholesky factor."""
+"""Smaller eigenvalues are raised to this, so that there is a Cholesky factor."""
 
 _LEAST_CELLS = 12
-"""Cells of a pair at least that have a threshold of their own; smaller ones share one."""
+"""Fewest cells of a pair with a threshold of its own; smaller pairs share one."""
 
 _FITTINGS = 20
-"""Times that rows and columns of a pair are fitted to the histograms."""
+"""Iterations that fit rows and columns of a pair to the histograms."""
 
 
 def upper_probability(first: Floats, second: Floats, correlation: Floats) -> Floats:
@@ -124,8 +124,8 @@ def _exp(power: Floats) -> Floats:
 def latent_correlations(first: Floats, second: Floats, joint: Floats, most: float = 1.0) -> Floats:
     """The correlations (n,) with which P(X > first, Y > second) is ``joint``; each (n,).
 
-    Of a probability that none gives the nearest one, at most ``most`` in size. Newton's method,
-    halving where it leaves the interval that is known.
+    If no correlation gives a probability, the nearest, at most ``most`` in absolute value. Newton's
+    method, with bisection where it leaves the known bracket.
 
     Source: Asghar et al., equations 7 to 9, where a grid of 0.01 takes the place of the integral.
     """
@@ -166,8 +166,8 @@ def _density(h: Floats, k: Floats, r: Floats) -> Floats:
 def nearest_correlation(estimated: Floats, sweeps: int = SWEEPS) -> Floats:
     """The correlation matrix (d, d) that is nearest to a symmetric one, by Frobenius norm.
 
-    After ``sweeps`` projections, as near as they come. Above 2,000 columns, that of its positive
-    eigenvalues, with the diagonal scaled to one.
+    As near as ``sweeps`` projections come. Above 2,000 columns: its part of positive eigenvalues,
+    with the diagonal scaled to one.
     """
     if len(estimated) < 2:
         return estimated
@@ -218,7 +218,7 @@ def shrink_conjunctions(
 ) -> Floats:
     """Estimated shares of rows (width, width) with a 1 in two columns, from noisy counts.
 
-    They lie between the bounds that ``means`` (width,), the released shares of ones, leave, and sum
+    They lie within the bounds that ``means`` (width,), the released shares of ones, imply, and sum
     to these. ``deviation`` is the standard deviation of the noise, in rows.
     """
     shares = np.outer(means, means)
@@ -238,7 +238,7 @@ def shrink_conjunctions(
 
 
 def _alike(coding: DummyCoding) -> Iterator[tuple[Integers, Integers]]:
-    """Pairs of attributes (pairs,), (pairs,) with columns, those of the same widths together."""
+    """Pairs of attributes (pairs,), (pairs,) that have columns, grouped by their widths."""
     kinds: dict[tuple[int, bool], list[int]] = {}
     for position, kind in enumerate(zip(coding.widths, coding.single, strict=True)):
         if kind[0]:
@@ -260,7 +260,7 @@ def _columns(coding: DummyCoding, attributes: Integers) -> Integers:
 
 
 def _centred(residual: Floats, first: Floats, second: Floats, whole: tuple[bool, bool]) -> Floats:
-    """Residuals (pairs, a, b) that sum to zero over attributes of which all parts have columns."""
+    """Residuals (pairs, a, b) that sum to zero over attributes with a column for each part."""
     if whole[0]:
         residual = residual - first[:, :, None] * residual.sum(1, keepdims=True)
     if whole[1]:

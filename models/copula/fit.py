@@ -48,10 +48,10 @@ from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.partition import Partition, declared_cells
 
 _SEED = 20_190_206
-"""Public seed of everything random about the feasible sets."""
+"""Public seed of the choice of feasible sets."""
 
 _SHRUNK = (
-    "noisy conjunctions of pairs of values are moved towards independence, as their noise asks",
+    "noisy conjunctions of pairs of values move towards independence, as far as noise requires",
     "conjunctions are fitted to the released histograms",
     "correlations of normal scores are found for the conjunctions, and made a correlation matrix",
 )
@@ -99,7 +99,7 @@ def fit_ones(
 ) -> CopulaModel:
     """Histograms, and perfectly correlated attributes: cop-1 of the paper's section 4.3.1.
 
-    Within an attribute scores are not: all its values would have the highest one.
+    Not within an attribute: all its values would share the highest score.
     """
     return _fit_given(private, task, plan, progress, _correlated_across, _ONES)
 
@@ -171,7 +171,7 @@ def _count_conjunctions(
     coding: DummyCoding,
     means: Floats,
 ) -> Floats:
-    """Estimated shares of rows with a 1 in two columns; those of independence without a pair."""
+    """Estimated shares of rows with a 1 in two columns; without pairs, those of independence."""
     if CONJUNCTIONS not in plan.parameters.noise:
         return np.outer(means, means)
     mechanism = plan.parameters.mechanism(CONJUNCTIONS)
@@ -217,7 +217,7 @@ def constrained_model(
 def fit_paper(
     private: Door[TableRows], task: Task, plan: Plan[CopulaParameters], progress: Progress
 ) -> CopulaModel:
-    """One-way and two-way counts of all attributes, then their correlations, as they are."""
+    """One-way and two-way counts of all attributes, then their correlations, without shrinkage."""
     counted = [
         _count(private, plan.parameters, HISTOGRAMS, (declared_cells(task.domain[name]),))
         for name in plan.sequence
@@ -262,5 +262,5 @@ def _count(
 
 
 def _bins(cells: Partition, counts: Floats, rows: int) -> Histogram:
-    """A bin for each cell, with shares of records that are nearest to the counts and sum to 1."""
+    """A bin for each cell, with the shares nearest to the counts that sum to 1."""
     return Histogram.over(cells, cells.parts, to_shares(counts, rows))

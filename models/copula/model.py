@@ -1,16 +1,14 @@
 """A fitted copula, and how rows are drawn from it; released statistics only.
 
-Records of the copula are made rows without a violation of a hard constraint: a row takes the parts
-of its highest scores wherever the feasible sets allow them; where they do not, the highest of those
-they allow.
+Records of the copula are turned into rows without violations of hard constraints: each attribute
+takes the part of highest score that the feasible sets allow.
 
-As a chain of linear conditionals, the conditional of an attribute is the linear regression of its
-columns on those of the attributes before it, from the moments of the decoded records: for
-conditions on rows, for feasible sets that are chosen by likelihood, and for rows that replace
-others.
+There is also a chain of linear conditionals: the linear regression of an attribute's columns on
+those of the attributes before it, from the moments of the decoded records. It serves conditions on
+rows, feasible sets chosen by likelihood, and replacement rows.
 
-The paper's own output are binary columns, each thresholded for itself: an attribute may have
-several ones in a row, or none, and no constraint holds. Source: Asghar et al., algorithm 4.
+The paper's own output is binary columns, each thresholded by itself: a row may have several ones
+for an attribute, or none, and no constraint holds. Source: Asghar et al., algorithm 4.
 """
 
 from __future__ import annotations
@@ -41,19 +39,19 @@ from cloister.schema.columns import Grid
 from cloister.schema.domain import Domain, Table
 
 _RIDGE = 1e-3
-"""Added to the variances of columns: what sampling noise of the moments is, and more."""
+"""Added to the variances of columns: above the sampling noise of the moments."""
 
 _LEAST = 0.02
-"""Share of an attribute's own histogram that a conditional has at least."""
+"""Least probability in a conditional, as a share of the attribute's histogram."""
 
 _SHARPNESS = 30.0
-"""Factor on scores: of two that differ by 0.1, the higher is taken twenty times as often."""
+"""Factor on scores: of two that differ by 0.1, the higher is twenty times as likely."""
 
 _LOWEST = -20.0
-"""Scores further below the highest of an attribute count as this, so that none underflows."""
+"""Least score relative to the attribute's highest, so that none underflows."""
 
 _CHUNK_CELLS = 2**24
-"""Scores of a chunk at most."""
+"""Most scores of a chunk."""
 
 _DECODED = (
     "rows are drawn from a Gaussian copula: each attribute takes the value of highest score, with "
@@ -63,7 +61,7 @@ _DECODED = (
 
 @dataclass(frozen=True, eq=False)
 class LinearChain:
-    """Linear regressions on the columns before; attributes outside the coding are alone."""
+    """Linear regressions on the columns before; attributes outside the coding are independent."""
 
     sequence: tuple[str, ...]
     bins: Mapping[str, Histogram]
@@ -108,9 +106,9 @@ class LinearChain:
 
 @dataclass(frozen=True)
 class ScoredChain(ConstrainedChain):
-    """A chain whose row i takes the parts of highest score in row i, wherever feasible sets allow.
+    """A chain whose row i takes the parts of highest score in row i, if feasible sets allow.
 
-    ``scores`` (n, width) have their offsets; ``parts`` (attributes, n) are those of the highest.
+    ``scores`` (n, width) include offsets; ``parts`` (attributes, n) are those of highest score.
     """
 
     coding: DummyCoding = field(default_factory=lambda: DummyCoding((), ()))
@@ -118,7 +116,7 @@ class ScoredChain(ConstrainedChain):
     parts: Integers = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
 
     def conditional(self, position: int, context: Integers) -> Probabilities:
-        """Weights that fall off with the distance from the highest score; histograms outside."""
+        """Weights that decay with the distance from the highest score; outside, histograms."""
         if position >= len(self.coding.sizes):
             return super().conditional(position, context)
         scores = self.scores[:, self.coding.block(position)].astype(np.float64)
@@ -156,11 +154,11 @@ class CopulaSampler(ProposingSampler):
 
     @property
     def chunk_rows(self) -> int:
-        """Rows of a chunk at most: fewer where there are many columns, which bounds memory."""
+        """Most rows of a chunk: fewer for many columns, which bounds memory."""
         return min(CHUNK_ROWS, max(_CHUNK_CELLS // max(self.copula.coding.width, 1), 1))
 
     def follower(self, rows: int, rng: np.random.Generator) -> ScoredSampler:
-        """What draws rows that follow scores of the copula."""
+        """The sampler of rows that follow scores of the copula."""
         chain, scores = self.plain.chain, self.copula.scores(rows, rng)
         return ScoredSampler(
             ScoredChain(
@@ -225,7 +223,7 @@ def bin_labels(bins: Histogram) -> tuple[str, ...]:
 class CopulaModel(ConstrainedModel):
     """A copula of the first attributes of a sequence; the others follow their histograms.
 
-    ``steps`` say in sentences what was done to its noisy counts.
+    ``steps`` describe in sentences the post-processing of its noisy counts.
     """
 
     task: Task
@@ -250,7 +248,7 @@ class CopulaModel(ConstrainedModel):
 
     @property
     def binary_sampler(self) -> BinarySampler:
-        """The paper's output: binary columns in place of records, as large samples have them."""
+        """The paper's output: binary columns instead of records, matched in large samples."""
         names = self.sequence[: len(self.copula.coding.sizes)]
         return BinarySampler(names, self.bins, self.copula, normals)
 

@@ -1,4 +1,4 @@
-"""The plan of the copula: what is counted, with how much noise, and what it will need; public.
+"""The plan of the copula: queries, their noise, and a forecast; public.
 
 The default divides its budget between histograms, conjunctions of all pairs and joint tables of
 hard constraints, and prices all of it together. The paper gives each histogram and each pair of
@@ -38,48 +38,48 @@ from cloister.privacy.queries.counts import DummyCoding, conjunction_sensitivity
 from cloister.schema.partition import declared_cells
 
 _LOOKUP = 4e-9
-"""Seconds to count a row in one pair of attributes."""
+"""Seconds per row and pair of attributes, to count it."""
 
 _PRODUCT = 2.6e-11
-"""Seconds for a row, for each product of two columns."""
+"""Seconds per row and product of two columns."""
 
 _PAIR = 2e-5
-"""Seconds to find the correlations of a pair of columns, refinements included."""
+"""Seconds per pair of columns, to solve its correlation, with refinements."""
 
 _CUBE = 4e-9
-"""Seconds for each cubed column of all eigendecompositions of a fit."""
+"""Seconds of all eigendecompositions of a fit, per cube of the columns."""
 
 _DRAWN = 2.5e-8
-"""Seconds for a binary column of a row that is drawn and decoded."""
+"""Seconds per binary column of a row, to draw and decode it."""
 
 _HELD = 400_000_000
-"""Bytes of the rows that are counted or drawn at a time, in all copies."""
+"""Bytes of the rows counted or drawn at a time, in all copies."""
 
 _ROW = 24
-"""Bytes for each row: one column is counted, or put together, at a time."""
+"""Bytes per row: one column is counted, or assembled, at a time."""
 
 _SQUARE = 120
-"""Bytes for each pair of columns: counts, correlations, eigenvectors, and their copies."""
+"""Bytes per pair of columns: counts, correlations, eigenvectors, and their copies."""
 
 _START = 4.0
-"""Seconds of a fit and a draw that do not depend on the table."""
+"""Seconds of a fit and a draw that do not depend on the table's size."""
 
 _BINS = (NUMERIC_BINS, 12, 8, 6, 4)
-"""Bins of a numeric attribute at most, tried until there are few enough columns."""
+"""Most bins of a numeric attribute, tried until there are few enough columns."""
 
 _WANTED_COLUMNS = 2_000
-"""Binary columns at which bins of numbers stop being made fewer."""
+"""Binary columns at which bins of numbers are few enough."""
 
 MOST_COLUMNS = 6_000
-"""Binary columns at most, for a plan to be made: memory and time grow with their square."""
+"""Most binary columns of a plan: memory and time grow with their square."""
 
 _JOINT_TABLES = 0.06
-"""Part of the budget of joint tables of hard constraints, if there are any."""
+"""Part of the budget for joint tables of hard constraints, if there are any."""
 
 _HISTOGRAM_ADVANTAGE = 2.0
-"""How many times smaller the variance of a histogram's noise is than that of a conjunction's.
+"""Variance of a conjunction's noise over that of a histogram's.
 
-A histogram is one of few, and all conjunctions are fitted to it.
+Histograms are few, and all conjunctions are fitted to them.
 """
 
 _DECIMALS = 9
@@ -126,7 +126,7 @@ class CopulaParameters(Parameters):
 
 
 def public_coding(task: Task, names: Sequence[str], groups: int) -> DummyCoding:
-    """The binary columns of attributes, from public sizes: as many as there may be."""
+    """The binary columns of attributes, from public sizes: the most there can be."""
     sizes = planning.public_sizes(task.domain, groups)
     cells = [declared_cells(task.domain[name]).size for name in names]
     return DummyCoding(
@@ -161,7 +161,7 @@ class _Outline:
 
     @cached_property
     def queries(self) -> dict[str, tuple[Sensitivity, int]]:
-        """Of each kind of count, its sensitivity and number."""
+        """The sensitivity and number of each kind of count."""
         partition = self.task.neighbours.partition
         queries = {HISTOGRAMS: (partition, len(self.sequence))}
         if self.pairs and sum(map(bool, self.coding.widths)) > 1:
@@ -211,7 +211,7 @@ class _Outline:
         return CopulaParameters(noise, self.pure, self.groups, len(self.coded), self.joint)
 
     def counted(self, made: CopulaParameters) -> Iterator[Counted]:
-        """All tables that are counted, and with how much noise."""
+        """All counted tables, with their noise."""
         sizes = planning.public_sizes(self.task.domain, self.groups)
         tables = {
             HISTOGRAMS: [{n: declared_cells(self.task.domain[n]).size} for n in self.sequence],
@@ -265,7 +265,7 @@ def _planned(
 
 
 def _groups_for(task: Task, sequence: Sequence[str]) -> int:
-    """Bins of a numeric attribute at most, for columns to be few enough, if they can be."""
+    """Most bins of a numeric attribute with which columns are few enough, if possible."""
     for groups in _BINS:
         sizes = planning.public_sizes(task.domain, groups)
         if (

@@ -73,7 +73,7 @@ class CopulaSynthesizer(Synthesizer[CopulaParameters, "CopulaModel"]):
         self._progress, self._recipe = progress, recipe
 
     def sequence(self, task: Task) -> tuple[str, ...]:
-        """The schema sequence; it matters to conditions on rows and to constraints alone."""
+        """The schema sequence; it matters only to conditions on rows and to constraints."""
         return schema_sequence(public_sizes(task.domain), task.constraints)
 
     def search(self, task: Task, sequence: tuple[str, ...], budget: Budget) -> CopulaPlan:

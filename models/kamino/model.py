@@ -27,7 +27,7 @@ FOLLOWED = (
 
 @dataclass(frozen=True)
 class KaminoModel(constrained.SequentialModel):
-    """A chain of conditionals, the bins that it is over, and the rules that its rows satisfy."""
+    """A chain of conditionals over bins, and the rules that its rows satisfy."""
 
     task: Task
     sequence: tuple[str, ...]
@@ -48,10 +48,10 @@ class KaminoModel(constrained.SequentialModel):
         )
 
     def pool(self, rows: int, rng: SamplingSource) -> Table:
-        """About ``rows`` rows by which the model's own rates are measured, keys left unset.
+        """About ``rows`` rows on which the model's own rates are measured, keys left unset.
 
-        They have the distribution of its samples, but are not balanced. No more than are released
-        where each row must fit all before it.
+        They have the distribution of its samples, but are not balanced. At most as many as are
+        released if each row must fit all before it.
         """
         plain = self.constraint_sampler
         return plain.draw(min(rows, self.task.data_rows) if plain.remembers else rows, rng)

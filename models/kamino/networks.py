@@ -5,7 +5,7 @@ discriminative sub-model an attribute). Here attention is a learned gate for eac
 attribute, dimension), and the losses of all sub-models of a row are summed, so that one DP-SGD run
 trains them together.
 
-A fitted chain holds released parameters only. It models the first ``networked`` places of the
+A fitted chain holds released parameters only. It models the first ``networked`` attributes of the
 schema sequence jointly; attributes beyond follow their released histograms, independently (Kamino
 section 4.3).
 """
@@ -35,7 +35,7 @@ GATE_GAIN = 3.0
 """Unit in which gates, or weights of attention, are learnt."""
 
 HEAD_GAIN = 0.6
-"""Unit in which heads are learnt: small, or they would fill the clipped gradient."""
+"""Unit in which heads are learnt: small, so that they do not fill the clipped gradient."""
 
 BIAS_GAIN = 0.3
 """Unit in which biases are learnt: they start at released shares and are calibrated at the end."""
@@ -56,7 +56,7 @@ class TupleNetwork:
 
     @property
     def context(self) -> Tensor:
-        """Which attribute may see which: (k, k), 1 where the column comes before the row."""
+        """Mask (k, k) of visible context: 1 where the column comes before the row."""
         return torch.tril(torch.ones(len(self.sizes), len(self.sizes)), diagonal=-1)
 
     def initial(self, shares: list[Floats], generator: torch.Generator) -> dict[str, Tensor]:
@@ -150,7 +150,7 @@ class TrainedChain(Protocol):
 
     @property
     def networked(self) -> int:
-        """How many places, from the front, are modelled jointly."""
+        """How many attributes, from the front, are modelled jointly."""
         ...
 
     def conditional(self, position: int, context: Integers) -> Probabilities:

@@ -47,56 +47,56 @@ _DECIMALS = 3
 """Decimals of the noise multipliers of counts."""
 
 _LEARNING_RATE = 0.02
-"""Learning rate at the start of training, where the signal is clear."""
+"""Learning rate at the start of training, if noise is weak."""
 
 _SLOWEST = 0.25
-"""Least factor on the learning rate."""
+"""Smallest factor on the learning rate."""
 
 _CLEAR_SIGNAL = 1000.0
-"""Signal, in rows, from which on the learning rate is not lowered; see `learning_rate`."""
+"""Rows per unit of noise, over all steps, above which the learning rate is not lowered."""
 
 _CLIP = 1.0
 """Clipping norm of a row's gradient, in the units of the learner."""
 
 _BATCH_SHARE = 16
-"""A batch is one row of this many, within the two bounds below."""
+"""A batch has one in this many rows, within the bounds below."""
 
 _LEAST_BATCH = 512
-"""Rows of an expected batch at least."""
+"""Least expected rows of a batch."""
 
 _TRAINED = 2e-9
-"""Seconds of training for each row of a batch and weight that it meets, forward and backward."""
+"""Seconds of training per row of a batch and weight used, forward and backward."""
 
 _WEIGHTS_A_LEVEL, _WEIGHTS_A_PAIR = 24, 24
-"""Weights that a row meets for each level of an attribute, and for each pair of attributes."""
+"""Weights used for a row, per level of an attribute and per pair of attributes."""
 
 _DRAWN = 1.5e-9
-"""Seconds of drawing a row, for each of the weights that it then meets."""
+"""Seconds of drawing, per row and weight used."""
 
 _DRAWN_A_LEVEL, _DRAWN_A_PAIR = 40, 12
-"""Weights that a drawn row meets for each level and for each pair of attributes."""
+"""Weights used to draw a row, per level and per pair of attributes."""
 
 _WEIGHED = (1.0, 0.02)
-"""Seconds of fitting weights of soft constraints, and those for each."""
+"""Seconds of fitting weights of soft constraints: fixed, and per constraint."""
 
 _BYTES_OF_CELL = 40
 """Bytes of a cell of the table, or of the drawn rows, in all its copies."""
 
 _BYTES_OF_UNIT, _UNITS_OF_ATTRIBUTE = 16, 96
-"""Bytes of a number of a row in a batch, and numbers of an attribute beside its levels."""
+"""Bytes of a number in a batch, and numbers per attribute in addition to its levels."""
 
 _LIBRARIES = 400_000_000
 """Bytes of the libraries of training."""
 
 _DEVICE_BYTES = 100
-"""Bytes on a device of each output and embedded level of a row that is computed: some ten copies,
-in single and in double precision."""
+"""Bytes on a device per output and embedded level of a row: some ten copies, in single and double
+precision."""
 
 _DEVICE_COPIES = 12
 """Copies of all parameters on a device: moments, averages, gradients, sums in double precision."""
 
 _GREATEST_BATCH = 8192
-"""Rows of an expected batch at most."""
+"""Greatest expected rows of a batch."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,8 @@ class KaminoParameters(Parameters):
 
     Noises are multipliers of the sensitivity, None where there is no query; ``by_value`` names the
     attributes whose single values are counted, ``joint_tables`` the attributes of each joint table;
-    the first ``networked`` attributes are modelled together, in ``runs`` of places that are one
-    unit each.
+    the first ``networked`` attributes are modelled together, in ``runs`` of positions, each of
+    which is a unit.
     """
 
     histogram_noise: Fraction
@@ -181,7 +181,7 @@ class _Outline:
 
     @property
     def split(self) -> BudgetSplit:
-        """How the counts share rho: what they do not need is left to training, if there is any."""
+        """How counts share rho; what they do not need is left to training, if there is any."""
         words = f"noisy one-way histogram of {count_of(len(self.sequence), 'attribute')}"
         if self.by_value:
             words += ", and the single values of " + ", ".join(self.by_value)
@@ -249,7 +249,7 @@ def plan_kamino(
 
 @contextmanager
 def accounted_for(recipe: KaminoRecipe, task: Task) -> Iterator[None]:
-    """Accounting for batches, which is refused for some neighbours.
+    """Accounting for batches, which is unsupported for some neighbours.
 
     Raises:
         PlanError: no accountant reads them.
@@ -268,8 +268,8 @@ def accounted_for(recipe: KaminoRecipe, task: Task) -> Iterator[None]:
 def learning_rate(rows: float, steps: int, noise: float) -> float:
     """The learning rate, lower where the noise of a step is strong; public.
 
-    ``rows`` is the expected batch; the signal of all batches is rows * sqrt(steps) / noise, in
-    rows.
+    ``rows`` is the expected batch. The rate follows the rows per unit of noise over all steps,
+    rows * sqrt(steps) / noise.
     """
     signal = rows * math.sqrt(steps) / noise
     return _LEARNING_RATE * min(1.0, max(math.sqrt(signal / _CLEAR_SIGNAL), _SLOWEST))
@@ -303,9 +303,9 @@ def _parameters(
 def forecast_kamino(
     task: Task, sizes: Mapping[str, int], networked: int, steps: int, batch: float
 ) -> Forecast:
-    """Seconds on the processor and bytes of training in batches, of weighing and of drawing.
+    """Processor seconds and bytes of training, weighing and drawing.
 
-    ``steps`` of training, on batches of ``batch`` rows, of ``networked`` attributes.
+    Training takes ``steps`` steps on batches of ``batch`` rows and ``networked`` attributes.
     """
     rows, drawn = task.data_rows, task.output_rows
     levels = sum(size for size in sizes.values() if size <= planning.NETWORKED_LEVELS)

@@ -1,8 +1,8 @@
-"""What a variant of Kamino is made of, and the default: a sequencer, a trainer and a weigher.
+"""The parts of a variant of Kamino, and the default: a sequencer, a trainer and a weigher.
 
 The default trainer trains all sub-models in one run; `cloister.models.kamino.paper.recipes` has one
-that trains one after the other. The default weigher goes by rates, from noisy counts or as the spec
-says. Units of attributes, and how wide their embeddings are, are public.
+that trains them one after the other. The default weigher meets rates, from noisy counts or from the
+spec. Units of attributes and the widths of embeddings are public.
 
 Source: Kamino Algorithm 2.
 """
@@ -42,10 +42,10 @@ EMBEDDING_WIDTH = 24
 """Dimensions of an embedded level."""
 
 LARGEST_BLOCK = 2048
-"""Rows that are computed at once at most; see `cloister.privacy.queries.clipped_gradients`."""
+"""Most rows computed at once; see `cloister.privacy.queries.clipped_gradients`."""
 
 Runs = tuple[tuple[int, ...], ...]
-"""Places of the attributes of each unit."""
+"""Positions of the attributes of each unit."""
 
 
 def single_runs(sizes: Sequence[int]) -> Runs:
@@ -55,7 +55,7 @@ def single_runs(sizes: Sequence[int]) -> Runs:
 
 @dataclass(frozen=True)
 class Material:
-    """What a trainer works with.
+    """The inputs of a trainer.
 
     ``bins`` of all attributes in schema sequence, of which the first ``networked`` are modelled
     jointly in ``runs``; ``first`` (levels,) the released shares of the first run's joint levels.
@@ -96,7 +96,7 @@ class Trainer(Protocol):
         ...
 
     def repeats(self, units: int) -> int:
-        """How many runs of DP-SGD a number of units takes."""
+        """How many runs of DP-SGD the units take."""
         ...
 
     def train(self, material: Material) -> TrainedChain:
@@ -132,7 +132,7 @@ class Joint:
     def train(self, material: Material) -> NetworkChain:
         """The chain of one network, whose biases are then fitted to the released histograms.
 
-        Where there is one unit alone, it is the histograms, and nothing is asked.
+        A single unit follows its histogram, without any query.
         """
         from cloister.models.kamino.networks import NetworkChain, TupleNetwork
         from cloister.models.kamino.training import calibrate_biases, train_privately
@@ -168,7 +168,7 @@ class Joint:
 
 
 KAMINO_SEED = 20_210_623
-"""Public seed of everything random that follows the noise."""
+"""Public seed of all randomness after the noise."""
 
 COUNTS = PairCounts()
 """How violations are counted on the data."""
@@ -178,7 +178,7 @@ Sequencer = Callable[[Mapping[str, int], Sequence[DenialConstraint]], tuple[str,
 
 @dataclass(frozen=True)
 class ByRates:
-    """Rows are kept with weights, or drawn one after the other, so that rates are met."""
+    """Meets rates by weighting rows, or by drawing them one after the other."""
 
     counts: PairCounts = COUNTS
     samplings: tuple[Sampling, ...] = (planning.SUPPORTS, planning.SEQUENTIAL)
@@ -208,12 +208,12 @@ class Weigher(Protocol):
 
     @property
     def samplings(self) -> tuple[Sampling, ...]:
-        """The ways in which rows can be drawn, the usual one first."""
+        """The ways in which rows can be drawn, the default first."""
         ...
 
     @property
     def weighs_soft(self) -> bool:
-        """Whether anything is done about soft constraints."""
+        """Whether soft constraints have any effect."""
         ...
 
     def stage(self, task: Task, noise: Fraction) -> Stage:
@@ -227,7 +227,7 @@ class Weigher(Protocol):
     def weigh(
         self, private: Door[TableRows], task: Task, noise: Fraction | None, model: KaminoModel
     ) -> KaminoModel:
-        """The model with its soft constraints weighed; without ``noise`` nothing is asked."""
+        """The model with its soft constraints weighed; without ``noise`` there is no query."""
         ...
 
 

@@ -7,9 +7,9 @@ by step.
 
 Per-example gradients are in the units of a learner, summed on a device, sums on the host.
 
-A parameter that is learnt in units of ``gain`` changes as if it were written gain * x and x were
-learnt: its gradient is multiplied by the gain before clipping, and so is its step. Units decide
-how much of a clipped gradient, and so of the budget, each parameter gets.
+A parameter learnt in units of ``gain`` changes as if it were gain * x and x were learnt: its
+gradient is multiplied by the gain before clipping, and so is its step. Units decide what part of a
+clipped gradient, and so of the budget, each parameter gets.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from cloister.privacy.queries import clipped_gradients
 from cloister.privacy.queries.query import Door, TableRows
 
 _FIRST_DECAY = 0.9
-"""Decay of Adam's first moment a step; Adam's usual value."""
+"""Decay of Adam's first moment per step; Adam's default."""
 
 _SECOND_DECAY = 0.999
-"""Decay of Adam's second moment a step; Adam's usual value."""
+"""Decay of Adam's second moment per step; Adam's default."""
 
 _FLOOR = 0.3
-"""Least second moment, in variances of the noise, once the noise has been taken out of it."""
+"""Least second moment after the noise is subtracted, in variances of the noise."""
 
 _PASSES = 25
 """Passes of iterative proportional fitting."""
 
 _CHANGE = (0.2, 5.0)
-"""Factors by which one pass changes a ratio at least and at most, so that passes converge."""
+"""Bounds on the factor by which one pass changes a ratio, so that passes converge."""
 
 _LEAST_SHARE = 1e-7
-"""Share of a level at least, where it is divided by."""
+"""Least share of a level in a denominator."""
 
 CALIBRATION_ROWS = 20_000
 """Rows drawn from the model to calibrate its biases to released histograms."""
@@ -100,7 +100,7 @@ class Dense:
 
 @dataclass(frozen=True)
 class HostSum:
-    """The gradients of a block, whose sum is copied to the memory of the host."""
+    """The gradients of a block, with its sum copied to host memory."""
 
     block: clipped_gradients.Factored
 
@@ -164,14 +164,14 @@ class Learner(Protocol):
 
 @dataclass(frozen=True)
 class TrainingSchedule:
-    """How long and how fast to train: noisy ``steps``, and the learning ``rate`` at the start."""
+    """How long and how fast to train: noisy ``steps``, and the initial learning ``rate``."""
 
     steps: int
     rate: float
 
 
 class Adam:
-    """Adam on gradients whose noise variance is known."""
+    """Adam on gradients with noise of known variance."""
 
     def __init__(self, parameters: Tensors, noise_variance: float) -> None:
         self._noise = noise_variance
@@ -252,7 +252,7 @@ def _moved(tensors: Mapping[str, Tensor], where: torch.device) -> dict[str, Tens
 
 @dataclass(frozen=True)
 class BiasFit:
-    """The ``bias`` (size,) under which a conditional has a released histogram on average.
+    """The ``bias`` (size,) under which a conditional matches a released histogram on average.
 
     ``probabilities`` (n, size) are those of the rows under it.
     """
@@ -261,7 +261,7 @@ class BiasFit:
     probabilities: Tensor
 
     def draw(self, generator: torch.Generator) -> Tensor:
-        """One level a row, (n,)."""
+        """One level per row, (n,)."""
         return torch.multinomial(self.probabilities, 1, generator=generator)[:, 0]
 
 
@@ -293,7 +293,7 @@ def calibrate_biases(
     shares: list[Floats],
     generator: torch.Generator,
 ) -> dict[str, Tensor]:
-    """The parameters with biases moved so that each attribute has its released shares of levels.
+    """The parameters with biases shifted so that each attribute has its released histogram.
 
     Attribute by attribute, on ``CALIBRATION_ROWS`` rows drawn from those before it;
     post-processing.

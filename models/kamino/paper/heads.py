@@ -1,4 +1,4 @@
-"""The parts of a sub-model: the unit that it predicts, how it reads those before, what it predicts.
+"""The parts of a sub-model: units, attention over the units before, and what it predicts.
 
 *Units* of the schema sequence are single attributes, or hyper-attributes made of runs of small ones
 (Kamino section 4.3, "Optimizations for extreme domain sizes").
@@ -33,18 +33,18 @@ from cloister.models.kamino.recipe import Runs
 from cloister.schema.columns import Grid
 
 _NARROWEST = -3.0
-"""Logarithm of the least deviation of a standardised number: bounds the likelihood."""
+"""Log of the least deviation of a standardised number: bounds the likelihood."""
 
 _WIDEST = 1.5
-"""Logarithm of the greatest deviation of a standardised number; that of a whole column is 0."""
+"""Log of the greatest deviation of a standardised number; that of the column is 0."""
 
 _FEWEST_POINTS = 3
-"""Bins of a number at least, for a normal head; numbers of fewer bins get levels."""
+"""Fewest bins of a number with a normal head; numbers with fewer get levels."""
 
 
 @dataclass(frozen=True)
 class Units:
-    """A partition of the places 0..k-1 into runs, over attributes of ``sizes`` (k,) levels."""
+    """A partition of the positions 0..k-1 into runs, over attributes of ``sizes`` (k,) levels."""
 
     runs: Runs
     sizes: tuple[int, ...]
@@ -59,12 +59,12 @@ class Units:
         return tuple(self.sizes[position] for position in self.runs[unit])
 
     def unit_of(self, position: int) -> tuple[int, int]:
-        """The unit of a place, and which of its attributes that is."""
+        """The unit at a position, and which of its attributes that is."""
         unit = next(index for index, run in enumerate(self.runs) if position in run)
         return unit, self.runs[unit].index(position)
 
     def join(self, codes: Tensor, units: int) -> Tensor:
-        """Joint levels (n, units) of the first ``units`` units, from levels (n, places)."""
+        """Joint levels (n, units) of the first ``units`` units, from levels (n, positions)."""
         columns = [self._join(codes, run) for run in self.runs[:units]]
         return torch.stack(columns, 1) if columns else codes[:, :0]
 
@@ -136,7 +136,7 @@ class Head(Protocol):
 
 @dataclass(frozen=True)
 class LevelHead:
-    """One output a level, by cross-entropy; starts at the released ``shares`` (levels,)."""
+    """One output per level, by cross-entropy; starts at the released ``shares`` (levels,)."""
 
     shares: Floats
 
@@ -205,7 +205,7 @@ def level_head(*bins: Histogram) -> Head:
 
 
 def normal_head(*bins: Histogram) -> Head:
-    """A normal distribution for a number that is never missing, levels for all else."""
+    """A normal distribution for a number that is never missing, else levels."""
     if len(bins) == 1 and bins[0].size >= _FEWEST_POINTS:
         column = bins[0].column
         if isinstance(column, Grid) and column.null_code is None:

@@ -45,7 +45,7 @@ PRINTED_RECIPE = {"attention": "softmax", "heads": "normal", "tied": True}
 
 @dataclass(frozen=True)
 class PrintedModel(KaminoModel):
-    """A Kamino model whose rows are drawn as they come."""
+    """A Kamino model whose rows are drawn without balancing."""
 
     @property
     def sampler(self) -> Sampler:
@@ -64,7 +64,7 @@ class PrintedModel(KaminoModel):
 def restore_printed(
     task: Task, meta: Mapping[str, Any], arrays: Arrays, trainer: Trainer
 ) -> KaminoModel:
-    """The model that was saved; one of an earlier version is a plain Kamino model."""
+    """The saved model; one of an earlier version is a plain Kamino model."""
     model = restore_kamino(task, meta, arrays, trainer)
     if not meta.get("tied"):
         return model
@@ -148,7 +148,7 @@ class PrintedFit:
     def _drawn_bins(
         self, bins: Mapping[str, Histogram], chain: UnitChain, generator: torch.Generator
     ) -> dict[str, Histogram]:
-        """The bins with the shares of rows that are drawn from the chain."""
+        """The bins with the shares of rows drawn from the chain."""
         names = self.plan.sequence[: self.plan.parameters.networked]
         if not names:
             return {}

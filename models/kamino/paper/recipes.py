@@ -7,7 +7,7 @@ domain sizes").
 *Weigher:* Algorithm 5, weights of soft constraints from a noisy violation matrix. Its noise swamps
 the violations at everyday budgets (docs/papers.md).
 
-*Ablations:* parts of Kamino switched off, one by one, to see what they are worth (section 7.3.1 and
+*Ablations:* parts of Kamino switched off one by one, to measure their effect (section 7.3.1 and
 Table 3). RandSequence is an arbitrary sequence; RandSampling draws rows that satisfy no constraint,
 which here are rows under soft constraints without weights.
 """
@@ -53,16 +53,16 @@ if TYPE_CHECKING:
     from cloister.models.kamino.paper.submodels import UnitChain
 
 HYPER_LEVELS = 128
-"""Joint levels of a hyper-attribute at most: its sub-model has one output for each."""
+"""Most joint levels of a hyper-attribute: its sub-model has one output for each."""
 
 MATRIX_ROWS = 100
-"""Rows of the violation matrix at most; its squared sensitivity grows with their square."""
+"""Most rows of the violation matrix; its squared sensitivity grows with their square."""
 
 _ASCENT_STEPS = 100
 """T_w: steps of gradient ascent for each attribute; the paper prints none."""
 
 _BATCH = 1
-"""b_w: lines of the matrix in a step, on average (Algorithm 6, line 3)."""
+"""b_w: mean number of matrix lines in a step (Algorithm 6, line 3)."""
 
 _ASCENT_RATE = 0.01
 """Learning rate of gradient ascent; weights start at 1."""
@@ -71,7 +71,7 @@ _SEED = 7
 """Public seed of the arbitrary sequence, the same in every run."""
 
 PRINTED = "kamino-paper"
-"""The method that is as printed."""
+"""The method as printed."""
 
 
 def hyper_runs(sizes: Sequence[int]) -> Runs:
@@ -137,7 +137,7 @@ class OneByOne:
 
 @dataclass(frozen=True)
 class SideBySide:
-    """One run for sub-models that share nothing: a step changes them all."""
+    """One run for sub-models that share nothing: each step trains all of them."""
 
     steps: int = 200
     width: int = field(default=EMBEDDING_WIDTH)
@@ -203,7 +203,7 @@ class MatrixAscent:
     def weigh(
         self, private: Door[TableRows], task: Task, noise: Fraction | None, model: KaminoModel
     ) -> KaminoModel:
-        """Weights of Algorithm 5 for what was measured, and what the spec declares of others."""
+        """Weights by Algorithm 5 for measured constraints; declared ones for the others."""
         from cloister.models.sampling.violation_index import Penalty
         from cloister.models.soft_constraints.penalties import fit_penalties, known_penalties
 
@@ -235,8 +235,8 @@ def gradient_ascent(
 
     ``active`` holds, for each attribute of the sequence, the constraints that it completes; each
     attribute has its own steps, by lines that are sampled at random. The objective has no maximum
-    but at weights of 0, so the start and the number of steps set the result; where a line holds
-    many violations its slope is 0, and the weights stay where they start.
+    except at weights of 0, so the start and the number of steps decide the result; where a line
+    holds many violations its slope vanishes, and the weights stay at their start.
 
     Source: Kamino Algorithm 5, lines 8 to 15. That weights start at 1 and stay non-negative, and
     the numbers of steps, are ours: the paper prints none.
@@ -256,8 +256,8 @@ def completed_constraints(
 ) -> list[list[int]]:
     """For each attribute of a sequence, the constraints that it completes, by number.
 
-    These are those on no attributes but it and those before it, and not on the latter alone
-    (Kamino section 3.2, example 3).
+    A constraint is completed by the last of its attributes in the sequence (Kamino section 3.2,
+    example 3).
     """
     last = [max(sequence.index(name) for name in each.attributes) for each in constraints]
     return [
@@ -281,7 +281,7 @@ def random_sequence(
 
 @dataclass(frozen=True)
 class Unweighed:
-    """Makes no query, and leaves soft constraints to the model: every row is kept."""
+    """Makes no query and leaves soft constraints to the model: every row is kept."""
 
     samplings: tuple[Sampling, ...] = (planning.SUPPORTS,)
     weighs_soft: bool = False
@@ -316,7 +316,7 @@ PAPER_RECIPES = (
     ),
     KaminoRecipe(
         "kamino-parallel",
-        "kamino with one sub-model an attribute, each from its own start, all trained at once",
+        "kamino with one sub-model per attribute, each from its own start, all trained at once",
         SideBySide(),
         ByRates(),
     ),
@@ -330,14 +330,14 @@ PAPER_RECIPES = (
     ),
     KaminoRecipe(
         "kamino-unsequenced",
-        "kamino with an arbitrary sequence of attributes, to see what the schema sequence is worth",
+        "kamino with an arbitrary sequence of attributes, to measure what the schema sequence adds",
         Joint(),
         ByRates(),
         random_sequence,
     ),
     KaminoRecipe(
         "kamino-unweighed",
-        "kamino with soft constraints left to the model, to see what their weights are worth",
+        "kamino with soft constraints left to the model, to measure what their weights add",
         Joint(),
         Unweighed(),
     ),

@@ -1,8 +1,7 @@
-"""Algorithm 6 as printed: from the best setting on, parameters are moved until the budget holds.
+"""Algorithm 6 as printed: parameters are lowered from the best setting until they fit the budget.
 
 Source: Kamino Algorithm 6 and section 6. The bounds and the size of a move are ours: the paper
-prints neither. Settings cost less from move to move, so that the first that holds is found by
-bisection.
+prints neither. Each move costs less, so the first setting within the budget is found by bisection.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.schema.partition import equal_cells
 
 QUANTIZED = 20
-"""q: equal parts of a number's range, special and missing values apart."""
+"""q: equal parts of a number's range, besides special and missing values."""
 
 _MOVE = 0.02
 """Relative change of each parameter in a move."""
 
 _MOST_MOVES = 700
-"""Moves at most: the noise is then a million times the least."""
+"""Most moves: the noise is then a million times the least."""
 
 _STEPS = (200, 50)
 """T of a sub-model: the greatest and the least."""
@@ -44,7 +43,7 @@ _LEAST_NOISE = 0.8
 """Least noise multiplier of each kind: sigma_g, sigma_d, sigma_w."""
 
 _LEARNING_RATE = 0.5
-"""eta of plain gradient descent, on mean gradients of norm one at most."""
+"""eta of plain gradient descent, on mean gradients of norm at most one."""
 
 _CLIP = 1.0
 """C, the clipping norm of a row's gradient."""
@@ -52,7 +51,7 @@ _CLIP = 1.0
 
 @dataclass(frozen=True)
 class _Setting:
-    """Psi: everything that a plan spends by, after so many ``moves`` from the best."""
+    """Psi: the parameters that determine the cost, ``moves`` moves from the best."""
 
     task: Task
     recipe: KaminoRecipe
@@ -72,13 +71,13 @@ class _Setting:
 
     @property
     def rate(self) -> Fraction:
-        """The probability of a row to be in a batch; half at most."""
+        """The probability that a row is in a batch; at most half."""
         batch = max(round(_BATCH[0] * (1 - _MOVE) ** self.moves), _BATCH[1])
         return min(Fraction(batch, self.task.data_rows), Fraction(1, 2))
 
     @property
     def counted(self) -> tuple[tuple[str, ...], ...]:
-        """What has a histogram: the first unit, and attributes too large for a sub-model."""
+        """Attributes with a histogram: the first unit's, and those too large for a sub-model."""
         first = tuple(self.sequence[position] for run in self.runs[:1] for position in run)
         inside = sum(map(len, self.runs))
         return tuple(names for names in (first, *((n,) for n in self.sequence[inside:])) if names)
@@ -133,7 +132,7 @@ def quantized_sizes(task: Task) -> dict[str, int]:
 def search_as_printed(
     task: Task, sequence: tuple[str, ...], budget: Budget, recipe: KaminoRecipe
 ) -> Plan[KaminoParameters]:
-    """The plan of the first setting that the budget holds.
+    """The plan of the first setting within the budget.
 
     Raises:
         PlanError: there is no delta to spend, or the noise would drown the rows.

@@ -1,4 +1,4 @@
-"""One discriminative sub-model a unit, and their chain; released parameters only, once trained.
+"""One discriminative sub-model per unit, and their chain; only released parameters once trained.
 
 Source: Kamino Algorithm 2: sub-model j predicts unit j from the units before it. Each starts from
 the embeddings of the one before (lines 7 and 19), or from its own, so that all are trained at once
@@ -37,7 +37,7 @@ from cloister.models.sampling.chain import Probabilities
 from cloister.privacy.queries.clipped_gradients import FactoredGradient, Lookup, Outer
 
 _START = 0.1
-"""Deviation of a starting embedding, so that products of two are small beside a bias of one."""
+"""Deviation of initial embeddings: products of two are small compared with a bias of one."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def with_one(vectors: Tensor) -> Tensor:
 
 
 def last_embeddings(trained: Sequence[Tensors]) -> Mapping[str, Tensor]:
-    """What the next sub-model starts from: the embeddings of the last."""
+    """The embeddings from which the next sub-model starts: those of the last."""
     return {
         name: value
         for tensors in trained[-1:]
@@ -282,7 +282,7 @@ def _member(joint: Tensor, known: Tensor) -> Tensor:
 
 
 def with_even_shares(bins: Histogram) -> Histogram:
-    """The bins with shares by their widths: what is known of an attribute without its data."""
+    """The bins with shares by their widths: what is known of an attribute without data."""
     return replace(bins, shares=bins.widths / bins.widths.sum())
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class PrintedKamino(Kamino):
-    """The method of the paper, of which hard constraints alone are kept by feasible sets."""
+    """The method of the paper, except that feasible sets enforce hard constraints."""
 
     def sequence(self, task: Task) -> tuple[str, ...]:
         """Algorithm 4, on the number of values or equal parts of each attribute; public."""

@@ -1,12 +1,13 @@
 """How the paper trains sub-models: as printed, one after the other, or side by side.
 
-*As printed:* plain gradient descent, everything learnt is handed on (Kamino Algorithm 2, lines 5 to
-20). *In turn:* one sub-model after the other, with biases moved to released histograms.
+*As printed:* plain gradient descent, each sub-model starting from all parameters learnt so far
+(Kamino Algorithm 2, lines 5 to 20). *In turn:* one sub-model after the other, with biases
+calibrated to released histograms.
 
 *Side by side* (section 4.1, last paragraph): each from its own start, all trained in the same
-steps. A step asks the door once: the gradients of all sub-models for a row are one vector, clipped
-together. All are computed together, as one batch of matrices: sub-models are so small that threads,
-one sub-model each, wait for the interpreter.
+steps. A step is one query: the gradients of all sub-models for a row are one vector, clipped
+together. All are computed as one batch of matrices: sub-models are so small that one thread each
+would wait for the interpreter.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def _train_in_turn(
 
 
 def calibrate_chain(chain: UnitChain, material: Material) -> UnitChain:
-    """The chain with biases moved so that each attribute has its released shares."""
+    """The chain with biases shifted so that each attribute has its released histogram."""
     codes = torch.zeros(CALIBRATION_ROWS, len(material.sizes), dtype=torch.long)
     parameters = [dict(tensors) for tensors in chain.parameters]
     for unit, run in enumerate(chain.units.runs):
@@ -230,7 +231,7 @@ def train_side_by_side(material: Material, recipe: Mapping[str, Any]) -> UnitCha
 
 
 def train_as_printed(material: Material, recipe: Mapping[str, Any]) -> UnitChain:
-    """One sub-model after the other, each from all that those before it have learnt."""
+    """One sub-model after the other, each from all parameters learnt so far."""
     units = Units(material.runs, material.sizes)
     submodels = submodels_of(units, material.bins, recipe)
     gradients = material.gradients() if submodels else None
@@ -278,7 +279,7 @@ def descend(
 
 
 def level_shares(chain: UnitChain, rows: int, generator: torch.Generator) -> list[Tensor]:
-    """The share of rows of the chain at each level of its attributes, from so many drawn rows."""
+    """The share of rows at each level of the chain's attributes, in a sample of ``rows`` rows."""
     codes = torch.zeros(rows, len(chain.units.sizes), dtype=torch.long)
     for unit, run in enumerate(chain.units.runs):
         probabilities = chain.joint(unit, codes).expand(rows, -1)
