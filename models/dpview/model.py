@@ -61,7 +61,7 @@ _BUCKETS = "numbers are cut into equal buckets, and values are spread evenly ins
 _REFEREED = "upper views decide which partial records belong together"
 
 _SEED = 20_211_001
-"""Public seed of everything random that follows the noise."""
+"""Public seed of all randomness after the noise."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class DPViewModel(ConstrainedModel):
 
     @property
     def sampler(self) -> LinkedSampler:
-        """Linked records, made rows inside the feasible sets."""
+        """Linked records, turned into rows inside the feasible sets."""
         return LinkedSampler(
             self.constraint_sampler,
             self.views,

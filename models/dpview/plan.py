@@ -1,4 +1,4 @@
-"""The plan of DPView: the noise of each table that is counted, and its price; public.
+"""The plan of DPView: the noise of each counted table, and its cost; public.
 
 Source: Lin, Yu, Huang, "DPView", section IV-D.
 """
@@ -20,10 +20,10 @@ from cloister.privacy.mechanisms.noise import DiscreteLaplace
 Shaper = Callable[[Task, Fraction], view_choice.Shape]
 
 _START = 0.5
-"""Seconds of a fit of next to nothing."""
+"""Fixed seconds of a fit."""
 
 _COUNTED_CELL = 4e-6
-"""Seconds for each cell that is counted and made consistent."""
+"""Seconds per cell that is counted and made consistent."""
 
 _LIBRARIES = 250_000_000
 """Bytes of the libraries."""
@@ -32,10 +32,10 @@ _BYTES_COUNTED, _BYTES_DRAWN = 400, 60
 """Bytes of a counted cell, and of a cell of the table or the drawn rows, in all their copies."""
 
 _DRAWN_CELL = 5e-7
-"""Seconds for each cell of rows that are drawn from histograms of single attributes."""
+"""Seconds per cell of rows drawn from histograms of single attributes."""
 
 _LINKED_CELL = 2e-6
-"""Seconds for each cell of rows that are linked from views."""
+"""Seconds per cell of rows linked from views."""
 
 EXPLANATIONS: Mapping[str, str] = {
     "attributes": "one-way histograms of all attributes",
@@ -66,8 +66,7 @@ def plan_dpview(
 ) -> Plan[view_choice.ViewParameters]:
     """The plan that spends the whole budget; at delta 0 exactly epsilon.
 
-    With a delta above 0 the same noise is priced by tighter accounting, so that there is less of
-    it.
+    With a delta above 0, tighter accounting allows less noise.
 
     Raises:
         PlanError: a table would be too large, or the noise would drown the rows.
@@ -106,7 +105,7 @@ def plan_dpview(
 def _split(
     recipe: DPViewRecipe, task: Task, tables: list[view_choice.PlannedTable], left_out: str
 ) -> EpsilonSplit:
-    """How the stages share epsilon, and in each the tables by their weights."""
+    """How stages share epsilon, and the tables of each by their weights."""
     weights, last = view_choice.weights(tables), tables[-1].stage
 
     def kind(name: str, words: str) -> Kind:

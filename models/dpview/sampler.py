@@ -1,17 +1,17 @@
-"""Rows of views: records linked, made rows, and the views as a chain of conditionals.
+"""Rows of views: linked records, their rows, and the views as a chain of conditionals.
 
 A record holds the part of each attribute. Views are added one after the other; a record takes a
-partial record of the next view that agrees with it on what the two share. Since normalised views
-agree, any pairing inside equal shared parts is a matching of maximum cardinality; where they do
-not, records of greater count come first, and the rest is linked at random. Upper cross views act as
-referees of DPView+: two records with equal shared parts exchange their new parts where that brings
-the referee's table nearer.
+partial record of the next view with the same shared parts. Since normalised views agree, any
+pairing within equal shared parts is a matching of maximum cardinality; otherwise records of greater
+count come first, and the rest is linked at random. Upper cross views are the referees of DPView+:
+two records with equal shared parts exchange their new parts if that brings the table closer to the
+referee's.
 
 Source: Lin, Yu, Huang, "DPView", sections IV-F and IV-G.
 
-Linked records are made rows, parts to bins to values, without a violation of a hard constraint: a
-record keeps its parts wherever the feasible sets allow them; where they do not, an attribute takes
-a value they allow. The chain is for conditions, feasible sets, and rows that are not linked.
+Linked records are refined from parts to bins to values without violating a hard constraint: a
+record keeps its parts if the feasible sets allow them; otherwise the attribute takes a value that
+they allow. The chain serves conditions, feasible sets, and rows that are not linked.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _FLOOR = 1e-9
 Pairing = Callable[[Integers, Integers, Integers, np.random.Generator], Integers]
 
 _EXCHANGES = 20
-"""Exchanges that each record is offered for a referee."""
+"""Exchanges offered to each record per referee."""
 
 LINKED_CHUNK_ROWS = 262_144
-"""Rows of a chunk at most: views are rounded and linked chunk by chunk, which bounds memory."""
+"""Most rows of a chunk: views are rounded and linked chunk by chunk, which bounds memory."""
 
 MATCHED_CHUNK_ROWS = 4_096
-"""The same for a matching, whose edges are up to the square of the rows."""
+"""The same for a matching, which has up to as many edges as the square of the rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +117,7 @@ class RecordChain(ConstrainedChain):
         return spread_over_bins(shares, self.coarsenings[name], mass) + _FLOOR * mass
 
     def free(self, position: int) -> bool:
-        """Whether the attribute at a place is in the records and in no feasible set."""
+        """Whether the attribute at a position is in the records and in no feasible set."""
         return self.sequence[position] in self.records and not self.sets_at[position]
 
     def draw_bins(self, name: str, rng: np.random.Generator) -> Integers:
@@ -135,7 +135,7 @@ class RecordChain(ConstrainedChain):
 
 @dataclass(frozen=True)
 class ViewRecordSampler(AncestralSampler):
-    """Draws rows that follow records; computes probabilities in feasible sets alone."""
+    """Draws rows that follow records; computes probabilities only in feasible sets."""
 
     chain: RecordChain
 
@@ -162,7 +162,7 @@ class Records:
 
 
 def spread_out(view: WholeView) -> Records:
-    """The partial records of a view, each as often as it is counted."""
+    """The partial records of a view, each as often as its count."""
     cells = np.flatnonzero(view.counts)
     repeated = np.repeat(cells, view.counts.ravel()[cells])
     return Records(
@@ -175,8 +175,8 @@ def by_priority(
 ) -> Integers:
     """For each left record (n, j) a right record (n, j) of equal parts, by priority (n,).
 
-    Records of greater priority come first. Right records of equal parts are taken in random order.
-    Left records for which none is left take what remains.
+    Records of greater priority choose first. Right records of equal parts are taken in random
+    order. Left records that find none take the remaining ones.
     """
     keys = _keys(left, right)
     wanted, offers = keys[: len(left)], keys[len(left) :]
@@ -258,7 +258,7 @@ def apply_referee(
     referee: NoisyTable,
     rng: np.random.Generator,
 ) -> Records:
-    """The records after exchanges of ``added`` parts that bring the referee's table nearer.
+    """The records after exchanges of ``added`` parts that bring the table closer to a referee's.
 
     Two records exchange parts only if their ``shared`` parts are equal, so no view's table changes.
     """
@@ -346,9 +346,9 @@ def _ranks(ordered: Integers) -> Integers:
 
 
 def _completed(taken: Integers, offered: int, rng: np.random.Generator) -> Integers:
-    """Left records without a partner take right ones that are left, at random.
+    """Left records without a partner take remaining right ones, at random.
 
-    If there are too few, right ones are taken twice.
+    If there are too few, right records are taken twice.
     """
     free = np.setdiff1d(np.arange(offered), taken)
     alone = np.flatnonzero(taken < 0)
@@ -369,11 +369,11 @@ class LinkedSampler(ProposingSampler):
 
     @property
     def chunk_rows(self) -> int:
-        """Rows of a chunk at most."""
+        """Most rows of a chunk."""
         return LINKED_CHUNK_ROWS if self.linking == "priority" else MATCHED_CHUNK_ROWS
 
     def prepared(self, rows: int, rng: SamplingSource, where: Where) -> Sampler:
-        """What draws the chunks: one by one without views."""
+        """The sampler of chunks; without views, rows are drawn one by one."""
         if not self.views:
             return self.plain.prepared(rows, rng, where)
         return super().prepared(rows, rng, where)
@@ -385,7 +385,7 @@ class LinkedSampler(ProposingSampler):
         return Records(records.names, records.parts[rng.permutation(rows)])
 
     def follower(self, rows: int, rng: np.random.Generator) -> ViewRecordSampler:
-        """What draws rows that follow linked records."""
+        """The sampler of rows that follow linked records."""
         chain, records = self.plain.chain, self.records(rows, rng)
         parts = dict(zip(records.names, records.parts.T, strict=True))
         return ViewRecordSampler(

@@ -2,18 +2,18 @@
 
 *Shrinking.* A pair of attributes is shrunk towards independence, a whole view towards the table of
 greatest entropy that its pairs allow. How far true tables are from these is estimated from the
-noisy table itself: differences are assumed in proportion to the expected count, with noise of known
-variance on top. Each cell then keeps the share of its difference that is not noise: all of it where
-many rows are expected, nearly nothing where few are. Post-processing.
+noisy table itself: differences are assumed proportional to the expected count, plus noise of known
+variance. Each cell keeps the share of its difference that is not noise: nearly all where many rows
+are expected, nearly nothing where few are. Post-processing.
 
 Source: empirical Bayes estimation, Efron and Morris (1973); iterative proportional fitting, Deming
     and Stephan (1940).
 
-*Consistency.* What several views share is replaced by a weighted mean, smaller shared sets before
-larger ones; the sets are all intersections of views, the empty set (the total) among them. A larger
-set changes no smaller one, so one pass makes all views agree. Non-negativity undoes that a little,
-so the two take turns until neither changes a count; that is a projection onto two convex sets in
-turn, which converges since a common point exists.
+*Consistency.* Margins that several views share are replaced by a weighted mean, smaller shared sets
+before larger ones; the sets are all intersections of views, including the empty set (the total). A
+larger set does not change a smaller one, so one pass makes all views agree. Non-negativity undoes
+that a little, so the two alternate until neither changes a count: alternating projections onto two
+convex sets, which converge since they have a common point.
 
 Source: Lin, Yu, Huang, "DPView", section IV-E, equations 5 to 7 and figure 5; order of sets after
 Qardaji, Yang, Li, "PriView" (2014).
@@ -43,10 +43,10 @@ _PASSES = 25
 Margin = tuple[tuple[int, ...], Floats]
 
 _TURNS = 40
-"""Turns of agreement and non-negativity at most."""
+"""Most rounds of agreement and non-negativity."""
 
 _STILL = 1e-7
-"""Least count, as a negative share of all rows, that needs no further turn."""
+"""A negative count above minus this share of all rows needs no further round."""
 
 GAMMA = 0.95
 """Probability with which the noise of a cell stays below the threshold of `initial_view`."""
@@ -57,9 +57,9 @@ UNBIASED, LARGEST = "unbiased", "largest"
 
 
 def shrink_view(view: NoisyTable) -> NoisyTable:
-    """The view, shrunk as far as its noise explains it.
+    """The view, shrunk as far as noise explains it.
 
-    Not negative, of the same total if that is positive.
+    Non-negative, with the same total if that is positive.
     """
     if view.counts.ndim < 2 or view.counts.sum() <= 0:
         return view
@@ -72,7 +72,7 @@ def shrink_view(view: NoisyTable) -> NoisyTable:
 
 
 def independent_table(counts: Floats) -> Floats:
-    """The table of independent attributes of the same one-way margins, negative counts cut off."""
+    """The table of independent attributes with these one-way margins, negative counts cut off."""
     total = max(float(counts.sum()), 1e-9)
     product = np.full((1,) * counts.ndim, total)
     for axis in range(counts.ndim):
@@ -111,7 +111,7 @@ def _shrink(noisy: Floats, expected: Floats, variance: float) -> Floats:
 
 
 def _single(counts: Floats, axis: int) -> Floats:
-    """The one-way margin of an axis, negative counts cut off, of the same total."""
+    """The one-way margin of an axis, negative counts cut off, with the same total."""
     margin = np.maximum(counts.sum(axis=_others((axis,), counts.ndim)), 0.0)
     return np.asarray(margin * (max(float(counts.sum()), 1e-9) / max(float(margin.sum()), 1e-9)))
 
@@ -183,8 +183,8 @@ def project_non_negative(counts: Floats) -> Floats:
 def make_consistent(views: Sequence[NoisyTable], total: float) -> list[NoisyTable]:
     """Views that nearly agree on what they share, without negative counts.
 
-    The views are first made to agree as they are, before any negative count is changed. After the
-    last turn counts are non-negative, and agree up to the change of that turn.
+    Views are first made to agree before any negative count is changed. After the last round counts
+    are non-negative, and agree up to the change in that round.
     """
     current = impose_agreement(views, total)
     for _ in range(_TURNS):
@@ -233,8 +233,8 @@ def round_views(
 ) -> list[WholeView]:
     """Whole views of exactly ``rows`` rows each that agree on all that they share.
 
-    ``views`` are in the order of linking: what two of them share is in all between. Each takes
-    the margins of its rounded neighbour as given. ``rounding`` is :func:`round_rows`, or another.
+    ``views`` are in the order of linking: what two of them share is in all between. Each takes the
+    margins of its rounded neighbour as given. ``rounding`` is :func:`round_rows` by default.
     """
     start = initial_view(
         views, float(sum(view.counts.sum() for view in views)) / max(len(views), 1)
@@ -268,10 +268,10 @@ def _next(
 
 
 def round_rows(counts: Floats, targets: Integers, rng: np.random.Generator) -> Integers:
-    """Whole counts (k, c) in proportion to counts (k, c) >= 0 whose lines sum to the targets (k,).
+    """Whole counts (k, c) proportional to counts (k, c) >= 0 whose lines sum to the targets (k,).
 
-    A line without any count follows the sum of all lines. The expectation of each count is its
-    share of the target, and sums over neighbouring cells are off by less than one.
+    A line without counts follows the sum of all lines. The expectation of each count is its share
+    of the target, and sums over neighbouring cells are off by less than one.
     """
     fallback = counts.sum(0)
     if not fallback.sum() > 0:

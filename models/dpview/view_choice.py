@@ -1,12 +1,12 @@
-"""What a plan counts: views that suit the public sizes and the budget, and the budget of each.
+"""The tables of a plan: views that suit public sizes and the budget, and each table's share.
 
-The paper's guideline for the size of views supposes that a view's table is a standard normal one,
-and computes how much of it is above the noise. The information of a noisy view lies in the joint
-tables of its pairs, so here the normal table is that of a pair, and the noise is the view's noise
-summed up in one cell of it. Each candidate is a view list with the noise it would get. For each
-pair of attributes that are together in a view, it earns the share of the pair's table above the
-noise times the share of a dependence that remains in merged parts. The candidate that earns most is
-chosen: wider and finer views have more pairs and parts, and more noise.
+The paper's guideline for the size of views assumes that a view's table is standard normal, and
+computes how much of it is above the noise. The information of a noisy view lies in the joint tables
+of its pairs, so here the normal table is that of a pair, and the noise is the view's, summed within
+a cell of it. Each candidate is a view list with the noise it would get. For each pair of attributes
+that a view joins, it scores the share of the pair's table above the noise times the share of a
+dependence that remains in merged parts. The candidate of highest score is chosen: wider and finer
+views have more pairs and parts, and more noise.
 
 Source: Lin, Yu, Huang, "DPView", sections IV-C (views, their size; C7 for the guideline) and IV-D
 (budget allocation); loss by merging: Cox, "Note on grouping" (1957).
@@ -35,43 +35,43 @@ from cloister.schema.attributes import Declared
 from cloister.schema.partition import declared_cells
 
 _MOST_WIDTH = 20
-"""Attributes of a view at most: of two values each they have a million cells."""
+"""Most attributes of a view: with two values each they have a million cells."""
 
 _MOST_PARTS = 1_000
-"""Parts of an attribute at most: a view of two has a million cells."""
+"""Most parts of an attribute: a view of two has a million cells."""
 
 MOST_TABLE_CELLS = 10_000_000
-"""Cells of any table at most, for a plan to be made: bounds memory."""
+"""Most cells of any table in a plan: bounds memory."""
 
 _WIDTHS = (2, 3, 4, 5, 6)
 """Attributes of a view, tried one after the other."""
 
 _PARTS = (3, 4, 5, 6, 7, 8, 10, 12, 14, 20)
-"""Parts of an attribute at most, tried one after the other; 20 are all bins of a number."""
+"""Most parts of an attribute, tried one after the other; 20 are all bins of a number."""
 
 _MOST_PER_ROW = 4
-"""Cells of a view for each row at most."""
+"""Most cells of a view per row."""
 
 _MOST_OF_VIEW = 250_000
-"""Cells of a view at most."""
+"""Most cells of a view."""
 
 _LEAST_OF_VIEWS = 0.1
-"""Least worth of base and cross views, as a share of that without noise, for views at all."""
+"""Least score of base and cross views, as a share of that without noise, to use views at all."""
 
 _LEAST_OF_UPPER = 0.7
-"""Least worth of upper cross views, as a share of that without noise, for them to be counted."""
+"""Least score of upper cross views, as a share of that without noise, to count them."""
 
 _NO_VIEWS = "no views: noise would drown them"
 _NO_UPPER = "no upper views: noise would drown them, so that this is the plan of dpview"
 
 _ADVICE = 1 / 27
-"""Weight of the errors of tables that only advise: their part of the budget is then a third."""
+"""Weight of the errors of advisory tables: their part of the budget is then a third."""
 
 _FINE = 1000
-"""Parts of the budget are in proportion to whole numbers of 1 / this."""
+"""Parts of the budget are proportional to multiples of 1 / this."""
 
 _DEPENDENCE = 0.2
-"""A dependence that is looked for: the share of a cell's rows by which it changes the cell."""
+"""The dependence to detect: the share of a cell's rows by which it changes the cell."""
 
 REACH = 3.0
 """Deviations of the normal table on either side."""
@@ -83,7 +83,7 @@ Linking = Literal["priority", "matching"]
 
 
 class DPViewOptions(Declared):
-    """How attributes are counted and linked; what is left out is chosen by public facts."""
+    """How attributes are counted and linked; omitted options are chosen by public facts."""
 
     view_width: int | None = Field(
         default=None,
@@ -153,7 +153,7 @@ class PlannedTable:
 
 
 def planned_tables(task: Task, shape: Shape) -> Iterator[PlannedTable]:
-    """Everything that is counted, attributes first."""
+    """All counted tables, attributes first."""
     sizes = public_sizes(task.domain)
     for name in task.domain.modelled:
         yield PlannedTable("attributes", (name,), {name: declared_cells(task.domain[name]).size})
@@ -170,7 +170,7 @@ def planned_tables(task: Task, shape: Shape) -> Iterator[PlannedTable]:
 def weights(tables: list[PlannedTable]) -> dict[str, int]:
     """The weight of each table in the budget, by label: the cube root of its cells.
 
-    That makes the sum of squared errors least (equation 2). Upper views and joint tables of
+    This minimises the sum of squared errors (equation 2). Upper views and joint tables of
     constraints only advise on how records are made: their errors count a 27th, so that their share
     is a third.
     """
@@ -200,7 +200,7 @@ def attributes_alone(_task: Task, _epsilon: Fraction) -> Shape:
 class Shaping:
     """The choice of views for a task and an epsilon, from public sizes alone.
 
-    ``arrange`` may add upper cross views. A width that is asked for is taken.
+    ``arrange`` may add upper cross views. A declared width is taken.
     """
 
     arrange: Arrange
@@ -231,9 +231,9 @@ class Shaping:
 def _worth(
     task: Task, epsilon: Fraction, sizes: Sizes, tables: tuple[Names, ...], width: int, parts: int
 ) -> float:
-    """What base and cross views of this width, over at most ``parts`` parts, would earn.
+    """The score of base and cross views of this width, over at most ``parts`` parts.
 
-    Nothing if a table would be too large.
+    0 if a table would be too large.
     """
     views, rows = dealt_views(coarse_sizes(sizes, parts), width), task.data_rows
     if max(cells(view, coarse_sizes(sizes, parts)) for view in views.all) > min(
@@ -249,7 +249,7 @@ def _worth(
 
 
 def _clarity(task: Task, epsilon: Fraction, sizes: Sizes, shape: Shape, stage: str) -> float:
-    """What the views of a stage earn, as a share of that without noise; 0 if there are none."""
+    """The score of a stage's views, as a share of that without noise; 0 if there are none."""
     views = _noisy(list(planned_tables(task, shape)), epsilon, stage)
     noiseless = {view: replace(about, epsilon=math.inf) for view, about in views.items()}
     worth, best = (
@@ -325,7 +325,7 @@ class ViewNoise:
 
 
 def worth_of_views(views: Mapping[Names, ViewNoise], sizes: Sizes, parts: int, rows: int) -> float:
-    """What views are worth: the mean over all pairs of the share of a dependence above the noise.
+    """The score of views: the mean over all pairs of the share of a dependence above the noise.
 
     ``sizes`` are those of the attributes before they are merged to at most ``parts`` parts.
     """

@@ -5,7 +5,7 @@ The view list of least total size is found by descent by exchanges, from several
 Where the paper (algorithm 3) draws partitions at random and keeps the best, every start here is
 improved by exchanging two attributes of different base views as long as that makes the list
 smaller. The first start deals the attributes out by size; others are random. The search ends when
-several starts in a row bring nothing, or at a number of trials.
+several starts in a row bring no improvement, or after a number of trials.
 
 Source: Lin, Yu, Huang, "DPView", algorithm 3 and definition 7; all inputs are public.
 
@@ -27,16 +27,16 @@ Names = tuple[str, ...]
 Sizes = Mapping[str, int]
 
 Filling = Callable[[Names, int], Names]
-"""Chooses a number of attributes of a base view, which fill up the next."""
+"""Chooses attributes of a base view that fill up the next."""
 
 _PATIENCE = 6
-"""Random starts in succession without a better list, before the search ends."""
+"""The search ends after this many random starts in a row without a better list."""
 
 _TRIALS = 6_000
-"""Exchanges tried at most, for schemas of up to 29 attributes; fewer for larger ones."""
+"""Most exchanges tried, for schemas of up to 29 attributes; fewer for larger ones."""
 
 _LEAST_TRIALS = 500
-"""Exchanges tried at most, for the largest schemas."""
+"""Most exchanges tried for the largest schemas."""
 
 _SEED = 20_211_001
 """Public seed of the random starts, the same in every plan."""
@@ -87,7 +87,7 @@ class ViewList:
         return tuple(dict.fromkeys(name for view in self.linked for name in view))
 
     def size(self, sizes: Sizes) -> int:
-        """Sum of the cells of base and cross views, which the search makes small (definition 7)."""
+        """Sum of the cells of base and cross views, which the search minimises (definition 7)."""
         return sum(cells(view, sizes) for view in self.linked)
 
     def within_bounds(self, sizes: Sizes) -> bool:
@@ -110,7 +110,7 @@ def ordered_base(parts: Sequence[Sequence[str]], sizes: Sizes, width: int) -> tu
 
 
 def smallest(names: Names, number: int) -> Names:
-    """The smallest of attributes in descending order of size."""
+    """The ``number`` smallest of attributes in descending order of size."""
     return names[-number:]
 
 
@@ -139,8 +139,8 @@ def add_cross_views(
 def _cross(first: Names, second: Names, sizes: Sizes, width: int) -> Names:
     """High to low: the largest attributes of the first view with the smallest of the second.
 
-    Of an odd width the attribute in the middle is the second view's smallest other, unless the
-    second half would then outweigh the first (algorithm 2, lines 13 to 17).
+    For an odd width, the middle attribute is the second view's next smallest, unless the second
+    half would then outweigh the first (algorithm 2, lines 13 to 17).
     """
     half = max(1, width // 2)
     high, low = first[:half], second[-half:]
@@ -163,7 +163,7 @@ def with_upper(views: ViewList) -> ViewList:
 
 @dataclass
 class Search:
-    """One search: sizes (levels of each attribute), attributes of a view, trials that are left."""
+    """One search: sizes (levels of each attribute), attributes per view, remaining trials."""
 
     sizes: Sizes
     width: int
@@ -214,7 +214,7 @@ class Search:
         return self.sizes[parts[first[0]][first[1]]] != self.sizes[parts[second[0]][second[1]]]
 
     def dealt(self) -> _Partition:
-        """Attributes by size, dealt out to and fro over the base views."""
+        """Attributes by size, dealt back and forth over the base views."""
         ordered = sorted(self.sizes, key=lambda name: (-self.sizes[name], name))
         parts = self._empty()
         turn = list(range(len(parts)))
@@ -243,7 +243,7 @@ def _swap(parts: _Partition, first: tuple[int, int], second: tuple[int, int]) ->
 
 
 def best_views(sizes: Sizes, width: int) -> ViewList:
-    """The view list of least total size that was found, for a view size ``width``.
+    """The view list of least total size found, for views of ``width`` attributes.
 
     The number of trials is bounded; large schemas, whose trials take longer, get fewer.
     """
@@ -253,6 +253,6 @@ def best_views(sizes: Sizes, width: int) -> ViewList:
 
 
 def dealt_views(sizes: Sizes, width: int) -> ViewList:
-    """The list that the search starts from: attributes dealt out by size."""
+    """The list from which the search starts: attributes dealt out by size."""
     search = Search(dict(sizes), width)
     return search.views(search.dealt())

@@ -76,7 +76,7 @@ def _count(
 
 
 def _bins(cells: Partition, views: Sequence[NoisyTable]) -> Histogram:
-    """Each bucket on its own, with its share in the first view that has it; even without one."""
+    """A bin per bucket, with its share in the first view that has it; uniform without one."""
     counts = next((_margin(view, cells.name) for view in views if cells.name in view.names), None)
     if counts is None or counts.sum() <= 0:
         counts = np.ones(cells.size)

@@ -1,4 +1,4 @@
-"""What is counted as the paper prints it: equal buckets, a width by its guideline, views alone.
+"""The tables of the paper's plan: views over equal buckets, of the guideline's width.
 
 The view list is the smallest of random partitions. The guideline gives the number of attributes of
 a view from domain sizes alone: of a standard normal table over the cells of a view, enough should
@@ -36,25 +36,25 @@ from cloister.models.task import Task, options_of
 from cloister.schema.partition import equal_cells
 
 _RUNS = 2_000
-"""Random partitions at most, x in algorithm 3; the paper prints none."""
+"""Most random partitions, x in algorithm 3; the paper prints no number."""
 
 _PATIENCE = 500
-"""Partitions in succession without a smaller list, before the search ends."""
+"""The search ends after this many partitions in a row without a smaller list."""
 
 _SEED = 20_211_002
 """Public seed of the partitions, the same in every plan."""
 
 _WIDTHS = range(2, 9)
-"""Attributes of a view that are tried."""
+"""Widths of views that are tried."""
 
 _LEAST_ABOVE = 0.5
 """Least share of rows in cells that exceed the noise, for a width to be a candidate."""
 
 _MOST_CELLS = 250_000
-"""Cells of an average view at most: making larger ones agree takes minutes."""
+"""Most cells of an average view: making larger ones agree takes minutes."""
 
 BUCKETS = 16
-"""Equal buckets of a number, if the spec names none: the paper prints no number."""
+"""Default number of equal buckets; the paper prints none."""
 
 _EXPLANATIONS: Mapping[str, str] = {
     "views": "base and cross views over equal buckets, chosen from public sizes alone",
@@ -88,7 +88,7 @@ def random_views(sizes: Sizes, width: int) -> ViewList:
 
 
 def width_by_guideline(sizes: Sizes, epsilon: float, rows: int) -> int:
-    """The greatest width with enough of a normal table above the noise; 2 if there is none."""
+    """The greatest width with enough of a normal table above the noise, at least 2."""
     mean = geometric_mean(sizes)
     widths = [w for w in _WIDTHS if w <= len(sizes) and mean**w <= _MOST_CELLS]
     enough = [w for w in widths if share_above_noise(w, sizes, epsilon, rows) >= _LEAST_ABOVE]
@@ -131,7 +131,7 @@ def printed_tables(task: Task, shape: Shape) -> Iterator[PlannedTable]:
 
 @dataclass(frozen=True)
 class PrintedShaping:
-    """The views of a task: its width as asked for, or by the guideline; then algorithm 3."""
+    """The views of a task: of the declared width, or by the guideline; then algorithm 3."""
 
     arrange: Arrange
 
