@@ -12,9 +12,9 @@ from importlib import import_module
 from types import MappingProxyType
 
 from cloister.errors import InputError, PlanError
-from cloister.models.persons.synthesizer import OfPersons
 from cloister.models.protocol import AnySynthesizer, Progress, make_plan, silent
 from cloister.models.task import AnyTask, Budget
+from cloister.models.transforms.of_persons import OfPersons
 
 FORMER = MappingProxyType({"cloister": "mixture"})
 """Names of version 0.1, whose specs, models and certificates have them."""

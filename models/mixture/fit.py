@@ -15,8 +15,6 @@ import torch
 from cloister.constraints import functional_dependency
 from cloister.models.core.bins import Histogram, coarse
 from cloister.models.core.noisy_table import NoisyTable, NoisyTables, count_table
-from cloister.models.differences import pairs
-from cloister.models.differences.model import DifferencedModel, inner_task
 from cloister.models.feasible_sets.builder import compile_constraints
 from cloister.models.mixture import measurements
 from cloister.models.mixture.factors import arrange_factors, separate_factors, transfer
@@ -33,6 +31,8 @@ from cloister.models.mixture.products import Layout, Mixture
 from cloister.models.mixture.schedule import LAST_STEPS
 from cloister.models.protocol import Progress
 from cloister.models.task import Plan, Task
+from cloister.models.transforms import differences as pairs
+from cloister.models.transforms.differenced import DifferencedModel, inner_task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.mechanisms.selection import Exponential
 from cloister.privacy.queries.query import Door, TableRows

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cloister.errors import InputError
-from cloister.models.differences.pairs import differences_of, task_with
 from cloister.models.mixture.plan import (
     MIXTURE_BINS,
     MIXTURE_SAMPLINGS,
@@ -22,12 +21,13 @@ from cloister.models.mixture.plan import (
 from cloister.models.planning import public_sizes, schema_sequence
 from cloister.models.protocol import AnyModel, Arrays, Progress, Synthesizer, silent
 from cloister.models.task import Budget, Plan, Task
+from cloister.models.transforms.differences import differences_of, task_with
 from cloister.privacy.queries.query import Door, TableRows
 
 if TYPE_CHECKING:
-    from cloister.models.differences.model import DifferencedModel
     from cloister.models.mixture.model import MixtureModel
     from cloister.models.mixture.prior import ReleasedNumbers
+    from cloister.models.transforms.differenced import DifferencedModel
 
     FittedMixture = MixtureModel | DifferencedModel[MixtureModel]
 
@@ -54,8 +54,8 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, "FittedMixture"]):
 
     def following(self, earlier: AnyModel) -> MixtureSynthesizer:
         """The method with the noisy numbers of an earlier model; see `ReusesNumbers`."""
-        from cloister.models.differences.model import DifferencedModel
         from cloister.models.mixture.model import MixtureModel
+        from cloister.models.transforms.differenced import DifferencedModel
 
         earlier = earlier.inner if isinstance(earlier, DifferencedModel) else earlier
         if not isinstance(earlier, MixtureModel) or earlier.numbers is None:
@@ -93,8 +93,8 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, "FittedMixture"]):
         """
         if not task.soft:
             return model
-        from cloister.models.differences.model import DifferencedModel
         from cloister.models.mixture.soft_constraints import weigh_mixture
+        from cloister.models.transforms.differenced import DifferencedModel
 
         if isinstance(model, DifferencedModel):
             inner = weigh_mixture(private, model.inner.task, plan, model.inner)
@@ -103,13 +103,13 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, "FittedMixture"]):
 
     def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> FittedMixture:
         """A model from its saved state."""
-        from cloister.models.differences.model import (
+        from cloister.models.mixture.model import restore_mixture
+        from cloister.models.transforms.differenced import (
             DifferencedModel,
             chosen_of,
             inner_task,
             restore_moved,
         )
-        from cloister.models.mixture.model import restore_mixture
 
         chosen = chosen_of(task, meta)
         model = restore_mixture(inner_task(task, chosen), meta, arrays)

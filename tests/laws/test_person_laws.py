@@ -12,8 +12,13 @@ from examples import examples
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from cloister.models.persons.parts import PERSONS, ROWS, neighbours_of_tables, person_tables
 from cloister.models.task import Task, task_of
+from cloister.models.transforms.person_tables import (
+    PERSONS,
+    ROWS,
+    neighbours_of_tables,
+    person_tables,
+)
 from cloister.privacy.door.table import bound_contribution, person_numbers
 from cloister.schema.domain import Table
 from cloister.schema.relations import Database

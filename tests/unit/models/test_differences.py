@@ -15,17 +15,17 @@ from cloister.constraints import format_denial
 from cloister.constraints.counting import count_violations, violations_per_row
 from cloister.errors import SampleError
 from cloister.models.core.bins import bin_cells
-from cloister.models.differences.model import DifferencedSampler, inner_task
-from cloister.models.differences.pairs import (
+from cloister.models.registry import create
+from cloister.models.sampling.drawing import Sampler
+from cloister.models.task import Persons, Task, task_of
+from cloister.models.transforms.differenced import DifferencedSampler, inner_task
+from cloister.models.transforms.differences import (
     Difference,
     WithDifferences,
     differences_of,
     lacks_presence,
     orders_of,
 )
-from cloister.models.registry import create
-from cloister.models.sampling.drawing import Sampler
-from cloister.models.task import Persons, Task, task_of
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table

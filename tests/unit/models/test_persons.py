@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import cloister.models.persons.sampler
+import cloister.models.transforms.person_sampler
 from cloister.constraints.counting import violation_reports
 from cloister.errors import PlanError, SampleError, UnplannedQuery
-from cloister.models.persons.parts import PERSONS, ROWS, person_tables, split_task
 from cloister.models.protocol import fit, make_plan
 from cloister.models.registry import create
 from cloister.models.task import Budget, task_of
+from cloister.models.transforms.person_tables import PERSONS, ROWS, person_tables, split_task
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.mechanisms.noise import DiscreteLaplace
@@ -226,7 +226,7 @@ def test_rows_of_a_person_are_as_like_as_noisy_pairs_say():
 
 def test_persons_whose_rows_are_hard_to_complete_keep_their_attributes(monkeypatch):
     """Each person has a row of every ward, and the first draws of them end before most have."""
-    monkeypatch.setattr(cloister.models.persons.sampler, "_TRIES", 2)
+    monkeypatch.setattr(cloister.models.transforms.person_sampler, "_TRIES", 2)
     attributes = CONTENT["attributes"] | {
         "ward": {"type": "integer", "min": 0, "max": 6, "bins": 1}
     }

@@ -22,10 +22,10 @@ from cloister.models.core.budget_split import (
     noise_of_counts,
 )
 from cloister.models.core.costs import together
-from cloister.models.persons.parts import PERSONS, ROWS, PersonTasks, split_task
 from cloister.models.protocol import AnySynthesizer
 from cloister.models.several_tables import plans_json
 from cloister.models.task import AnyPlan, Budget, Parameters, Plan, Stage, Task
+from cloister.models.transforms.person_tables import PERSONS, ROWS, PersonTasks, split_task
 
 NUMBER = "number"
 """The label of the noisy number of persons."""

@@ -15,14 +15,14 @@ from cloister.arrays import Floats
 from cloister.models import protocol
 from cloister.models.constrained import ConstrainedModel
 from cloister.models.core.bins import Histogram
-from cloister.models.differences.model import DifferencedModel
-from cloister.models.persons.likeness import Likeness, released_ratios
-from cloister.models.persons.parts import PERSONS, ROWS, PairKinds, PersonTasks
-from cloister.models.persons.plan import LIKENESS, NUMBER, PersonsParameters
-from cloister.models.persons.sampler import PersonsSampler
 from cloister.models.sampling.drawing import Where
 from cloister.models.several_tables import LabelledDoor, part_of_arrays
 from cloister.models.task import Plan
+from cloister.models.transforms.differenced import DifferencedModel
+from cloister.models.transforms.likeness import Likeness, released_ratios
+from cloister.models.transforms.person_sampler import PersonsSampler
+from cloister.models.transforms.person_tables import PERSONS, ROWS, PairKinds, PersonTasks
+from cloister.models.transforms.persons import LIKENESS, NUMBER, PersonsParameters
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.query import Door, TableRows

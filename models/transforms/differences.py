@@ -19,8 +19,8 @@ from cloister.arrays import Integers
 from cloister.constraints import DenialConstraint
 from cloister.constraints.denial import Cell
 from cloister.models.core.bins import Histogram
-from cloister.models.differences import orders
 from cloister.models.task import Task
+from cloister.models.transforms import orders
 from cloister.schema.attributes import Integer
 from cloister.schema.columns import Codes, Grid
 from cloister.schema.domain import Domain, Table

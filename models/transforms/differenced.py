@@ -15,12 +15,12 @@ from cloister.figures import count_of
 from cloister.models.constrained import ConstrainedModel, merge_states, state_of_bins
 from cloister.models.core.bins import Histogram
 from cloister.models.core.histograms import ReleasedCounts
-from cloister.models.differences import pairs
-from cloister.models.differences.orders import prepared
 from cloister.models.protocol import Arrays, KeepsCounts, ModelState
 from cloister.models.sampling.drawing import ANYTHING, CHUNK_ROWS, Given, Sampler, Where
 from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.models.task import Task
+from cloister.models.transforms import differences as pairs
+from cloister.models.transforms.orders import prepared
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.columns import OUTSIDE
 from cloister.schema.domain import Domain, Table

@@ -16,7 +16,7 @@ import numpy as np
 
 from cloister.arrays import TINY, Floats, Integers
 from cloister.models.core.bins import Histogram
-from cloister.models.persons.parts import ALONE, EQUAL, NEAR, PairKinds
+from cloister.models.transforms.person_tables import ALONE, EQUAL, NEAR, PairKinds
 from cloister.schema.columns import Grid
 
 _CLEAR = 2.0

@@ -14,11 +14,11 @@ from inspect import get_annotations
 from typing import Any
 
 from cloister.errors import InputError, PlanError
-from cloister.models.persons.parts import PERSONS, split_task
-from cloister.models.persons.plan import plan_persons
 from cloister.models.planning import choose_sampling, seconds_in_turn
 from cloister.models.protocol import AnyModel, AnySynthesizer, Arrays, Facts, ReusesNumbers
 from cloister.models.task import AnyPlan, Budget, Task
+from cloister.models.transforms.person_tables import PERSONS, split_task
+from cloister.models.transforms.persons import plan_persons
 from cloister.privacy.certificate.certificate import OwnGuarantees
 from cloister.privacy.events import Event, Relation
 
@@ -78,7 +78,7 @@ class OfPersons(AnySynthesizer):
         """
         if task.persons is None:
             return self._base.train(private, task, plan)
-        from cloister.models.persons.model import train_persons
+        from cloister.models.transforms.person_model import train_persons
 
         return train_persons(self._base, private, split_task(task), plan)
 
@@ -86,7 +86,7 @@ class OfPersons(AnySynthesizer):
         """The model with its soft constraints weighed: of persons, of rows."""
         if task.persons is None:
             return self._base.weigh(private, task, plan, model)
-        from cloister.models.persons.model import weigh_persons
+        from cloister.models.transforms.person_model import weigh_persons
 
         return weigh_persons(self._base, private, plan, model)
 
@@ -94,6 +94,6 @@ class OfPersons(AnySynthesizer):
         """A model from its saved state; one of an earlier version has no persons."""
         if task.persons is None or PERSONS not in meta:
             return self._base.restore(replace(task, persons=None), meta, arrays)
-        from cloister.models.persons.model import restore_persons
+        from cloister.models.transforms.person_model import restore_persons
 
         return restore_persons(self._base, split_task(task), meta, arrays)

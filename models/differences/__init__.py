@@ -1,1 +1,0 @@
-"""Ordered numbers, of which one is modelled as its difference from the other."""

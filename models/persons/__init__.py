@@ -1,1 +1,0 @@
-"""Tables whose rows belong to persons, by any method of one table."""
