@@ -185,8 +185,8 @@ def _sample_database(home: Home, saved: SavedModel, draw: Draw, where: Where) ->
     if where or draw.binary:
         option = "--where" if where else "--binary"
         raise InputError(
-            f"{option}: several tables are not drawn so, since rows that refer to others follow "
-            "those; draw without, and select rows of the output"
+            f"{option} is not available for several tables, since rows depend on those that they "
+            "refer to; draw without it, and select rows of the output"
         )
     if draw.database:
         target = database_sampling.target_of(saved, draw.database, draw.release, _drawn(draw))

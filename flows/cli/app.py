@@ -132,8 +132,8 @@ def _require_text(arguments: Sequence[str]) -> None:
             "\ud800" <= letter <= "\udfff" for letter in argument
         ):
             raise InputError(
-                f"word {number} of the command is not UTF-8 text; write it, or name the file, "
-                "otherwise"
+                f"word {number} of the command is not UTF-8 text; write it otherwise, or "
+                "rename the file"
             )
 
 

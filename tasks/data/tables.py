@@ -58,7 +58,7 @@ def draw_tables(model: AnyModel, rows: int, seed: int | None, dataset: str) -> d
         tables, number = dict(drawn.tables), drawn.tables[drawn.schema.lead].rows
     if number != rows:
         raise SampleError(
-            f"of {count_of(rows, 'row')} asked for, {number:,} could be drawn; ask for fewer"
+            f"only {number:,} of {count_of(rows, 'row')} could be drawn; request fewer"
         )
     return tables
 
@@ -71,8 +71,8 @@ def require_capacity(model: AnyModel, rows: int) -> None:
     """
     if model.capacity is not None and rows > model.capacity:
         raise InputError(
-            f"{rows} rows were asked, but the model gives at most {model.capacity}: they are what "
-            "was paid for; ask for fewer rows"
+            f"{rows} rows were requested, but the model gives at most {model.capacity}: no more "
+            "were paid for; request fewer rows"
         )
 
 

@@ -259,7 +259,7 @@ def anchor_store_of(name: str) -> AnchorStore:
         return CommitBranch(name)
     if "://" in name or not Path(name).is_absolute() or Path(name).is_dir():
         raise InputError(
-            f"CLOISTER_ANCHORS names {name}, which is no place for anchors; give /PATH/FILE, "
+            f"CLOISTER_ANCHORS names {name}, which cannot hold anchors; give /PATH/FILE, "
             "git+ssh://, git+https:// or git+file:// with a remote, or s3://BUCKET/PREFIX. Nothing "
             "was charged."
         )

@@ -56,7 +56,9 @@ def require_webhook(url: str) -> None:
     if parts.password or parts.username:
         raise InputError("a webhook's URL holds a password, which lists would show; leave it out")
     if parts.scheme == "http" and not _is_loopback(parts.hostname):
-        raise InputError(f"{url} would send in the clear; give https://, or a host on loopback")
+        raise InputError(
+            f"{url} would send without encryption; give https://, or a host on loopback"
+        )
 
 
 def require_server(url: str) -> None:
@@ -155,7 +157,7 @@ def mail(recipients: str, server: str, password: str, sender: str, events: Seque
                 session.login(unquote(parts.username), password)
             session.send_message(letter)
     except (smtplib.SMTPException, OSError) as error:
-        raise StorageError(f"{host} did not take the mail ({type(error).__name__})") from None
+        raise StorageError(f"{host} did not accept the mail ({type(error).__name__})") from None
 
 
 def _letter(recipients: str, sender: str, events: Sequence[Event]) -> EmailMessage:

@@ -20,7 +20,7 @@ _NOT_REPEATED = ("spec", "by", "seed_sampling")
 STATE_WORDS = MappingProxyType(
     {
         "reserved": "reserved: budget is set aside, no data was read",
-        "spent": "spent: charged, and not finished",
+        "spent": "spent: charged, but not finished",
     }
 )
 """What the states of an unfinished release mean."""

@@ -86,7 +86,7 @@ def _require_place(request: ResolvedRequest, context: PublicContext, home: Home)
     """Check that the new spec replaces nothing, and finds the files that it names."""
     out, spec = request.out_path, context.spec
     if out is None:
-        raise StorageError("the new spec has no place; give a file with --out")
+        raise StorageError("there is no file for the new spec; give one with --out")
     files.require_nameable(out)
     if (out.exists() or out.is_symlink()) and not _written_before(out, request, context, home):
         raise StorageError(f"{out} exists; give another file with --out, or move it away")

@@ -281,7 +281,7 @@ class ModelRegistry:
 
 
 _DRAWING = (
-    "It gives rows once the house's approved.dsse.json lies beside it; whether the release was "
+    "It draws rows once the house's approved.dsse.json lies beside it; whether the release was "
     "withdrawn since is known where its home is alone (cloister ledger show)."
 )
 

@@ -293,10 +293,10 @@ def test_two_who_send_at_once_both_push(anchored, tmp_path, released, monkeypatc
 
 
 WRONG = {
-    "ftp://host/anchors": "is no place for anchors",
-    "anchors.jsonl": "is no place for anchors",
-    "s3://": "is no place for anchors",
-    "git+http://host/a.git": "is no place for anchors",
+    "ftp://host/anchors": "cannot hold anchors",
+    "anchors.jsonl": "cannot hold anchors",
+    "s3://": "cannot hold anchors",
+    "git+http://host/a.git": "cannot hold anchors",
     "git+https://me:secret@host/a.git": "a URL with a password",
     "HOME/anchors": "in the home that it should vouch for",
     "'/worm": "an opening quote",

@@ -112,7 +112,7 @@ def test_the_ledger_names_the_command_that_ends_a_killed_release(
     monkeypatch.chdir(place.folder)
     assert cli(["ledger", "show", begun.id, "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert said["state"] == "spent: charged, and not finished"
+    assert said["state"] == "spent: charged, but not finished"
     assert cli(["ledger", "list", "--unfinished"]) == 0
     assert f"{begun.id} is ended by: cloister release" in capsys.readouterr().out
     command, _, other = said["ended by"].partition(", or given up by: ")

@@ -148,7 +148,10 @@ def _require_more_rows(release: str, folder: Path, capsys) -> None:
     for words, message in (
         ([*draw, str(folder / "more")], "exists"),
         ([*draw, str(folder / "a.csv")], "there are several tables"),
-        ([*draw, str(folder / "new"), "--where", "age=3"], "--where: several tables"),
+        (
+            [*draw, str(folder / "new"), "--where", "age=3"],
+            "--where is not available for several tables",
+        ),
         (["sample", release, "--rows", "9", "--out", url], "not of this release"),
     ):
         assert run(words) == 2

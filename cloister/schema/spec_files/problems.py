@@ -149,7 +149,7 @@ def _problem(
             if keys[:2] == ("evaluation", "targets") and keys[-1] != "above"
             else str(keys[-1])
         )
-        unknown = "has none of the forms that are known" + (forms.remedy(shape) or "; correct it")
+        unknown = "matches no known form" + (forms.remedy(shape) or "; correct it")
         return document.problem(keys, _SHAPES.get(shape, unknown))
     return document.problem(keys, _sentence(details, keys, document.content, forms))
 

@@ -45,7 +45,7 @@ def spec_of(folder: Path, method: str, key: str) -> Path:
         ("dpview", "{view_wide: 3}", "KEY.view_wide: unknown key; did you mean 'view_width'?"),
         ("dpview", "{view_width: 1}", "KEY.view_width: should be greater than or equal to 2"),
         ("dpview", "{linking: x}", "KEY.linking: should be 'priority' or 'matching'; write for"),
-        ("deniability", "{resampled: many}", "KEY.resampled: has none of the forms that are known"),
+        ("deniability", "{resampled: many}", "KEY.resampled: matches no known form"),
         ("independent", "{parts: 4}", "KEY: method 'independent' has no options; leave them out"),
         ("auto", "{k: 4}", "KEY.k: unknown key; use one of view_width, parts, linking"),
     ],
