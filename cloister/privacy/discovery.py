@@ -100,7 +100,7 @@ class DomainPlan:
 
     @property
     def parts(self) -> dict[str, Event]:
-        """What is spent on the number of rows, on bounds and on categories, where anything is."""
+        """The spend on the number of rows, on bounds and on categories, where there is any."""
         return _parts(self.attributes, self.neighbours, self.noise, self.leak)
 
     @property
@@ -111,7 +111,7 @@ class DomainPlan:
 
 @dataclass(frozen=True)
 class Findings:
-    """What was found, all of it released: the noisy number of rows, and the keys of each attribute.
+    """The released findings: the noisy number of rows, and the keys of each attribute.
 
     Keys are those of a spec, except for provenance. ``empty`` names attributes of which nothing
     reached a threshold; their keys are placeholders.
@@ -123,7 +123,7 @@ class Findings:
 
 
 def attribute_outline(attribute: AnyAttribute) -> AnyAttribute:
-    """What a measurement may know of an attribute.
+    """The facts that a measurement may use of an attribute.
 
     Its type, the words of a boolean, its dtype and format, and whether its list is of numbers.
     """

@@ -70,7 +70,7 @@ class Declared(BaseModel):
 
 
 class Attribute(Declared):
-    """What every attribute declares.
+    """Keys of every attribute.
 
     ``provenance`` says where bounds or values come from: a public source, ``dp:`` and the release
     that measured them with noise at a charge, or ``data-derived``, which a release refuses.
@@ -99,7 +99,7 @@ class Attribute(Declared):
 
 
 class ValuesFile(Declared):
-    """A code list in a text file beside the spec, one value a line."""
+    """A code list in a text file beside the spec, one value per line."""
 
     file: str
 

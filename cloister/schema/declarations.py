@@ -80,7 +80,7 @@ def share_of(value: object) -> object:
 
 
 class KnownSoftness(Declared):
-    """What is known of a soft constraint without the data: its ``weight``, or its ``rate``.
+    """A public fact about a soft constraint: its ``weight``, or its ``rate``.
 
     ``weight`` is the cost of one violation in nats: a table with v violations has the factor
     exp(-weight v) (Kamino, equation 1). ``rate`` is the share of pairs of rows, or of rows, that
@@ -162,7 +162,7 @@ LATEST = "latest"
 """In place of a release: the latest one of the dataset that can be used."""
 
 PRIOR_PATTERN = r"^(latest|r-[0-9a-z]{1,32})$"
-"""What may be used again: a release, or the latest."""
+"""The release to reuse: an id, or the latest."""
 
 PriorRelease = Annotated[str, Field(pattern=PRIOR_PATTERN)]
 
@@ -217,7 +217,7 @@ class AcceptanceSpec(Declared):
 
 
 class ReleaseSpec(Declared):
-    """What one release spends, by which method.
+    """The budget and method of a release.
 
     ``rows`` is the size of the output, by default that of the table. Method ``auto`` is chosen by
     public facts: sizes, domains, constraints and budget. ``options`` are the method's own, which

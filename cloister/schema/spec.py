@@ -156,7 +156,7 @@ class RowsSpec(Declared):
 
 
 class BudgetSpec(Declared):
-    """What may be spent on one privacy unit, over all releases of a period."""
+    """The budget of one privacy unit, over all releases of a period."""
 
     epsilon: declarations.DeclaredEpsilon
     delta: declarations.DeclaredDelta
@@ -179,12 +179,12 @@ class PrivacySpec(Declared):
 
     @property
     def group_rows(self) -> int:
-        """Rows of the unit that is charged for, of which the plan protects each."""
+        """Rows of the charged unit, each of which the plan protects."""
         return self.group.max_rows if self.group else 1
 
     @property
     def protected(self) -> Literal["row"] | PersonUnit | TableUnit:
-        """The unit that is charged for: that of the group, if there is one."""
+        """The charged unit: that of the group, if there is one."""
         if self.group is None:
             return self.unit
         return PersonUnit(key=self.group.key, max_rows=self.group.max_rows)

@@ -80,7 +80,7 @@ def row_steps(rows: int, relation: events.Relation) -> int:
 
 
 def after_steps(one: RecordGuarantee, steps: int) -> RecordGuarantee:
-    """A guarantee over so many steps of one row each (Dwork and Roth 2014, theorem 2.2)."""
+    """A guarantee over several steps of one row each (Dwork and Roth 2014, theorem 2.2)."""
     epsilon = steps * one.epsilon
     if epsilon > LARGEST_EXPONENT:
         return RecordGuarantee(epsilon, 1.0, one.t)

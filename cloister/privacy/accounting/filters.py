@@ -65,7 +65,7 @@ def filter_cost(event: Event, relation: Relation | str) -> FilterCost:
 
 
 def bounded_cost(epsilon: Fraction, delta: Fraction) -> FilterCost:
-    """What a filter adds up of a release of which no more is known than its epsilon and delta."""
+    """A filter's cost of a release of which only epsilon and delta are known."""
     return filter_cost(Bounded(epsilon, delta), Relation.ADD_REMOVE)
 
 

@@ -53,7 +53,7 @@ _LARGEST_LOSS = 600.0
 """Largest loss, in nats, that is passed to exp; the largest double is exp(709.8)."""
 
 _HOPELESS = 0.5
-"""Infinite mass above which nothing else is composed: no delta that is asked for is as large."""
+"""Infinite mass above which composition stops: no requested delta is as large."""
 
 _WORTHWHILE = 0.01
 """Share by which a window must become narrower for a steeper tilt to be tried after it."""

@@ -292,7 +292,7 @@ class NormalMixture:
 
 
 def _binomial(successes: Integers, trials: int, chance: float) -> Floats:
-    """Chances (n,) that so many of ``trials`` are taken, each with the same chance."""
+    """Binomial probabilities (n,) of these numbers of ``trials``, each with the same chance."""
     failures = trials - successes
     ways = gammaln(trials + 1) - gammaln(successes + 1) - gammaln(failures + 1)
     chances: Floats = np.exp(ways + xlogy(successes, chance) + xlog1py(failures, -chance))

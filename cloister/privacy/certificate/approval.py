@@ -1,4 +1,4 @@
-"""Whether a model may be drawn from, by the signed statements that lie beside it.
+"""Whether a model may be sampled, by the signed statements beside it.
 
 A model that left its home shows by itself that it was approved: its release's certificate names its
 digest, and the house's statement ``approved.dsse.json`` names the certificate's. Nothing that lies
@@ -26,7 +26,7 @@ _ENDED = (State.REJECTED, State.WITHDRAWN)
 
 
 def require_approved(folder: Path, model: str, key: signing.PublicKey) -> Mapping[str, Any]:
-    """What the house's statement says of the approval of a model's release: by whom, when, why.
+    """The approval of a model's release in the house's statement: by whom, when, why.
 
     Args:
         folder: holds the certificate, the statement, and trust statements if the house's key was

@@ -24,7 +24,7 @@ FORMAT = 1
 YAML_NAME, PAGE_NAME = "certificate.yaml", "certificate.html"
 
 NOT_STATED = "not stated in the spec"
-"""What stands in place of a statement that the curator left out."""
+"""Shown in place of a statement that the curator left out."""
 
 _READ = 8
 """Certificates read last, which are not parsed again: a release and its check read one often."""
@@ -83,7 +83,7 @@ class Detection(Part):
 
 
 class Guarantee(Part):
-    """What is promised, to whom, and in words; ``epsilon`` and ``delta`` are exact, as text.
+    """The guarantee, whom it protects, and its wording; ``epsilon`` and ``delta`` are exact text.
 
     ``units`` is how many there are, where a number is public. ``accounted`` is what the events cost
     by the accountant with the least answer, ``second`` by another one.
@@ -115,7 +115,7 @@ class RecordBound(Part):
 
 
 class RecordGuarantees(Part):
-    """What protects records made from seeds, each guarantee under its own name.
+    """The guarantees of records made from seeds, each under its own name.
 
     ``guarantee`` is what they were released under. ``k`` counts rows, which belong to ``k_units``
     privacy units or more. ``one_record`` is Theorem 1 for one released record alone,
@@ -135,7 +135,7 @@ class RecordGuarantees(Part):
 
 @dataclass(frozen=True)
 class OwnGuarantees:
-    """What a method has its certificates say of guarantees of its own.
+    """A method's own guarantees, for its certificates.
 
     ``records`` are those of records made from seeds. ``meaning`` follows that of differential
     privacy, and takes its place where the ``definition`` is another.
@@ -162,7 +162,7 @@ class StageSpend(Part):
 
 
 class Cumulative(Part):
-    """What all releases of the dataset cost together, this one included.
+    """The cost of all releases of the dataset together, including this one.
 
     Amounts are epsilons as text. ``before`` is the sum of those of the window without this one;
     certificates of older versions do not say. ``spent`` and ``left`` are of the window,
@@ -190,7 +190,7 @@ class Cumulative(Part):
 
 
 class ReusedRelease(Part):
-    """An earlier release whose noisy numbers were used again, and what it was charged.
+    """A previous release whose noisy numbers were reused, and its charge.
 
     ``in_period`` says whether that is part of what the budget period of this release has spent.
     """

@@ -21,7 +21,7 @@ from cloister.privacy.ledger import Anchor, State
 MANIFEST_NAME = "manifest.json"
 
 SIGNED = (State.CANDIDATE, State.APPROVED, State.PUBLISHED, State.REJECTED, State.WITHDRAWN)
-"""States of which there are statements."""
+"""States that have statements."""
 
 APPROVAL_NAME, TRUST_NAME = "approval.dsse.json", "trust.jsonl"
 """The statement that people sign by their own keys, and those that say whose keys count."""

@@ -45,7 +45,7 @@ def schema_unit_statement(dataset: str, schema: Schema) -> str:
 
 
 def schema_limits(schema: Schema) -> tuple[str, ...]:
-    """What was left out before anything was asked, and what is protected less."""
+    """Rows that were left out before any query, and units that are protected less."""
     required = [key for key in schema.keys if not key.optional]
     cut = [key for key in schema.keys if is_truncated(schema, key)]
     loose = [key for key in schema.keys if key.optional and key not in cut]

@@ -74,7 +74,7 @@ def accounted_cost(
     relation: events.Relation | str,
     group: int = 1,
 ) -> certificate.AccountedCost:
-    """What all stages cost together, but for those that are not differentially private.
+    """The cost of all stages together, except those that are not differentially private.
 
     ``group`` is how many rows the unit that is charged has, of those that the stages protect.
 
@@ -91,7 +91,7 @@ def second_cost(
     relation: events.Relation | str,
     group: int = 1,
 ) -> certificate.AccountedCost | None:
-    """The least answer of any accountant but that of `accounted_cost`; None if no other has one."""
+    """The least answer of any accountant but that of `accounted_cost`; None without another."""
     first = accounted_cost(stages, delta, relation)
     alternatives = readings(_accounted(stages), delta, relation)
     alternatives.pop(first.accountant, None)
@@ -144,7 +144,7 @@ _NOISE_ON_COUNTS: Mapping[type[events.Event], str] = {
 
 
 def describe(event: events.Event) -> str:
-    """What was done to the data, in words; noise in rows, or in multiples of the clipping norm."""
+    """An event in words; noise in rows, or in multiples of the clipping norm."""
     if isinstance(event, events.Composed):
         return _describe_all(event)
     if isinstance(event, events.Parallel):

@@ -25,10 +25,10 @@ _PURE_DEFINITION = (
     "pure differential privacy, epsilon alone; central model: one curator holds the data"
 )
 _PRIORS = (0.01, 0.10, 0.50, 0.90)
-"""Certainties of a guess before a release, of which a certificate shows what they can become."""
+"""Certainties of a guess before a release; a certificate shows what they can become."""
 
 _FALSE_ALARMS = (0.01, 0.05, 0.10)
-"""Shares of false alarms, for which a certificate shows the most that an attack can find."""
+"""Shares of false alarms for which a certificate bounds the power of any attack."""
 
 _LARGEST_EXPONENT = 20
 """Greatest epsilon whose factor, 485 million, is written out; greater ones as a power of ten."""
@@ -216,7 +216,7 @@ def meaning(
 
 
 def reuse_words(reused: Sequence[ReusedRelease], epsilon: str, delta: str) -> tuple[str, ...]:
-    """That numbers of earlier releases were used again, in a sentence; none without any.
+    """A sentence on the previous releases whose numbers were reused; none without any.
 
     ``epsilon`` and ``delta`` are what this release was charged.
     """
@@ -238,7 +238,7 @@ def group_words(spec: Spec, epsilon: str, delta: str) -> tuple[str, ...]:
 
 
 def block_words(spec: Spec, blocks: Sequence[str]) -> tuple[str, ...]:
-    """What the blocks of growing data mean for who is protected; nothing of other data."""
+    """What blocks of growing data mean for the protected unit; empty for other data."""
     block = spec.privacy.block
     if block is None:
         return ()
@@ -305,7 +305,7 @@ def true_alarms(false_alarms: float, epsilon: float, delta: float) -> float:
 
 
 def safeguards(stages: Sequence[PlannedStage], secure: bool) -> tuple[str, ...]:
-    """What is done about the source of randomness, floating-point arithmetic and crashes."""
+    """Safeguards of randomness, floating-point arithmetic and crashes."""
     if not secure:
         return (_SEEDED,)
     used = kinds(stages)

@@ -93,7 +93,7 @@ def person_numbers(names: pd.Series, key: bytes) -> Integers:
 def rows_within_bound(
     people: Integers, columns: Iterable[Array], most: int, key: bytes
 ) -> Integers:
-    """Row numbers, person by person: of each those of the ``most`` smallest lots, in their order.
+    """Row numbers, person by person: for each, those with the ``most`` smallest lots, in order.
 
     The lot of a row is a keyed hash of its person, its cells in ``columns``, and its number among
     the person's rows of the same cells: equal rows, which are interchangeable, have lots of their
@@ -118,7 +118,7 @@ def rows_first_in_line(parents: Integers, rows: Table, most: int, key: bytes) ->
 
 
 def _position(grouped: Integers | Words) -> Integers:
-    """The place of each row among equal ones, from 0, where these are beside each other."""
+    """The rank of each row among equal ones, from 0; equal rows are adjacent."""
     if not len(grouped):
         return np.zeros(0, dtype=np.int64)
     starts = np.flatnonzero(np.r_[True, grouped[1:] != grouped[:-1]])
@@ -127,7 +127,7 @@ def _position(grouped: Integers | Words) -> Integers:
 
 
 class PlanBudget:
-    """What is left of a plan: every answer removes its event."""
+    """The rest of a plan: every answer removes its event."""
 
     def __init__(self, planned: Event) -> None:
         self._left: Counter[Event] = Counter()

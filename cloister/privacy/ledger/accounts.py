@@ -165,7 +165,7 @@ class BudgetGrant:
 
 @dataclass(frozen=True)
 class Granted:
-    """One grant in the history of a budget; ``confirmed`` is who seconded it, if rules asked."""
+    """One grant in the history of a budget; ``confirmed`` is who confirmed it, if rules require."""
 
     budget: BudgetGrant
     seq: int
@@ -177,7 +177,7 @@ class Granted:
 
 @dataclass(frozen=True)
 class Opening:
-    """What a first release opens: its account, and the budget that its spec declares."""
+    """The account that a first release opens, with the budget that its spec declares."""
 
     account: Account
     budget: BudgetGrant

@@ -197,7 +197,7 @@ def require_same_evidence(release: records.Release, evidence: Mapping[str, str])
 def verify_chain(
     entries: Sequence[Entry], anchors: Iterable[Anchor] = (), compose: Compose = basic_composition
 ) -> list[Finding]:
-    """What is wrong with ``entries``, by entry number; nothing, for a ledger as it was written.
+    """Problems of ``entries``, by entry number; none for an intact ledger.
 
     ``anchors`` are entries that certificates vouch for: without one, a ledger whose end was cut off
     looks like a shorter one. ``compose`` must be the composition of the ledger. Budgets are audited
@@ -240,7 +240,7 @@ def export_lines(path: Path | str) -> list[bytes]:
 
 
 def audit(entries: Iterable[Entry], compose: Compose) -> list[Finding]:
-    """What no ledger would have written: illegal moves, charges over budget, decreasing times."""
+    """Entries that no ledger would write: illegal moves, charges over budget, decreasing times."""
     books, findings, before = LedgerState(), [], ""
     for entry in entries:
         for check in (

@@ -126,7 +126,7 @@ def falls_in(release: Release, window: str) -> bool:
 
 @dataclass(frozen=True)
 class Charge:
-    """What one release costs: its declared price, and its events for an accountant."""
+    """The cost of one release: its declared price, and its events for an accountant."""
 
     release: str
     epsilon: Fraction
@@ -154,14 +154,14 @@ class Charges:
         return map(charge_of, self.requests())
 
     def plus(self, further: Sequence[ReservationRequest]) -> Self:
-        """With those of further requests."""
+        """The composition with further requests."""
         ones = [Sum(1, request.epsilon, request.delta) for request in further]
         total = reduce(Sum.plus, ones, self.sum)
         return type(self)(total, lambda: chain(self.requests(), further))
 
 
 def charge_of(request: ReservationRequest) -> Charge:
-    """What a request costs."""
+    """The cost of a request."""
     return Charge(request.release, request.epsilon, request.delta, request.relation, request.events)
 
 
@@ -198,7 +198,7 @@ def checked_composition(charges: Charges, delta: Fraction, compose: Compose) -> 
 
 
 def events_of(requests: Iterable[ReservationRequest]) -> dict[Event, int]:
-    """What requests do to the data, each event with how often it happens."""
+    """The events of requests, each with its multiplicity."""
     descriptions = [request.events for request in requests]
     events, times = (
         {id(description): description for description in descriptions},

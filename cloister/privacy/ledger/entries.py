@@ -28,7 +28,7 @@ from cloister.figures import count_of
 from cloister.privacy.signing import PublicKey, Signer, pae
 
 GENESIS = "0" * 64
-"""What the first entry holds as the hash before it."""
+"""The previous hash in the first entry."""
 
 
 def canonical(value: object) -> str:
@@ -145,7 +145,7 @@ class Entry:
 
     @property
     def anchor(self) -> Anchor:
-        """What a certificate records of this entry."""
+        """The part of this entry that a certificate records."""
         return Anchor(self.seq, self.hash)
 
 
@@ -175,7 +175,7 @@ def read_chain(lines: Sequence[bytes], first: int = 1) -> tuple[list[Entry], lis
 
 
 def check_chain(entries: Sequence[Entry]) -> list[Finding]:
-    """What breaks the chain of ``entries``: nothing, for the ledger as it was written."""
+    """Findings that break the chain of ``entries``; none for an intact ledger."""
     walk = _Walk(1)
     for entry in entries:
         walk.step(entry)

@@ -93,7 +93,7 @@ STATEMENTS = {
     "sqlite": (*_SQLITE, LEASES_STATEMENT),
     "postgresql": (*_POSTGRESQL, LEASES_STATEMENT),
 }
-"""What makes the tables and the guards, by database."""
+"""Statements that create the tables and guards, by database."""
 
 
 _LIST_SQLITE = "SELECT name, coalesce(sql, '') FROM sqlite_master ORDER BY name"
@@ -124,7 +124,7 @@ _PARTS |= {"update": (_ROW | _BEFORE | 16, "refuse"), "truncate": (_BEFORE | 32,
 """Of each trigger: its type in bits of ``pg_trigger.tgtype``, and the function that it calls."""
 
 LIST_OBJECTS = {"sqlite": _LIST_SQLITE, "postgresql": _LIST_POSTGRESQL}
-"""What lists the names of the table and its guards, each with its full text, by database."""
+"""Query for the names and full texts of the table and its guards, by database."""
 
 
 @cache
@@ -158,11 +158,11 @@ DECLARED: Mapping[str, Callable[[], dict[str, str]]] = {
     "sqlite": declared_on_sqlite,
     "postgresql": declared_on_postgresql,
 }
-"""What gives the objects as `LIST_OBJECTS` lists them of a sound database."""
+"""Query for the objects that `LIST_OBJECTS` lists in a sound database."""
 
 
 def differences(present: Mapping[str, str], declared: Mapping[str, str]) -> list[str]:
-    """What is wrong with the objects of a database, each given as a name and its text."""
+    """Problems of the objects of a database, each given as a name and its text."""
     missing = [
         f"{name} is missing from the database" for name in _needed(declared) - present.keys()
     ]

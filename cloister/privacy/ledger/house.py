@@ -110,13 +110,13 @@ PERSON, RULES, PROPOSED = "person_set", "rules_set", "proposed"
 """Kinds of entries on the house: a person, rules, and what another officer has yet to confirm."""
 
 APPROVAL_KEY, APPROVAL = "approval_key", "approval"
-"""What an approval's evidence calls the person's public key, and the digest of their signature."""
+"""Keys of the person's public key and of their signature's digest in an approval's evidence."""
 
 EVERYWHERE = "*"
 """The account of rules that hold for every account without rules of its own."""
 
 CONFIRMED = "confirmed"
-"""What an entry that was proposed says of its confirmation: the proposal, by whom, why."""
+"""Keys of the confirmation in an entry that was proposed: the proposal, by whom, why."""
 
 SUM, FILTER = "sum", "filter"
 """Rules by which a budget admits releases: by the sum of their epsilons, or by a privacy filter."""

@@ -307,7 +307,7 @@ class Release:
 
     @property
     def moves(self) -> list[ReleaseStep | Consent]:
-        """What was done with it, in order: its states, and the approvals that did not suffice."""
+        """Its history: states, and approvals that did not suffice, in order."""
         return sorted((*self.steps, *self.consents), key=lambda move: move.seq)
 
     @property

@@ -80,7 +80,7 @@ class Store:
 
     @property
     def name(self) -> str:
-        """What messages call it: its URL without a password."""
+        """Its name in messages: the URL without a password."""
         return self.engine.url.render_as_string(hide_password=True)
 
     @property
@@ -155,12 +155,12 @@ class Store:
         connection.execute(_INSERT, values | {"line": entry.line})
 
     def damages(self) -> list[str]:
-        """What is wrong with the database itself: table and guards, pages and indexes."""
+        """Problems of the database itself: table and guards, pages and indexes."""
         with self.reading() as connection:
             return [*self.changed_guards(connection), *self._broken(connection)]
 
     def changed_guards(self, connection: Connection) -> list[str]:
-        """What is wrong with the table and its guards."""
+        """Problems of the table and its guards."""
         return differences(self._objects(connection), DECLARED[self.dialect]())
 
     def _objects(self, connection: Connection) -> dict[str, str]:

@@ -285,7 +285,7 @@ class GaussianGradient:
         return ClippedSum(self.rate, self.clip, max_rows)
 
     def event(self, sensitivity: ClippedSum) -> SampledGaussian:
-        """What one `release` does."""
+        """The event of one `release`."""
         self._require_own(sensitivity)
         return self.events(1, sensitivity.max_rows)
 

@@ -61,7 +61,7 @@ class Distances(Query[TableRows, OnGridSensitivity, Floats]):
 
 
 def distance_sensitivity(distances: int, neighbours: Neighbours) -> OnGridSensitivity:
-    """How far one unit can change so many distances."""
+    """How far one unit can change this many distances."""
     steps = Sensitivity.box(distances, GRID_STEPS * neighbours.partition.l1)
     return OnGridSensitivity(steps, neighbours.max_rows)
 

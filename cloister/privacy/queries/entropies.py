@@ -75,14 +75,14 @@ class Entropies(Query[TableRows, OnGridSensitivity, Floats]):
 
 
 def entropy_sensitivity(entropies: int, neighbours: Neighbours) -> OnGridSensitivity:
-    """How far one unit can change so many entropies."""
+    """How far one unit can change this many entropies."""
     sides = 1 if neighbours.relation is Relation.ADD_REMOVE else 2
     steps = Sensitivity.box(entropies, GRID_STEPS * sides * neighbours.max_rows)
     return OnGridSensitivity(steps, neighbours.max_rows)
 
 
 def entropy_bound(rows: int) -> float:
-    """What one row can change an entropy by, in bits, among ``rows`` rows, at least 3."""
+    """The most by which one row changes an entropy, in bits, among ``rows`` rows, at least 3."""
     return math.log2(max(rows, 3)) / max(rows, 3)
 
 

@@ -122,7 +122,7 @@ class Query(ABC, Generic[RowsT, SensitivityT, AnswerT]):
 
     @abstractmethod
     def request(self) -> Mapping[str, Any]:
-        """What the journal records of the query, as JSON values."""
+        """The query as the journal records it, as JSON values."""
 
     @abstractmethod
     def sensitivity(self, neighbours: Neighbours) -> SensitivityT:
@@ -148,7 +148,7 @@ class Mechanism(Protocol[SensitivityT_contra]):
         ...
 
     def event(self, sensitivity: SensitivityT_contra) -> Event:
-        """What one `release` did."""
+        """The event of one `release`."""
         ...
 
 

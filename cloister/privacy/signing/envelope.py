@@ -106,7 +106,7 @@ def add_signature(envelope: Envelope, signer: Signer) -> Envelope:
 
 
 def signers(envelope: Envelope, keys: Iterable[PublicKey]) -> frozenset[str]:
-    """The ids of those of some keys that signed; invalid and unknown signatures count nothing."""
+    """The ids of the given keys that signed; invalid and unknown signatures are ignored."""
     return frozenset(signature_digests(envelope, keys))
 
 

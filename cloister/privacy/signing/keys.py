@@ -39,7 +39,7 @@ _LOW_ORDER = frozenset({0, 1, _PRIME - 1, _EIGHTH, _PRIME - _EIGHTH})
 """y of the eight points of order 1, 2, 4 and 8: under them anybody can make valid signatures."""
 
 _LONGEST_FILE = 4096
-"""Bytes of a key's file that are read: thirty times those of any key of Ed25519."""
+"""Most bytes read of a key file: thirty times those of any Ed25519 key."""
 
 _OTHERS = 0o077
 """Mode bits of group and others."""

@@ -29,7 +29,7 @@ MOST_BYTES = 16 << 20
 """Bytes of a statement, and of its envelope, at most: a folder of some 60,000 files."""
 
 _DEEPEST = 32
-"""Levels of a statement at most."""
+"""Most levels of nesting in a statement."""
 
 _LARGEST = 2**53 - 1
 """Integers beyond this are doubles in other readers, and lose digits (RFC 7493)."""
@@ -51,7 +51,7 @@ class Statement:
     predicate: Mapping[str, Any]
 
     def facts(self, predicate_type: str) -> Mapping[str, Any]:
-        """What is said, if it is of the expected type: an approval is not read as a certificate.
+        """The predicate, if it is of the expected type: an approval is not read as a certificate.
 
         Raises:
             VerificationError: it is of another type.
@@ -66,7 +66,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Differences:
-    """Files of a folder that are not those of a statement, by name; none if they are."""
+    """Files of a folder that differ from a statement's, by name."""
 
     altered: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
@@ -258,7 +258,7 @@ def _digest(folder: Path, name: str) -> str:
 
 
 def storage_error(path: Path, verb: str, error: OSError) -> StorageError:
-    """What to say of a path that the system refuses."""
+    """The message for a path that the system refuses."""
     reason = os.strerror(error.errno or 0)
     return StorageError(f"{path} cannot be {verb} ({reason}); make room or correct the path")
 

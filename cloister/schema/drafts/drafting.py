@@ -51,7 +51,7 @@ _MISSING = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "NaN", "nan", "?
 """Texts that usually stand for a missing value; the empty cell always does."""
 
 _MOST_WORDS = 3
-"""Words beside the numbers or dates of a column at most, for them to stand for missing values."""
+"""Most words among the numbers or dates of a column that are taken for missing values."""
 
 _FEWEST_ROWS = 3
 """Rows of each such word at least: fewer may be slips, which are remarked."""

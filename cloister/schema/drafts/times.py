@@ -106,7 +106,7 @@ def is_compact_date(cells: ColumnCells) -> bool:
 
 
 def guess_partial_date(cells: ColumnCells) -> Guess | None:
-    """Dates of which some lack the day, or the month, which no date can: those are missing."""
+    """Dates of which some lack the day or the month; these are read as missing."""
     form = _partial_format(pd.Series(cells.known.unique())) if cells.is_text else None
     if form is None:
         return None
