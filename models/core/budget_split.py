@@ -1,7 +1,7 @@
-"""How a plan divides its budget between queries: noise, stages, and enough signal; public.
+"""How a plan divides its budget between queries: noise, stages, checks of precision; public.
 
-Shares are a plan only: what the stages cost together is for the accountants to say, and noise is
-the least that they allow. Parts of a plan that are plans themselves have a share of epsilon each.
+Shares are only a plan: accountants price all stages together, and noise is the least that they
+allow. Parts of a plan that are plans themselves have a share of epsilon each.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from cloister.privacy.mechanisms.selection import Exponential
 CountNoise = DiscreteGaussian | DiscreteLaplace
 
 _ENOUGH = 0.995
-"""Share of epsilon from which on a division counts as spending it."""
+"""Share of epsilon above which a division counts as spending all of it."""
 
 _DIVISIONS = 6
-"""Divisions that are tried to spend the budget; the price is nearly linear in their scale."""
+"""Most divisions tried to spend the budget; the price is nearly linear in their scale."""
 
 _RETREAT = 0.97
-"""Factor on the scale of a division that still costs too much after all of them."""
+"""Factor on the scale of a division that still exceeds the budget after all of them."""
 
 _RETREATS = 40
-"""Times that it is lowered at most: to less than parts that simply add up."""
+"""Most reductions: the scale is then below that of parts that simply add up."""
 
 DIGITS = 10**9
 """Denominator of the epsilons of a division."""
@@ -44,13 +44,13 @@ PlanT = TypeVar("PlanT", bound=AnyPlan)
 KeyT = TypeVar("KeyT")
 
 _NOISIEST = 4
-"""The scale of the noise of a count, in rows, times this may not exceed the rows."""
+"""Least ratio of the rows to the scale of a count's noise, in rows."""
 
 _STEPS_TO_DOUBLE = 16
-"""Epsilons that are tried between one and its double: a message needs no more."""
+"""Epsilons tried between one and its double: a message needs no more."""
 
 _MOST_DOUBLINGS = 60
-"""How often an epsilon that is too small is doubled at most."""
+"""Most doublings of an epsilon that is too small."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Kind:
     part: str | None = None
 
     def noise(self, multiplier: Fraction) -> Fraction:
-        """What the mechanism takes, for the noise multiplier of counts that cost as much."""
+        """The mechanism's parameter, for the noise multiplier of counts that cost as much."""
         return multiplier
 
 
@@ -87,19 +87,19 @@ class Choices(Kind):
 class BudgetSplit:
     """How a budget is divided between kinds of queries: by shares of rho.
 
-    Kinds of which there are no queries are left out. A level of noise m stands for a rho of
-    1 / (2 m^2) in all; multipliers at level 1 are rounded up to so many ``decimals``.
+    Kinds without queries are left out. A level of noise m stands for a rho of 1 / (2 m^2) in all;
+    multipliers at level 1 are rounded up to ``decimals``.
     """
 
     kinds: Sequence[Kind]
     decimals: int = 6
 
     def noise(self, level: Fraction) -> dict[str, Fraction]:
-        """The noise of each kind: a noise multiplier, or what its mechanism takes instead."""
+        """The noise of each kind: a noise multiplier, or the parameter of its mechanism."""
         return {kind.name: kind.noise(level * self._multiplier(kind, 0.5)) for kind in self._asked}
 
     def noise_of(self, rho: float) -> dict[str, Fraction]:
-        """The same where all kinds together have a rho."""
+        """The noise if all kinds together have a rho."""
         return {kind.name: kind.noise(self._multiplier(kind, rho)) for kind in self._asked}
 
     def stages(self, noise: Mapping[str, Fraction]) -> tuple[Stage, ...]:
@@ -107,13 +107,13 @@ class BudgetSplit:
         return tuple(replace(kind.stage(noise[kind.name]), part=kind.part) for kind in self._asked)
 
     def estimate(self, budget: Budget) -> dict[str, Fraction]:
-        """About the noise, at once: where it is hopeless, calibration takes long."""
+        """An estimate of the noise, without calibration, which is slow for hopeless budgets."""
         return self.noise(self._level_at_once(budget))
 
     def calibrate(
         self, task: Task, budget: Budget, beside: tuple[Stage, ...] = ()
     ) -> dict[str, Fraction]:
-        """The least noise with which all, and stages ``beside``, stay within the budget."""
+        """The least noise with which all stages, with those ``beside``, stay within the budget."""
         return self.noise(self._least_level(task, budget, beside))
 
     def _level_at_once(self, budget: Budget) -> Fraction:
@@ -135,7 +135,7 @@ class BudgetSplit:
 class EpsilonSplit(BudgetSplit):
     """Shares of epsilon in proportion, for Laplace noise; a level of noise is 1 / epsilon.
 
-    They add up exactly. With a delta tighter accounting prices them, so that there is less noise.
+    They add up exactly. With a delta, tighter accounting allows less noise.
     """
 
     def noise(self, level: Fraction) -> dict[str, Fraction]:
@@ -156,12 +156,12 @@ class EpsilonSplit(BudgetSplit):
 
 
 def in_proportion(kinds: Sequence[Kind]) -> tuple[Kind, ...]:
-    """The kinds of which there are queries, with shares that add up to 1 on each part of rows."""
-    asked = [kind for kind in kinds if kind.number]
+    """The kinds that have queries, with shares that add up to 1 on each part of the rows."""
+    used = [kind for kind in kinds if kind.number]
     wholes: dict[str | None, float | Fraction] = {}
-    for kind in asked:
+    for kind in used:
         wholes[kind.part] = wholes.get(kind.part, 0) + kind.share
-    return tuple(replace(kind, share=kind.share / wholes[kind.part]) for kind in asked)
+    return tuple(replace(kind, share=kind.share / wholes[kind.part]) for kind in used)
 
 
 def least_noise(
@@ -184,7 +184,7 @@ def weighted_counts(
     words: str,
     part: str | None = None,
 ) -> Kind:
-    """Tables of counts with discrete Gaussian noise: weights of noise, and how many have each.
+    """Tables of counts with discrete Gaussian noise: weights, and how many tables have each.
 
     A weight of w means w times less noise.
     """
@@ -200,12 +200,12 @@ def weighted_counts(
 def counts(
     task: Task, name: str, share: float, number: int, words: str, part: str | None = None
 ) -> Kind:
-    """So many tables of counts with equal discrete Gaussian noise."""
+    """``number`` tables of counts with equal discrete Gaussian noise."""
     return weighted_counts(task, name, share, [(Fraction(1), number)], words, part)
 
 
 def choices(name: str, share: float, number: int, words: str) -> Kind:
-    """So many choices by the exponential mechanism."""
+    """``number`` choices by the exponential mechanism."""
 
     def stage(epsilon: Fraction) -> Stage:
         return Stage(name, repeat(Exponential(epsilon).event(), number), words)
@@ -220,7 +220,7 @@ def counts_stage(
     words: str,
     unit: str = "row",
 ) -> Stage:
-    """The stage of tables of counts, so many with each noise; scales are told in ``unit``."""
+    """The stage of tables of counts, a number with each noise; scales are stated in ``unit``."""
     noises = tuple(noises)
     scales = figure_range([noise.scale(sensitivity) for noise, _ in noises])
     return Stage(
@@ -231,7 +231,7 @@ def counts_stage(
 
 
 def noise_of_counts(amount: Fraction, delta: Fraction, number: int = 1) -> CountNoise:
-    """The noise of so many partitions that share an epsilon: Laplace at delta 0, else Gaussian."""
+    """The noise of partitions that share an epsilon: Laplace at delta 0, else Gaussian."""
     if not delta:
         return DiscreteLaplace(amount / number)
     return DiscreteGaussian(noise_multiplier(zcdp_rho(amount, delta) / number))
@@ -243,9 +243,9 @@ def rounded_up(number: float, decimals: int) -> Fraction:
 
 
 def epsilon_by_rho(budget: Budget, times: float) -> float:
-    """The epsilon whose Gaussian noise is so many times less, at the same delta.
+    """The epsilon with ``times`` times less Gaussian noise, at the same delta.
 
-    The smaller epsilon is beside delta, the less the noise depends on it. At delta 0 as
+    The smaller epsilon is relative to delta, the less the noise depends on it. At delta 0 as
     :func:`epsilon_in_proportion`.
     """
     if not budget.delta:
@@ -266,7 +266,7 @@ def _raised(epsilon: Fraction, step: int) -> Fraction:
 
 
 def epsilon_in_proportion(budget: Budget, times: float) -> float:
-    """The epsilon whose Laplace noise is so many times less."""
+    """The epsilon with ``times`` times less Laplace noise."""
     return float(budget.epsilon) * times
 
 
@@ -277,9 +277,9 @@ def require_signal(
     rows: int | None = None,
     needed: Callable[[Budget, float], float] = epsilon_by_rho,
 ) -> None:
-    """Check that noise leaves something of one-way counts of so many ``rows`` of the data, or all.
+    """Check that noise does not drown one-way counts of ``rows`` rows of the data, or all.
 
-    ``needed`` says which epsilon would have so many times less noise.
+    ``needed`` gives the epsilon with a number of times less noise.
 
     Raises:
         PlanError: says what epsilon would do.
@@ -316,8 +316,8 @@ def divide(
 ) -> PlanT:
     """The plan of parts that are plans themselves, each with its share, at the delta of the whole.
 
-    At delta 0 their epsilons add up. With a delta each has the root of its share, since Gaussian
-    noise composes by the sum of squares, at the largest scale whose price the budget holds, nearly.
+    At delta 0 their epsilons add up. With a delta each gets the root of its share, since Gaussian
+    noise composes by the sum of squares, at nearly the largest scale within the budget.
 
     Raises:
         PlanError: the ``refusal``, if no scale does.
@@ -342,7 +342,7 @@ def _down(epsilon: float) -> Fraction:
 def _largest_within(
     plan_at: Callable[[float], PlanT], budget: Budget, relation: Relation
 ) -> PlanT | None:
-    """The plan of the largest scale whose price the budget holds, nearly; None if there is none."""
+    """The plan of nearly the largest scale within the budget; None if there is none."""
 
     def price(plan: PlanT) -> float:
         return spend(plan.event, budget.delta, relation).epsilon / float(budget.epsilon)

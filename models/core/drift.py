@@ -52,8 +52,8 @@ def drifts(before: ReleasedCounts, now: ReleasedCounts) -> tuple[Drift, ...]:
         and _alike(before.histograms[name].partition, counted.partition)
     ]
     level = (1 - CONFIDENCE) / max(len(common), 1)  # Bonferroni: of all attributes together
-    found = [_drift(name, before, now, level) for name in common]
-    return tuple(sorted(found, key=lambda drift: drift.p_value))
+    changes = [_drift(name, before, now, level) for name in common]
+    return tuple(sorted(changes, key=lambda drift: drift.p_value))
 
 
 def _drift(name: str, before: ReleasedCounts, now: ReleasedCounts, level: float) -> Drift:

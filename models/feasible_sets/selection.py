@@ -1,7 +1,7 @@
-"""Choosing feasible sets: of the sets of joint levels without conflict, one of great released mass.
+"""Choosing feasible sets: conflict-free sets of joint levels with large released mass.
 
-Nearly exact for functional dependencies (the heaviest right side of each left side, or the
-likeliest), order rules (the heaviest chain), rules on single rows; else greedily by mass.
+Nearly exact for functional dependencies (the heaviest or likeliest right side of each left side),
+order rules (the heaviest chain) and rules on single rows; else greedily by mass.
 
 Privacy: the inputs are public or already released; nothing here reads data.
 """
@@ -30,11 +30,11 @@ _COUPLING_WEIGHT = 3.0
 """Weight of the monotone coupling of both margins, relative to the released mass of a chain."""
 
 _LEAST_MASS = 1e-12
-"""Mass that is divided by, or that a level has, at least."""
+"""Least mass of a level, or in a denominator."""
 
 _ANYWHERE, _LEAST_MARGIN = 1e-3, 1e-6
-"""Weight of independent levels in the table of a chain, which decides where no row was counted, and
-the share that each level has in it at least."""
+"""Weight of independent levels in the table of a chain, which decides where no row was counted; and
+the least share of a level in it."""
 
 _POSSIBLE: Mapping[Op, Callable[[_Bounds, _Bounds], Booleans]] = {
     Op.EQ: lambda left, right: (left[0] <= right[1]) & (right[0] <= left[1]),
@@ -46,19 +46,19 @@ _POSSIBLE: Mapping[Op, Callable[[_Bounds, _Bounds], Booleans]] = {
 }
 
 _OVERFILLED = 0.01
-"""Room of a right side that is full, as a part of a left side: 4.6 nats of evidence override it."""
+"""Room of a full right side, as a part of a left side: 4.6 nats of evidence override it."""
 
 _SIMILAR = 0.25
-"""Standard deviation of the difference of two masses that are the same rows, relative to both."""
+"""Relative standard deviation of the difference of two masses of the same rows."""
 
 _NEVER = -1e9
-"""The evidence of what may not be, as the assignment takes it: finite."""
+"""Evidence of an infeasible pair in the assignment, which needs finite numbers."""
 
 _LEAST_SHARE = 1e-9
-"""Share of the rows that a right side has room for at least."""
+"""Least room of a right side, as a share of the rows."""
 
 _LEAST_SPREAD = 1e-6
-"""Difference of masses at least that is as likely as none."""
+"""Differences of masses below this count as none."""
 
 
 def function_set(
@@ -67,12 +67,12 @@ def function_set(
     """The set of a functional dependency: one right side, a single value, for each left side.
 
     Shapes, both (product of left sizes,): ``chosen`` the right side's level for each joint left
-    level, negative for those that may not occur, ``values`` its fine code there.
+    level, negative for infeasible ones, ``values`` its fine code there.
     """
     joint = grid([level.size for level in left])
     known = chosen >= 0
-    for at, level in enumerate(left):
-        known &= joint[:, at] != level.null
+    for column, level in enumerate(left):
+        known &= joint[:, column] != level.null
     levels = np.column_stack([joint, chosen])[known]
     names = (*(level.name for level in left), right.name)
     box = np.stack([values, values + 1], axis=1)[known]
@@ -85,8 +85,8 @@ def chain_set(
 ) -> FeasibleSet:
     """The set of a strict order rule: a chain of (first, second) for each value of ``equal``.
 
-    Of all chains the one of greatest mass, to which the monotone coupling of both margins is added,
-    so that neither attribute's distribution is distorted by the other's.
+    The chain of greatest mass, where the monotone coupling of both margins is added to the mass, so
+    that neither attribute distorts the distribution of the other.
 
     Args:
         sign: +1 if a greater first never occurs with a lesser second, -1 if never with a greater.
@@ -94,7 +94,7 @@ def chain_set(
     """
     joint = grid([level.size for level in equal]) if equal else np.zeros((1, 0), dtype=np.int64)
     there = np.all(
-        [joint[:, at] != level.null for at, level in enumerate(equal)]
+        [joint[:, index] != level.null for index, level in enumerate(equal)]
         + [np.ones(len(joint), bool)],
         axis=0,
     )
@@ -102,8 +102,8 @@ def chain_set(
     along = second.present[np.argsort(second.low[second.present], kind="stable")][::sign]
     ordered = mass[there][:, rising][:, :, along]
     blocks = [
-        _chain(joint[there][at], ordered[at], first, second, rising, along, sign)
-        for at in range(len(ordered))
+        _chain(joint[there][index], ordered[index], first, second, rising, along, sign)
+        for index in range(len(ordered))
     ]
     levels, first_box, second_box = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
     names = (*(level.name for level in equal), first.name, second.name)
@@ -197,7 +197,7 @@ def row_set(
 ) -> FeasibleSet:
     """The set of a rule on single rows: all joint levels in which some value satisfies it."""
     joint = grid([level.size for level in levels])
-    places = {level.name: at for at, level in enumerate(levels)}
+    places = {level.name: column for column, level in enumerate(levels)}
     surely = np.ones(len(joint), dtype=bool)
     for predicate in constraint.predicates:
         left = _bounds(predicate.left, levels, joint, places)
@@ -218,13 +218,15 @@ def greedy_set(
 ) -> FeasibleSet | None:
     """The set of any rule on pairs: joint levels by mass, each without conflict with the rest.
 
-    ``mass`` has shape (product of sizes,). A level also must not conflict with itself: if most do,
-    all are narrowed to one value an attribute. A missing value falsifies the predicates on it
-    alone: in a comparison of two columns the other column of its row still counts. None if even
+    ``mass`` has shape (product of sizes,). A level must not conflict with itself either: if most
+    do, all are narrowed to one value per attribute. A missing value falsifies only the predicates
+    on it: in a comparison of two columns the other column of its row still counts. None if even
     single values conflict with themselves, as under a key.
     """
     joint = grid([level.size for level in levels])
-    present = np.all([joint[:, at] != level.null for at, level in enumerate(levels)], axis=0)
+    present = np.all(
+        [joint[:, column] != level.null for column, level in enumerate(levels)], axis=0
+    )
     order = np.argsort(-mass, kind="stable")
     taken = _Taken(constraint, levels, constants, narrowed=False)
     if present.any() and taken.conflict_with_self(joint[present]).mean() > 0.5:
@@ -235,8 +237,8 @@ def greedy_set(
     for candidate in joint[order][free[order]]:
         taken.consider(candidate)
     boxes = {
-        level.name: level.point_boxes[taken.rows[:, at]]
-        for at, level in enumerate(levels)
+        level.name: level.point_boxes[taken.rows[:, column]]
+        for column, level in enumerate(levels)
         if level.wide.any()
     }
     return FeasibleSet(
@@ -256,7 +258,7 @@ class _Taken:
     ) -> None:
         self.narrowed = narrowed
         self._constraint, self._constants = constraint, constants
-        self._places = {level.name: at for at, level in enumerate(levels)}
+        self._places = {level.name: column for column, level in enumerate(levels)}
         self._low = [level.value if narrowed else level.low for level in levels]
         self._high = [level.value if narrowed else level.high for level in levels]
         self._chosen: list[Integers] = []
@@ -270,8 +272,8 @@ class _Taken:
 
     def consider(self, row: Integers) -> None:
         if self._chosen:
-            others = np.array(self._chosen)
-            if (self._possible(row[None], others) | self._possible(others, row[None])).any():
+            taken = np.array(self._chosen)
+            if (self._possible(row[None], taken) | self._possible(taken, row[None])).any():
                 return
         self._chosen.append(row)
 
@@ -288,16 +290,16 @@ class _Taken:
         return holds
 
     def _range(self, cell: Cell, first: Integers, second: Integers) -> _Bounds:
-        at = self._places[cell.attribute]
-        rows = (first if cell.row == 1 else second)[:, at]
-        return self._low[at][rows], self._high[at][rows]
+        column = self._places[cell.attribute]
+        rows = (first if cell.row == 1 else second)[:, column]
+        return self._low[column][rows], self._high[column][rows]
 
 
 def _bounds(
     cell: Cell, levels: Sequence[Levels], joint: Integers, places: Mapping[str, int]
 ) -> _Bounds:
-    at = places[cell.attribute]
-    return levels[at].low[joint[:, at]], levels[at].high[joint[:, at]]
+    column = places[cell.attribute]
+    return levels[column].low[joint[:, column]], levels[column].high[joint[:, column]]
 
 
 def _constant(predicate: Predicate, constants: Mapping[Predicate, float]) -> _Bounds | None:
@@ -328,10 +330,9 @@ def likely_right(
 ) -> Integers:
     """A right side for each left side, the most likely one that has room for it.
 
-    ``evidence`` (lefts, right size) has log-probabilities up to a constant, -inf for what may not
-    be. Left sides (lefts,), the heaviest first, fill the right sides (size,) up to their mass; a
-    right side that is full is taken where the evidence for it is strong. Negative where a left side
-    may have none.
+    ``evidence`` (lefts, right size) has log-probabilities up to a constant, -inf for infeasible
+    pairs. Left sides (lefts,), the heaviest first, fill the right sides (size,) up to their mass; a
+    full right side is taken only on strong evidence. Negative where a left side may have none.
     """
     known, shares = evidence[:, right.present], right_mass[right.present] + _LEAST_SHARE
     shares, mass = shares / shares.sum(), left_mass / left_mass.sum()
@@ -349,7 +350,7 @@ def likely_right(
 def one_to_one_right(
     right: Levels, evidence: Floats, left_mass: Floats, right_mass: Floats
 ) -> Integers:
-    """A right side for each left side, none twice: the most likely of all such choices.
+    """A distinct right side for each left side: the most likely assignment.
 
     A left side and its right side have the same rows, so their masses are evidence too. Arguments
     as for :func:`likely_right`. Negative where a left side has none.
@@ -367,9 +368,9 @@ def one_to_one_right(
 
 
 def ranked_right(right: Levels, left_mass: Floats, right_mass: Floats) -> Integers:
-    """A right side for each left side, none twice: the heaviest for the heaviest, and so on.
+    """A distinct right side for each left side: the heaviest for the heaviest, and so on.
 
-    Arguments and result as for :func:`one_to_one_right`, for more than can be compared.
+    Arguments and result as for :func:`one_to_one_right`, for more pairs than can be compared.
     """
     both = min(len(left_mass), len(right.present))
     chosen = np.full(len(left_mass), -1, dtype=np.int64)
@@ -381,7 +382,7 @@ def ranked_right(right: Levels, left_mass: Floats, right_mass: Floats) -> Intege
 def balanced_right(
     right: Levels, left_mass: Floats, right_mass: Floats, rng: np.random.Generator
 ) -> Integers:
-    """Right sides for left sides without a joint statistic, so that the right shares are kept.
+    """Right sides for left sides without a joint statistic, which preserve the right shares.
 
     Left sides, in random order, fill the right sides (size,) in proportion to their mass; result
     (lefts,).
@@ -390,7 +391,7 @@ def balanced_right(
     ordered = left_mass[order] + _LEAST_MASS
     middle = (np.cumsum(ordered) - ordered / 2) / ordered.sum()
     shares = right_mass[right.present] + _LEAST_MASS
-    place = np.searchsorted(np.cumsum(shares) / shares.sum(), middle)
+    positions = np.searchsorted(np.cumsum(shares) / shares.sum(), middle)
     chosen = np.empty(len(order), dtype=np.int64)
-    chosen[order] = right.present[np.minimum(place, len(right.present) - 1)]
+    chosen[order] = right.present[np.minimum(positions, len(right.present) - 1)]
     return chosen

@@ -27,16 +27,16 @@ from cloister.models.feasible_sets.feasible_set import FeasibleSet
 from cloister.models.mixture.products import DependentAttribute, Factor, Layout, Mixture, without
 
 _MOST_FACTOR_LEVELS = 4_000
-"""Joint levels of a factor at most: each has a share in every component."""
+"""Most joint levels of a factor: each has a share in every component."""
 
 _MOST_OUTSIDE = 2_000_000
-"""Joint levels of an attribute outside the mixture with its parents at most."""
+"""Most joint levels of an attribute outside the mixture and its parents."""
 
 _MOST_INSIDE = 20_000
-"""Joint levels of an attribute inside the mixture with its parents at most, if drawn afterwards."""
+"""Most joint levels of an attribute inside the mixture and its parents, if drawn afterwards."""
 
 _LEAST = 1e-12
-"""Share of a level at least, so that its logarithm is finite."""
+"""Least share of a level, so that its logarithm is finite."""
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,13 @@ def arrange_factors(
     for name in sizes:
         if partial and name not in inside and partial.containing(name):
             partial = partial.detach(name, sizes, _MOST_OUTSIDE)
-    own = {name: sizes[name] for name in inside}
+    size_of = {name: sizes[name] for name in inside}
     while partial:
-        layout = join_feasible_sets(own, partial.factors)
+        layout = join_feasible_sets(size_of, partial.factors)
         if layout:
             return Arrangement(layout, partial.dependents)
         loose = partial.detachable(inside)
-        largest = max(loose, key=own.__getitem__, default=None)
+        largest = max(loose, key=size_of.__getitem__, default=None)
         partial = partial.detach(largest, sizes, _MOST_INSIDE) if largest is not None else None
     return None
 
@@ -91,37 +91,41 @@ class _Partial:
         return [factor for factor in self.factors if name in factor.attributes]
 
     def detachable(self, names: Sequence[str]) -> list[str]:
-        """The attributes that are in one factor, which has other attributes too."""
-        own = {name: self.containing(name) for name in names}
-        return [name for name in names if len(own[name]) == 1 and len(own[name][0].attributes) > 1]
+        """The attributes that are in one factor only, which also has others."""
+        factors_of = {name: self.containing(name) for name in names}
+        return [
+            name
+            for name in names
+            if len(factors_of[name]) == 1 and len(factors_of[name][0].attributes) > 1
+        ]
 
     def detach(self, name: str, sizes: Mapping[str, int], most: int) -> _Partial | None:
         """Take an attribute out of its factors and make it dependent on their others.
 
-        None if its joint levels with these are none, or more than ``most``.
+        None if there are no joint levels with these, or more than ``most``.
         """
-        own = self.containing(name)
-        whole: Factor | None = own[0]
-        for other in own[1:]:
-            whole = _join(whole, other, most) if whole else None
+        containing = self.containing(name)
+        whole: Factor | None = containing[0]
+        for further in containing[1:]:
+            whole = _join(whole, further, most) if whole else None
         if whole is None or not 0 < whole.size <= most:
             return None
-        others = tuple(factor for factor in self.factors if name not in factor.attributes)
+        remaining = tuple(factor for factor in self.factors if name not in factor.attributes)
         rest = without(name, whole)
-        left = _add(rest, others) if rest.attributes else others
+        left = _add(rest, remaining) if rest.attributes else remaining
         return _Partial(left, (DependentAttribute.of(name, whole, sizes), *self.dependents))
 
 
 def _add(rest: Factor, factors: tuple[Factor, ...]) -> tuple[Factor, ...]:
-    """The factors and one more, which only filters another that has all its attributes."""
-    for at, factor in enumerate(factors):
+    """The factors and one more, which only filters a factor that has all its attributes."""
+    for index, factor in enumerate(factors):
         filtered = (
             _join(factor, rest, factor.size)
             if set(rest.attributes) <= set(factor.attributes)
             else None
         )
         if filtered is not None:
-            return (*factors[:at], filtered, *factors[at + 1 :])
+            return (*factors[:index], filtered, *factors[index + 1 :])
     return (*factors, rest)
 
 
@@ -133,11 +137,11 @@ def join_feasible_sets(sizes: Mapping[str, int], feasible_sets: Sequence[Factor]
     factors: list[Factor] = []
     for feasible_set in feasible_sets:
         joined: Factor | None = feasible_set
-        for other in [
+        for overlapping in [
             f for f in factors if not set(f.attributes).isdisjoint(feasible_set.attributes)
         ]:
-            factors.remove(other)
-            joined = _join(other, joined, _MOST_FACTOR_LEVELS) if joined else None
+            factors.remove(overlapping)
+            joined = _join(overlapping, joined, _MOST_FACTOR_LEVELS) if joined else None
         if joined is None or not 0 < joined.size <= _MOST_FACTOR_LEVELS:
             return None
         factors.append(joined)
@@ -158,13 +162,13 @@ def _join(first: Factor, second: Factor, most: int) -> Factor | None:
     of_first = np.repeat(np.arange(len(left)), counts)
     within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     of_second = order[np.repeat(begin, counts) + within]
-    new = [at for at, name in enumerate(second.attributes) if name not in shared]
+    new = [index for index, name in enumerate(second.attributes) if name not in shared]
     levels = np.hstack([first.levels[of_first], second.levels[of_second][:, new]])
-    return Factor((*first.attributes, *(second.attributes[at] for at in new)), levels)
+    return Factor((*first.attributes, *(second.attributes[index] for index in new)), levels)
 
 
 def _keys(first: Factor, second: Factor, shared: Sequence[str]) -> tuple[Integers, Integers]:
-    """A number for the shared levels of each level of both factors."""
+    """Joint numbers of the shared attributes, for each level of both factors."""
     sides = [f.levels[:, [f.attributes.index(name) for name in shared]] for f in (first, second)]
     _, keys = np.unique(np.vstack(sides), axis=0, return_inverse=True)
     return keys.ravel()[: first.size], keys.ravel()[first.size :]
@@ -175,7 +179,8 @@ def transfer(mixture: Mixture, layout: Layout) -> Mixture:
     parts = []
     for factor in layout.factors:
         logs = [
-            mixture.logs(name)[factor.levels[:, at]] for at, name in enumerate(factor.attributes)
+            mixture.logs(name)[factor.levels[:, index]]
+            for index, name in enumerate(factor.attributes)
         ]
         parts.append(torch.softmax(torch.stack(logs).sum(0), 0))
     return Mixture(layout, mixture.weights, torch.cat(parts))
@@ -214,15 +219,18 @@ class QuasiIndependence:
         One sweep of iterative proportional fitting, from the products of the call before.
         """
         for attribute in self._attributes:
-            wanted, found = attribute.shares(shares), attribute.shares(torch.softmax(self._logs, 0))
-            self._logs += torch.log((wanted + _LEAST) / (found + _LEAST))[attribute.index]
+            wanted, fitted = (
+                attribute.shares(shares),
+                attribute.shares(torch.softmax(self._logs, 0)),
+            )
+            self._logs += torch.log((wanted + _LEAST) / (fitted + _LEAST))[attribute.index]
         return torch.log(shares + _LEAST) - torch.log_softmax(self._logs, 0)
 
 
 def joint_factors(layout: Layout, device: torch.device) -> tuple[QuasiIndependence, ...]:
     """One for each factor of several attributes."""
     return tuple(
-        QuasiIndependence(factor, slice(layout.edges[at], layout.edges[at + 1]), device)
-        for at, factor in enumerate(layout.factors)
+        QuasiIndependence(factor, slice(layout.edges[index], layout.edges[index + 1]), device)
+        for index, factor in enumerate(layout.factors)
         if len(factor.attributes) > 1
     )

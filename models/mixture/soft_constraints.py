@@ -1,9 +1,9 @@
 """Soft constraints of a fitted mixture: their rates are measured, and the mixture follows.
 
 The rate of violating pairs is a quadratic form of the joint distribution of the attributes. Near a
-mixture it is linear: a row adds twice the share of other rows that it violates the constraint with.
-So a few turns of drawing rows, linearising, and fitting reach the rates. Post-processing of
-released values.
+mixture it is linear: a row adds twice the share of rows with which it violates the constraint. So a
+few iterations of drawing rows, linearising and fitting reach the rates. Post-processing of released
+values.
 """
 
 from __future__ import annotations
@@ -37,37 +37,37 @@ from cloister.schema.domain import Table
 from cloister.schema.partition import Partition
 
 _TURNS = 4
-"""Turns of drawing rows, linearising the rates, and fitting."""
+"""Iterations of drawing rows, linearising the rates, and fitting."""
 
 _STEPS = 80
-"""Steps of the fit in a turn."""
+"""Steps of the fit per iteration."""
 
 _RATE = 0.03
-"""Learning rate, in logits a step, at the start of a turn."""
+"""Learning rate, in logits per step, at the start of an iteration."""
 
 _LAST_RATE = 0.001
-"""Learning rate at the end of a turn."""
+"""Learning rate at the end of an iteration."""
 
 _FLOOR = 1.0
-"""Floor of the fit's step sizes, so that levels without influence on the rates hardly change."""
+"""Floor of Adam's step sizes: levels without influence on the rates hardly change."""
 
 _FIRM = 0.25
-"""Deviation of a table that is held fixed, in deviations of the noise of measuring one."""
+"""Deviation of a fixed table, in deviations of the noise of a measured one."""
 
 _LOOSE = 3.0
-"""The same for a table of two attributes of one constraint: the rates need these to change."""
+"""The same for two attributes of one constraint: their table must change with the rates."""
 
 _MOST_CELLS = 20_000
-"""Cells of a table at most, be it held fixed or that of a constraint."""
+"""Most cells of a table, fixed or of a constraint."""
 
 _ALL_CELLS = 160_000
-"""Cells of the tables of all constraints together at most."""
+"""Most cells of the tables of all constraints."""
 
 _MOST_PAIRS = 300
-"""Pairs of attributes whose tables are held fixed at most."""
+"""Most pairs of attributes whose tables are fixed."""
 
 _MOST_WAYS = 10
-"""Attributes of a constraint at most, for its rate to be fitted."""
+"""Most attributes of a constraint whose rate is fitted."""
 
 _SEED = 20_261_121
 """Public seed of the choice of pairs where there are more."""
@@ -89,8 +89,8 @@ def fit_rates(
 ) -> MixtureModel:
     """The model with its mixture fitted to the posterior rates of soft constraints.
 
-    Other tables are held at the mixture's own, with deviations in proportion to the ``deviation``,
-    in rows, that tables were measured with. Constraints on attributes outside the mixture, or on
+    Other tables are fixed at the mixture's own, with deviations proportional to the ``deviation``,
+    in rows, with which tables were measured. Constraints on attributes outside the mixture, or on
     very many, are left out. Fits are computed on the ``device``.
     """
     rates = [
@@ -100,11 +100,11 @@ def fit_rates(
     ]
     if not rates:
         return model
-    held = _held_tables(model, [set(constraint.attributes) for constraint, _ in rates], deviation)
+    fixed = _held_tables(model, [set(constraint.attributes) for constraint, _ in rates], deviation)
     for source in rng.spawn(_TURNS):
         fit = Fit(model.mixture, dependence_penalty, _FLOOR, device.torch)
         targets = _rate_targets(model, rates, model.pool(POOL_ROWS, source))
-        fit.descend([*held, *targets], _STEPS, _RATE, _LAST_RATE)
+        fit.descend([*fixed, *targets], _STEPS, _RATE, _LAST_RATE)
         model = replace(model, mixture=fit.mixture)
     return model
 
@@ -158,7 +158,8 @@ def _rate_targets(
     owns = shares_against([constraint for constraint, _ in rates], tuples, tuples)
     cells = min(_MOST_CELLS, _ALL_CELLS // len(rates))
     return [
-        _rate_target(model, *rate, pool, own, cells) for rate, own in zip(rates, owns, strict=True)
+        _rate_target(model, *rate, pool, violations, cells)
+        for rate, violations in zip(rates, owns, strict=True)
     ]
 
 
@@ -167,15 +168,15 @@ def _rate_target(
     constraint: DenialConstraint,
     posterior: RatePosterior,
     pool: Table,
-    own: Floats,
+    violations: Floats,
     cells: int,
 ) -> Objective:
     coarsenings = _coarsenings(model, constraint, cells)
-    slopes = constraint.arity * _means(coarsenings, pool, own)
+    slopes = constraint.arity * _means(coarsenings, pool, violations)
     mean = (
         float((model.mixture.marginal(coarsenings) * slopes).sum())
         + posterior.mean
-        - float(own.mean())
+        - float(violations.mean())
     )
     deviation = max(_TOLERANCE * posterior.mean, _STIFF * posterior.deviation)
     return MeanTarget.of(coarsenings, slopes, mean, deviation, model.mixture.layout)
@@ -186,10 +187,10 @@ def _coarsenings(
 ) -> tuple[Partition, ...]:
     """The attributes of a constraint, in as many parts as a table of ``cells`` cells allows."""
     bins = [model.bins[name] for name in constraint.attributes]
-    if math.prod(own.size for own in bins) <= cells:
+    if math.prod(histogram.size for histogram in bins) <= cells:
         return tuple(bins)
     most = max(int(cells ** (1 / len(bins))), 2)
-    return tuple(coarse(own, most) for own in bins)
+    return tuple(coarse(histogram, most) for histogram in bins)
 
 
 def _means(coarsenings: Sequence[Partition], pool: Table, numbers: Floats) -> Floats:
@@ -218,8 +219,8 @@ def weigh_mixture(
     pool, rng = model.pool(POOL_ROWS, _source()), np.random.default_rng(MIXTURE_SEED)
     if choice.sequential:
         sampler = model.sequential(choice.options, ()).constraint_sampler
-        found = WEIGHER.penalties(private, task, noise, sampler, pool, rng)
-        return model.sequential(choice.options, found)
+        penalties = WEIGHER.penalties(private, task, noise, sampler, pool, rng)
+        return model.sequential(choice.options, penalties)
     posteriors = WEIGHER.posteriors(private, task, noise, pool)
     fitted = _fitted(task, plan.parameters, model, posteriors)
     pool = fitted.pool(POOL_ROWS, _source())

@@ -15,7 +15,7 @@ from cloister.models.core.bins import Histogram
 from cloister.models.feasible_sets.feasible_set import FeasibleSet, Trie
 
 _BLOCK_ROWS = 8192
-"""Rows whose probabilities are computed at a time, so that they stay in the processor's cache."""
+"""Rows whose probabilities are computed at a time: they fit a processor's cache."""
 
 Probabilities = NDArray[np.floating]
 
@@ -23,8 +23,8 @@ Probabilities = NDArray[np.floating]
 class TupleModel(Protocol):
     """A chain of conditionals over bins, in a schema sequence."""
 
-    def conditional(self, place: int, context: Integers) -> Probabilities:
-        """Probabilities of the attribute at ``place``, given bins (n, place) of all before it.
+    def conditional(self, position: int, context: Integers) -> Probabilities:
+        """Probabilities of the attribute at ``position``, given bins (n, position) before it.
 
         Shape (n, size); (1, size) when they do not depend on the context.
         """
@@ -36,9 +36,9 @@ class JointModel(Protocol):
     """A tuple model that knows joint shares without drawing rows."""
 
     def joint_shares(self, places: Sequence[int]) -> Floats | None:
-        """Shares of the joint bins of the attributes at some places, flattened.
+        """Shares of the joint bins of the attributes at some positions, flattened.
 
-        None if they are too many to compute.
+        None if there are too many to compute.
         """
         ...
 
@@ -54,18 +54,18 @@ class ConstrainedChain:
 
     @cached_property
     def tries(self) -> tuple[Trie, ...]:
-        """The feasible sets as tries, one level an attribute."""
+        """The feasible sets as tries, one level per attribute."""
         return tuple(
             Trie(s, [self.bins[name].size for name in s.attributes]) for s in self.feasible_sets
         )
 
     @cached_property
     def sets_at(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """For each place, the feasible sets that its attribute is in, and its depth in each."""
+        """For each position, the feasible sets of its attribute, and its depth in each."""
         return tuple(
             tuple(
-                (at, s.attributes.index(name))
-                for at, s in enumerate(self.feasible_sets)
+                (index, s.attributes.index(name))
+                for index, s in enumerate(self.feasible_sets)
                 if name in s.attributes
             )
             for name in self.sequence
@@ -73,35 +73,35 @@ class ConstrainedChain:
 
     @cached_property
     def resolved_at(self) -> tuple[int, ...]:
-        """For each attribute of the sequence, the place after which its value is known.
+        """For each attribute of the sequence, the position after which its value is known.
 
-        That is its own place, or the last one of the feasible sets whose boxes narrow its values.
+        Its own position, or the last one of the feasible sets whose boxes narrow its values.
         """
         last = [max(map(self.sequence.index, s.attributes)) for s in self.feasible_sets]
         boxed = [
-            [last[at] for at, s in enumerate(self.feasible_sets) if name in s.boxes]
+            [last[index] for index, s in enumerate(self.feasible_sets) if name in s.boxes]
             for name in self.sequence
         ]
-        return tuple(max([place, *places]) for place, places in enumerate(boxed))
+        return tuple(max([position, *places]) for position, places in enumerate(boxed))
 
     def has_box(self, name: str) -> bool:
         """Whether a feasible set narrows the values of an attribute."""
         return any(name in feasible_set.boxes for feasible_set in self.feasible_sets)
 
-    def conditional(self, place: int, context: Integers) -> Probabilities:
+    def conditional(self, position: int, context: Integers) -> Probabilities:
         """The model's probabilities, computed block by block."""
         begins = range(0, max(len(context), 1), _BLOCK_ROWS)
         blocks = [context[begin : begin + _BLOCK_ROWS] for begin in begins]
-        first = self.model.conditional(place, blocks[0])
+        first = self.model.conditional(position, blocks[0])
         if len(first) == 1:
             return first
         return np.concatenate(
-            [first, *(self.model.conditional(place, block) for block in blocks[1:])]
+            [first, *(self.model.conditional(position, block) for block in blocks[1:])]
         )
 
-    def null(self, place: int) -> int | None:
-        """The missing level of the attribute at a place."""
-        return self.bins[self.sequence[place]].levels.null
+    def null(self, position: int) -> int | None:
+        """The missing level of the attribute at a position."""
+        return self.bins[self.sequence[position]].levels.null
 
     def refine(self, batch: Batch, name: str) -> Integers:
         """The fine codes (n,) of an attribute at the batch's quantiles, in its level or box."""
@@ -113,12 +113,12 @@ class ConstrainedChain:
 
     def box(self, name: str, leaves: Sequence[Integers]) -> Integers:
         """The fine codes (n, 2) to which sets narrow an attribute, from their leaves (n,)."""
-        found = [
+        ranges = [
             s.boxes[name][np.minimum(leaf, len(s.boxes[name]) - 1)]
             for s, leaf in zip(self.feasible_sets, leaves, strict=True)
             if name in s.boxes
         ]
-        return reduce(_intersect, found)
+        return reduce(_intersect, ranges)
 
 
 @dataclass(frozen=True)
@@ -129,9 +129,9 @@ class _Flattened:
     flatness: float
     places: frozenset[int]
 
-    def conditional(self, place: int, context: Integers) -> Probabilities:
-        given = self.model.conditional(place, context)
-        if place not in self.places:
+    def conditional(self, position: int, context: Integers) -> Probabilities:
+        given = self.model.conditional(position, context)
+        if position not in self.places:
             return given
         return (1.0 - self.flatness) * given + self.flatness / given.shape[1]
 
@@ -141,15 +141,17 @@ def flatten_chain(
 ) -> ConstrainedChain:
     """The chain with a share ``flatness`` of even probabilities of the named attributes.
 
-    Both of bins and of values in them. For rows that the model leaves no room for: no value of
-    these that the feasible sets allow is out of reach. Values in boxes of feasible sets stay as
-    they are: rows keep a rule on pairs only if all are refined alike.
+    Both of bins and of values in them, for rows for which the model leaves no room: every value
+    that the feasible sets allow can then be drawn. Values in boxes of feasible sets are unchanged:
+    rows keep a rule on pairs only if all are refined alike.
     """
     bins = {
-        name: _evened(own, flatness) if name in names and not chain.has_box(name) else own
-        for name, own in chain.bins.items()
+        name: _evened(histogram, flatness)
+        if name in names and not chain.has_box(name)
+        else histogram
+        for name, histogram in chain.bins.items()
     }
-    places = frozenset(at for at, name in enumerate(chain.sequence) if name in names)
+    places = frozenset(index for index, name in enumerate(chain.sequence) if name in names)
     return replace(chain, bins=bins, model=_Flattened(chain.model, flatness, places))
 
 
@@ -210,9 +212,9 @@ class Batch:
         """Number of rows."""
         return len(self.levels)
 
-    def end(self, place: int, dead: Booleans) -> None:
+    def end(self, position: int, dead: Booleans) -> None:
         """Mark rows (n,) that have a dead end at a place."""
-        self.reached[dead & self.alive] = place
+        self.reached[dead & self.alive] = position
         self.alive &= ~dead
 
     def take(self, rows: Integers) -> Batch:

@@ -1,8 +1,8 @@
 """Violations of one row with all rows before it, by an index that grows with the rows.
 
 Any denial constraint on pairs becomes signed terms. Either order of the pair counts: forward, plus
-exchanged, less both at once; each inequality is all rows less those that agree. What is left of a
-term is a group (the equalities), at most a few orders, and conditions on each row alone: counted by
+exchanged, less both at once; each inequality is all rows less those that agree. A term then has a
+group (the equalities), at most a few orders, and conditions on each row alone, and is counted by
 :mod:`cloister.models.sampling.fenwick` in O(log^k n) for k orders.
 
 Source: Kamino Algorithm 3, line 8, and equation (4).
@@ -29,12 +29,12 @@ from cloister.schema.partition import Partition
 from cloister.schema.ticks import float_decimals
 
 _RANK_BITS = 64
-"""Nodes that one rank can have in one dimension of a Fenwick tree at most: its bits."""
+"""Most nodes of a rank in one dimension of a Fenwick tree: its bits."""
 
 
 @dataclass(frozen=True)
 class Chooser:
-    """A way to choose among candidates: a compiled kernel, and its uniform numbers a row."""
+    """A way to choose among candidates: a compiled kernel, and its uniform numbers per row."""
 
     kernel: Callable[..., tuple[fenwick.NodeKeys, Integers, int]]
     draws: int
@@ -49,18 +49,18 @@ DIRECT = Chooser(fenwick.choose_directly, 1)
 
 
 def accepting(tries: int) -> Chooser:
-    """Draws by probability alone, at most ``tries`` a cell, each accepted by its penalty.
+    """Draws by probability alone, at most ``tries`` per cell, each accepted by its penalty.
 
-    Penalties are not negative. Two uniform numbers a try.
+    Penalties are non-negative. Two uniform numbers per try.
     """
     return Chooser(fenwick.accept_reject, 2 * tries)
 
 
 @dataclass(frozen=True)
 class Penalty:
-    """A constraint and what one violation costs, in nats; infinite for a hard one.
+    """A constraint and the cost of one violation, in nats; infinite for a hard one.
 
-    ``per`` is "pair" as in the paper, or "share" for the cost of violating with every row before.
+    ``per`` is "pair" as in the paper, or "share" for the cost of violating with all rows before.
     """
 
     constraint: DenialConstraint
@@ -189,8 +189,10 @@ def _terms(
     order = tuple((p, _scale(p, domain, cells)) for p in across if p.op.is_order)
     alone = tuple(conjunction.first), tuple(conjunction.second)
     return [
-        Term(sign * (-1) ** len(agreeing), first + at, *alone, across, (*equal, *agreeing), order)
-        for at, agreeing in enumerate(_subsets([p for p in across if p.op is Op.NE]))
+        Term(
+            sign * (-1) ** len(agreeing), first + index, *alone, across, (*equal, *agreeing), order
+        )
+        for index, agreeing in enumerate(_subsets([p for p in across if p.op is Op.NE]))
     ]
 
 
@@ -241,8 +243,8 @@ class PairIndex:
     def _layout(self) -> tuple[Integers, Integers]:
         orders = np.array([len(term.order) for term, _ in self._terms], dtype=np.int64)
         limits = np.zeros((len(orders), max(1, orders.max(initial=0))), dtype=np.int64)
-        for at, (term, _) in enumerate(self._terms):
-            limits[at, : len(term.order)] = [scale.size for _, scale in term.order]
+        for index, (term, _) in enumerate(self._terms):
+            limits[index, : len(term.order)] = [scale.size for _, scale in term.order]
         return orders, limits
 
     @cached_property
@@ -274,7 +276,7 @@ class PairIndex:
         They become points.
         """
         uniforms = rng.random(rows.rows)
-        kept = uniforms < np.exp(-self._alone(rows))
+        admitted = uniforms < np.exp(-self._alone(rows))
         queries, points = self._features(rows, query=True), self._features(rows, query=False)
         self._table = fenwick.admit_rows(
             self._table,
@@ -283,11 +285,11 @@ class PairIndex:
             points,
             self._scales(rows.rows),
             rng.random(rows.rows),
-            kept,
+            admitted,
             self._scratch,
         )
-        self.rows += int(kept.sum())
-        return kept
+        self.rows += int(admitted.sum())
+        return admitted
 
     def choose(
         self,
@@ -334,10 +336,10 @@ class PairIndex:
     @cached_property
     def _priced(self) -> tuple[Integers, Integers, Floats]:
         prices = np.zeros((len(self._terms), 3))
-        for at, (term, penalty) in enumerate(self._terms):
+        for index, (term, penalty) in enumerate(self._terms):
             hard = np.isinf(penalty.weight)
             kind = 2 if hard else ("pair", "share").index(penalty.per)
-            prices[at, kind] = term.sign * (1.0 if hard else penalty.weight)
+            prices[index, kind] = term.sign * (1.0 if hard else penalty.weight)
         return (*self._layout, prices)
 
     def _alone(self, rows: Table) -> Floats:
@@ -351,8 +353,8 @@ class PairIndex:
     def _features(self, rows: Table, query: bool) -> tuple[fenwick.NodeKeys, Integers]:
         keys = np.zeros((rows.rows, len(self._terms)), dtype=np.uint64)
         ranks = np.zeros((rows.rows, len(self._terms), self._layout[1].shape[1]), dtype=np.int64)
-        for at, (term, _) in enumerate(self._terms):
-            keys[:, at] = term.group_keys(rows, query)
+        for index, (term, _) in enumerate(self._terms):
+            keys[:, index] = term.group_keys(rows, query)
             for order, values in enumerate(term.ranks(rows, query)):
-                ranks[:, at, order] = values
+                ranks[:, index, order] = values
         return keys, ranks

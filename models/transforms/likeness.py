@@ -1,9 +1,9 @@
-"""How alike two rows of one person are, attribute by attribute, beyond what all rows are.
+"""Within-person correlation: how alike two rows of one person are, attribute by attribute.
 
-Of each person two rows are compared, and the kinds of their pairs counted with noise: equal, or how
-far apart. Their shares over those of two unrelated rows say how much more likely a value is, given
-that another row of the person has a certain one. The first row of a synthetic person is drawn as it
-comes, the others with these ratios to the first.
+Two rows of each person are compared, and the kinds of their pairs counted with noise: equal, or how
+far apart. Their shares over those of unrelated rows say how much likelier a value is, given another
+row of the same person. The first row of a synthetic person is drawn from the model alone, the
+others with these ratios to the first.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ _CLEAR = 2.0
 """Standard deviations of noise by which a count must differ from that of unrelated rows."""
 
 _UNRELATED = 20_000
-"""Unrelated pairs by which their shares are computed."""
+"""Unrelated pairs from which their shares are computed."""
 
 _FLOOR = 0.5
-"""Least count of a kind of pairs, noisy or unrelated, so that ratios are finite."""
+"""Least count of a kind of pairs, noisy or unrelated: ratios stay finite."""
 
 _GREATEST = 1e4
 """Greatest ratio, and inverse of the least."""
 
 _POINTS = 64
-"""Values of a level by which ratios are averaged, and one is chosen.
+"""Values of a level over which ratios are averaged, and of which one is chosen.
 
-With 16, moments three days apart in levels of eighty days were ten times as far apart.
+With 16, moments three days apart in levels of eighty days came out ten times as far apart.
 """
 
 _BLOCK = 1_024
-"""Different values of first rows whose ratios to all levels are computed at a time."""
+"""Distinct values of first rows whose ratios to all levels are computed at a time."""
 
 _SEED = 20_261_124
 """Public seed of the unrelated pairs."""
@@ -47,8 +47,8 @@ _SEED = 20_261_124
 def released_ratios(kinds: PairKinds, counts: Floats, deviation: float, bins: Histogram) -> Floats:
     """How much likelier each kind (size,) is within a person than among unrelated rows.
 
-    By noisy ``counts`` of persons; 1 where noise explains the difference. Counts that noise
-    explains are taken for none.
+    From noisy ``counts`` of persons; 1 where noise explains the difference. Counts that noise
+    explains are treated as zero.
     """
     rng = np.random.default_rng(_SEED)
     shares = np.bincount(kinds.of(*_unrelated(bins, rng)), minlength=kinds.size) / _UNRELATED
@@ -56,8 +56,8 @@ def released_ratios(kinds: PairKinds, counts: Floats, deviation: float, bins: Hi
     clear = np.abs(counts - expected) > _CLEAR * deviation
     clear[ALONE] = False
     known = np.where(counts > _CLEAR * deviation, counts, _FLOOR)
-    found = np.where(clear, known / expected, 1.0)
-    return np.clip(found, 1 / _GREATEST, _GREATEST)
+    ratios = np.where(clear, known / expected, 1.0)
+    return np.clip(ratios, 1 / _GREATEST, _GREATEST)
 
 
 def _unrelated(bins: Histogram, rng: np.random.Generator) -> tuple[Integers, Integers]:
@@ -80,10 +80,10 @@ class Likeness:
 
     def of_levels(self, anchors: Integers) -> Floats:
         """The mean ratio (n, levels) of the values of each level to anchors (n,)."""
-        own, row = np.unique(anchors, return_inverse=True)
+        distinct, row = np.unique(anchors, return_inverse=True)
         if not isinstance(self.kinds.column, Grid):
-            return self._of_listed(own)[row]
-        blocks = np.array_split(own, -(-len(own) // _BLOCK))
+            return self._of_listed(distinct)[row]
+        blocks = np.array_split(distinct, -(-len(distinct) // _BLOCK))
         return np.concatenate([self._of_numbers(block) for block in blocks])[row]
 
     def _of_numbers(self, anchors: Integers) -> Floats:
@@ -93,19 +93,19 @@ class Likeness:
     def _of_listed(self, anchors: Integers) -> Floats:
         cells, levels = self.bins.cell_index(anchors), self.bins.index(anchors)
         equal = self.bins.shares[cells] / np.maximum(self.bins.mass[levels], TINY)
-        found = np.full((len(anchors), self.bins.size), self.values[NEAR])
-        found[np.arange(len(anchors)), levels] += equal * (self.values[EQUAL] - self.values[NEAR])
-        return found
+        ratios = np.full((len(anchors), self.bins.size), self.values[NEAR])
+        ratios[np.arange(len(anchors)), levels] += equal * (self.values[EQUAL] - self.values[NEAR])
+        return ratios
 
     def choose(self, levels: Integers, anchors: Integers, rng: np.random.Generator) -> Floats:
-        """Quantiles (n,) inside levels (n,), in proportion to the ratios of their values."""
+        """Quantiles (n,) inside levels (n,), proportional to the ratios of their values."""
         quantiles = rng.random((len(levels), _POINTS))
         codes = self.bins.refine(np.repeat(levels, _POINTS), quantiles.ravel())
         kinds = self.kinds.of(codes.reshape(quantiles.shape), anchors[:, None])
         heights = np.cumsum(self.values[kinds], axis=1)
         target = rng.random(len(levels)) * heights[:, -1]
-        found = np.minimum((heights <= target[:, None]).sum(1), _POINTS - 1)
-        return np.asarray(quantiles[np.arange(len(levels)), found])
+        points = np.minimum((heights <= target[:, None]).sum(1), _POINTS - 1)
+        return np.asarray(quantiles[np.arange(len(levels)), points])
 
     @cached_property
     def _points(self) -> Integers:

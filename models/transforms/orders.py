@@ -40,15 +40,15 @@ def ordered_pair(rule: DenialConstraint, task: Task) -> tuple[Grid, Grid, int] |
     return (less, greater, names[2]) if _scale(less) == _scale(greater) else None
 
 
-def is_there(name: str, other: str, task: Task) -> bool:
-    """Whether a number is never missing in a row that has the other one, by hard rules."""
+def is_there(name: str, partner: str, task: Task) -> bool:
+    """Whether hard rules imply that a number is never missing in a row that has the other one."""
     if task.domain[name].null_code is None:
         return True
     gone = Predicate(Cell(1, name), Op.EQ, None)
-    alone = DenialConstraint("", (gone, Predicate(Cell(1, other), Op.NE, None)))
+    alone = DenialConstraint("", (gone, Predicate(Cell(1, partner), Op.NE, None)))
     rules = (rule for rule in task.hard if rule.arity == 1)
-    saying = (rule for rule in rules if _said_missing(rule).intersection({name, other}))
-    return task.domain[other].null_code is not None and follows(alone, saying, task.domain)
+    saying = (rule for rule in rules if _said_missing(rule).intersection({name, partner}))
+    return task.domain[partner].null_code is not None and follows(alone, saying, task.domain)
 
 
 def prepared(task: Task) -> Task:
@@ -57,20 +57,20 @@ def prepared(task: Task) -> Task:
 
 
 def _without_implied(task: Task) -> Task:
-    """The task without the hard orders that follow from others, as ``a > c`` of a chain a, b, c."""
-    kept = task
+    """The task without hard orders that follow from others, as ``a > c`` in a chain a, b, c."""
+    lean = task
     for rule in task.hard:
-        rest = tuple(other for other in kept.constraints if other is not rule)
+        rest = tuple(constraint for constraint in lean.constraints if constraint is not rule)
         fewer, order = replace(task, constraints=rest), ordered(rule)
         if order is not None and _leads(*order, fewer):
-            kept = fewer
-    return kept
+            lean = fewer
+    return lean
 
 
 def _leads(less: str, greater: str, least: int, task: Task, before: tuple[str, ...] = ()) -> bool:
     """Whether hard orders lead from one number to another, at least ``least`` (0 or 1) apart.
 
-    They lead by numbers that are there wherever the greater one is.
+    Through numbers that are present wherever the greater one is.
     """
     for rule in task.hard:
         order = ordered(rule)
@@ -86,19 +86,21 @@ def _leads(less: str, greater: str, least: int, task: Task, before: tuple[str, .
 
 
 def _with_bounds(task: Task) -> Task:
-    """The task with bounds that leave each of two ordered numbers a value of the other one."""
+    """The task with bounds such that each value of an ordered number allows one of the other."""
     orders = [rule for rule in task.hard if ordered_pair(rule, task)]
-    found = task
+    bounded = task
     for rule in orders * len(orders):  # a bound may move along a chain of orders
-        found = replace(found, constraints=(*found.constraints, *_implied_bounds(rule, found)))
-    return found
+        bounded = replace(
+            bounded, constraints=(*bounded.constraints, *_implied_bounds(rule, bounded))
+        )
+    return bounded
 
 
 def _implied_bounds(rule: DenialConstraint, task: Task) -> Iterator[DenialConstraint]:
-    """Bounds on the two numbers of an order that rule out what leaves the other one no value.
+    """Bounds on the two numbers of an order, which rule out values that leave the other one none.
 
-    Where the other one may be missing alone, only bounds that rule out no more than one value. None
-    beside special values off the grid, which may be within any order.
+    If the other one may be missing alone, only bounds that rule out at most one value. None if
+    there are special values off the grid, which may satisfy any order.
     """
     pair = ordered_pair(rule, task)
     assert pair is not None
@@ -106,16 +108,16 @@ def _implied_bounds(rule: DenialConstraint, task: Task) -> Iterator[DenialConstr
     low, high = bounded_ends(less, task), bounded_ends(greater, task)
     if low is None or high is None or less.beyond or greater.beyond:
         return
-    for own, other, cut, op in (
+    for column, partner, cut, op in (
         (less, greater, high[1] - least, Op.GT),
         (greater, less, low[0] + least, Op.LT),
     ):
-        first, last = low if own is less else high
+        first, last = low if column is less else high
         over = last - cut if op is Op.GT else cut - first
-        free = is_there(other.name, own.name, task) or over <= own.stride
+        free = is_there(partner.name, column.name, task) or over <= column.stride
         if over > 0 and first <= cut <= last and free:
-            bound = Predicate(Cell(1, own.name), op, _constant(own, cut))
-            yield DenialConstraint(f"{rule.name}, bound of {own.name}", (bound,))
+            bound = Predicate(Cell(1, column.name), op, _constant(column, cut))
+            yield DenialConstraint(f"{rule.name}, bound of {column.name}", (bound,))
 
 
 def _constant(column: Grid, tick: int) -> Constant:
@@ -139,7 +141,7 @@ def bounded_ends(column: Grid, task: Task) -> tuple[int, int] | None:
 
 
 def bound_of(rule: DenialConstraint, column: Grid) -> tuple[int, int] | None:
-    """The first and last fine code that a rule allows which denies a number beyond a constant.
+    """The first and last fine code allowed by a rule that bounds a number by a constant.
 
     None for another rule.
     """
@@ -154,17 +156,17 @@ def bound_of(rule: DenialConstraint, column: Grid) -> tuple[int, int] | None:
         return float(column.comparable(np.array([code]))[0])
 
     find = bisect.bisect_left if op in (Op.LT, Op.GE) else bisect.bisect_right
-    place = find(range(column.steps), cut, key=number)
-    return (place, column.steps - 1) if op in (Op.LT, Op.LE) else (0, place - 1)
+    index = find(range(column.steps), cut, key=number)
+    return (index, column.steps - 1) if op in (Op.LT, Op.LE) else (0, index - 1)
 
 
 def _said_missing(rule: DenialConstraint) -> set[str]:
-    """The attributes that a rule says are missing, or are not."""
-    return {own.left.attribute for own in rule.predicates if own.right is None}
+    """The attributes that a rule tests for being missing."""
+    return {predicate.left.attribute for predicate in rule.predicates if predicate.right is None}
 
 
 def _scale(column: Grid) -> tuple[str, int]:
-    """What a tick of a column is."""
+    """The unit of a column's ticks."""
     attribute = column.attribute
     if isinstance(attribute, Datetime):
         return "datetime", attribute.tick_micros

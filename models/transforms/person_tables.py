@@ -1,4 +1,4 @@
-"""A task of persons with several rows as two tasks: one row a person, and the rows themselves.
+"""A task of persons with several rows as two tasks: one row per person, and the rows themselves.
 
 Public inputs only. The first table has the attributes of persons and their number of rows; a unit
 is one row of it. The second is the table itself, a unit of at most ``max_rows`` rows.
@@ -48,7 +48,7 @@ class PairKinds:
 
     @property
     def size(self) -> int:
-        """Number of kinds, with that of persons of one row."""
+        """Number of kinds, including that of persons with one row."""
         if isinstance(self.column, Grid):
             farthest = max(self.column.steps - 1, 1)
             return NEAR + (farthest.bit_length() - 1) // _DOUBLINGS + 2
@@ -67,13 +67,15 @@ class PairKinds:
 
     def attribute_column(self, name: str) -> Column:
         """The kinds as a column of the table of persons."""
-        listed = Categorical(type="categorical", values=[f"kind {at}" for at in range(self.size)])
+        listed = Categorical(
+            type="categorical", values=[f"kind {kind}" for kind in range(self.size)]
+        )
         return column_of(name, listed, Path())
 
 
 @dataclass(frozen=True)
 class PersonTasks:
-    """The tasks of both tables, and what is to hold between rows of one person.
+    """The tasks of both tables, and the rules between rows of one person.
 
     ``counted`` names the attribute of the first table that is a person's number of rows; ``within``
     are hard constraints on two rows of the same person.
@@ -88,12 +90,12 @@ class PersonTasks:
     @cached_property
     def compared(self) -> Mapping[str, Column]:
         """For each attribute of rows, the column of kinds of pairs in the table of persons."""
-        domain, found = self.whole.domain, {}
+        domain, columns = self.whole.domain, {}
         for name in domain.modelled:
             if name not in self.given:
                 unused = _unused_name(f"{name} of two rows", domain)
-                found[name] = PairKinds(domain[name]).attribute_column(unused)
-        return found
+                columns[name] = PairKinds(domain[name]).attribute_column(unused)
+        return columns
 
     @property
     def key(self) -> str:
@@ -119,7 +121,7 @@ class PersonTasks:
 
     @cached_property
     def most_rows(self) -> int:
-        """Rows of one person at most: by the unit, and by keys that hold for each person."""
+        """Most rows of one person: by the unit, and by keys that hold for each person."""
         domain = self.whole.domain
         bounds = [self.whole.neighbours.max_rows]
         for rule in self.within:
@@ -154,11 +156,11 @@ def split_task(task: Task) -> PersonTasks:
             the key's pattern has too few numbers for the rows that are wanted.
     """
     persons = _persons(task)
-    own, rows, within = _divided(task, persons)
+    of_persons, rows, within = _divided(task, persons)
     counted = _unused_name(f"rows of {persons.key}", task.domain)
     most = task.neighbours.max_rows
     number = persons.number or max(-(-task.data_rows // most), 1)
-    first = Task(_domain_of_persons(task, persons, counted), own, number, _alone(task))
+    first = Task(_domain_of_persons(task, persons, counted), of_persons, number, _alone(task))
     second = replace(
         task,
         constraints=rows,
@@ -193,9 +195,9 @@ def person_tables(table: Table, task: Task) -> Database:
     _, first, counts = np.unique(keys, return_index=True, return_counts=True)
     codes = {name: table.codes[name][order[first]] for name in tasks.given}
     codes[tasks.counted] = counts.astype(np.int64) - 1
-    one, other = (order[first + counts * part // 3] for part in (1, 2))
+    one, later = (order[first + counts * part // 3] for part in (1, 2))
     for name, column in tasks.compared.items():
-        kinds = PairKinds(table.domain[name]).of(table.codes[name][one], table.codes[name][other])
+        kinds = PairKinds(table.domain[name]).of(table.codes[name][one], table.codes[name][later])
         codes[column.name] = np.where(counts > 1, kinds, ALONE)
     domain = Domain((*tasks.persons.domain, *tasks.compared.values()))
     tables = {PERSONS: Table(domain, codes), ROWS: table}
@@ -233,7 +235,7 @@ def _unused_name(name: str, domain: Domain) -> str:
 
 def _divided(task: Task, persons: Persons) -> tuple[_Rules, _Rules, _Rules]:
     """The constraints on persons, on rows, and on two rows of one person."""
-    own: list[constraints.DenialConstraint] = []
+    of_persons: list[constraints.DenialConstraint] = []
     rows: list[constraints.DenialConstraint] = []
     within: list[constraints.DenialConstraint] = []
     for rule in task.constraints:
@@ -244,11 +246,11 @@ def _divided(task: Task, persons: Persons) -> tuple[_Rules, _Rules, _Rules]:
                 "agree on all that it compares; make it soft, or declare max_rows: 1"
             )
         if persons.key not in rule.attributes:
-            (own if shared else rows).append(rule)
+            (of_persons if shared else rows).append(rule)
         elif rule.hard and not _is_attribute(rule, persons):
             _require_one_person(rule, persons.key)
             within.append(rule)
-    return tuple(own), tuple(rows), tuple(within)
+    return tuple(of_persons), tuple(rows), tuple(within)
 
 
 def _is_attribute(rule: constraints.DenialConstraint, persons: Persons) -> bool:
