@@ -41,6 +41,7 @@ from cloister.models.core.bins import Histogram, bin_cells
 from cloister.models.core.denoising import estimate_shares, to_shares
 from cloister.models.core.noisy_table import NoisyTable, NoisyTables, count_table
 from cloister.models.feasible_sets.builder import compile_constraints
+from cloister.models.feasible_sets.expected_shares import ExpectedShares
 from cloister.models.protocol import Progress
 from cloister.models.task import Plan, Task
 from cloister.privacy.queries.counts import ConjunctionCounts, DummyCoding, PartitionCounts
@@ -208,9 +209,15 @@ def constrained_model(
 ) -> CopulaModel:
     """The model of a ``kind``, with feasible sets and rules that enforce every hard constraint."""
     chain = LinearChain(plan.sequence, bins, copula.coding, copula.means, copula.moments)
-    rules = compile_constraints(
-        task, plan.sequence, bins, chain, len(copula.coding.sizes), tables, _SEED
+    shares = ExpectedShares(
+        sequence=plan.sequence,
+        bins=bins,
+        model=chain,
+        networked=len(copula.coding.sizes),
+        measured=tables,
+        seed=_SEED,
     )
+    rules = compile_constraints(task, shares)
     return kind(task, plan.sequence, bins, copula, steps, rules)
 
 

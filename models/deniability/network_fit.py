@@ -28,6 +28,7 @@ from cloister.models.deniability.network import (
     posterior_means,
 )
 from cloister.models.feasible_sets.builder import compile_constraints
+from cloister.models.feasible_sets.expected_shares import ExpectedShares
 from cloister.models.protocol import Progress
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, GridNoise
@@ -191,7 +192,12 @@ def constrain(
     steps: tuple[str, ...],
 ) -> NetworkModel:
     """The model, with feasible sets of its hard constraints; ``steps`` led to the network."""
-    rules = compile_constraints(
-        task, network.sequence, network.bins, network, networked, tables, _SEED
+    shares = ExpectedShares(
+        sequence=network.sequence,
+        bins=network.bins,
+        model=network,
+        networked=networked,
+        measured=tables,
+        seed=_SEED,
     )
-    return NetworkModel.of(task, network, rules, steps)
+    return NetworkModel.of(task, network, compile_constraints(task, shares), steps)

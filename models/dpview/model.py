@@ -35,6 +35,7 @@ from cloister.models.dpview.view_choice import (
 )
 from cloister.models.dpview.views import Names
 from cloister.models.feasible_sets.builder import CompiledConstraints, compile_constraints
+from cloister.models.feasible_sets.expected_shares import ExpectedShares
 from cloister.models.protocol import Arrays, ModelState, Progress
 from cloister.models.task import Plan, Task, options_of
 from cloister.privacy.mechanisms.noise import DiscreteLaplace
@@ -285,6 +286,12 @@ def compile_rules(
 ) -> CompiledConstraints:
     """Feasible sets and rules that enforce every hard constraint, from released statistics."""
     chain = ViewChain(sequence, released.bins, released.coarsenings, released.views[:linked])
-    return compile_constraints(
-        task, sequence, released.bins, chain, len(released.coarsenings), released.tables, _SEED
+    shares = ExpectedShares(
+        sequence=sequence,
+        bins=released.bins,
+        model=chain,
+        networked=len(released.coarsenings),
+        measured=released.tables,
+        seed=_SEED,
     )
+    return compile_constraints(task, shares)

@@ -6,7 +6,7 @@ Privacy: everything here is post-processing of public inputs and released statis
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -21,12 +21,9 @@ from cloister.constraints import (
     order_rule,
 )
 from cloister.constraints.denial import Cell, Op, Predicate
-from cloister.models.core.bins import Histogram
-from cloister.models.core.noisy_table import NoisyTables
 from cloister.models.feasible_sets import rule_groups, selection
 from cloister.models.feasible_sets.expected_shares import ExpectedShares
 from cloister.models.feasible_sets.feasible_set import FeasibleSet, Levels
-from cloister.models.sampling.chain import ConstrainedChain, TupleModel
 from cloister.models.task import Task
 from cloister.schema.domain import Domain
 
@@ -55,57 +52,33 @@ class CompiledConstraints:
     pair_rules: tuple[DenialConstraint, ...] = ()
 
 
-def compile_constraints(
-    task: Task,
-    sequence: tuple[str, ...],
-    bins: Mapping[str, Histogram],
-    model: TupleModel,
-    networked: int,
-    measured: NoisyTables,
-    seed: int,
-) -> CompiledConstraints:
-    """How a model enforces the hard constraints of a task; see :class:`FeasibleSetBuilder`.
+def compile_constraints(task: Task, shares: ExpectedShares) -> CompiledConstraints:
+    """How a model, of which ``shares`` says what is known, enforces the hard constraints of a task.
 
-    By a public ``seed``, so that the same answers give the same feasible sets.
+    The same answers give the same feasible sets. See :class:`FeasibleSetBuilder`.
     """
-    rng = np.random.default_rng(seed)
-    builder = FeasibleSetBuilder(
-        task.domain, sequence, bins, model, networked, measured, rng, task.output_rows
-    )
-    return builder.build(task.hard)
+    return FeasibleSetBuilder(task.domain, shares, task.output_rows).build(task.hard)
 
 
 @dataclass
 class FeasibleSetBuilder:
     """Builds the rules of each group of connected constraints, small joint domains first.
 
-    ``networked`` is how many attributes, from the front of the sequence, the model has together;
-    ``rows`` how many rows are to be drawn: keys must have so many values.
+    ``rows`` is how many rows are to be drawn: keys must have so many values.
     """
 
     domain: Domain
-    sequence: tuple[str, ...]
-    bins: Mapping[str, Histogram]
-    model: TupleModel
-    networked: int
-    measured: NoisyTables
-    rng: np.random.Generator
+    shares: ExpectedShares
     rows: int = 1
-    _shares: ExpectedShares = field(init=False)
     _point_valued: frozenset[str] = field(default=frozenset(), init=False)
     _free_valued: frozenset[str] = field(default=frozenset(), init=False)
-
-    def __post_init__(self) -> None:
-        self._shares = ExpectedShares(
-            self.sequence, self.bins, self.model, self.networked, self.measured, self.rng
-        )
 
     def build(self, constraints: Sequence[DenialConstraint]) -> CompiledConstraints:
         """The rules that enforce every one of the hard ``constraints``.
 
         Rules on keys need none: keys are numbered afresh.
         """
-        known = [c for c in constraints if set(c.attributes) <= self.bins.keys()]
+        known = [c for c in constraints if set(c.attributes) <= self.shares.bins.keys()]
         self._point_valued = rule_groups.shared_numerics(self.domain, known)
         self._free_valued = rule_groups.determined_alone(known)
         groups = [self._compile(group) for group in rule_groups.connected(known)]
@@ -120,7 +93,9 @@ class FeasibleSetBuilder:
         if not self._has_room(compiled):
             compiled = self._enforced(group, self._choose_evenly)
         if len(group) > 1 and self._drawable(compiled) < _LEAST_DRAWABLE:
-            listed = rule_groups.explicit_set(group, self.domain, self._chain(()), self._shares.rng)
+            listed = rule_groups.explicit_set(
+                group, self.domain, self.shares.chain(()), self.shares.rng
+            )
             compiled = replace(compiled, feasible_sets=(listed,)) if listed else compiled
         return compiled if self._has_room(compiled) else self._pinned(group) or compiled
 
@@ -149,7 +124,7 @@ class FeasibleSetBuilder:
 
     def _heaviest(self, name: str) -> FeasibleSet:
         """An attribute's heaviest level that is not missing, and its one value."""
-        levels, mass = self.bins[name].levels, self.bins[name].mass.copy()
+        levels, mass = self.shares.bins[name].levels, self.shares.bins[name].mass.copy()
         if levels.null is not None:
             mass[levels.null] = -1.0
         top = int(mass.argmax())
@@ -194,11 +169,8 @@ class FeasibleSetBuilder:
         return int((level.stop - level.start)[left].sum())
 
     def _drawable(self, compiled: CompiledConstraints) -> float:
-        chain = self._chain(compiled.feasible_sets)
-        return rule_groups.share_drawable(chain, self.domain, compiled.row_rules, self._shares.rng)
-
-    def _chain(self, feasible_sets: tuple[FeasibleSet, ...]) -> ConstrainedChain:
-        return ConstrainedChain(self.sequence, self.bins, self.model, feasible_sets)
+        chain = self.shares.chain(compiled.feasible_sets)
+        return rule_groups.share_drawable(chain, self.domain, compiled.row_rules, self.shares.rng)
 
     def _feasible_set(self, constraint: DenialConstraint) -> FeasibleSet | None:
         """The feasible set of a rule that is no functional dependency, if it has one."""
@@ -213,12 +185,12 @@ class FeasibleSetBuilder:
         if size > _CONFLICT_CHECKED or not self._comparable_alone(constraint):
             return None
         return selection.greedy_set(
-            constraint, self._levels(names), self._constants(constraint), self._shares.mass(names)
+            constraint, self._levels(names), self._constants(constraint), self.shares.mass(names)
         )
 
     def _order(self, order: OrderRule) -> FeasibleSet:
         first, second = self._level(order.first), self._level(order.second)
-        mass = self._shares.mass((*order.equal, order.first, order.second)).reshape(
+        mass = self.shares.mass((*order.equal, order.first, order.second)).reshape(
             -1, first.size, second.size
         )
         sign = 1 if order.second_op is Op.LT else -1
@@ -234,7 +206,7 @@ class FeasibleSetBuilder:
         chosen = mappings.tables[left][right]
         values = self._level(right).point[chosen]
         if right in self._free_valued:
-            values = self._spread(self._shares.expected(left), right, chosen)
+            values = self._spread(self.shares.expected(left), right, chosen)
         return selection.function_set(self._levels(left), self._level(right), chosen, values)
 
     def _spread(self, left_mass: Floats, right: str, chosen: Integers) -> Integers:
@@ -242,7 +214,7 @@ class FeasibleSetBuilder:
 
         In random order the left sides fill a level in proportion to their mass.
         """
-        order = self._shares.rng.permutation(len(chosen))
+        order = self.shares.rng.permutation(len(chosen))
         order = order[np.argsort(chosen[order], kind="stable")]
         levels, mass = chosen[order], left_mass[order] + _LEAST_MASS
         begins = np.searchsorted(levels, levels)
@@ -250,7 +222,7 @@ class FeasibleSetBuilder:
         whole = sums[np.searchsorted(levels, levels, side="right")] - sums[begins]
         quantile = (sums[:-1] + mass / 2 - sums[begins]) / whole
         values = np.empty_like(chosen)
-        values[order] = self.bins[right].refine(np.maximum(levels, 0), quantile)
+        values[order] = self.shares.bins[right].refine(np.maximum(levels, 0), quantile)
         return values
 
     def _choose_mappings(
@@ -261,7 +233,7 @@ class FeasibleSetBuilder:
     ) -> rule_groups.DependencyMappings:
         """Right sides by a chooser, of those that the feasible sets of other rules allow."""
         found = [own for c in constraints if (own := functional_dependency(c)) is not None]
-        enumerable = [own for own in found if self._shares.size(own[0]) <= _ENUMERABLE]
+        enumerable = [own for own in found if self.shares.size(own[0]) <= _ENUMERABLE]
         names = dict.fromkeys(name for left, right in enumerable for name in (*left, right))
         levels = {name: self._level(name) for name in names}
         all_levels = levels | {name: self._level(name) for s in fixed for name in s.attributes}
@@ -274,36 +246,36 @@ class FeasibleSetBuilder:
         level, lefts = self._level(own.right), len(own.places)
         right_mass = np.ones(level.size)
         if own.allowed is None:
-            return selection.balanced_right(level, np.ones(lefts), right_mass, self._shares.rng)
+            return selection.balanced_right(level, np.ones(lefts), right_mass, self.shares.rng)
         evidence = np.where(own.allowed, 0.0, -np.inf)
         if own.one_to_one:
             return selection.one_to_one_right(level, evidence, np.ones(lefts), right_mass)
-        return selection.likely_right(level, evidence, np.ones(lefts), right_mass, self._shares.rng)
+        return selection.likely_right(level, evidence, np.ones(lefts), right_mass, self.shares.rng)
 
     def _choose_right(self, own: rule_groups.RightSides) -> Integers:
-        level, right_mass = self._level(own.right), self.bins[own.right].mass
-        left_mass = self._shares.expected(own.left)[own.places]
+        level, right_mass = self._level(own.right), self.shares.bins[own.right].mass
+        left_mass = self.shares.expected(own.left)[own.places]
         evidence = self._evidence(own)
         if own.one_to_one and evidence is None:
             return selection.ranked_right(level, left_mass, right_mass)
         if own.one_to_one and evidence is not None:
             return selection.one_to_one_right(level, evidence, left_mass, right_mass)
         if evidence is not None:
-            return selection.likely_right(level, evidence, left_mass, right_mass, self._shares.rng)
-        if self._shares.is_networked(own.right):
-            rows = self._shares.tuples_for(own.left, ())[own.places]
-            drawn = rows[:, self.sequence.index(own.right)]
+            return selection.likely_right(level, evidence, left_mass, right_mass, self.shares.rng)
+        if self.shares.is_networked(own.right):
+            rows = self.shares.tuples_for(own.left, ())[own.places]
+            drawn = rows[:, self.shares.sequence.index(own.right)]
             return np.where(drawn == level.null, level.present[0], drawn)
-        return selection.balanced_right(level, left_mass, right_mass, self._shares.rng)
+        return selection.balanced_right(level, left_mass, right_mass, self.shares.rng)
 
     def _evidence(self, own: rule_groups.RightSides) -> Floats | None:
         """Log-probabilities (lefts, right size) of what may be; None where there are too many."""
-        if self._shares.size((*own.left, own.right)) > _ENUMERABLE:
+        if self.shares.size((*own.left, own.right)) > _ENUMERABLE:
             return None
-        found = self._shares.evidence(own.left, own.right, own.implied)
+        found = self.shares.evidence(own.left, own.right, own.implied)
         if found is None and own.allowed is None and not own.one_to_one:
             return None
-        size = len(own.places), self.bins[own.right].size
+        size = len(own.places), self.shares.bins[own.right].size
         known = np.zeros(size) if found is None else found[own.places]
         return known if own.allowed is None else np.where(own.allowed, known, -np.inf)
 
@@ -318,17 +290,17 @@ class FeasibleSetBuilder:
         narrowed = FeasibleSet(
             feasible_set.attributes, feasible_set.levels, boxes, feasible_set.couplings
         )
-        return narrowed.reorder(self.sequence)
+        return narrowed.reorder(self.shares.sequence)
 
     def _levels(self, names: Sequence[str]) -> list[Levels]:
         return [self._level(name) for name in names]
 
     def _level(self, name: str) -> Levels:
-        levels = self.bins[name].levels
+        levels = self.shares.bins[name].levels
         return levels.pointed if name in self._point_valued else levels
 
     def _joint_size(self, constraint: DenialConstraint) -> float:
-        return self._shares.size(constraint.attributes)
+        return self.shares.size(constraint.attributes)
 
     def _constants(self, constraint: DenialConstraint) -> dict[Predicate, float]:
         bound = bind(constraint, self.domain).predicates

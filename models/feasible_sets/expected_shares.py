@@ -25,22 +25,33 @@ _LEAST_SHARE = 1e-9
 """Added to every expected share, of which logarithms are taken."""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class ExpectedShares:
     """What is known of joint shares: a model of the first attributes of a sequence, and tables.
 
-    ``networked`` is how many attributes, from the front, the model has together; the others follow
-    their histograms.
+    ``sequence``, ``bins`` and ``model`` are a constrained model's sequence, bins and tuple model.
+    ``networked`` is how many attributes, from the front, it relates to each other; the others
+    follow their histograms. ``measured`` are released tables by their names: of a dependency
+    the left side, then the right one, of an order rule what is equal, then first and second.
+    ``rng`` is that of a public ``seed``.
     """
 
     sequence: tuple[str, ...]
     bins: Mapping[str, Histogram]
     model: TupleModel
     networked: int
-    measured: NoisyTables
-    rng: np.random.Generator
+    measured: NoisyTables = field(default_factory=dict)
+    seed: int = 0
+    rng: np.random.Generator = field(init=False)
     _drawn: Integers | None = field(default=None, init=False)
     _tuples: dict[tuple[str, ...], Integers] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self.rng = np.random.default_rng(self.seed)
+
+    def chain(self, feasible_sets: tuple[FeasibleSet, ...]) -> ConstrainedChain:
+        """The model inside feasible sets."""
+        return ConstrainedChain(self.sequence, self.bins, self.model, feasible_sets)
 
     def is_networked(self, name: str) -> bool:
         """Whether the model has an attribute."""

@@ -17,6 +17,7 @@ from cloister.models.core.denoising import to_shares
 from cloister.models.core.histograms import measure_histogram
 from cloister.models.core.noisy_table import NoisyTable, NoisyTables, count_table
 from cloister.models.feasible_sets.builder import compile_constraints
+from cloister.models.feasible_sets.expected_shares import ExpectedShares
 from cloister.models.kamino.model import KaminoModel
 from cloister.models.kamino.networks import TrainedChain
 from cloister.models.kamino.plan import KaminoParameters
@@ -132,5 +133,12 @@ def _constrain(
     tables: NoisyTables,
 ) -> KaminoModel:
     """The model, with feasible sets of its hard constraints."""
-    rules = compile_constraints(task, sequence, bins, chain, chain.networked, tables, KAMINO_SEED)
-    return KaminoModel(task, sequence, bins, chain, rules)
+    shares = ExpectedShares(
+        sequence=sequence,
+        bins=bins,
+        model=chain,
+        networked=chain.networked,
+        measured=tables,
+        seed=KAMINO_SEED,
+    )
+    return KaminoModel(task, sequence, bins, chain, compile_constraints(task, shares))

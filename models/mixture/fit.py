@@ -16,6 +16,7 @@ from cloister.constraints import functional_dependency
 from cloister.models.core.bins import Histogram, coarse
 from cloister.models.core.noisy_table import NoisyTable, NoisyTables, count_table
 from cloister.models.feasible_sets.builder import compile_constraints
+from cloister.models.feasible_sets.expected_shares import ExpectedShares
 from cloister.models.mixture import measurements
 from cloister.models.mixture.factors import arrange_factors, separate_factors, transfer
 from cloister.models.mixture.model import MixtureModel, chain_of
@@ -152,8 +153,15 @@ def _fit_inside(
         known.earlier,
     )
 
-    chain = chain_of(fit.mixture, sequence, bins)
-    rules = compile_constraints(task, sequence, bins, chain, len(inside), known.joint, MIXTURE_SEED)
+    shares = ExpectedShares(
+        sequence=sequence,
+        bins=bins,
+        model=chain_of(fit.mixture, sequence, bins),
+        networked=len(inside),
+        measured=known.joint,
+        seed=MIXTURE_SEED,
+    )
+    rules = compile_constraints(task, shares)
     arrangement = arrange_factors(
         {name: bins[name].size for name in sequence}, inside, rules.feasible_sets
     )

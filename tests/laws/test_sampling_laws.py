@@ -15,6 +15,7 @@ from cloister.errors import SampleError
 from cloister.models.core.bins import bin_cells
 from cloister.models.core.denoising import to_shares
 from cloister.models.feasible_sets.builder import FeasibleSetBuilder
+from cloister.models.feasible_sets.expected_shares import ExpectedShares
 from cloister.models.sampling.row_by_row import Algorithm3, Penalty
 from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
@@ -132,9 +133,10 @@ def parts_of(domain, seed):
 
 def with_supports(domain, rules, seed):
     sequence, bins, model = parts_of(domain, seed)
-    built = FeasibleSetBuilder(
-        domain, sequence, bins, model, len(sequence), {}, np.random.default_rng(seed)
-    ).build(rules)
+    shares = ExpectedShares(
+        sequence=sequence, bins=bins, model=model, networked=len(sequence), seed=seed
+    )
+    built = FeasibleSetBuilder(domain, shares).build(rules)
     return ConstraintSampler(
         domain, sequence, bins, model, built.feasible_sets, built.row_rules, built.pair_rules
     )

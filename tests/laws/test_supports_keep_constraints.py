@@ -14,6 +14,7 @@ from cloister.constraints.counting import count_violations
 from cloister.models.core.bins import bin_cells
 from cloister.models.core.denoising import to_shares
 from cloister.models.feasible_sets.builder import FeasibleSetBuilder
+from cloister.models.feasible_sets.expected_shares import ExpectedShares
 from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Date, Float, Integer, Ordinal
@@ -64,9 +65,10 @@ def sampler_for(rules, seed):
     sequence = DOMAIN.names
     constraints = tuple(parse_denial(text, f"rule {at}") for at, text in enumerate(rules))
     model = ArbitraryRows(bins, sequence, seed)
-    built = FeasibleSetBuilder(DOMAIN, sequence, bins, model, len(sequence), {}, rng).build(
-        constraints
+    shares = ExpectedShares(
+        sequence=sequence, bins=bins, model=model, networked=len(sequence), seed=seed
     )
+    built = FeasibleSetBuilder(DOMAIN, shares).build(constraints)
     sampler = ConstraintSampler(
         DOMAIN, sequence, bins, model, built.feasible_sets, built.row_rules, built.pair_rules
     )

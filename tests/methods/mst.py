@@ -23,14 +23,13 @@ from cloister.models.core.denoising import project_counts
 from cloister.models.core.histograms import measure_histogram
 from cloister.models.core.noisy_table import NoisyTable, count_table
 from cloister.models.feasible_sets.builder import CompiledConstraints, compile_constraints
+from cloister.models.feasible_sets.expected_shares import ExpectedShares
 from cloister.models.protocol import Arrays, ModelState, Progress, Synthesizer
 from cloister.models.task import Budget, Forecast, Parameters, Plan, Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.mechanisms.selection import Exponential
 from cloister.privacy.queries.distances import PairScores
 from cloister.privacy.queries.query import Door, TableRows
-
-_SEED = 20_210_804  # public, of what is random in the choice of feasible sets
 
 
 @dataclass(frozen=True)
@@ -124,9 +123,14 @@ class MST(Synthesizer[MSTParameters, MSTModel]):
         order = (*joined[:1], *(table.names[1] for table in tables), *plan.sequence)
         model = MSTModel(task, tuple(dict.fromkeys(order)), bins, tables)
         both_ways = (t for table in tables for t in (table, table.project(table.names[::-1])))
-        known = len(joined), {table.names: table for table in both_ways}, _SEED
-        rules = compile_constraints(task, model.sequence, bins, model.tuple_model, *known)
-        return replace(model, rules=rules)
+        shares = ExpectedShares(
+            sequence=model.sequence,
+            bins=bins,
+            model=model.tuple_model,
+            networked=len(joined),
+            measured={table.names: table for table in both_ways},
+        )
+        return replace(model, rules=compile_constraints(task, shares))
 
     def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> MSTModel:
         """A model from its saved state."""

@@ -18,6 +18,7 @@ from cloister.arrays import Floats
 from cloister.models.core.bins import Histogram
 from cloister.models.core.denoising import to_shares
 from cloister.models.feasible_sets.builder import compile_constraints
+from cloister.models.feasible_sets.expected_shares import ExpectedShares
 from cloister.models.kamino.model import FOLLOWED, KaminoModel, restore_kamino
 from cloister.models.kamino.paper.search import QUANTIZED
 from cloister.models.kamino.paper.submodels import UnitChain, with_even_shares
@@ -160,9 +161,14 @@ class PrintedFit:
 
     def _constrain(self, bins: Mapping[str, Histogram], chain: UnitChain) -> PrintedModel:
         sequence = self.plan.sequence
-        rules = compile_constraints(
-            self.task, sequence, bins, chain, chain.networked, {}, KAMINO_SEED
+        shares = ExpectedShares(
+            sequence=sequence,
+            bins=bins,
+            model=chain,
+            networked=chain.networked,
+            seed=KAMINO_SEED,
         )
+        rules = compile_constraints(self.task, shares)
         return PrintedModel(self.task, sequence, bins, chain, rules)
 
 

@@ -14,6 +14,7 @@ from cloister.errors import SampleError
 from cloister.models.core.bins import bin_cells
 from cloister.models.core.denoising import to_shares
 from cloister.models.feasible_sets.builder import FeasibleSetBuilder
+from cloister.models.feasible_sets.expected_shares import ExpectedShares
 from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Date, Integer, TextKey
@@ -57,7 +58,8 @@ def sampler_for(*rules):
             cells, to_shares(rng.integers(1, 200, cells.size), 1_000), 0.0001, keep=True
         )
     model = Tilted(bins)
-    built = FeasibleSetBuilder(DOMAIN, SEQUENCE, bins, model, len(SEQUENCE), {}, rng).build(rules)
+    shares = ExpectedShares(sequence=SEQUENCE, bins=bins, model=model, networked=len(SEQUENCE))
+    built = FeasibleSetBuilder(DOMAIN, shares).build(rules)
     return ConstraintSampler(
         DOMAIN, SEQUENCE, bins, model, built.feasible_sets, built.row_rules, built.pair_rules
     )
