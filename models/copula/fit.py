@@ -214,7 +214,7 @@ def constrained_model(
         bins=bins,
         model=chain,
         networked=len(copula.coding.sizes),
-        measured=tables,
+        measured=tables.values(),
         seed=_SEED,
     )
     rules = compile_constraints(task, shares)

@@ -197,7 +197,7 @@ def constrain(
         bins=network.bins,
         model=network,
         networked=networked,
-        measured=tables,
+        measured=tables.values(),
         seed=_SEED,
     )
     return NetworkModel.of(task, network, compile_constraints(task, shares), steps)

@@ -291,7 +291,7 @@ def compile_rules(
         bins=released.bins,
         model=chain,
         networked=len(released.coarsenings),
-        measured=released.tables,
+        measured=released.tables.values(),
         seed=_SEED,
     )
     return compile_constraints(task, shares)

@@ -5,7 +5,7 @@ Privacy: post-processing of released statistics.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from cloister.arrays import Floats, Integers
 from cloister.models.core.bins import Histogram
 from cloister.models.core.costs import EXPECTED_ROWS
-from cloister.models.core.noisy_table import NoisyTables
+from cloister.models.core.noisy_table import NoisyTable
 from cloister.models.feasible_sets.feasible_set import FeasibleSet
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import ConstrainedChain, JointModel, TupleModel
@@ -31,8 +31,7 @@ class ExpectedShares:
 
     ``sequence``, ``bins`` and ``model`` are a constrained model's sequence, bins and tuple model.
     ``networked`` is how many attributes, from the front, it relates to each other; the others
-    follow their histograms. ``measured`` are released tables by their names: of a dependency
-    the left side, then the right one, of an order rule what is equal, then first and second.
+    follow their histograms. ``measured`` are all joint tables over the bins that were released.
     ``rng`` is that of a public ``seed``.
     """
 
@@ -40,7 +39,7 @@ class ExpectedShares:
     bins: Mapping[str, Histogram]
     model: TupleModel
     networked: int
-    measured: NoisyTables = field(default_factory=dict)
+    measured: Collection[NoisyTable] = ()
     seed: int = 0
     rng: np.random.Generator = field(init=False)
     _drawn: Integers | None = field(default=None, init=False)
@@ -78,10 +77,16 @@ class ExpectedShares:
         counts = np.bincount(np.ravel_multi_index(columns, sizes), minlength=int(np.prod(sizes)))
         return counts / len(self._drawn) + _LEAST_SHARE
 
+    def table(self, names: tuple[str, ...]) -> NoisyTable | None:
+        """The least noisy of the measured tables of some attributes, or of those and others."""
+        exact = [table for table in self.measured if table.names == names]
+        held = (t.project(names) for t in self.measured if set(names) <= set(t.names))
+        return exact[0] if exact else min(held, key=lambda table: table.noise, default=None)
+
     def mass(self, names: tuple[str, ...]) -> Floats:
         """The best estimate of the joint shares of some attributes, flattened."""
         expected = self.expected(names)
-        table = self.measured.get(names)
+        table = self.table(names)
         if table is None:
             return expected
         total = max(float(table.counts.sum()), 1.0)
@@ -104,16 +109,16 @@ class ExpectedShares:
         names = (*left, right)
         together = all(self.is_networked(name) for name in names)
         tables = {
-            name: self.measured[(*left, name)]
+            name: table
             for name in implied
-            if name not in left and (*left, name) in self.measured
+            if name not in left and (table := self.table((*left, name))) is not None
         }
         if not tables and not together:
             return None
         lefts = int(self.size(left))
         shares = self.expected(left) if left else np.ones(1)
         found = np.zeros((lefts, self.bins[right].size))
-        if together or names in self.measured:
+        if together or right in tables:
             expected = self.expected(names).reshape(lefts, -1)
             shares = expected.sum(1)
             found = np.log(expected + 1e-12) - np.log(shares[:, None] + 1e-12)

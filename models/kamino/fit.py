@@ -138,7 +138,7 @@ def _constrain(
         bins=bins,
         model=chain,
         networked=chain.networked,
-        measured=tables,
+        measured=tables.values(),
         seed=KAMINO_SEED,
     )
     return KaminoModel(task, sequence, bins, chain, compile_constraints(task, shares))

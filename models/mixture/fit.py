@@ -158,7 +158,7 @@ def _fit_inside(
         bins=bins,
         model=chain_of(fit.mixture, sequence, bins),
         networked=len(inside),
-        measured=known.joint,
+        measured=known.joint.values(),
         seed=MIXTURE_SEED,
     )
     rules = compile_constraints(task, shares)

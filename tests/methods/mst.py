@@ -122,13 +122,12 @@ class MST(Synthesizer[MSTParameters, MSTModel]):
         tables = grow_tree(private, task.data_rows, noise, [bins[name] for name in joined])
         order = (*joined[:1], *(table.names[1] for table in tables), *plan.sequence)
         model = MSTModel(task, tuple(dict.fromkeys(order)), bins, tables)
-        both_ways = (t for table in tables for t in (table, table.project(table.names[::-1])))
         shares = ExpectedShares(
             sequence=model.sequence,
             bins=bins,
             model=model.tuple_model,
             networked=len(joined),
-            measured={table.names: table for table in both_ways},
+            measured=tables,
         )
         return replace(model, rules=compile_constraints(task, shares))
 
