@@ -18,6 +18,12 @@ from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.query import Door, Mechanism, TableRows
 from cloister.schema.partition import Partition
 
+_LEAST_PRIOR = 1.0
+"""Rows that the prior weighs as, without noise."""
+
+_FLOOR = 1e-9
+"""Share added to each level of a prior, so that no level is impossible."""
+
 
 @dataclass(frozen=True, eq=False)
 class NoisyTable:
@@ -94,6 +100,20 @@ class NoisyTable:
         counts = self.counts + weight * (earlier.counts - self.counts)
         return NoisyTable(self.partitions, counts, math.sqrt(variance * weight))
 
+    def conditional(self, prior: Floats) -> Floats:
+        """Shares of the last attribute given the others, in the shape of the counts.
+
+        Posterior means of Dirichlet distributions: counts of a configuration are first made the
+        nearest that are not negative and have the same total; hyper-parameters are ``prior`` (bins
+        of the last attribute,), its released shares, times as many rows as noise adds to a
+        configuration. Source: Bindschaedler, Shokri, Gunter (VLDB 2017), equation (13).
+        """
+        counts = self.counts.reshape(-1, len(prior))
+        strength = _LEAST_PRIOR + self.noise * math.sqrt(len(prior))
+        alpha = strength * (prior + _FLOOR) / (prior + _FLOOR).sum()
+        weights = project_rows(counts, np.maximum(counts.sum(axis=1), 0.0)) + alpha
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True)).reshape(self.counts.shape)
+
     def _others(self, names: Iterable[str]) -> tuple[int, ...]:
         summed = set(self.names).difference(names)
         return tuple(axis for axis, name in enumerate(self.names) if name in summed)
@@ -124,3 +144,15 @@ def count_table(
     counts = private.answer(PartitionCounts(tuple(partitions)), mechanism, label)
     deviation = mechanism.deviation(private.neighbours.partition)
     return NoisyTable(tuple(partitions), counts.astype(np.float64), deviation)
+
+
+def project_rows(counts: Floats, totals: Floats) -> Floats:
+    """The nearest counts (n, k) in Euclidean distance that are not negative and add up to totals.
+
+    Source: Duchi et al., "Efficient projections onto the l1-ball" (2008), figure 1.
+    """
+    ordered = -np.sort(-counts, axis=1)
+    excess = (np.cumsum(ordered, axis=1) - totals[:, None]) / np.arange(1, counts.shape[1] + 1)
+    last = np.maximum((ordered > excess).sum(axis=1) - 1, 0)
+    threshold = np.take_along_axis(excess, last[:, None], axis=1)
+    return np.asarray(np.maximum(counts - threshold, 0.0))

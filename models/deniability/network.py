@@ -34,12 +34,6 @@ from cloister.schema.partition import Partition
 
 Parents = Mapping[str, tuple[str, ...]]
 
-_LEAST_PRIOR = 1.0
-"""Rows that the prior weighs as, without noise."""
-
-_FLOOR = 1e-9
-"""Share added to each level of a prior, so that no level is impossible."""
-
 PROBABILITY_STEPS = 2**32
 """Probabilities are multiples of one over this: a record is drawn exactly with the probability by
 which its plausible seeds are counted."""
@@ -157,32 +151,6 @@ def dependency_order(parents: Parents, preferred: Sequence[str]) -> tuple[str, .
         order.append(ready)
         left.remove(ready)
     return tuple(order)
-
-
-def posterior_means(counts: Floats, deviation: float, prior: Floats) -> Floats:
-    """The shares (configurations, bins) of noisy counts of that shape, equation (13).
-
-    Counts of a configuration are first made the nearest that are not negative and have the same
-    total; hyper-parameters are ``prior`` (bins,), the released shares of all rows, times as many
-    rows as noise adds to a configuration.
-    """
-    totals = np.maximum(counts.sum(axis=1), 0.0)
-    strength = _LEAST_PRIOR + deviation * math.sqrt(counts.shape[1])
-    alpha = strength * (prior + _FLOOR) / (prior + _FLOOR).sum()
-    weights = project_rows(counts, totals) + alpha
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
-
-
-def project_rows(counts: Floats, totals: Floats) -> Floats:
-    """The nearest counts (n, k) in Euclidean distance that are not negative and add up to totals.
-
-    Source: Duchi et al., "Efficient projections onto the l1-ball" (2008), figure 1.
-    """
-    ordered = -np.sort(-counts, axis=1)
-    excess = (np.cumsum(ordered, axis=1) - totals[:, None]) / np.arange(1, counts.shape[1] + 1)
-    last = np.maximum((ordered > excess).sum(axis=1) - 1, 0)
-    threshold = np.take_along_axis(excess, last[:, None], axis=1)
-    return np.asarray(np.maximum(counts - threshold, 0.0))
 
 
 @dataclass(frozen=True, eq=False)

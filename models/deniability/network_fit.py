@@ -25,7 +25,6 @@ from cloister.models.deniability.network import (
     dependence,
     dependency_order,
     in_steps,
-    posterior_means,
 )
 from cloister.models.feasible_sets.builder import compile_constraints
 from cloister.models.feasible_sets.expected_shares import ExpectedShares
@@ -159,7 +158,7 @@ class NetworkFit:
         partitions: list[Partition] = [*parents, child]
         label = f"table {' x '.join(part.name for part in partitions)}"
         table = count_table(self.doors.parameters, partitions, mechanism, label)
-        return posterior_means(table.counts.reshape(-1, child.size), table.noise, child.mass)
+        return table.conditional(child.mass).reshape(-1, child.size)
 
     @property
     def _learned(self) -> Task:

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from cpu_time import cpu_seconds
 
+from cloister.models.core.noisy_table import project_rows
 from cloister.models.deniability.network import (
     Correlations,
     ParentLimits,
     choose_parents,
     dependency_order,
     merit,
-    project_rows,
     symmetrical_uncertainty,
 )
 from cloister.models.deniability.paper.plan import most_costs
