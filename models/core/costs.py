@@ -38,8 +38,30 @@ NOISE = 2.2e-5
 COUNT = 250
 """Bytes that a count takes while it gets its noise."""
 
+DRAWN = 5e-7
+"""Seconds per cell of rows drawn from tables of shares."""
+
+_START = 0.5
+"""Fixed seconds of a fit."""
+
+_LIBRARIES = 250_000_000
+"""Bytes of the libraries that counting and drawing need."""
+
+_BYTES_COUNTED, _BYTES_DRAWN = 400, 60
+"""Bytes of a counted cell, and of a cell of the table or the drawn rows, in all their copies."""
+
 _EXCHANGED = 3.6e-7
 """Seconds for each row and pair of attributes whose tables are balanced."""
+
+
+def counting(task: Task, cells: int, *, noise: float = NOISE, drawn: float = DRAWN) -> Forecast:
+    """What a fit needs that counts so many cells and little else, and drawing the output from it.
+
+    ``noise`` is the seconds that a counted cell takes, ``drawn`` those of a cell of drawn rows.
+    """
+    table = max(task.data_rows, task.output_rows) * len(task.domain.names)
+    seconds = _START + noise * cells + drawn * table
+    return Forecast(round(seconds, 1), _LIBRARIES + _BYTES_COUNTED * cells + _BYTES_DRAWN * table)
 
 
 def histogram_counts(task: Task) -> int:

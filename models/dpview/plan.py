@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from cloister.errors import PlanError
+from cloister.models.core import costs
 from cloister.models.core.budget_split import EpsilonSplit, Kind, counts_stage, require_signal
 from cloister.models.dpview import view_choice
 from cloister.models.dpview.views import Names
@@ -19,20 +20,8 @@ from cloister.privacy.mechanisms.noise import DiscreteLaplace
 
 Shaper = Callable[[Task, Fraction], view_choice.Shape]
 
-_START = 0.5
-"""Fixed seconds of a fit."""
-
 _COUNTED_CELL = 4e-6
 """Seconds per cell that is counted and made consistent."""
-
-_LIBRARIES = 250_000_000
-"""Bytes of the libraries."""
-
-_BYTES_COUNTED, _BYTES_DRAWN = 400, 60
-"""Bytes of a counted cell, and of a cell of the table or the drawn rows, in all their copies."""
-
-_DRAWN_CELL = 5e-7
-"""Seconds per cell of rows drawn from histograms of single attributes."""
 
 _LINKED_CELL = 2e-6
 """Seconds per cell of rows linked from views."""
@@ -127,12 +116,10 @@ def _split(
 
 def forecast(task: Task, tables: list[view_choice.PlannedTable]) -> Forecast:
     """Seconds and bytes of counting and drawing, from the cells counted and the rows drawn."""
-    counted, columns = sum(query.cells for query in tables), len(task.domain.names)
-    cells = max(task.data_rows, task.output_rows) * columns
+    counted = sum(query.cells for query in tables)
     linked = any(query.stage == "views" for query in tables)
-    seconds = _START + counted * _COUNTED_CELL
-    seconds += cells * (_LINKED_CELL if linked else _DRAWN_CELL)
-    return Forecast(round(seconds, 1), _LIBRARIES + _BYTES_COUNTED * counted + _BYTES_DRAWN * cells)
+    drawn = _LINKED_CELL if linked else costs.DRAWN
+    return costs.counting(task, counted, noise=_COUNTED_CELL, drawn=drawn)
 
 
 def _ordered(shape: view_choice.Shape, sequence: Names) -> Names:
