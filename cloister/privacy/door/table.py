@@ -144,10 +144,12 @@ class PlanBudget:
         return {event: times for event, times in left.items() if times}
 
     def consume(self, event: Event) -> None:
-        """Use one planned event; UnplannedQuery if there is none left."""
+        """Use one planned event; UnplannedQuery, with those of its kind, if there is none left."""
         if self._left[event] < 1:
+            alike = [f"{n} x {e}" for e, n in self.remaining.items() if type(e) is type(event)]
             raise UnplannedQuery(
-                f"the plan holds no further {type(event).__name__}; plan every query before fitting"
+                f"the plan holds no further {event}; of its kind it has left "
+                f"{' and '.join(alike) or 'none'}; plan every query before fitting"
             )
         self._left[event] -= 1
 
