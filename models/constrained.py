@@ -220,7 +220,9 @@ class ConstrainedModel(ABC):
     """Released statistics over bins, and the rules that rows satisfy.
 
     Base of frozen dataclasses with these fields: ``sequence`` is the order in which attributes are
-    drawn, ``bins`` what the statistics are over, ``rules`` how the hard constraints are enforced.
+    drawn, ``bins`` what the statistics are over, ``rules`` how the hard constraints are enforced,
+    by `compile_constraints`: without them none is. A method adds fields of what it released,
+    :attr:`tuple_model`, :meth:`own_post_processing` and :meth:`own_state`; all else has a default.
     """
 
     task: Task
@@ -234,7 +236,11 @@ class ConstrainedModel(ABC):
     @property
     @abstractmethod
     def tuple_model(self) -> TupleModel:
-        """The distribution of rows, as a chain of conditionals in the order of ``sequence``."""
+        """The distribution of rows, as a chain of conditionals in the order of ``sequence``.
+
+        Given any bins before, also those that no row had, a conditional is finite and not negative;
+        it need not add up to one. A cached property, since it is asked at every batch.
+        """
 
     @property
     def sampler(self) -> Sampler:
@@ -243,7 +249,11 @@ class ConstrainedModel(ABC):
 
     @abstractmethod
     def own_state(self) -> ModelState:
-        """What :meth:`state` does not hold for every model."""
+        """The fields that a method adds, as JSON and as arrays, for its synthesizer's ``restore``.
+
+        Sequence, bins and rules are in :meth:`state` of every model, and `restore_bins` and
+        `restore_rules` read them; the names of their entries are taken.
+        """
 
     def processing_of_counts(self) -> tuple[str, ...]:
         """What was done to the noisy histograms, in sentences for a certificate."""

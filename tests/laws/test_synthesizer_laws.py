@@ -159,6 +159,19 @@ def test_a_restored_model_draws_the_same_rows(run, drawn):
     assert all((drawn.codes[name] == again.codes[name]).all() for name in task.domain.names)
 
 
+def test_conditionals_are_weights_of_all_bins_whatever_the_bins_before(run):
+    _, synthesizer, _, _, model = run
+    if not synthesizer.gives_conditionals:
+        pytest.skip("rows of this method are not drawn by conditionals")
+    sizes = [model.bins[name].size for name in model.sequence]
+    context = np.random.default_rng(1).integers(0, sizes, (200, len(sizes)))
+    for place, size in enumerate(sizes):
+        weights = model.tuple_model.conditional(place, context[:, :place])
+        assert weights.shape in {(200, size), (1, size)}
+        assert np.isfinite(weights).all()
+        assert (weights >= 0).all()
+
+
 def test_sampling_twice_with_one_seed_gives_the_same_rows(run, drawn):
     *_, model = run
     assert model.sample(300, SamplingSource(4)).frame().equals(drawn.frame())
