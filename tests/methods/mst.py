@@ -19,13 +19,12 @@ from cloister.models import planning
 from cloister.models.constrained import ConstrainedModel, restore_bins, restore_rules
 from cloister.models.core import budget_split, costs
 from cloister.models.core.bins import Histogram
-from cloister.models.core.denoising import project_counts
 from cloister.models.core.histograms import measure_histogram
 from cloister.models.core.noisy_table import NoisyTable, count_table
 from cloister.models.feasible_sets.builder import CompiledConstraints, compile_constraints
 from cloister.models.feasible_sets.expected_shares import ExpectedShares
 from cloister.models.protocol import Arrays, ModelState, Progress, Synthesizer
-from cloister.models.task import Budget, Forecast, Parameters, Plan, Task
+from cloister.models.task import Budget, Parameters, Plan, Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.mechanisms.selection import Exponential
 from cloister.privacy.queries.distances import PairScores
@@ -65,13 +64,11 @@ class MSTModel(ConstrainedModel):
 
     @cached_property
     def tuple_model(self) -> TreeChain:
-        """Each attribute given its parent; rows that may be noise follow its histogram."""
+        """Each attribute given its parent; where there are few rows, nearer to its histogram."""
         shares, parents = [self.bins[name].mass[None] for name in self.sequence], {}
         for table in self.tables:
             parent, child = map(self.sequence.index, table.names)
-            counts = project_counts(table.counts.ravel(), table.noise, self.task.data_rows).counts
-            joint = counts.reshape(table.counts.shape) + table.noise * shares[child]
-            parents[child], shares[child] = parent, joint / joint.sum(axis=1, keepdims=True)
+            parents[child], shares[child] = parent, table.conditional(shares[child][0])
         return TreeChain(parents, shares)
 
     def own_post_processing(self) -> tuple[str, ...]:
@@ -108,11 +105,10 @@ class MST(Synthesizer[MSTParameters, MSTModel]):
         split = budget_split.BudgetSplit(budget_split.in_proportion(kinds))
         estimate = split.estimate(budget)["histograms"]
         budget_split.require_signal(DiscreteGaussian(estimate), task, budget)
-        noise, drawn = split.calibrate(task, budget), task.output_rows * len(sequence)
+        noise = split.calibrate(task, budget)
         cells = costs.histogram_counts(task) + pairs * max(sizes.values()) ** 2
-        memory = 250 * costs.MIB + costs.COUNT * cells + costs.DRAWN_CELL * drawn
-        needed = Forecast(round(0.5 + costs.NOISE * cells + 5e-7 * drawn, 1), memory)
-        return Plan(self.name, sequence, split.stages(noise), MSTParameters(noise, joined), needed)
+        parameters, forecast = MSTParameters(noise, joined), costs.counting(task, cells)
+        return Plan(self.name, sequence, split.stages(noise), parameters, forecast)
 
     def train(self, private: Door[TableRows], task: Task, plan: Plan[MSTParameters]) -> MSTModel:
         """The answers of all stages, then the feasible sets of the hard constraints."""
