@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 
 from cloister.errors import InputError, StorageError
 from cloister.models.storage import SavedModel
-from cloister.schema.domain import Table
+from cloister.schema.relations import Database
 from cloister.schema.sinks import LoadTarget, load_tables, require_loadable
 from cloister.tasks.data.tables import (
     count_all_violations,
@@ -27,19 +26,19 @@ from cloister.tasks.home.home import Home, temporary_files
 from cloister.tasks.requests.resolved import PublicContext
 
 
-def draw_database(saved: SavedModel, rows: int, seed: int | None) -> dict[str, Table]:
+def draw_database(saved: SavedModel, rows: int, seed: int | None) -> Database:
     """Tables from a model, with ``rows`` rows in that of the units, in which all hard rules hold.
 
     Raises:
         SampleError: they cannot be drawn.
     """
-    tables = draw_tables(saved.model, rows, seed, saved.dataset)
-    require_references(saved.task, tables)
-    require_hard_constraints(count_all_violations(saved.task, tables))
-    return tables
+    database = draw_tables(saved.model, rows, seed)
+    require_references(database)
+    require_hard_constraints(count_all_violations(saved.task, database))
+    return database
 
 
-def write_database(saved: SavedModel, tables: Mapping[str, Table], out: Path, csv: bool) -> None:
+def write_database(saved: SavedModel, database: Database, out: Path, csv: bool) -> None:
     """Write tables as files of a new folder, which appears whole or not at all.
 
     Raises:
@@ -48,9 +47,9 @@ def write_database(saved: SavedModel, tables: Mapping[str, Table], out: Path, cs
     context = PublicContext(saved.spec, saved.task)
     folder = emptied(out.with_name(f".{out.name}.part"))
     try:
-        files = {name: folder / f"{name}.parquet" for name in tables}
+        files = {name: folder / f"{name}.parquet" for name in database.tables}
         for name, file in files.items():
-            write_table(tables[name], file)
+            write_table(database.tables[name], file)
         require_published_schema(context, files)
         for name, file in files.items() if csv else ():
             write_csv(file, file.with_suffix(".csv"), context.tables[name].spec)
@@ -84,22 +83,21 @@ def target_of(saved: SavedModel, url: str, release: str, draw: str) -> LoadTarge
     """
     require_no_password(url)
     target = LoadTarget(url, f"{release}, {draw}", saved.dataset)
-    names = PublicContext(saved.spec, saved.task).tables
-    require_loadable(target, synthetic_tables(saved.task, dict.fromkeys(names, Path())))
+    unwritten = dict.fromkeys(saved.task.tables, Path())
+    require_loadable(target, synthetic_tables(saved.task, unwritten))
     return target
 
 
-def load_drawn(
-    saved: SavedModel, tables: Mapping[str, Table], target: LoadTarget, home: Home
-) -> None:
+def load_drawn(saved: SavedModel, database: Database, target: LoadTarget, home: Home) -> None:
     """Load tables into a database, in one transaction.
 
     Raises:
         StorageError: they cannot be written; none is.
     """
     with temporary_files(home), tempfile.TemporaryDirectory() as work:
-        files = {name: Path(work) / f"{number}.parquet" for number, name in enumerate(tables)}
+        names = enumerate(database.tables)
+        files = {name: Path(work) / f"{number}.parquet" for number, name in names}
         for name, file in files.items():
-            write_table(tables[name], file)
+            write_table(database.tables[name], file)
         require_published_schema(PublicContext(saved.spec, saved.task), files)
         load_tables(target, synthetic_tables(saved.task, files))

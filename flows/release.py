@@ -17,7 +17,7 @@ from cloister.privacy.exact import decimal_below
 from cloister.privacy.ledger import BudgetStatus
 from cloister.schema.blocks import PREVIOUS
 from cloister.tasks.data.session import AnySession, Session
-from cloister.tasks.data.sources import source_of
+from cloister.tasks.data.sources import TablesSource
 from cloister.tasks.home.home import Home, temporary_files
 from cloister.tasks.home.process import flow_version
 from cloister.tasks.ledger.access import open_ledger
@@ -126,7 +126,7 @@ def release(request: ReleaseRequest) -> Outcome | Finished:
     due = flow_run.scheduled_start_time if request.block == PREVIOUS else None
     resolved, home = resolve(request, due), Home.current()
     require_usable(resolved, public_context_of(resolved), home)
-    plan, source = plan_release(resolved), source_of(resolved)
+    plan, source = plan_release(resolved), TablesSource()
     charge = reserve_budget(resolved, plan, source, home, prepare_stores(home))
     if isinstance(charge, Declined):
         return prefect_runs.decline_run(charge.reason)

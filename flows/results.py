@@ -234,7 +234,7 @@ class LoadedModel:
             SampleError: that many rows cannot be drawn.
         """
         task, model = self.saved.one
-        require_capacity(model, n)
+        require_capacity(self.saved.model, n)
         drawn = model.sample(n, SamplingSource(seed), where)
         require_hard_constraints(violation_reports(task.hard, drawn))
         return drawn.frame()
@@ -245,7 +245,7 @@ class LoadedModel:
         Raises:
             SampleError: that many rows cannot be drawn.
         """
-        tables = draw_database(self.saved, n, seed)
+        tables = draw_database(self.saved, n, seed).tables
         return {name: table.frame() for name, table in tables.items()}
 
 

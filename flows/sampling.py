@@ -27,6 +27,7 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.columns import OUTSIDE, Column
 from cloister.schema.domain import Domain
 from cloister.schema.parsing import parse
+from cloister.schema.relations import Database
 from cloister.tasks.data import tables
 from cloister.tasks.home.files import exclusive
 from cloister.tasks.home.home import Home
@@ -146,10 +147,10 @@ def sample_release(home: Home, draw: Draw, as_json: bool) -> None:
     saved = approved_model(home, draw.release)
     tables.require_capacity(saved.model, draw.rows)
     destination = draw.database or str(draw.out)
-    if isinstance(saved.task, Task):
-        _sample_table(home, saved, draw, where)
-    else:
+    if saved.task.several:
         _sample_database(home, saved, draw, where)
+    else:
+        _sample_table(home, saved, draw, where)
     content = {"release": draw.release, "rows": draw.rows, "file": destination, "epsilon": 0}
     if as_json:
         show_json(content)
@@ -167,7 +168,8 @@ def _sample_table(home: Home, saved: SavedModel, draw: Draw, where: Where) -> No
         target = database_sampling.target_of(saved, draw.database, draw.release, _drawn(draw))
         rows = model.sample(draw.rows, SamplingSource(draw.seed), where)
         tables.require_hard_constraints(violation_reports(task.hard, rows))
-        database_sampling.load_drawn(saved, {saved.dataset: rows}, target, home)
+        drawn = Database(saved.task.schema, {saved.task.schema.lead: rows})
+        database_sampling.load_drawn(saved, drawn, target, home)
         return
     with _alone(draw.out, _require_new):
         if draw.binary:
@@ -250,7 +252,8 @@ def _write(saved: SavedModel, draw: Draw, where: Where) -> None:
     task, model = saved.one
     sample_to(model.sampler, SampleRequest(saved.digest, draw.rows, draw.seed, where), drawn)
     tables.require_hard_constraints(tables.violations_in(drawn, task))
-    tables.require_published_schema(PublicContext(saved.spec, task), {saved.dataset: drawn})
+    context = PublicContext(saved.spec, saved.task)
+    tables.require_published_schema(context, dict.fromkeys(context.tables, drawn))
     if draw.out.suffix == ".csv":
         tables.write_csv(drawn, draw.out, saved.spec)
         drawn.unlink()

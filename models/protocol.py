@@ -12,14 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.errors import PlanError
-from cloister.models.acceptance import plan_tries
 from cloister.models.core.bins import Histogram
 from cloister.models.core.histograms import ReleasedCounts
 from cloister.models.task import AnyPlan, AnyTask, Budget, DatabaseTask, ParametersT, Plan, Task
@@ -292,25 +289,7 @@ class AnySynthesizer(Facts, Protocol):
 
 def make_plan(synthesizer: AnySynthesizer, task: AnyTask, budget: Budget) -> AnyPlan:
     """The whole plan of a synthesizer; PlanError if it has none."""
-    return search_plan(synthesizer, task, synthesizer.sequence(task), budget)
-
-
-def search_plan(
-    synthesizer: AnySynthesizer, task: AnyTask, sequence: tuple[str, ...], budget: Budget
-) -> AnyPlan:
-    """The plan of a synthesizer that models attributes in a sequence.
-
-    Raises:
-        PlanError: it has none, or a table has nothing but keys.
-    """
-    if isinstance(task, Task) and not task.domain.modelled:
-        raise PlanError(
-            "all columns are keys, which are numbered afresh, so there is nothing to model; "
-            "declare a column that is no key"
-        )
-    if isinstance(task, Task) and task.acceptance is not None:
-        return plan_tries(partial(synthesizer.search, task, sequence), task, budget)
-    return synthesizer.search(task, sequence, budget)
+    return synthesizer.search(task, synthesizer.sequence(task), budget)
 
 
 def fit(

@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
+from typing import Any, cast
 
 from cloister.errors import InputError, PlanError
-from cloister.models.protocol import AnySynthesizer, Progress, make_plan, silent
-from cloister.models.task import AnyTask, Budget
+from cloister.models.one_table import OneTable, plan_table
 from cloister.models.transforms.of_persons import OfPersons
+from cloister.models.protocol import AnySynthesizer, DatabaseSynthesizer, Progress, silent
+from cloister.models.task import Budget, Task
 
 FORMER = MappingProxyType({"cloister": "mixture"})
 """Names of version 0.1, whose specs, models and certificates have them."""
@@ -136,6 +138,11 @@ def create(name: str, progress: Progress = silent) -> AnySynthesizer:
     return method if method.of_database else OfPersons(method)
 
 
+def over_databases(method: AnySynthesizer) -> DatabaseSynthesizer[Any, Any]:
+    """A method as the steps of a release know it: a table is a database of one."""
+    return cast("DatabaseSynthesizer[Any, Any]", method) if method.of_database else OneTable(method)
+
+
 def methods_with(fact: str) -> list[str]:
     """The names of the offered methods of which a fact, such as ``weighs_soft``, is true."""
     return [name for name in offered() if getattr(create(name), fact)]
@@ -165,8 +172,8 @@ OF_TABLES = Choice("relational", "of several tables, the rows of each by the usu
 """What ``auto`` means where there are several tables."""
 
 
-def choose_method(task: AnyTask, budget: Budget) -> Choice:
-    """The first method, of those that suit the budget, with a plan for the task.
+def choose_method(task: Task, budget: Budget) -> Choice:
+    """The first method, of those that suit the budget, with a plan for the task of one table.
 
     Raises:
         PlanError: no method has one; says why the best has none.
@@ -176,7 +183,8 @@ def choose_method(task: AnyTask, budget: Budget) -> Choice:
     refusals: list[str] = []
     for name in suited:
         try:
-            make_plan(create(name), task, budget)
+            method = create(name)
+            plan_table(method, task, method.sequence(task), budget)
         except PlanError as refusal:
             refusals.append(str(refusal))
             why = f"methods that model attributes together have no plan here: {refusals[0]}"

@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,9 +34,10 @@ from pydantic import ValidationError
 from cloister.constraints.declared import constraints_of, declaration_of
 from cloister.errors import InputError, StorageError, VerificationError
 from cloister.files import write_whole
-from cloister.models.protocol import AnyModel, Model
-from cloister.models.registry import create
-from cloister.models.task import AnyTask, Task, task_of
+from cloister.models.one_table import OneTableModel
+from cloister.models.protocol import DatabaseModel, Model
+from cloister.models.registry import create, over_databases
+from cloister.models.task import DatabaseTask, Task, task_of
 from cloister.schema.attributes import AnyAttribute, Categorical, Ordinal, ValuesFile
 from cloister.schema.codelists import resolve_values
 from cloister.schema.spec import Spec, TableSpec
@@ -59,8 +60,8 @@ class SavedModel:
     method: str
     spec_digest: str
     spec: Spec
-    task: AnyTask
-    model: AnyModel
+    task: DatabaseTask
+    model: DatabaseModel
     digest: str
 
     @property
@@ -70,14 +71,16 @@ class SavedModel:
         Raises:
             InputError: there are several tables.
         """
-        if isinstance(self.task, Task):
-            return self.task, cast("Model", self.model)
+        if isinstance(self.model, OneTableModel):
+            return self.task.lead, self.model.model
         raise InputError(
             f"'{self.dataset}' has several tables; release it again for more of its rows"
         )
 
 
-def save_model(folder: Path, method: str, model: AnyModel, task: AnyTask, spec: Spec) -> Path:
+def save_model(
+    folder: Path, method: str, model: DatabaseModel, task: DatabaseTask, spec: Spec
+) -> Path:
     """Write a model into a folder, which is made and returned.
 
     ``method`` is its name in the registry, ``spec`` the one that ``task`` was made from.
@@ -95,7 +98,7 @@ def save_model(folder: Path, method: str, model: AnyModel, task: AnyTask, spec: 
         "method": method,
         "dataset": spec.name,
         "spec_digest": spec_digest(spec),
-        "rows": _declared_rows(task),
+        "rows": spec.one_or_all({name: table.data_rows for name, table in task.tables.items()}),
         "relation": task.neighbours.relation.value,
         "max_rows": task.neighbours.max_rows,
         "model": meta,
@@ -106,13 +109,7 @@ def save_model(folder: Path, method: str, model: AnyModel, task: AnyTask, spec: 
     return folder
 
 
-def _declared_rows(task: AnyTask) -> int | dict[str, int]:
-    if isinstance(task, Task):
-        return task.data_rows
-    return {name: of_table.data_rows for name, of_table in task.tables.items()}
-
-
-def load_model(folder: Path, digest: str | None = None) -> AnyModel:
+def load_model(folder: Path, digest: str | None = None) -> DatabaseModel:
     """The model in a folder, ready to sample from.
 
     Raises:
@@ -135,8 +132,9 @@ def load_saved(folder: Path, digest: str | None = None) -> SavedModel:
     if digest not in (None, record["digest"]):
         raise _another(folder)
     spec, arrays = _spec(folder, record), _arrays(folder, record)
-    task = task_of(spec, _rows_of(record, spec))
-    model = create(record["method"]).restore(task, record["model"], arrays)
+    task = task_of(spec, spec.by_table(record["rows"]))
+    method = over_databases(create(record["method"]))
+    model = method.restore(task, record["model"], arrays)
     return SavedModel(
         record["dataset"],
         record["method"],
@@ -146,11 +144,6 @@ def load_saved(folder: Path, digest: str | None = None) -> SavedModel:
         model,
         record["digest"],
     )
-
-
-def _rows_of(record: Mapping[str, Any], spec: Spec) -> dict[str, int]:
-    """Declared rows by table; of one table it is a plain number."""
-    return record["rows"] if spec.tables else {spec.name: record["rows"]}
 
 
 def saved_spec(folder: Path) -> Spec:

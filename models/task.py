@@ -93,6 +93,11 @@ class Task:
     acceptance: declarations.AcceptanceSpec | None = None
 
     @property
+    def person_keys(self) -> set[str]:
+        """The key of persons with several rows, if the table has any."""
+        return {self.persons.key} if self.persons else set()
+
+    @property
     def output_rows(self) -> int:
         """How many rows to release: as many as the data has, unless another number is wanted."""
         return self.data_rows if self.wanted_rows is None else self.wanted_rows
@@ -128,7 +133,7 @@ class Task:
 
 @dataclass(frozen=True)
 class DatabaseTask:
-    """The public inputs of a synthesis of several tables that refer to each other.
+    """The public inputs of a synthesis: of one table, or of several that refer to each other.
 
     ``neighbours`` are of the privacy unit; those of each task bound the rows of its table that one
     unit changes. Constraints ``across`` a foreign key are on rows of two tables. A method reads
@@ -141,6 +146,26 @@ class DatabaseTask:
     across: tuple[AcrossConstraint, ...] = ()
     options: Options = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, name: str, task: Task) -> Self:
+        """A table as a database of one."""
+        return cls(Schema({name: task.domain}), {name: task}, task.neighbours, (), task.options)
+
+    @property
+    def lead(self) -> Task:
+        """The task of the table of units: of a database of one table the only one."""
+        return self.tables[self.schema.lead]
+
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one table, and so relationships."""
+        return len(self.tables) > 1
+
+    @property
+    def guarantee(self) -> str:
+        """What the release is under."""
+        return self.lead.guarantee
+
     @property
     def constraints(self) -> tuple[DenialConstraint, ...]:
         """The constraints of all tables, each on rows of its own."""
@@ -149,12 +174,12 @@ class DatabaseTask:
     @property
     def data_rows(self) -> int:
         """The declared number of rows of the table of units."""
-        return self.tables[self.schema.lead].data_rows
+        return self.lead.data_rows
 
     @property
     def output_rows(self) -> int:
         """How many rows of the table of units are to be released."""
-        return self.tables[self.schema.lead].output_rows
+        return self.lead.output_rows
 
 
 @dataclass(frozen=True)
@@ -275,29 +300,17 @@ class Plan(Generic[ParametersT]):
 AnyPlan = Plan[Any]
 
 
-def task_of(spec: Spec, rows: Mapping[str, int], wanted: int | None = None) -> AnyTask:
-    """The task of a spec, of one table or of several, for data of so many ``rows`` by table.
+def task_of(spec: Spec, rows: Mapping[str, int], wanted: int | None = None) -> DatabaseTask:
+    """The task of a spec for data of so many ``rows`` by table.
 
-    ``wanted`` rows are to be released, of several tables in the first, if not as many.
+    ``wanted`` rows are to be released, of several tables in that of the units, if not as many.
 
     Raises:
         ConstraintError: a constraint cannot be used.
     """
-    relation = Relation(spec.privacy.relation)
     if not spec.tables:
-        fewer = rows_by_default(spec, rows[spec.name])
-        if wanted is None and fewer < rows[spec.name]:
-            wanted = fewer
-        one = _of_one(spec, rows[spec.name], neighbours_of(spec), wanted)
-        return replace(
-            one,
-            persons=_persons_of(spec, one),
-            guarantee=spec.release.guarantee,
-            options=spec.release.options or {},
-            sampling=sampling_of(spec.release),
-            acceptance=spec.release.acceptance,
-        )
-    schema = schema_of(spec)
+        return DatabaseTask.of(spec.name, table_task(spec, rows[spec.name], wanted))
+    schema, relation = schema_of(spec), Relation(spec.privacy.relation)
     changed = rows_changed(schema)
     tables: dict[str, Task] = {}
     for name in schema.tables:
@@ -308,6 +321,22 @@ def task_of(spec: Spec, rows: Mapping[str, int], wanted: int | None = None) -> A
     across = across_constraints(spec.constraints, schema)
     options = spec.release.options or {}
     return DatabaseTask(schema, tables | lead, Neighbours(relation), across, options)
+
+
+def table_task(spec: Spec, rows: int, wanted: int | None = None) -> Task:
+    """The task of a spec of one table; see :func:`task_of`."""
+    fewer = rows_by_default(spec, rows)
+    if wanted is None and fewer < rows:
+        wanted = fewer
+    task = _of_one(spec, rows, neighbours_of(spec), wanted)
+    return replace(
+        task,
+        persons=_persons_of(spec, task),
+        guarantee=spec.release.guarantee,
+        options=spec.release.options or {},
+        sampling=sampling_of(spec.release),
+        acceptance=spec.release.acceptance,
+    )
 
 
 def sampling_of(declared: declarations.ReleaseSpec) -> RowSampling:

@@ -34,7 +34,7 @@ from cloister.files import write_whole
 from cloister.flows.cli import console
 from cloister.models.protocol import Model, fit, make_plan
 from cloister.models.registry import create
-from cloister.models.task import Budget, Plan, Task
+from cloister.models.task import Budget, DatabaseTask, Plan, Task
 from cloister.privacy.certificate.provenance import software
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
@@ -440,7 +440,7 @@ def basis(fitted: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Basis:
             digest=spec_digest(spec),
             reason="named by the spec",
         ),
-        context=PublicContext(spec, fitted.task),
+        context=PublicContext(spec, DatabaseTask.of(spec.name, fitted.task)),
         plan=fitted.plan,
         entry=ledger.release("r-0123456789"),
         anchor=anchor,

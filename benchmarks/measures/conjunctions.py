@@ -34,7 +34,7 @@ from cloister.schema.domain import Domain, Table
 from cloister.schema.partition import Partition, declared_cells
 from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.release.comparison import table_of
-from cloister.tasks.requests.resolved import PublicContext, declared_context
+from cloister.tasks.requests.resolved import TableContext, declared_context
 
 BEST = (95, 99, 100)
 """Percent of queries, those of least error, of which average and largest error are reported."""
@@ -278,14 +278,14 @@ Measured = list[dict[str, Any]]
 class RealRows:
     """The answers on a real table, its binary columns and its neighbours; internal."""
 
-    context: PublicContext
+    context: TableContext
     columns: DummyColumns
     answers: ConjunctionAnswers
 
     @property
     def neighbours(self) -> Neighbours:
         """The neighbours that the spec declares."""
-        return self.context.one.neighbours
+        return self.context.task.neighbours
 
     def errors(self, other: ConjunctionAnswers) -> Measured:
         """The errors of other answers, a record for each set of queries."""
@@ -305,7 +305,7 @@ def real_rows(spec: Path, data: Path) -> RealRows:
 def _counted(spec: Path, data: Path, changed: int) -> RealRows:
     del changed
     declared = load_spec(spec)
-    context = declared_context(declared, declared.privacy.rows.public or 1)
+    context = declared_context(declared, declared.privacy.rows.public or 1).only
     table = table_of(context, data)
     columns = DummyColumns.of(table.domain)
     return RealRows(context, columns, columns.answers(table))

@@ -72,7 +72,7 @@ def _real_rows(spec: Path, data: Path, changed: int) -> tuple[Table, Table]:
     """Real rows to test models on, and others that the forest learns from, in random order."""
     del changed
     declared = load_spec(spec)
-    rows = table_of(declared_context(declared, declared.privacy.rows.public or 1), data)
+    rows = table_of(declared_context(declared, declared.privacy.rows.public or 1).only, data)
     order = np.random.default_rng(_SEED).permutation(rows.rows)
     tested = min(_TESTED, -(-2 * rows.rows // 3))
     return rows.take(order[:tested]), rows.take(order[tested : tested + _LEARNT])

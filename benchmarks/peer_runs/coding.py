@@ -78,7 +78,8 @@ def encode_table(spec: Path, data: Path, given: Given) -> Coded:
 def _coded(spec: Path, data: Path, given: Given, changed: int) -> Coded:
     del changed
     declared = load_spec(spec)
-    context = declared_context(declared, declared.release.rows or declared.privacy.rows.public or 1)
+    rows = declared.release.rows or declared.privacy.rows.public or 1
+    context = declared_context(declared, rows).only
     table = table_of(context, data)
     cells = tuple(_given(table.domain[name], given) for name in table.domain.modelled)
     codes = np.stack([c.index(table.codes[c.name]) for c in cells], axis=1).astype(np.int64)

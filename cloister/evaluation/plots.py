@@ -22,7 +22,7 @@ from cloister.errors import StorageError
 from cloister.evaluation.learning import Learning
 from cloister.evaluation.marginals import Marginals, marginal_records
 from cloister.evaluation.relations import ForeignKeyMeasures
-from cloister.evaluation.report import DatabaseEvaluation, Evaluation
+from cloister.evaluation.report import Evaluation
 from cloister.figures import count_of
 
 _T = TypeVar("_T")
@@ -253,26 +253,29 @@ _MOST_FIGURES = 12
 """Foreign keys at most in one figure, those that differ most."""
 
 
-def write_relations(evaluation: DatabaseEvaluation, folder: Path) -> list[Path]:
+def write_relations(relations: Sequence[ForeignKeyMeasures], folder: Path) -> list[Path]:
     """Draw degrees and write the measures of relationships into ``folder``; the paths of the files.
+
+    There are none without any.
 
     Raises:
         StorageError: the folder cannot be written.
     """
+    if not relations:
+        return []
     records = {
-        "relations.csv": list(_records(evaluation)),
+        "relations.csv": list(_records(relations)),
         "relation_marginals.csv": [
             {"relation": _label(relation), **record}
-            for relation in evaluation.relations
+            for relation in relations
             for record in marginal_records(relation.marginals)
         ],
     }
-    figures = {"degrees.png": _degrees_figure(evaluation)} if evaluation.relations else {}
-    return write_files(folder, figures, records)
+    return write_files(folder, {"degrees.png": _degrees_figure(relations)}, records)
 
 
-def _records(evaluation: DatabaseEvaluation) -> Iterator[dict[str, object]]:
-    for relation in evaluation.relations:
+def _records(relations: Sequence[ForeignKeyMeasures]) -> Iterator[dict[str, object]]:
+    for relation in relations:
         for measure, value in relation.metrics().items():
             yield {"relation": _label(relation), "measure": measure, "value": value}
 
@@ -281,10 +284,8 @@ def _label(relation: ForeignKeyMeasures) -> str:
     return f"{relation.table}.{relation.column} -> {relation.parent}"
 
 
-def _degrees_figure(evaluation: DatabaseEvaluation) -> Figure:
-    shown = sorted(evaluation.relations, key=lambda relation: -relation.degrees_half_l1)[
-        :_MOST_FIGURES
-    ]
+def _degrees_figure(relations: Sequence[ForeignKeyMeasures]) -> Figure:
+    shown = sorted(relations, key=lambda relation: -relation.degrees_half_l1)[:_MOST_FIGURES]
     figure = Figure(figsize=(_WIDTH, _HEIGHT * len(shown)), layout="constrained")
     all_axes = figure.subplots(len(shown), 1, squeeze=False)[:, 0]
     for axes, relation in zip(all_axes, shown, strict=True):

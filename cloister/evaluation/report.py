@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -98,6 +98,12 @@ class Evaluation:
     persons: PersonMeasures | None = None
     warnings: tuple[str, ...] = ()
     internal: bool = field(default=True, init=False)
+    relations: ClassVar[tuple[ForeignKeyMeasures, ...]] = ()
+
+    @property
+    def tables(self) -> Mapping[str, Evaluation]:
+        """This one, under no name; see :class:`DatabaseEvaluation`."""
+        return {"": self}
 
     def metrics(self) -> dict[str, float]:
         """One number for each measure, by a name of letters, digits, dots and underscores."""

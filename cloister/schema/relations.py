@@ -204,8 +204,12 @@ def row_tables(database: Database) -> Mapping[str, Table]:
     """
     tables = {}
     for name, table in database.tables.items():
+        references = database.schema.parents_of(name)
+        if not references:
+            tables[name] = table
+            continue
         domain = rows_domain(database.schema, name)
-        optional = {key.column: key for key in database.schema.parents_of(name) if key.optional}
+        optional = {key.column: key for key in references if key.optional}
         codes = {
             column.name: (database.references(optional[column.name]) != MISSING).astype(np.int64)
             if column.name in optional

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
@@ -250,6 +250,8 @@ class TableSpec(Declared):
     validation: ValidationSpec = ValidationSpec()
 
 
+ValueT = TypeVar("ValueT")
+
 _NO_SOURCE = SourceSpec(path=".")
 OF_ONE = frozenset({"source", "ignore", "attributes", "evaluation", "validation"})
 """What is said of the dataset if it has one table, and of each table if it has several."""
@@ -345,6 +347,25 @@ class Spec(Declared):
     def parts(self) -> dict[str, Spec]:
         """The spec of each table by name; a spec of one table has the name of the dataset."""
         return {name: self.table(name) for name in self.tables} or {self.name: self}
+
+    def one_or_all(self, values: Mapping[str, ValueT]) -> ValueT | dict[str, ValueT]:
+        """What is kept of tables by name: of one table its value alone; :meth:`by_table` reads it.
+
+        ``values`` has one for each table.
+        """
+        return dict(values) if self.tables else values[self.name]
+
+    def by_table(self, value: Any) -> dict[str, Any]:
+        """The values of tables by name that :meth:`one_or_all` kept."""
+        return value if self.tables else {self.name: value}
+
+    def naming(self, table: str, words: str = "{}.") -> str:
+        """What names one of several tables in ``words``; empty of an only table."""
+        return words.format(table) if self.tables else ""
+
+    def keys_of(self, table: str) -> tuple[str, ...]:
+        """The keys in a spec file that lead to what is declared of a table."""
+        return ("tables", table) if self.tables else ()
 
     @property
     def folder(self) -> Path:

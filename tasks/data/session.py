@@ -29,7 +29,7 @@ import numpy as np
 from cloister.arrays import Array
 from cloister.errors import CloisterError, ColumnsError, DataError
 from cloister.hashing import keyed_rows
-from cloister.models.task import AnyTask
+from cloister.models.task import DatabaseTask
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import Event
 from cloister.privacy.ledger import Anchor
@@ -71,7 +71,7 @@ class RowSource(ABC, Generic[RawT, DoorT]):
 
     @abstractmethod
     def door(
-        self, rows: RawT, task: AnyTask, planned: Event, journal: Journal, home: Home
+        self, rows: RawT, task: DatabaseTask, planned: Event, journal: Journal, home: Home
     ) -> DoorT:
         """The rows behind a door that answers only planned queries."""
 

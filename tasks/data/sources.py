@@ -1,15 +1,15 @@
-"""The rows of a request, as its session opens them: of one table, of several, or raw columns.
+"""The rows of a request, as its session opens them: tables, or raw columns.
 
-They are read, validated, encoded, and bounded for each person; several tables first each on its
-own, then together. The raw columns of a measurement are only read and bounded. A frame that a
-program passes is a private file while it is needed, since flows read files.
+Tables are read, validated, encoded and bounded each on its own, then together. The raw columns of a
+measurement are only read and bounded. A frame that a program passes is a private file while it is
+needed, since flows read files.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -23,13 +23,12 @@ from pandas.api import types as pt
 
 from cloister.constraints import presence_rules
 from cloister.errors import DataError
-from cloister.models.task import AnyTask, DatabaseTask, Task
 from cloister.models.transforms.person_tables import neighbours_of_tables, person_tables
+from cloister.models.task import DatabaseTask
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import (
     PrivateColumns,
     PrivateDatabase,
-    PrivateTable,
     bound_contribution,
     person_numbers,
     require_named_persons,
@@ -52,7 +51,12 @@ from cloister.tasks.data.tables import write_parquet
 from cloister.tasks.home.files import frame_folder
 from cloister.tasks.home.home import Home
 from cloister.tasks.requests.measurement import domain_context
-from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
+from cloister.tasks.requests.resolved import (
+    PublicContext,
+    ResolvedRequest,
+    TableContext,
+    public_context_of,
+)
 
 
 @contextmanager
@@ -93,87 +97,8 @@ def _frame_digest(frame: pd.DataFrame, key: bytes) -> str:
     return digest.hexdigest()
 
 
-@dataclass(frozen=True, repr=False)
-class SensitiveRows:
-    """The rows of a release, and keyed digests of all that were read."""
-
-    table: Table
-    digests: Digests
-
-
-class TableSource(RowSource[Table, PrivateTable | PrivateDatabase]):
-    """The rows of a release: validated, encoded in public domains, behind the door of a table."""
-
-    def context(self, request: ResolvedRequest) -> PublicContext:
-        """The declared context of a request."""
-        return public_context_of(request)
-
-    def read_rows(
-        self, release: str, request: ResolvedRequest, home: Home
-    ) -> tuple[Table, Digests]:
-        """The rows and their digests; the findings of validation stay in the home."""
-        opened, report = open_data(release, request, self.context(request), home)
-        write_validation(release, report.to_dict(), home)
-        return opened.table, opened.digests
-
-    def door(
-        self,
-        rows: Table,
-        task: AnyTask,
-        planned: Event,
-        journal: Journal,
-        home: Home,  # noqa: ARG002 - a door to raw columns numbers texts under the home's key
-    ) -> PrivateTable | PrivateDatabase:
-        """The door of a table; of persons with several rows, the doors of both tables."""
-        if isinstance(task, Task) and task.persons:
-            return person_door(rows, task, planned, journal, noise_source())
-        return PrivateTable(rows, task.neighbours, planned, journal, noise_source())
-
-
-def person_door(
-    rows: Table, task: Task, planned: Event, journal: Journal, noise: NoiseSource
-) -> PrivateDatabase:
-    """The doors of the table of persons and of their bounded rows, under one plan."""
-    tables, most = person_tables(rows, task), neighbours_of_tables(task)
-    return PrivateDatabase(tables, most, planned, journal, noise)
-
-
-def open_data(
-    release: str, request: ResolvedRequest, context: PublicContext, home: Home
-) -> tuple[SensitiveRows, ValidationReport]:
-    """Read, validate, encode and bound the rows of a release.
-
-    Raises:
-        StorageError: the data cannot be read.
-        DataError: it is not as declared; names columns, rules and row numbers.
-    """
-    spec, domain, unit = context.spec, context.one.domain, context.spec.privacy.protected
-    rules = presence_rules(context.one.constraints, domain)
-    if not isinstance(unit, PersonUnit):
-        table, report = read_table(spec, domain, request.data, rules)
-        return SensitiveRows(table, _table_digests(table, release, home)), report
-    require_named_persons(domain, unit)
-    validation, people = Validation.of(spec, domain, rules), []
-
-    def tables() -> Iterator[Table]:
-        for batch in read_batches(spec, request.data):
-            rows = validation.check(batch)
-            people.append(person_numbers(rows.typed(unit.key), home.key()))
-            yield rows.table()
-
-    table = Table.concatenate(tables())
-    report, digests = validation.report(), _table_digests(table, release, home)
-    return SensitiveRows(
-        bound_contribution(table, np.concatenate(people), unit, home.key()), digests
-    ), report
-
-
-def _table_digests(table: Table, release: str, home: Home) -> Digests:
-    return digests_of(b"data", lambda: {"": table.stored.items()}, release, home)
-
-
-class DatabaseSource(RowSource[relations.Database, PrivateDatabase]):
-    """The rows of several tables, behind doors that share one plan and one journal."""
+class TablesSource(RowSource[relations.Database, PrivateDatabase]):
+    """The rows of a release: validated, encoded in public domains, behind doors under one plan."""
 
     def context(self, request: ResolvedRequest) -> PublicContext:
         """The declared context of a request."""
@@ -184,39 +109,96 @@ class DatabaseSource(RowSource[relations.Database, PrivateDatabase]):
     ) -> tuple[relations.Database, Digests]:
         """The rows and keyed digests of all that were read.
 
+        Findings of validation stay in the home. Of a person no more rows are left than declared.
         Rows with dangling references are left out, and so is a random part of the rows beyond the
         bound that refer to the same row: this bounds the contribution of a row of the first table
         as declared. Keys that others refer to name one row each.
         """
         context = self.context(request)
-        assert isinstance(context.task, DatabaseTask)
-        tables, reports = {}, {}
-        for name, part in context.tables.items():
-            rules = presence_rules(part.one.constraints, part.one.domain)
-            tables[name], report = read_table(part.spec, part.one.domain, rules=rules)
-            reports[name] = report.to_dict()
-        write_validation(release, {"tables": reports}, home)
-        stored = {name: table.stored.items() for name, table in tables.items()}
-        digests = digests_of(b"data", lambda: stored, release, home)
-        whole = relations.Database(context.task.schema, tables)
-        relations.require_unique_keys(whole)
-        return bound(whole, home.key()), digests
+        opened = {
+            name: open_table(table, request.data, home.key())
+            for name, table in context.tables.items()
+        }
+        spec = context.spec
+        reports = {name: table.report.to_dict() for name, table in opened.items()}
+        write_validation(release, {"tables": reports} if spec.tables else reports[spec.name], home)
+        digests = digests_of(b"data", lambda: _stored(spec, opened), release, home)
+        bounded = {name: table.bounded for name, table in opened.items()}
+        database = relations.Database(context.task.schema, bounded)
+        relations.require_unique_keys(database)
+        return bound(database, home.key()), digests
 
     def door(
         self,
         rows: relations.Database,
-        task: AnyTask,
+        task: DatabaseTask,
         planned: Event,
         journal: Journal,
-        home: Home,  # noqa: ARG002 - of raw columns alone
+        home: Home,  # noqa: ARG002 - a door to raw columns numbers texts under the home's key
     ) -> PrivateDatabase:
-        """The doors of the tables, and of those that join them."""
-        changed = relations.rows_changed(rows.schema)
-        tables = {**relations.row_tables(rows), **relations.joined_tables(rows)}
-        most = {name: Neighbours(task.neighbours.relation, changed[name]) for name in tables}
-        return PrivateDatabase(
-            relations.Database(rows.schema, tables), most, planned, journal, noise_source()
-        )
+        """The doors of the tables, of those that join them, and of persons with several rows."""
+        return private_database(rows, task, planned, journal, noise_source())
+
+
+def private_database(
+    rows: relations.Database,
+    task: DatabaseTask,
+    planned: Event,
+    journal: Journal,
+    noise: NoiseSource,
+) -> PrivateDatabase:
+    """The doors of the bounded rows of tables, all under one plan."""
+    if task.lead.persons:
+        tables = person_tables(rows.tables[task.schema.lead], task.lead)
+        return PrivateDatabase(tables, neighbours_of_tables(task.lead), planned, journal, noise)
+    derived = {**relations.row_tables(rows), **relations.joined_tables(rows)}
+    changed = relations.rows_changed(rows.schema)
+    neighbours = {name: Neighbours(task.neighbours.relation, changed[name]) for name in derived}
+    for name, table in task.tables.items():
+        neighbours[name] = table.neighbours
+    return PrivateDatabase(
+        relations.Database(rows.schema, derived), neighbours, planned, journal, noise
+    )
+
+
+@dataclass(frozen=True, repr=False)
+class OpenedTable:
+    """A table as ``read``, and within the bound of each person, with the findings of validation."""
+
+    read: Table
+    bounded: Table
+    report: ValidationReport
+
+
+def open_table(context: TableContext, data: Path | None, key: bytes) -> OpenedTable:
+    """Read, validate, encode and bound the rows of a table, from a file or from its source.
+
+    Raises:
+        StorageError: the data cannot be read.
+        DataError: it is not as declared; names columns, rules and row numbers.
+    """
+    spec, domain, unit = context.spec, context.task.domain, context.spec.privacy.protected
+    rules = presence_rules(context.task.constraints, domain)
+    if not isinstance(unit, PersonUnit):
+        table, report = read_table(spec, domain, data, rules)
+        return OpenedTable(table, table, report)
+    require_named_persons(domain, unit)
+    validation, people = Validation.of(spec, domain, rules), []
+
+    def tables() -> Iterator[Table]:
+        for batch in read_batches(spec, data):
+            rows = validation.check(batch)
+            people.append(person_numbers(rows.typed(unit.key), key))
+            yield rows.table()
+
+    table = Table.concatenate(tables())
+    bounded = bound_contribution(table, np.concatenate(people), unit, key)
+    return OpenedTable(table, bounded, validation.report())
+
+
+def _stored(spec: Spec, opened: Mapping[str, OpenedTable]) -> dict[str, Iterable[tuple[str, Any]]]:
+    """The stored columns of tables by name, which digests hold; of an only table it is empty."""
+    return {spec.naming(name, "{}"): table.read.stored.items() for name, table in opened.items()}
 
 
 def bound(database: relations.Database, key: bytes) -> relations.Database:
@@ -316,7 +298,7 @@ class ColumnsSource(RowSource[pd.DataFrame, PrivateColumns]):
     def door(
         self,
         rows: pd.DataFrame,
-        task: AnyTask,
+        task: DatabaseTask,
         planned: Event,
         journal: Journal,
         home: Home,
@@ -351,8 +333,3 @@ def cell_hashes(frame: pd.DataFrame) -> Iterator[tuple[str, NDArray[Any]]]:
     """A 64-bit hash (n,) of each cell of each column, by its name."""
     for name in frame.columns:
         yield str(name), pd.util.hash_pandas_object(texts(frame[name]), index=False).to_numpy()
-
-
-def source_of(request: ResolvedRequest) -> RowSource[Any, Any]:
-    """The source of the rows that a spec declares."""
-    return TableSource() if isinstance(public_context_of(request).task, Task) else DatabaseSource()

@@ -23,8 +23,8 @@ from cloister.constraints.schema_file import PublishedSchema, PublishedTable, br
 from cloister.demo import civic_registry
 from cloister.errors import InputError, SampleError, StorageError
 from cloister.figures import count_of, listed
-from cloister.models.protocol import AnyModel
-from cloister.models.task import AnyTask, DatabaseTask, Task
+from cloister.models.protocol import DatabaseModel
+from cloister.models.task import DatabaseTask, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 from cloister.schema.relations import Database, ForeignKey
@@ -43,27 +43,22 @@ _CELLS_WRITTEN = 1 << 22
 """Cells that are written at a time: few, so that their texts take little memory."""
 
 
-def draw_tables(model: AnyModel, rows: int, seed: int | None, dataset: str) -> dict[str, Table]:
-    """Exactly ``rows`` rows; of several tables, in the table of the units.
-
-    A single table has the name of the ``dataset``.
+def draw_tables(model: DatabaseModel, rows: int, seed: int | None) -> Database:
+    """Tables with exactly ``rows`` rows in that of the units.
 
     Raises:
         SampleError: the model gave another number of rows, or has fewer.
     """
     drawn = model.sample(rows, SamplingSource(seed))
-    if isinstance(drawn, Table):
-        tables, number = {dataset: drawn}, drawn.rows
-    else:
-        tables, number = dict(drawn.tables), drawn.tables[drawn.schema.lead].rows
+    number = drawn.rows[drawn.schema.lead]
     if number != rows:
         raise SampleError(
             f"only {number:,} of {count_of(rows, 'row')} could be drawn; request fewer"
         )
-    return tables
+    return drawn
 
 
-def require_capacity(model: AnyModel, rows: int) -> None:
+def require_capacity(model: DatabaseModel, rows: int) -> None:
     """Check that the capacity of a model holds ``rows`` rows.
 
     Raises:
@@ -95,17 +90,13 @@ def require_hard_constraints(reports: tuple[ViolationReport, ...]) -> None:
         )
 
 
-def require_references(
-    task: AnyTask, tables: Mapping[str, Table]
-) -> tuple[tuple[ForeignKey, int], ...]:
+def require_references(database: Database) -> tuple[tuple[ForeignKey, int], ...]:
     """Check that each reference of synthetic tables names a row; the keys, with none broken.
 
     Raises:
         SampleError: some name none; says by which columns.
     """
-    if isinstance(task, Task):
-        return ()
-    dangling = tuple(Database(task.schema, tables).dangling())
+    dangling = tuple(database.dangling())
     broken = [f"{key.table}.{key.column}" for key, rows in dangling if rows]
     if broken:
         raise SampleError(
@@ -115,17 +106,13 @@ def require_references(
     return dangling
 
 
-def count_all_violations(task: AnyTask, tables: Mapping[str, Table]) -> tuple[ViolationReport, ...]:
+def count_all_violations(task: DatabaseTask, database: Database) -> tuple[ViolationReport, ...]:
     """The violations of all constraints of synthetic tables, those across foreign keys last."""
-    if isinstance(task, Task):
-        ((_, table),) = tables.items()
-        return violation_reports(task.constraints, table)
-    database = Database(task.schema, tables)
     return (
         *(
             report
             for name, part in task.tables.items()
-            for report in violation_reports(part.constraints, tables[name])
+            for report in violation_reports(part.constraints, database.tables[name])
         ),
         *(rule.report(database) for rule in task.across),
     )
@@ -230,16 +217,12 @@ def write_csv(parquet: Path, path: Path, spec: Spec) -> None:
 def published_schema(context: PublicContext) -> PublishedSchema:
     """What is declared of the synthetic tables, by the names of their files."""
     task, spec = context.task, context.spec
-    keys, across = ((), ()) if isinstance(task, Task) else (task.schema.keys, task.across)
+    keys = {name: table.key for name, table in spec.tables.items()}
     tables = {
-        context.files[name]: PublishedTable(
-            part.one.domain,
-            part.one.constraints,
-            spec.tables[name].key if spec.tables else None,
-        )
-        for name, part in context.tables.items()
+        context.files[name]: PublishedTable(part.domain, part.constraints, keys.get(name))
+        for name, part in task.tables.items()
     }
-    return PublishedSchema(spec.name, tables, keys, across)
+    return PublishedSchema(spec.name, tables, task.schema.keys, task.across)
 
 
 def require_published_schema(context: PublicContext, files: Mapping[str, Path]) -> None:
@@ -312,23 +295,16 @@ def load_release(request: ResolvedRequest, url: str, release: str, folder: Path)
     load_tables(target, synthetic_tables(context.task, files))
 
 
-def synthetic_tables(task: AnyTask, files: Mapping[str, Path]) -> list[SyntheticTable]:
+def synthetic_tables(task: DatabaseTask, files: Mapping[str, Path]) -> list[SyntheticTable]:
     """The synthetic tables of a task as they are to be in a database, parents first.
 
     ``files`` are their Parquet files by name.
     """
-    if isinstance(task, Task):
-        ((name, file),) = files.items()
-        return [_synthetic(name, task, file, (), None)]
     keys = {key.parent: key.key for key in task.schema.keys}
     return [
-        _synthetic(name, part, files[name], _references(task, name), keys.get(name))
+        _synthetic(name, part, files[name], task.schema.parents_of(name), keys.get(name))
         for name, part in task.tables.items()
     ]
-
-
-def _references(task: DatabaseTask, name: str) -> tuple[ForeignKey, ...]:
-    return task.schema.parents_of(name)
 
 
 def _synthetic(
@@ -343,13 +319,12 @@ def _synthetic(
 
 def _only_key(task: Task, references: set[str]) -> str | None:
     """The only column that numbers rows afresh; None if there are several, or none."""
-    of_persons = {task.persons.key} if task.persons else set()
     names = [
         column.name
         for column in task.domain
         if column.kind == "key"
         and column.null_code is None
-        and column.name not in references | of_persons
+        and column.name not in references | task.person_keys
     ]
     return names[0] if len(names) == 1 else None
 

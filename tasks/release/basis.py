@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from cloister.constraints.across import AcrossConstraint
-from cloister.models.task import AnyPlan, Budget, Task
+from cloister.models.task import AnyPlan, Budget
 from cloister.privacy.accounting.composition import is_counted
 from cloister.privacy.certificate.certificate import ReusedRelease, Runner, Software
 from cloister.privacy.exact import exact
@@ -87,7 +87,7 @@ class Basis:
     @property
     def of_persons(self) -> tuple[str, ...]:
         """The key of persons with several rows and their attributes; empty if there are none."""
-        persons = self.context.task.persons if isinstance(self.context.task, Task) else None
+        persons = self.context.task.lead.persons
         return (persons.key, *persons.attributes) if persons else ()
 
     @property
@@ -111,4 +111,4 @@ class Basis:
     @property
     def across(self) -> Sequence[AcrossConstraint]:
         """The constraints across foreign keys."""
-        return () if isinstance(self.context.task, Task) else self.context.task.across
+        return self.context.task.across

@@ -34,6 +34,7 @@ from cloister.privacy.certificate.certificate import (
     Subject,
 )
 from cloister.privacy.certificate.page import page
+from cloister.privacy.certificate.unit_words import unit_words
 from cloister.privacy.exact import decimal, decimal_below, exact, float_above
 from cloister.privacy.ledger import Ledger
 from cloister.schema.declarations import DIFFERENTIAL_PRIVACY
@@ -237,14 +238,14 @@ def _subject(basis: Basis) -> Subject:
 
 
 def _guarantee(basis: Basis) -> Guarantee:
-    privacy = basis.spec.privacy
+    privacy, unit = basis.spec.privacy, unit_words(basis.spec)
     epsilon, period = _worst_epsilons(basis)
     accounted = basis.plan.stages, basis.planned.delta, privacy.relation, privacy.group_rows
     return Guarantee(
         private=basis.secure,
         definition=_own_guarantees(basis).definition or wording.definition_of(basis.delta),
-        unit=wording.unit_description(basis.spec),
-        unit_statement=wording.unit_statement(basis.spec),
+        unit=unit.description,
+        unit_statement=unit.statement,
         relation=privacy.relation,
         relation_words=wording.relation_words(privacy.relation),
         rows=wording.rows_words(privacy.rows),

@@ -23,7 +23,7 @@ from cloister.errors import InputError
 from cloister.evaluation import Level, Panel, report
 from cloister.evaluation.persons import PersonColumns
 from cloister.evaluation.targets import PredictionTarget, targets_of
-from cloister.models.task import DatabaseTask, Task
+from cloister.models.task import Task
 from cloister.schema.domain import Table
 from cloister.schema.relations import Database
 from cloister.schema.sources.files_and_urls import is_url
@@ -34,7 +34,12 @@ from cloister.tasks.data.tables import schema_warnings
 from cloister.tasks.home.files import write_json
 from cloister.tasks.home.home import Home, private_folder
 from cloister.tasks.home.process import evaluating_digest
-from cloister.tasks.requests.resolved import PublicContext, constraints_in, declared_context
+from cloister.tasks.requests.resolved import (
+    PublicContext,
+    TableContext,
+    constraints_in,
+    declared_context,
+)
 
 if TYPE_CHECKING:
     from cloister.evaluation.learning import Learning
@@ -65,8 +70,26 @@ class EvaluationRecord:
     folder: Path
 
 
+def compare(
+    real: Database,
+    synthetic: Database,
+    context: PublicContext,
+    options: EvaluationOptions,
+    home: Home,
+) -> report.AnyEvaluation:
+    """The evaluation of one table against another of the same context, or of several; internal.
+
+    Raises:
+        InputError: a target is not in the spec, or the rows held out cannot be used.
+    """
+    if context.spec.tables:
+        return compare_databases(real, synthetic, context, options, home)
+    ((name, table),) = context.tables.items()
+    return compare_tables(real.tables[name], synthetic.tables[name], table, options, home)
+
+
 def compare_tables(
-    real: Table, synthetic: Table, context: PublicContext, options: EvaluationOptions, home: Home
+    real: Table, synthetic: Table, context: TableContext, options: EvaluationOptions, home: Home
 ) -> report.Evaluation:
     """The evaluation of one table against another of the same context; internal.
 
@@ -81,7 +104,7 @@ def compare_tables(
     reference = ReferenceScores(home, spec_digest(context.spec))
     held_out = table_of(context, options.held_out) if options.held_out else None
     rules, panel = context.task.constraints, options.panel
-    people = _persons(context.one)
+    people = _persons(context.task)
     return evaluate_tables(
         *(
             real,
@@ -119,7 +142,6 @@ def compare_databases(
     def of_table(name: str, table: Table, synthetic: Table) -> report.Evaluation:
         return compare_tables(table, synthetic, parts[name], options, home)
 
-    assert isinstance(context.task, DatabaseTask)
     return report.evaluate_databases(real, synthetic, options.level, of_table, context.task.across)
 
 
@@ -136,14 +158,10 @@ def write_evaluation(evaluation: report.AnyEvaluation, folder: Path) -> Evaluati
         from cloister.evaluation.plots import write_plots, write_relations, write_tables
 
         plots = folder / "plots"
-        tables = (
-            {"": evaluation} if isinstance(evaluation, report.Evaluation) else evaluation.tables
-        )
-        for name, table in tables.items():
+        for name, table in evaluation.tables.items():
             write_plots(table, plots / name)
             write_tables(table, plots / name)
-        if isinstance(evaluation, report.DatabaseEvaluation):
-            write_relations(evaluation, plots)
+        write_relations(evaluation.relations, plots)
     return EvaluationRecord(evaluation, folder)
 
 
@@ -160,28 +178,19 @@ def compare_files(
         InputError: the spec, or one of the places, cannot be used.
     """
     context = _public_context(spec)
-    if isinstance(context.task, Task):
-        real, drawn = (
-            table_in(context, location, context.spec.name) for location in (data, synthetic)
-        )
-        warnings = schema_warnings(context, {context.spec.name: synthetic})
-        return replace(compare_tables(real, drawn, context, options, home), warnings=warnings)
-    databases = [
+    places = [_places(context, location) for location in (data, synthetic)]
+    real, drawn = (
         Database(
             context.task.schema,
-            {
-                name: table_in(part, location and _location_of(name, location), name)
-                for name, part in context.tables.items()
-            },
+            {name: table_in(part, where[name], name) for name, part in context.tables.items()},
         )
-        for location in (data, synthetic)
-    ]
-    warnings = schema_warnings(context, {n: _location_of(n, synthetic) for n in context.tables})
-    compared = compare_databases(databases[0], databases[1], context, options, home)
-    return replace(compared, warnings=warnings)
+        for where in places
+    )
+    warnings = schema_warnings(context, {n: place for n, place in places[1].items() if place})
+    return replace(compare(real, drawn, context, options, home), warnings=warnings)
 
 
-def table_in(context: PublicContext, location: str | None, name: str) -> Table:
+def table_in(context: TableContext, location: str | None, name: str) -> Table:
     """The rows of one table in a file, or under its name in the database of a URL.
 
     Without a location they are those of its source.
@@ -193,6 +202,13 @@ def table_in(context: PublicContext, location: str | None, name: str) -> Table:
         return table_of(context, Path(location) if location else None)
     source = SourceSpec(url=location, table=name)
     return table_of(replace(context, spec=context.spec.model_copy(update={"source": source})), None)
+
+
+def _places(context: PublicContext, location: str | None) -> dict[str, str | None]:
+    """Where each table is; None for its source."""
+    if location is None or not context.spec.tables:
+        return dict.fromkeys(context.tables, location)
+    return {name: _location_of(name, location) for name in context.tables}
 
 
 def _location_of(name: str, location: str) -> str:
@@ -219,22 +235,22 @@ def violations_of(spec: Path, data: Path | None = None) -> tuple[ViolationReport
         InputError: the spec or the rows cannot be used.
     """
     context = _public_context(spec)
-    return violation_reports(context.task.constraints, table_of(context, data))
+    return violation_reports(context.task.constraints, table_of(context.only, data))
 
 
-def table_of(context: PublicContext, file: Path | None) -> Table:
+def table_of(context: TableContext, file: Path | None) -> Table:
     """The rows of a file, or of the spec's source, validated as the spec says.
 
     Raises:
         DataError: they are not as declared.
     """
-    return read_table(context.spec, context.one.domain, file)[0]
+    return read_table(context.spec, context.task.domain, file)[0]
 
 
-def _targets(context: PublicContext, options: EvaluationOptions) -> tuple[PredictionTarget, ...]:
+def _targets(context: TableContext, options: EvaluationOptions) -> tuple[PredictionTarget, ...]:
     known = {
         target.attribute: target
-        for target in targets_of(context.spec.evaluation.targets, context.one.domain)
+        for target in targets_of(context.spec.evaluation.targets, context.task.domain)
     }
     unknown = [name for name in options.targets if name not in known]
     if unknown:

@@ -63,7 +63,7 @@ def require_usable(request: ResolvedRequest, context: PublicContext, home: Home)
         files.require_new(request.out_path, _pending(request, context, home))
     if request.database:
         require_database(request, request.database, context, _pending(request, context, home))
-    tasks = [part.one for part in context.tables.values()]
+    tasks = context.task.tables.values()
     cells = sum(task.output_rows * len(task.domain.names) for task in tasks)
     for folder in _written(request, home):
         files.require_room(folder, cells * _CELL_BYTES + _SPARE_BYTES)
@@ -212,8 +212,8 @@ def _with_its_own(release: str, home: Home) -> Iterator[Release]:
 
 def _require_reuse(request: ResolvedRequest, context: PublicContext) -> Task:
     """The task of a request whose method can reuse numbers."""
-    task = context.task
-    if isinstance(task, Task) and task.persons is None:
+    task = context.task.lead
+    if not context.task.several and task.persons is None:
         if create(request.method).reuses_numbers:
             return task
         raise PlanError(

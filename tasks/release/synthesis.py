@@ -9,20 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from cloister.constraints.denial import ViolationReport
 from cloister.evaluation.report import AnyEvaluation, Evaluation
 from cloister.figures import figure
 from cloister.models.acceptance import TriedPlan, run_tries
-from cloister.models.core.bins import Histogram
-from cloister.models.protocol import AnyModel, AnySynthesizer, DatabaseModel, Model
+from cloister.models.protocol import DatabaseModel, DatabaseSynthesizer
 from cloister.models.quality import find_collapses, find_lost_references
-from cloister.models.registry import create
+from cloister.models.registry import create, over_databases
 from cloister.models.storage import load_model, save_model
-from cloister.models.task import AnyPlan, Task
+from cloister.models.task import AnyPlan
 from cloister.privacy.certificate.certificate import Acceptance
 from cloister.schema.domain import Table
 from cloister.schema.relations import Database, ForeignKey, row_tables
@@ -79,40 +77,43 @@ def fit_model(request: ResolvedRequest, plan: AnyPlan, spent: AnySpent, home: Ho
         UnplannedQuery: the method made a query that the plan does not hold.
     """
     context, folder = public_context_of(request), home.release(spent.release)
-    synthesizer = create(request.method, partial(reporter().advance, "fit"))
+    method = create(request.method, partial(reporter().advance, "fit"))
     if previous := kept_previous(folder):
-        synthesizer = reusing(synthesizer, previous, home)
-    weighed: Any
+        method = reusing(method, previous, home)
+    synthesizer = over_databases(method)
     if isinstance(plan, TriedPlan):  # whose fits weigh theirs
         weighed = _accepted_model(synthesizer, spent, plan, request, home)
     else:
         model = synthesizer.train(spent.private, context.task, plan)
         trained = load_model(_saved(folder / "trained", request, context, model).open())
-        weighed = create(request.method).weigh(spent.private, context.task, plan, trained)
+        weighing = over_databases(create(request.method))
+        weighed = weighing.weigh(spent.private, context.task, plan, trained)
     seal(spent.release, request, spent.journal, home)
     return Fitted(spent, plan, _saved(folder / "model", request, context, weighed))
 
 
 def _accepted_model(
-    synthesizer: AnySynthesizer,
+    synthesizer: DatabaseSynthesizer[Any, Any],
     spent: AnySpent,
     plan: TriedPlan[Any],
     request: ResolvedRequest,
     home: Home,
-) -> Model:
+) -> DatabaseModel:
     """The model of the try that is delivered; its errors are written beside it."""
     context, folder = public_context_of(request), home.release(spent.release)
-    task, name, seed = context.one, context.spec.name, kept_seed(folder)
+    task, name, seed = context.task, context.spec.name, kept_seed(folder)
 
-    def fit(one: AnyPlan) -> Model:
+    def fit(one: AnyPlan) -> DatabaseModel:
         model = synthesizer.train(spent.private, task, one)
-        return cast("Model", synthesizer.weigh(spent.private, task, one, model))
+        fitted: DatabaseModel = synthesizer.weigh(spent.private, task, one, model)
+        return fitted
 
-    def draw(model: Model) -> Table:
-        return draw_tables(model, request.rows, seed, name)[name]
+    def draw(model: DatabaseModel) -> Table:
+        return draw_tables(model, request.rows, seed).tables[name]
 
-    counted = spent.private.secret_number(plan.tries, "tries that count")
-    tried = run_tries(spent.private, task, plan, counted, fit, draw)
+    door = spent.private.table(name)
+    counted = door.secret_number(plan.tries, "tries that count")
+    tried = run_tries(door, task.lead, plan, counted, fit, draw)
     met = bool(tried.errors) and all(error.met for error in tried.errors)
     acceptance = Acceptance(tries=plan.tries, criteria=tried.errors, met=met)
     write_json(folder / _ACCEPTANCE, acceptance.model_dump(mode="json"))
@@ -120,7 +121,7 @@ def _accepted_model(
 
 
 def _saved(
-    folder: Path, request: ResolvedRequest, context: PublicContext, model: Model
+    folder: Path, request: ResolvedRequest, context: PublicContext, model: DatabaseModel
 ) -> Reference:
     return Reference.of(save_model(folder, request.method, model, context.task, context.spec))
 
@@ -153,14 +154,14 @@ def sample_rows(request: ResolvedRequest, fitted: Fitted, home: Home) -> DrawnRo
     """
     context, folder = public_context_of(request), home.release(fitted.release)
     model = load_model(fitted.model.open())
-    drawn = draw_tables(model, request.rows, kept_seed(folder), context.spec.name)
+    drawn = dict(draw_tables(model, request.rows, kept_seed(folder)).tables)
     files = {name: folder / f"{stem}.parquet" for name, stem in context.files.items()}
     for name, path in files.items():
         write_table(drawn.pop(name), path)
     reporter().advance("sample", 1, 3)
-    tables = {name: read_synthetic(files[name], part.one) for name, part in context.tables.items()}
-    dangling = require_references(context.task, tables)
-    violations = count_all_violations(context.task, tables)
+    database = _read_tables(files, context)
+    dangling = require_references(database)
+    violations = count_all_violations(context.task, database)
     acceptance = _acceptance_of(folder)
     require_hard_constraints(violations)
     reporter().advance("sample", 2, 3)
@@ -168,12 +169,12 @@ def sample_rows(request: ResolvedRequest, fitted: Fitted, home: Home) -> DrawnRo
     references = {name: Reference.of(path) for name, path in files.items()}
     return DrawnRows(
         references,
-        {name: table.rows for name, table in tables.items()},
+        database.rows,
         violations,
         model.post_processing(),
         model.capacity,
         dangling,
-        (*_missed(acceptance), *_warnings(context, model, tables)),
+        (*_missed(acceptance), *_warnings(context, model, database)),
         acceptance,
     )
 
@@ -198,32 +199,24 @@ def _missed(acceptance: Acceptance | None) -> Iterator[str]:
             yield sentence
 
 
-def _warnings(
-    context: PublicContext, fitted: AnyModel, tables: Mapping[str, Table]
-) -> tuple[str, ...]:
-    if isinstance(context.task, Task):
-        one = cast("Model", fitted)
-        sentences = _collapsed("", one.histograms, tables[context.spec.name])
-    else:
-        sentences = _of_several(
-            cast("DatabaseModel", fitted), Database(context.task.schema, tables)
-        )
+def _read_tables(files: Mapping[str, Path], context: PublicContext) -> Database:
+    tables = {name: read_synthetic(files[name], task) for name, task in context.task.tables.items()}
+    return Database(context.task.schema, tables)
+
+
+def _warnings(context: PublicContext, fitted: DatabaseModel, database: Database) -> tuple[str, ...]:
+    histograms, rows = fitted.histograms, row_tables(database)
+    sentences = (
+        *(
+            f"{context.of_table(name)}{collapse}"
+            for name in histograms
+            for collapse in find_collapses(histograms[name], rows[name])
+        ),
+        *map(str, find_lost_references(histograms, database)),
+    )
     for sentence in sentences:
         note_warning("%s", sentence)
     return sentences
-
-
-def _of_several(fitted: DatabaseModel, database: Database) -> tuple[str, ...]:
-    histograms, rows = fitted.histograms, row_tables(database)
-    collapsed = (
-        _collapsed(f"table '{name}', ", histograms[name], rows[name]) for name in histograms
-    )
-    lost = map(str, find_lost_references(histograms, database))
-    return (*chain.from_iterable(collapsed), *lost)
-
-
-def _collapsed(prefix: str, histograms: Mapping[str, Histogram], rows: Table) -> tuple[str, ...]:
-    return tuple(f"{prefix}{sentence}" for sentence in find_collapses(histograms, rows))
 
 
 @step("evaluate", "evaluate {spent.release} ({request.evaluate})", "drawn")
@@ -246,14 +239,7 @@ def _measured(
     request: ResolvedRequest, spent: AnySpent, drawn: DrawnRows, home: Home
 ) -> AnyEvaluation:
     context, options = public_context_of(request), _evaluation_options(request)
-    if request.evaluate == "none" and isinstance(context.task, Task):
-        return Evaluation("none", spent.rows.rows, request.rows)
-    tables = {
-        name: read_synthetic(drawn.files[name].open(), part.one)
-        for name, part in context.tables.items()
-    }
-    if isinstance(context.task, Task):
-        (synthetic,) = tables.values()
-        return comparison.compare_tables(spent.rows, synthetic, context, options, home)
-    synthetic_database = Database(context.task.schema, tables)
-    return comparison.compare_databases(spent.rows, synthetic_database, context, options, home)
+    if request.evaluate == "none" and not context.task.several:
+        return Evaluation("none", sum(spent.rows.rows.values()), request.rows)
+    files = {name: file.open() for name, file in drawn.files.items()}
+    return comparison.compare(spent.rows, _read_tables(files, context), context, options, home)

@@ -12,7 +12,15 @@ from types import MappingProxyType
 
 from cloister.devices import CPU
 from cloister.errors import SpecError
-from cloister.models.task import Forecast, Parameters, Plan, Stage, Task, neighbours_of
+from cloister.models.task import (
+    DatabaseTask,
+    Forecast,
+    Parameters,
+    Plan,
+    Stage,
+    Task,
+    neighbours_of,
+)
 from cloister.privacy.discovery import DomainPlan, attribute_outline, plan_domains, require_enough
 from cloister.privacy.ledger.records import MEASURE
 from cloister.schema.attributes import AnyAttribute, Ordinal
@@ -94,7 +102,8 @@ def domain_context(request: ResolvedRequest) -> PublicContext:
         raise SpecError(
             f"{request.spec} was changed since the measurement began; run the command again"
         )
-    return PublicContext(spec, Task(Domain(()), (), request.rows, neighbours_of(spec)))
+    task = Task(Domain(()), (), request.rows, neighbours_of(spec))
+    return PublicContext(spec, DatabaseTask.of(spec.name, task))
 
 
 def strip_derived_domains(spec: Spec) -> Spec:

@@ -16,13 +16,11 @@ from types import MappingProxyType
 from typing import Any
 
 from cloister.constraints import require_consistent
-from cloister.constraints.across import AcrossConstraint
 from cloister.errors import PlanError, PrivacyError
 from cloister.figures import count_of
 from cloister.models import quality
-from cloister.models.protocol import search_plan
-from cloister.models.registry import create
-from cloister.models.task import AnyPlan, AnyTask, Budget, DatabaseTask, Stage, Task
+from cloister.models.registry import create, over_databases
+from cloister.models.task import AnyPlan, Budget, DatabaseTask, Stage
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.accounting.composition import accountable, event_of_stages, is_counted
 from cloister.privacy.certificate.provenance import ignored_columns
@@ -55,7 +53,8 @@ class StageCost:
 @lru_cache(maxsize=4)
 def sequence_of(request: resolved.ResolvedRequest) -> tuple[str, ...]:
     """The order in which attributes are modelled."""
-    return create(request.method).sequence(resolved.public_context_of(request).task)
+    method = over_databases(create(request.method))
+    return method.sequence(resolved.public_context_of(request).task)
 
 
 @lru_cache(maxsize=4)
@@ -65,8 +64,8 @@ def plan_along(request: resolved.ResolvedRequest, sequence: tuple[str, ...]) -> 
     Raises:
         PlanError: no parameters fit the budget.
     """
-    task = resolved.public_context_of(request).task
-    return search_plan(create(request.method), task, sequence, request.budget)
+    method = over_databases(create(request.method))
+    return method.search(resolved.public_context_of(request).task, sequence, request.budget)
 
 
 def plan_of(request: resolved.ResolvedRequest) -> AnyPlan:
@@ -78,7 +77,7 @@ def plan_of(request: resolved.ResolvedRequest) -> AnyPlan:
     return plan_along(request, sequence_of(request))
 
 
-def stage_costs(plan: AnyPlan, budget: Budget, task: AnyTask) -> tuple[StageCost, ...]:
+def stage_costs(plan: AnyPlan, budget: Budget, task: DatabaseTask) -> tuple[StageCost, ...]:
     """What each stage would cost alone."""
     return tuple(
         StageCost(stage.name, stage.explanation, _epsilon_alone(stage, budget, task))
@@ -86,13 +85,13 @@ def stage_costs(plan: AnyPlan, budget: Budget, task: AnyTask) -> tuple[StageCost
     )
 
 
-def _epsilon_alone(stage: Stage, budget: Budget, task: AnyTask) -> float | None:
+def _epsilon_alone(stage: Stage, budget: Budget, task: DatabaseTask) -> float | None:
     if not accountable([stage]):
         return None
     return epsilon(stage.event, budget.delta, task.neighbours.relation)
 
 
-def total_cost(plan: AnyPlan, budget: Budget, task: AnyTask) -> float:
+def total_cost(plan: AnyPlan, budget: Budget, task: DatabaseTask) -> float:
     """The epsilon of all stages together, as accounted.
 
     What is not differentially private is not in it.
@@ -101,14 +100,13 @@ def total_cost(plan: AnyPlan, budget: Budget, task: AnyTask) -> float:
     return epsilon(event, budget.delta, task.neighbours.relation)
 
 
-def require_within_budget(plan: AnyPlan, budget: Budget, task: AnyTask) -> None:
+def require_within_budget(plan: AnyPlan, budget: Budget, task: DatabaseTask) -> None:
     """Check that a plan stays within the epsilon that is charged for it.
 
     Raises:
         PrivacyError: it costs more, or holds what no epsilon bounds and the task does not declare.
     """
-    declared = getattr(task, "guarantee", DIFFERENTIAL_PRIVACY)
-    if not is_counted(plan.event) and declared == DIFFERENTIAL_PRIVACY:
+    if not is_counted(plan.event) and task.guarantee == DIFFERENTIAL_PRIVACY:
         raise PrivacyError(
             f"the plan of method {plan.method} is not differentially private, and the spec "
             "declares no other guarantee; nothing was charged"
@@ -119,12 +117,12 @@ def require_within_budget(plan: AnyPlan, budget: Budget, task: AnyTask) -> None:
         )
 
 
-def until_learnt(plan: AnyPlan, task: AnyTask) -> bool:
+def until_learnt(plan: AnyPlan, task: DatabaseTask) -> bool:
     """Whether a plan will learn every functional dependency of one table."""
     return all(forecast.learnt for forecast in dependencies_of(plan, task))
 
 
-def until_possible(plan: AnyPlan, task: AnyTask) -> bool:  # noqa: ARG001 - one of two kinds
+def until_possible(plan: AnyPlan, task: DatabaseTask) -> bool:  # noqa: ARG001 - one of two kinds
     """True: there is a plan."""
     return True
 
@@ -133,9 +131,9 @@ UNTIL = MappingProxyType({"learnt": until_learnt, "possible": until_possible})
 """What a budget may be raised for."""
 
 
-def dependencies_of(plan: AnyPlan, task: AnyTask) -> tuple[quality.DependencyForecast, ...]:
+def dependencies_of(plan: AnyPlan, task: DatabaseTask) -> tuple[quality.DependencyForecast, ...]:
     """The forecast for the functional dependencies of one table; public."""
-    return quality.forecast_dependencies(task, plan) if isinstance(task, Task) else ()
+    return () if task.several else quality.forecast_dependencies(task.lead, plan)
 
 
 def raise_budget(request: resolved.ResolvedRequest, wanted: str) -> resolved.ResolvedRequest:
@@ -209,13 +207,13 @@ def checked_spec(path: Path) -> dict[str, Any]:
     context = resolved.public_context_of(request)
     require_satisfiable(context)
     plan_of(request)
-    spec, tasks = context.spec, [part.one for part in context.tables.values()]
+    spec, tasks = context.spec, context.task.tables.values()
     ignored = ignored_columns(spec)
     return {
         "name": spec.name,
         "attributes": sum(len(task.domain.names) for task in tasks),
         **({"ignored columns": ", ".join(ignored)} if ignored else {}),
-        "hard constraints": sum(len(task.hard) for task in tasks) + len(_across(context)),
+        "hard constraints": sum(len(task.hard) for task in tasks) + len(context.task.across),
         "soft constraints": sum(len(task.soft) for task in tasks),
         "privacy unit": context.unit,
         "relation": spec.privacy.relation,
@@ -227,10 +225,6 @@ def checked_spec(path: Path) -> dict[str, Any]:
     }
 
 
-def _across(context: resolved.PublicContext) -> tuple[AcrossConstraint, ...]:
-    return context.task.across if isinstance(context.task, DatabaseTask) else ()
-
-
 def require_satisfiable(context: resolved.PublicContext) -> None:
     """Check that so many rows can satisfy the hard constraints and have keys; public.
 
@@ -240,19 +234,12 @@ def require_satisfiable(context: resolved.PublicContext) -> None:
         ConstraintError: the hard constraints contradict each other, or cannot hold for so many.
         PlanError: names the key whose pattern is too narrow.
     """
-    for name, part in context.tables.items():
-        task = part.one
+    for name, task in context.task.tables.items():
         require_consistent(task.constraints, task.domain, max(task.output_rows, task.data_rows))
+        shared = {key.column for key in context.task.schema.parents_of(name)} | task.person_keys
         for column in task.domain:
-            if isinstance(column, Serial) and column.name not in _shared_keys(context, name):
+            if isinstance(column, Serial) and column.name not in shared:
                 _require_numbers(column, task.output_rows)
-
-
-def _shared_keys(context: resolved.PublicContext, table: str) -> set[str]:
-    task = context.task
-    if isinstance(task, DatabaseTask):
-        return {key.column for key in task.schema.keys if key.table == table}
-    return {task.persons.key} if task.persons else set()
 
 
 def _require_numbers(column: Serial, rows: int) -> None:

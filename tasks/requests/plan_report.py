@@ -13,18 +13,23 @@ from typing import Any
 from cloister.constraints import DenialConstraint
 from cloister.devices import CPU, Device, require_memory
 from cloister.figures import figure, figure_range, listed
-from cloister.models.planning import choose_sampling
-from cloister.models.protocol import AnySynthesizer
-from cloister.models.registry import create, methods_with
-from cloister.models.task import AnyPlan, AnyTask, DatabaseTask, Forecast, Task
 from cloister.models.transforms.differences import differences_of, lacks_presence, orders_of
 from cloister.models.transforms.person_tables import split_task
+from cloister.models.planning import SamplingChoice, choose_sampling
+from cloister.models.protocol import AnySynthesizer
+from cloister.models.registry import create, methods_with
+from cloister.models.task import AnyPlan, DatabaseTask, Forecast, Task
 from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.events import Composed, Event, GaussianCounts, LaplaceCounts
 from cloister.schema.columns import Serial
 from cloister.schema.declarations import quote
 from cloister.schema.domain import Domain, code_type
-from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
+from cloister.tasks.requests.resolved import (
+    PublicContext,
+    ResolvedRequest,
+    TableContext,
+    public_context_of,
+)
 
 _START = 14.0
 """Seconds of a release of next to nothing: loading libraries, a Prefect server for its time,
@@ -63,7 +68,7 @@ _MOST_TARGETS = 16
 
 def forecast_of(request: ResolvedRequest, context: PublicContext, plan: AnyPlan) -> Forecast:
     """Seconds of processor time and bytes of memory of the whole command; public."""
-    tasks = [part.one for part in context.tables.values()]
+    tasks = list(context.task.tables.values())
     cells = sum(max(task.data_rows, task.output_rows) * len(task.domain.names) for task in tasks)
     seconds = _START + _CELL * cells + plan.forecast.seconds
     if request.evaluate != "none":
@@ -87,16 +92,12 @@ def _code_bytes(domain: Domain, rows: int) -> int:
     return rows * sum(code_type(column).itemsize for column in domain)
 
 
-def _training(context: PublicContext) -> float:
+def _training(table: TableContext) -> float:
     """Seconds of training models to predict the targets of one table."""
-    rows = min(max(context.one.data_rows, context.one.output_rows), _LEARNT_ROWS)
-    attributes = len(context.one.domain.modelled)
-    return _targets(context) * attributes * (_TARGET[0] + _TARGET[1] * rows)
-
-
-def _targets(context: PublicContext) -> int:
-    named = len(context.spec.evaluation.targets)
-    return named or min(_MOST_TARGETS, len(context.one.domain.modelled))
+    rows = min(max(table.task.data_rows, table.task.output_rows), _LEARNT_ROWS)
+    attributes = len(table.task.domain.modelled)
+    targets = len(table.spec.evaluation.targets) or min(_MOST_TARGETS, attributes)
+    return targets * attributes * (_TARGET[0] + _TARGET[1] * rows)
 
 
 def training_device(request: ResolvedRequest, plan: AnyPlan) -> Device:
@@ -144,36 +145,39 @@ def unweighed_soft(request: ResolvedRequest, context: PublicContext) -> tuple[st
     """A sentence for those soft constraints of each table that the method leaves alone."""
     if _weighs(request):
         return ()
-    tasks = [part.one for part in context.tables.values()]
     return tuple(
         _UNWEIGHED.format(names=_names(task.soft), method=request.method)
-        for task in tasks
+        for task in context.task.tables.values()
         if task.soft
     )
 
 
 def soft_facts(request: ResolvedRequest, context: PublicContext, plan: AnyPlan) -> dict[str, str]:
     """How rates of soft constraints are known, and how rows are drawn under them."""
-    if not any(part.one.soft for part in context.tables.values()):
+    soft = [task for task in context.task.tables.values() if task.soft]
+    if not soft:
         return {}
     if not _weighs(request):
         return {"soft rates": f"not kept by {request.method}"}
-    tasks = [part.one for part in context.tables.values()]
-    facts = {"soft rates": "; ".join(_sources([rule for t in tasks for rule in t.soft], plan))}
-    if not context.spec.tables:
-        facts["sampling"] = str(choose_sampling(context.one, _method(request).samplings))
-    return facts
+    rates = "; ".join(_sources([rule for task in soft for rule in task.soft], plan))
+    return {"soft rates": rates, "sampling": str(_sampling(request, soft[0]))}
 
 
 def soft_json(request: ResolvedRequest, context: PublicContext) -> dict[str, Any]:
     """The same for programs: the way of drawing and why, and what is known."""
     facts: dict[str, Any] = {}
-    if not context.spec.tables and context.one.soft:
-        choice = choose_sampling(context.one, _method(request).samplings)
+    soft = [task for task in context.task.tables.values() if task.soft]
+    if soft:
+        choice = _sampling(request, soft[0])
         facts["sampling"] = {"way": choice.way, "reason": choice.reason}
-    rules = [rule for part in context.tables.values() for rule in part.one.soft]
+    rules = [rule for task in soft for rule in task.soft]
     facts["soft_known"] = [rule.name for rule in rules if rule.known is not None]
     return facts
+
+
+def _sampling(request: ResolvedRequest, task: Task) -> SamplingChoice:
+    """How rows of a table are drawn under soft constraints; those of all tables in one way."""
+    return choose_sampling(task, _method(request).samplings)
 
 
 def _sources(rules: Sequence[DenialConstraint], plan: AnyPlan) -> Iterator[str]:
@@ -254,9 +258,9 @@ def plan_warnings(
         *_group_words(request, context),
         *unweighed_soft(request, context),
         *_dropped_references(context),
-        *_drowned_counts(context.task, plan),
+        *_drowned_counts(context, plan),
         *_unmodelled_differences(request, context.task),
-        *_never_missing(context.task),
+        *_never_missing(context),
     )
 
 
@@ -285,16 +289,13 @@ def _group_words(request: ResolvedRequest, context: PublicContext) -> Iterator[s
         )
 
 
-def _never_missing(task: AnyTask) -> Iterator[str]:
-    if not isinstance(task, DatabaseTask):
-        for name in _filled_keys(task.domain):
-            yield _NEVER_MISSING.format(table="", name=name)
-        return
-    references = {(key.table, key.column) for key in task.schema.keys}
-    for table, domain in task.schema.tables.items():
+def _never_missing(context: PublicContext) -> Iterator[str]:
+    schema = context.task.schema
+    references = {(key.table, key.column) for key in schema.keys}
+    for table, domain in schema.tables.items():
         for name in _filled_keys(domain):
             if (table, name) not in references:
-                yield _NEVER_MISSING.format(table=f"table '{table}': ", name=name)
+                yield _NEVER_MISSING.format(table=context.of_table(table), name=name)
 
 
 def _filled_keys(domain: Domain) -> list[str]:
@@ -302,19 +303,20 @@ def _filled_keys(domain: Domain) -> list[str]:
     return [column.name for column in domain if isinstance(column, Serial) and column.fills_gaps]
 
 
-def _drowned_counts(task: AnyTask, plan: AnyPlan) -> Iterator[str]:
+def _drowned_counts(context: PublicContext, plan: AnyPlan) -> Iterator[str]:
     for stage in plan.one_fit.stages:
         table, _, name = stage.name.rpartition(": ")
-        rows = _rows_of(task, table)
+        rows = _rows_of(context.task, table)
         scales = list(_scales(stage.event)) if name in _HISTOGRAMS and rows else []
         if rows and scales and min(scales) > _CLEAR * rows:
-            named = f"table '{table}': " if isinstance(task, DatabaseTask) else ""
+            named = context.of_table(table)
             yield _DROWNED.format(table=named, noise=figure_range(scales), rows=rows)
 
 
-def _unmodelled_differences(request: ResolvedRequest, task: AnyTask) -> Iterator[str]:
-    if isinstance(task, DatabaseTask):
+def _unmodelled_differences(request: ResolvedRequest, whole: DatabaseTask) -> Iterator[str]:
+    if whole.several:
         return
+    task = whole.lead
     able = _method(request).models_differences
     parts = [split_task(task).persons, split_task(task).rows] if task.persons else [task]
     differences = [difference for part in parts for difference in differences_of(part)]
@@ -339,9 +341,9 @@ def _why_unmodelled(rule: DenialConstraint, task: Task) -> str:
     return _BOUND
 
 
-def _rows_of(task: AnyTask, table: str) -> int | None:
+def _rows_of(task: DatabaseTask, table: str) -> int | None:
     """The declared rows that a stage counts; None if they are not declared."""
-    if isinstance(task, DatabaseTask):
+    if task.several:
         return task.tables[table].data_rows if table in task.tables else None
     return task.data_rows if table in ("", _ROWS) else None
 
@@ -359,8 +361,6 @@ def _scales(event: Event) -> Iterator[float]:
 
 
 def _dropped_references(context: PublicContext) -> Iterator[str]:
-    if not isinstance(context.task, DatabaseTask):
-        return
     for rule in context.task.across:
         if rule.key.to_itself:
             yield _DROPPED.format(name=rule.name, table=rule.key.table, column=rule.key.column)

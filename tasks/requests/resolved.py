@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -28,12 +28,13 @@ from cloister.models.registry import (
     offered,
     present_name,
 )
-from cloister.models.task import AnyTask, Budget, RowSampling, Task, task_of
+from cloister.models.task import Budget, DatabaseTask, RowSampling, Task, table_task, task_of
 from cloister.privacy.accounting.composition import group_cost
 from cloister.schema.blocks import blocks_of
 from cloister.schema.declarations import PRIOR_PATTERN, ReleaseSpec
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files import loading
+from cloister.schema.spec_files.foreign_keys import lead_of
 from cloister.schema.spec_files.problems import problems_of
 from cloister.schema.spec_files.yaml_text import read_marked, spec_error
 from cloister.tasks.requests import options
@@ -159,17 +160,15 @@ def method_of(declared: Spec, request: ReleaseRequest, budget: Budget) -> Choice
         )
     if declared.tables:
         return OF_TABLES
-    rows = {declared.name: options.public_rows(declared)}
-    task = task_of(declared, rows, options.rows_of(declared, request))
-    assert isinstance(task, Task)
+    rows = options.public_rows(declared)
+    task = table_task(declared, rows, options.rows_of(declared, request))
     sampling = options.sampling_wanted(declared, request)
     return choose_method(replace(task, sampling=sampling, options={}), budget)
 
 
 def _require_suited(method: str, declared: Spec) -> None:
-    several = bool(declared.tables)
-    if create(method).of_database != several:
-        of = "several tables, and the spec declares one" if not several else "one table"
+    if create(method).of_database != bool(declared.tables):
+        of = "one table" if declared.tables else "several tables, and the spec declares one"
         raise PlanError(f"method '{method}' is of {of}; name another with --method")
 
 
@@ -225,51 +224,60 @@ def require_none(path: Path, findings: Sequence[loading.UnconfirmedFact]) -> Non
 
 
 @dataclass(frozen=True)
+class TableContext:
+    """The spec of one table as if it stood alone, and its task: public."""
+
+    spec: Spec
+    task: Task
+
+
+@dataclass(frozen=True)
 class PublicContext:
     """The declared context of a request: public."""
 
     spec: Spec
-    task: AnyTask
+    task: DatabaseTask
 
     def with_sampling(self, sampling: RowSampling) -> PublicContext:
-        """The context of rows that are drawn in this way; several tables have one way."""
-        if not isinstance(self.task, Task):
-            return self
-        return replace(self, task=replace(self.task, sampling=sampling))
+        """The context of rows that are drawn in this way."""
+        return self._with_tasks(lambda task: replace(task, sampling=sampling))
 
     def computed_on(self, device: Device) -> PublicContext:
         """The context of a release whose tensors are on a device."""
-        if isinstance(self.task, Task):
-            return replace(self, task=replace(self.task, device=device))
-        tables = {name: replace(task, device=device) for name, task in self.task.tables.items()}
+        return self._with_tasks(lambda task: replace(task, device=device))
+
+    def _with_tasks(self, changed: Callable[[Task], Task]) -> PublicContext:
+        tables = {name: changed(task) for name, task in self.task.tables.items()}
         return replace(self, task=replace(self.task, tables=tables))
 
     @property
-    def tables(self) -> dict[str, PublicContext]:
-        """The context of each table by its name."""
-        if isinstance(self.task, Task):
-            return {self.spec.name: self}
-        tasks = self.task.tables
-        return {name: PublicContext(self.spec.table(name), task) for name, task in tasks.items()}
+    def tables(self) -> dict[str, TableContext]:
+        """The context of each table by its name, parents before the tables that refer to them."""
+        parts = self.spec.parts
+        return {name: TableContext(parts[name], task) for name, task in self.task.tables.items()}
 
     @property
-    def one(self) -> Task:
-        """The task of the only table.
+    def only(self) -> TableContext:
+        """The context of the only table.
 
         Raises:
             InputError: there are several.
         """
-        if isinstance(self.task, Task):
-            return self.task
+        if not self.spec.tables:
+            return self.tables[self.spec.name]
         raise InputError(
             f"'{self.spec.name}' has several tables, and this is done with one; name its own spec"
         )
 
+    def of_table(self, name: str) -> str:
+        """What a sentence on one of several tables begins with; nothing of the only one."""
+        return self.spec.naming(name, "table '{}': ")
+
     @property
     def files(self) -> dict[str, str]:
         """The name of each table's synthetic file, without its ending."""
-        single = isinstance(self.task, Task)
-        return {name: ONLY_TABLE if single else name for name in self.tables}
+        names = {name: name for name in self.task.tables}
+        return names if self.spec.tables else {self.spec.name: ONLY_TABLE}
 
     @property
     def dataset(self) -> str:
@@ -325,4 +333,4 @@ def declared_context(spec: Spec, rows: int, wanted: int | None = None) -> Public
         ConstraintError: a constraint cannot be used.
     """
     counts = {name: part.privacy.rows.public or rows for name, part in spec.parts.items()}
-    return PublicContext(spec, task_of(spec, counts if spec.tables else {spec.name: rows}, wanted))
+    return PublicContext(spec, task_of(spec, counts | {lead_of(spec): rows}, wanted))

@@ -30,7 +30,7 @@ from mlflow.utils.mlflow_tags import MLFLOW_MODEL_VERSIONS
 
 from cloister.errors import InputError
 from cloister.models.storage import MODEL_DIGEST, load_saved
-from cloister.models.task import AnyTask, Task
+from cloister.models.task import DatabaseTask
 from cloister.privacy.certificate.approval import HOUSE_KEY
 from cloister.privacy.certificate.certificate import YAML_NAME, Certificate, read_certificate
 from cloister.privacy.ledger import State
@@ -85,7 +85,7 @@ def save_pyfunc(released: ReleasedModel, folder: Path, page: LoggedModel) -> Non
                 model_id=page.model_id, run_id=page.source_run_id, model_uuid=page.model_id
             ),
             signature=signature_of(saved.task),
-            input_example=_example() if isinstance(saved.task, Task) else None,
+            input_example=None if saved.task.several else _example(),
             pip_requirements=[f"cloister=={__version__}"],
         )
 
@@ -94,12 +94,12 @@ def _example() -> tuple[pd.DataFrame, dict[str, str]]:
     return pd.DataFrame({"rows": [_EXAMPLE_ROWS], "seed": [1]}), {"where": ""}
 
 
-def signature_of(task: AnyTask) -> ModelSignature:
+def signature_of(task: DatabaseTask) -> ModelSignature:
     """The signature of a model: rows, seed and conditions in, the columns of the domain out.
 
     Of several tables the columns are not listed: MLflow's schema is of one.
     """
-    domain = task.domain if isinstance(task, Task) else Domain(())
+    domain = Domain(()) if task.several else task.lead.domain
     return ModelSignature(
         inputs=Schema([ColSpec("long", "rows"), ColSpec("long", "seed")]),
         outputs=Schema([_drawn(column) for column in domain]) if domain.columns else None,

@@ -43,7 +43,7 @@ LEARNT, TESTED = 20_000, 20_000
 def encoded(rows, seed):
     shape = census(rows, seed)
     spec = shape.declared()
-    task = task_of(spec, {spec.name: rows})
+    task = task_of(spec, {spec.name: rows}).lead
     return task, task.domain.encode(
         shape.frame.astype({n: str for n in shape.frame if n not in ("age", "hours")})
     )

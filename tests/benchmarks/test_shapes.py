@@ -159,7 +159,7 @@ def test_loans(epsilon, method):
 def test_counts_of_loans():
     """Standard deviations, as shares of the data's, of 300 noisy histograms of two counts."""
     shape, rng = loans(), np.random.default_rng(11)
-    task = task_of(shape.declared(), {"loans": len(shape.frame)})
+    task = task_of(shape.declared(), {"loans": len(shape.frame)}).lead
     plan = make_plan(create("mixture"), task, Budget(Fraction(1), Fraction("1e-6")))
     figures = [{} for _ in range(300)]
     for name in ("derogatory reports", "delinquent lines"):
@@ -188,7 +188,7 @@ def test_counts_of_loans():
 def test_deviations_of_heavy_tails(rows):
     """Standard deviations, as shares of the data's, of 30 noisy histograms of each column."""
     shape, rng = heavy_tails(rows), np.random.default_rng(13)
-    task = task_of(shape.declared(), {"tails": rows})
+    task = task_of(shape.declared(), {"tails": rows}).lead
     plan = make_plan(create("mixture"), task, Budget(Fraction(1), Fraction("1e-6")))
     real = task.domain.encode(shape.frame)
     for name in task.domain.names:

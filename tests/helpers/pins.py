@@ -35,7 +35,7 @@ from specs import spec_of, spec_of_tables  # noqa: E402
 
 from cloister.errors import CloisterError  # noqa: E402
 from cloister.models.protocol import make_plan  # noqa: E402
-from cloister.models.registry import METHODS, create  # noqa: E402
+from cloister.models.registry import METHODS, create, over_databases  # noqa: E402
 from cloister.models.task import Budget, task_of  # noqa: E402
 from cloister.privacy.events import Composed, Event, Parallel  # noqa: E402
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource  # noqa: E402
@@ -192,8 +192,9 @@ def plan_integers(method: str, shape: Shape | DatabaseShape) -> dict[str, Any]:
     frames = shape.frames if several else {shape.spec["name"]: shape.frame}
     rows = {name: len(frame) for name, frame in frames.items()}
     task = task_of(Spec.declared_in(Path(), shape.spec), rows)
+    synthesizer = over_databases(create(method))
     try:
-        plan = make_plan(create(method), task, Budget(Fraction(EPSILON), Fraction(DELTA)))
+        plan = make_plan(synthesizer, task, Budget(Fraction(EPSILON), Fraction(DELTA)))
     except CloisterError:
         return {"refused": 1}
     events = Counter(event.label for event in _single(plan.event))

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from cloister.errors import CloisterError, PlanError
 from cloister.schema.blocks import blocks_of, previous
 from cloister.schema.spec import BlockSpec, Spec
-from cloister.tasks.data.sources import open_data
+from cloister.tasks.data.sources import TablesSource
 from cloister.tasks.home.home import Home
 from cloister.tasks.requests.release_request import ReleaseRequest
-from cloister.tasks.requests.resolved import public_context_of, resolve
+from cloister.tasks.requests.resolved import resolve
 
 MONTHS = {
     "2026-09-30": "2026-09",
@@ -94,9 +94,10 @@ def opened(spec: Path, rows: list[tuple], block: str) -> Counter | None:
     write(rows, folder / ("rows.sqlite" if "url" in source else Path(source["path"]).name))
     request = resolve(ReleaseRequest(spec=spec, block=block))
     try:
-        table = open_data("r-1", request, public_context_of(request), home)[0].table
+        database, _ = TablesSource().read_rows("r-1", request, home)
     except CloisterError:
         return None
+    (table,) = database.tables.values()
     return Counter(zip(*(codes.tolist() for codes in table.codes.values()), strict=True))
 
 

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec import SourceSpec, Spec
-from cloister.tasks.data.sources import cell_hashes, open_data
+from cloister.tasks.data.sources import TablesSource, cell_hashes
 from cloister.tasks.home.home import Home
 from cloister.tasks.requests.release_request import ReleaseRequest
-from cloister.tasks.requests.resolved import public_context_of, resolve
+from cloister.tasks.requests.resolved import resolve
 
 MOST = 2
 KEYS: dict[str, dict[str, Any]] = {
@@ -115,13 +115,10 @@ def opened(
     write(rows, folder / f"rows.{source}")
     spec = spec_in(folder, kind, source, on_invalid)
     order = resolve(ReleaseRequest(spec=spec))
-    found, _ = open_data(
-        "r-1",
-        order,
-        public_context_of(order),
-        Home.current({"CLOISTER_HOME": str(folder / "home")}),
-    )
-    return Counter(zip(*(codes.tolist() for codes in found.table.codes.values()), strict=True))
+    home = Home.current({"CLOISTER_HOME": str(folder / "home")})
+    database, _ = TablesSource().read_rows("r-1", order, home)
+    (table,) = database.tables.values()
+    return Counter(zip(*(codes.tolist() for codes in table.codes.values()), strict=True))
 
 
 @pytest.mark.parametrize(("kind", "source"), CASES)

@@ -45,7 +45,7 @@ SPEC = Spec.declared_in(
         "release": {"method": "independent", "epsilon": 1, "delta": 0},
     },
 )
-TASK = task_of(SPEC, {"visits": 50})
+TASK = task_of(SPEC, {"visits": 50}).lead
 ROW = st.tuples(st.sampled_from("abc"), st.integers(0, 4))
 NAMES = st.sampled_from(["P1", "P2", "P3", "ann", "bob"])
 

@@ -77,7 +77,7 @@ def registered():
 def fitted(name, folder):
     """The method, its task, its plan, the door when all is answered, the model, the real rows."""
     spec = Spec.declared_in(Path(), yaml.safe_load(SPEC))
-    task, method = task_of(spec, {spec.name: ROWS}), create(name)
+    task, method = task_of(spec, {spec.name: ROWS}).lead, create(name)
     real = task.domain.encode(towns())
     plan = make_plan(method, task, Budget(Fraction(1), Fraction(1, 10**6)))
     journal = Journal.open(folder, {"run": name})

@@ -132,7 +132,7 @@ def test_the_hospital_table_has_the_papers_shape_and_strong_correlations():
     spec = load_spec(Path("data/specs/hospital.yaml"))
     context = declared_context(spec, 10_000)
     valid, _ = validate_rows(hospital_table(), spec)
-    rows = context.one.domain.encode(valid)
+    rows = context.task.lead.domain.encode(valid)
     columns = DummyColumns.of(rows.domain)
     assert (rows.rows, len(columns.cells), columns.width) == (10_000, 9, 1201)
     strong = np.abs(columns.correlations(columns.answers(rows))) >= 0.5

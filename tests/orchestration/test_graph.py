@@ -10,7 +10,7 @@ from recorded import task_runs_of
 
 import cloister.tasks.release.publish
 from cloister.flows.cli.app import run
-from cloister.tasks.data.sources import TableSource
+from cloister.tasks.data.sources import TablesSource
 
 FOLLOWS = {
     "plan_release": set(),
@@ -44,14 +44,14 @@ def test_rows_are_gone_when_the_flow_has_ended(place, prefect_server, monkeypatc
     monkeypatch.setattr(cloister.tasks.release.publish, "register_release", lambda *_: "")
     monkeypatch.setattr(cloister.tasks.release.publish, "version_release", lambda *_: None)
     alive = []
-    read = TableSource.read_rows
+    read = TablesSource.read_rows
 
     def watched(*given):
         rows, digest = read(*given)
         alive.append(weakref.ref(rows))
         return rows, digest
 
-    monkeypatch.setattr(TableSource, "read_rows", watched)
+    monkeypatch.setattr(TablesSource, "read_rows", watched)
     assert run(quick_release(place)) == 0
     gc.collect()
     assert [rows() for rows in alive] == [None]

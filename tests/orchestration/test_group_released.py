@@ -14,12 +14,12 @@ import yaml
 from cloister.flows.cli.app import run
 from cloister.privacy.accounting.composition import group_cost
 from cloister.privacy.events import Bounded, event_from_json
-from cloister.tasks.data.sources import open_data
+from cloister.tasks.data.sources import TablesSource
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import open_ledger, release_of
 from cloister.tasks.release.verify import verify_records
 from cloister.tasks.requests.release_request import ReleaseRequest
-from cloister.tasks.requests.resolved import public_context_of, resolve
+from cloister.tasks.requests.resolved import resolve
 
 SPEC = """
 name: visits
@@ -54,7 +54,7 @@ def visits(tmp_path: Path, monkeypatch) -> Path:
 
 def opened(folder: Path):
     request = resolve(ReleaseRequest(spec=folder / "visits.yaml"))
-    return open_data("r-1", request, public_context_of(request), Home.current())[0].table
+    return TablesSource().read_rows("r-1", request, Home.current())[0].tables["visits"]
 
 
 def cells(table) -> list[tuple]:

@@ -16,23 +16,18 @@ from typing import Any
 import pandas as pd
 import yaml
 
+from cloister.models.one_table import door_of, plan_table
 from cloister.models.protocol import DatabaseModel, Model, fit, make_plan
 from cloister.models.registry import choose_method, create
-from cloister.models.task import Budget, DatabaseTask, Plan, Task, task_of
+from cloister.models.task import Budget, DatabaseTask, Plan, Task, table_task, task_of
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.door.table import (
-    PrivateDatabase,
-    PrivateTable,
-    bound_contribution,
-    person_numbers,
-)
-from cloister.privacy.mechanisms.noise import Neighbours
+from cloister.privacy.door.table import bound_contribution, person_numbers
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.domain import Table
-from cloister.schema.relations import Database, joined_tables, row_tables, rows_changed
+from cloister.schema.relations import Database
 from cloister.schema.spec import PersonUnit, Spec
 from cloister.schema.validation import validate_rows
-from cloister.tasks.data.sources import bound, person_door
+from cloister.tasks.data.sources import bound, private_database
 
 
 @dataclass(frozen=True)
@@ -100,7 +95,7 @@ def release_once(
 ) -> Trial:
     """One release, by the steps that a release has; without a source its noise is seeded."""
     spec = shape.declared()
-    task = task_of(spec, {spec.name: spec.privacy.rows.public or len(shape.frame)}, rows)
+    task = table_task(spec, spec.privacy.rows.public or len(shape.frame), rows)
     real = _encoded(shape.frame, spec, task)
     return release_rows(real, task, epsilon, method, delta, noise)
 
@@ -117,10 +112,10 @@ def release_rows(
     budget = Budget(Fraction(str(epsilon)), Fraction(delta))
     chosen = choose_method(task, budget).method if method == "auto" else method
     synthesizer = create(chosen)
-    plan = make_plan(synthesizer, task, budget)
+    plan = plan_table(synthesizer, task, synthesizer.sequence(task), budget)
     with tempfile.TemporaryDirectory() as folder:
         journal = Journal.open(Path(folder), {"run": "shape"})
-        door = _door(real, task, plan, journal, noise or NoiseSource.insecure(1))
+        door = door_to(real, task, plan, journal, noise or NoiseSource.insecure(1))
         model = fit(synthesizer, door, task, plan)
         drawn = model.sample(task.output_rows, SamplingSource(0))
         journal.close()
@@ -139,32 +134,26 @@ def release_database(
         Spec.declared_in(Path(), shape.spec),
         {name: len(frame) for name, frame in shape.frames.items()},
     )
-    assert isinstance(task, DatabaseTask)
     synthesizer = create(method)
     plan = make_plan(synthesizer, task, Budget(Fraction(str(epsilon)), Fraction(delta)))
     coded = {name: domain.encode(shape.frames[name]) for name, domain in task.schema.tables.items()}
     real = bound(Database(task.schema, coded), b"key of a test")
-    behind, changed = {**row_tables(real), **joined_tables(real)}, rows_changed(task.schema)
-    most = {name: Neighbours(task.neighbours.relation, changed[name]) for name in behind}
     with (
         tempfile.TemporaryDirectory() as folder,
         Journal.open(Path(folder), {"run": str(shape.spec["name"])}) as journal,
     ):
-        door = PrivateDatabase(
-            Database(task.schema, behind), most, plan.event, journal, noise or NoiseSource()
-        )
+        door = private_database(real, task, plan.event, journal, noise or NoiseSource())
         model = synthesizer.train(door, task, plan)
         assert not door.plan_budget.remaining
         drawn = model.sample(task.output_rows, SamplingSource(0))
     return DatabaseTrial(task, plan, model, real, drawn)
 
 
-def _door(
-    real: Table, task: Task, plan: Plan[Any], journal: Journal, noise: NoiseSource
-) -> PrivateTable | PrivateDatabase:
-    if task.persons:
-        return person_door(real, task, plan.event, journal, noise)
-    return PrivateTable(real, task.neighbours, plan.event, journal, noise)
+def door_to(real: Table, task: Task, plan: Plan[Any], journal: Journal, noise: NoiseSource) -> Any:
+    """The door to a table, as the steps of a release make it."""
+    whole = DatabaseTask.of("rows", task)
+    rows = Database(whole.schema, {"rows": real})
+    return door_of(private_database(rows, whole, plan.event, journal, noise), whole)
 
 
 def _encoded(frame: pd.DataFrame, spec: Spec, task: Task) -> Table:

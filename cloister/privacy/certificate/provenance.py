@@ -80,7 +80,7 @@ def attribute_origins(
     """
     return tuple(
         certificate.AttributeOrigin(
-            name=f"{table}.{name}" if spec.tables else name,
+            name=spec.naming(table) + name,
             type=attribute.type,
             domain="; ".join([domain_words(attribute), *_of_person(name, of_persons)]),
             missing=attribute.nullable,
@@ -101,7 +101,7 @@ def _of_person(name: str, of_persons: Sequence[str]) -> list[str]:
 def ignored_columns(spec: Spec) -> tuple[str, ...]:
     """The columns of the source that a spec leaves out of everything."""
     return tuple(
-        f"{table}.{name}" if spec.tables else name
+        spec.naming(table) + name
         for table, part in spec.parts.items()
         for name in (column if column.strip() else "(without a name)" for column in part.ignore)
     )
@@ -173,7 +173,7 @@ def _known_words(constraint: DenialConstraint) -> str:
 def unprotected_facts(spec: Spec) -> tuple[str, ...]:
     """What is published without noise, because it was declared and not computed from the data."""
     declared = [
-        f"the declared number of rows{f' of {table}' if spec.tables else ''}, {rows}"
+        f"the declared number of rows{spec.naming(table, ' of {}')}, {rows}"
         for table, part in spec.parts.items()
         if (rows := part.privacy.rows.public) is not None
     ]

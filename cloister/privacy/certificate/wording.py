@@ -10,13 +10,12 @@ from cloister.figures import count_of, figure_above
 from cloister.privacy import events
 from cloister.privacy.accounting.composition import PlannedStage
 from cloister.privacy.accounting.loss import LARGEST_EXPONENT
-from cloister.privacy.certificate import schema_wording
 from cloister.privacy.certificate.certificate import Detection, Odds, ReusedRelease
 from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.certificate.spend import kinds
+from cloister.privacy.certificate.unit_words import unit_words
 from cloister.schema.attributes import MEASURED
 from cloister.schema.spec import PersonUnit, RowsSpec, Spec
-from cloister.schema.spec_files.foreign_keys import schema_of
 
 _DEFINITION = (
     "approximate differential privacy, (epsilon, delta); central model: one curator holds the data"
@@ -69,12 +68,6 @@ _OF_BLOCKS = (
     "Only rows whose {column} lies in {blocks} were read, and each {per} has a budget of its own. "
     "{whose}"
 )
-_ROW_OF_BLOCK = "A row is in one {per}: releases of other {per}s reveal nothing more of it."
-_PERSON_OF_BLOCKS = (
-    "The guarantee for one {per} covers the rows that a person has in it. A person with rows in "
-    "several {per}s loses what all their releases cost together: with rows in every {per}, what "
-    "the account has spent over all of them, which is counted as the budget period above."
-)
 _ROWS_OF_BLOCKS = " The number of rows was declared for each {per}, and multiplied by their number."
 
 _EXACT_COUNTS = (
@@ -105,11 +98,6 @@ _CHARGED = (
 _SEEDED = "NONE: the noise was drawn from a fixed seed, for a test; anyone can subtract it"
 
 STAIN = "This release is NOT PRIVATE: its noise was seeded. Internal only; do not share."
-_SEVERAL_ROWS = (
-    "The unit is a row: a person who owns several rows is protected less, at k rows by k times "
-    "epsilon."
-)
-_MOST_OF_A_PERSON = "Rows of a person beyond {most} were left out beforehand, chosen at random."
 _UNCOUNTED_RELEASES = (
     "Releases of this dataset that are not differentially private: {releases}. What they reveal is "
     "not in any sum of epsilons here; since then no epsilon bounds what is known of a row."
@@ -140,26 +128,6 @@ _TIMING = "How long the run took is not protected and not published."
 def definition_of(delta: Fraction) -> str:
     """The definition of privacy that a release satisfies."""
     return _DEFINITION if delta else _PURE_DEFINITION
-
-
-def unit_description(spec: Spec) -> str:
-    """Whom the guarantee protects, in plain words."""
-    unit = spec.privacy.protected
-    if isinstance(unit, PersonUnit):
-        return f"one person: all rows with the same {unit.key}, at most {unit.max_rows} of them"
-    if spec.tables:
-        return schema_wording.schema_unit_description(schema_of(spec))
-    return "one row of the table"
-
-
-def unit_statement(spec: Spec) -> str:
-    """Whom the guarantee protects, as a statement about the schema."""
-    dataset, unit = spec.name, spec.privacy.protected
-    if isinstance(unit, PersonUnit):
-        return f"unit = rows of {dataset} grouped by {unit.key}; rows per unit <= {unit.max_rows}"
-    if spec.tables:
-        return schema_wording.schema_unit_statement(dataset, schema_of(spec))
-    return f"unit = one row of {dataset}; rows per unit = 1"
 
 
 def relation_words(relation: events.Relation | str) -> str:
@@ -200,12 +168,9 @@ def meaning(
     """What epsilon and delta promise, in sentences."""
     if not secure:
         return (STAIN,)
-    noun = "person" if isinstance(spec.privacy.protected, PersonUnit) else "row"
-    if spec.tables:
-        noun = schema_wording.schema_unit_noun(schema_of(spec))
     added = events.Relation(spec.privacy.relation) is events.Relation.ADD_REMOVE
     terms = {
-        "noun": noun,
+        "noun": unit_words(spec).noun,
         "case": "is in the table or not" if added else "is as it is or any other",
         "factor": _factor(float(epsilon)),
         "apart": f", apart from a probability of {exact_text(delta)}" if delta else "",
@@ -242,8 +207,7 @@ def block_words(spec: Spec, blocks: Sequence[str]) -> tuple[str, ...]:
     block = spec.privacy.block
     if block is None:
         return ()
-    of_person = isinstance(spec.privacy.protected, PersonUnit)
-    whose = (_PERSON_OF_BLOCKS if of_person else _ROW_OF_BLOCK).format(per=block.per)
+    whose = unit_words(spec).of_blocks.format(per=block.per)
     named = " to ".join(dict.fromkeys((blocks[0], blocks[-1])))
     if len(blocks) > 1:
         whose += _ROWS_OF_BLOCKS.format(per=block.per)
@@ -337,21 +301,12 @@ def limitations(spec: Spec, secure: bool, uncounted: int = 0, refusals: int = 0)
         *stain,
         *apart,
         *answered,
-        *_unit_limits(spec),
+        *unit_words(spec).limits,
         _SMALL_GROUPS,
         _INTERNAL,
         _AS_GIVEN,
         _TIMING,
     )
-
-
-def _unit_limits(spec: Spec) -> tuple[str, ...]:
-    unit = spec.privacy.protected
-    if isinstance(unit, PersonUnit):
-        return (_MOST_OF_A_PERSON.format(most=unit.max_rows),)
-    if spec.tables:
-        return schema_wording.schema_limits(schema_of(spec))
-    return (_SEVERAL_ROWS,)
 
 
 def _factor(epsilon: float) -> str:

@@ -45,7 +45,7 @@ def schema_of(spec: Spec) -> Schema:
 
 def references_of(spec: Spec, table: str) -> Mapping[str, ForeignKeySpec]:
     """The references of a table by column; of a spec of one table there are none."""
-    return spec.tables[table].references if spec.tables else {}
+    return spec.tables[table].references if table in spec.tables else {}
 
 
 def broken_relations(spec: Spec) -> BrokenRules:
@@ -94,7 +94,7 @@ def _table_rules(spec: Spec, name: str) -> BrokenRules:
 def lead_of(spec: Spec) -> str:
     """The table whose rows are those of ``privacy``: the unit's, else the first."""
     unit = spec.privacy.unit
-    return unit.table if isinstance(unit, TableUnit) else next(iter(spec.tables))
+    return unit.table if isinstance(unit, TableUnit) else next(iter(spec.parts))
 
 
 def _required(spec: Spec, name: str) -> Mapping[str, ForeignKeySpec]:
@@ -161,14 +161,12 @@ def _reference_rules(spec: Spec, name: str, column: str, to: ForeignKeySpec) -> 
 
 def _parents_first(spec: Spec) -> list[str]:
     """Names of tables in an order in which each follows those that it refers to."""
-    if not spec.tables:
-        return [spec.name]
-    waiting, ordered = dict(spec.tables), list[str]()
+    waiting, ordered = {name: references_of(spec, name) for name in spec.parts}, list[str]()
     while waiting:
         ready = [
             name
-            for name, declared in waiting.items()
-            if all(to.table not in {*waiting} - {name} for to in declared.references.values())
+            for name, references in waiting.items()
+            if all(to.table not in {*waiting} - {name} for to in references.values())
         ]
         if not ready:
             raise SpecError("references go in a circle; leave one of them out")

@@ -160,25 +160,28 @@ def unmeasured_facts(spec: Spec) -> list[UnconfirmedFact]:
 
 
 def _unknown_rows(spec: Spec) -> Iterator[UnconfirmedFact]:
-    measure = "" if spec.tables else ", or have it measured: cloister spec measure"
-    text = f"the number of rows is not known; declare it, {{public: NUMBER}}{measure}"
+    text = "the number of rows is not known; declare it, {public: NUMBER}"
     if spec.privacy.rows.measured:
-        yield ("privacy", "rows"), text
+        yield ("privacy", "rows"), text + _or_measured(spec, ", or have it measured")
     for name, table in spec.tables.items():
         if table.rows is not None and table.rows.measured:
             yield ("tables", name, "rows"), text
 
 
 def _unknown_domains(spec: Spec) -> Iterator[UnconfirmedFact]:
-    measure = "" if spec.tables else "; have the rest measured: cloister spec measure"
     for name, part in spec.parts.items():
         if marked := data_derived(part):
-            keys = ("tables", name, "attributes") if spec.tables else ("attributes",)
             text = (
                 f"{_named(marked)} are marked data-derived; declare public what is known without "
                 "the data: correct the line, and write in provenance where it is known from"
             )
-            yield keys, text + measure
+            measure = _or_measured(spec, "; have the rest measured")
+            yield (*spec.keys_of(name), "attributes"), text + measure
+
+
+def _or_measured(spec: Spec, words: str) -> str:
+    """That what is not known may be measured instead, which is done for one table alone."""
+    return "" if spec.tables else f"{words}: cloister spec measure"
 
 
 def _derived_constraints(spec: Spec) -> Iterator[UnconfirmedFact]:
@@ -253,9 +256,8 @@ def _has_domain(attribute: attributes.AnyAttribute) -> bool:
 def _declarations(spec: Spec) -> Iterator[tuple[str, str, bool]]:
     """Names, their provenance, and whether there is a domain that needs one."""
     for table, part in spec.parts.items():
-        before = f"{table}." if spec.tables else ""
         for name, attribute in part.attributes.items():
-            yield before + name, attribute.provenance, _has_domain(attribute)
+            yield spec.naming(table) + name, attribute.provenance, _has_domain(attribute)
     yield "privacy.rows", spec.privacy.rows.provenance, True
     for table, declared in spec.tables.items():
         if declared.rows:

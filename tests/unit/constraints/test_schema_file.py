@@ -18,7 +18,7 @@ from specs import spec_of
 from cloister.constraints.counting import violation_reports
 from cloister.constraints.schema_file import PublishedSchema, PublishedTable, broken_rules
 from cloister.errors import SampleError
-from cloister.models.task import Task, task_of
+from cloister.models.task import Task, table_task
 from cloister.schema.domain import Domain, Table
 from cloister.schema.relations import Database
 from cloister.schema.spec import Spec
@@ -154,7 +154,7 @@ def of_task(task: Task) -> PublishedSchema:
 
 def random_case(seed: int) -> tuple[Task, Table]:
     shape = random_table(seed)
-    task = task_of(shape.declared(), {"random": len(shape.frame)})
+    task = table_task(shape.declared(), len(shape.frame))
     frame = shape.frame.apply(lambda column: column.map(str, na_action="ignore").astype("str"))
     return task, task.domain.encode(frame)
 
@@ -232,7 +232,7 @@ def test_all_orders_are_those_that_are_counted(first, within):
         {"deny": f"{within}t1.{left} {first} t2.{left} and t1.{right} {second} t2.{right}"}
         for second, (left, right) in zip(OPERATORS, itertools.cycle(pairs), strict=False)
     ]
-    task = task_of(Shape(pd.DataFrame(), spec_of("o", 6, attributes, rules)).declared(), {"o": 6})
+    task = table_task(Shape(pd.DataFrame(), spec_of("o", 6, attributes, rules)).declared(), 6)
     checks, seen = of_task(task).load().schema.checks, set()
     assert len(checks) == len(rules)
     for _ in range(10):
@@ -265,7 +265,7 @@ RULES = {
 @pytest.mark.parametrize("rule", RULES)
 def test_rules_on_one_row_of_every_type_are_checked(rule):
     spec = Shape(pd.DataFrame(), spec_of("types", 9, TYPES, [{"deny": rule}])).declared()
-    task, (_, table) = task_of(spec, {"types": 9}), typed_table(40)
+    task, (_, table) = table_task(spec, 9), typed_table(40)
     module = of_task(task).load()
     assert module.UNCHECKED == {}
     obeyed = np.array([not v for v in _violates(task, table)])
@@ -354,8 +354,9 @@ def test_each_kind_of_fault_is_found(every_type, fault):
 
 def test_keys_references_and_rules_across_tables_are_checked(tmp_path):
     context, tables = clinic()
-    assert not any(report.violations for report in count_all_violations(context.task, tables))
-    assert not any(rows for _, rows in Database(context.task.schema, tables).dangling())
+    database = Database(context.task.schema, tables)
+    assert not any(report.violations for report in count_all_violations(context.task, database))
+    assert not any(rows for _, rows in database.dangling())
     faults = {
         "column 'id'": {"patients": {"id": 1}},
         "column 'number'": {"visits": {"number": 1}},
@@ -384,6 +385,6 @@ def test_what_is_not_checked_is_said():
         {"name": "texts", "deny": "t.written > 5"},
     ]
     spec = Shape(pd.DataFrame(), spec_of("types", 9, TYPES, rules)).declared()
-    unchecked = of_task(task_of(spec, {"types": 9})).load().UNCHECKED
+    unchecked = of_task(table_task(spec, 9)).load().UNCHECKED
     assert set(unchecked) == {"rare", "pairs", "texts"}
     assert unchecked["rare"] == "it is soft"

@@ -124,7 +124,7 @@ def test_a_database_is_measured_as_a_whole_and_written(tmp_path: Path) -> None:
     assert metrics["seen.to_users_by_user.orphans"] == 1
     assert evaluation.internal
     assert json.loads(json.dumps(evaluation.to_dict()))["duplicate_links"]["seen"]["synthetic"] == 1
-    names = {path.name for path in write_relations(evaluation, tmp_path)}
+    names = {path.name for path in write_relations(evaluation.relations, tmp_path)}
     assert names == {"degrees.png", "relations.csv", "relation_marginals.csv"}
     written = pd.read_csv(tmp_path / "relations.csv")
     assert set(written["relation"]) == {"seen.user -> users", "seen.film -> films"}

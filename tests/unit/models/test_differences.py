@@ -75,7 +75,7 @@ def task_with(attributes: dict, *rules: str, soft: tuple[str, ...] = ()) -> Task
         "constraints": [{"name": f"r{number}", "deny": rule} for number, rule in enumerate(rules)]
         + [{"name": f"s{number}", "deny": rule, "soft": True} for number, rule in enumerate(soft)],
     }
-    return task_of(Spec.declared_in(Path(), content), {"pairs": 100})
+    return task_of(Spec.declared_in(Path(), content), {"pairs": 100}).lead
 
 
 def ordered_rows(task: Task, rows: int = 400) -> Table:

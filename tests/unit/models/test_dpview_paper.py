@@ -39,7 +39,7 @@ PURE = Budget(Fraction(1), Fraction(0))
 def adult(**options):
     """Adult as the paper has it: 48,842 rows of 15 attributes, without constraints."""
     spec = load_spec(ADULT)
-    task = task_of(spec, {spec.name: 48_842})
+    task = task_of(spec, {spec.name: 48_842}).lead
     return replace(task, constraints=(), options=options)
 
 
@@ -165,4 +165,4 @@ def test_what_a_spec_says_of_views_is_of_these_methods_alone(tmp_path):
     with pytest.raises(SpecError, match=r"release.options: method 'mixture' has no options"):
         resolve(ReleaseRequest(spec=path, method="mixture"))
     request = resolve(ReleaseRequest(spec=path, method="dpview", delta="0"))
-    assert public_context_of(request).one.options == {"view_width": 3}
+    assert public_context_of(request).task.lead.options == {"view_width": 3}

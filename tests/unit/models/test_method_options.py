@@ -71,7 +71,9 @@ def test_the_commands_refuse_before_anything_is_made(tmp_path: Path, capsys) -> 
 @pytest.mark.parametrize("key", ["options", "dpview"])
 def test_options_reach_the_method_under_either_key(tmp_path: Path, key: str) -> None:
     path = spec_of(tmp_path, "dpview", f"{key}: {{view_width: 2}}")
-    assert public_context_of(resolve(ReleaseRequest(spec=path))).one.options == {"view_width": 2}
+    assert public_context_of(resolve(ReleaseRequest(spec=path))).task.lead.options == {
+        "view_width": 2
+    }
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from shape import door_to
 
 import cloister.models.transforms.person_sampler
 from cloister.constraints.counting import violation_reports
@@ -26,7 +27,6 @@ from cloister.privacy.queries.counts import PartitionCounts
 from cloister.schema.domain import Table
 from cloister.schema.partition import declared_cells
 from cloister.schema.spec import Spec
-from cloister.tasks.data.sources import person_door
 
 PEOPLE, MOST = 60, 6
 CONTENT = {
@@ -61,7 +61,7 @@ def spec_with(**changes) -> Spec:
 def task_with(constraints=(), rows=None, **unit):
     privacy = CONTENT["privacy"] | {"unit": CONTENT["privacy"]["unit"] | unit}
     spec = spec_with(privacy=privacy, constraints=[*CONTENT["constraints"], *constraints])
-    return task_of(spec, {"visits": 240}, rows)
+    return task_of(spec, {"visits": 240}, rows).lead
 
 
 def real_rows(task, people=PEOPLE, seed=0) -> Table:
@@ -87,7 +87,7 @@ def fitted(task, method="independent", delta="0", amount=20, rows=None):
     with tempfile.TemporaryDirectory() as folder:
         journal = Journal.open(Path(folder), {"run": "persons"})
         real = real_rows(task) if rows is None else rows
-        door = person_door(real, task, plan.event, journal, NoiseSource.insecure(1))
+        door = door_to(real, task, plan, journal, NoiseSource.insecure(1))
         model = fit(synthesizer, door, task, plan)
         journal.close()
     assert not door.plan_budget.remaining
@@ -156,7 +156,7 @@ def test_rows_are_measured_as_those_of_a_unit_of_several_and_persons_as_one():
     assert of["persons: attributes"] == 1 and of["rows: attributes"] == MOST
     with tempfile.TemporaryDirectory() as folder:
         journal = Journal.open(Path(folder), {"run": "persons"})
-        door = person_door(real_rows(task), task, plan.event, journal, NoiseSource.insecure(1))
+        door = door_to(real_rows(task), task, plan, journal, NoiseSource.insecure(1))
         sex = PartitionCounts((declared_cells(task.domain["sex"]),))
         with pytest.raises(UnplannedQuery):
             door.table(PERSONS).answer(sex, DiscreteLaplace(Fraction(99)), "not planned")
@@ -232,7 +232,7 @@ def test_persons_whose_rows_are_hard_to_complete_keep_their_attributes(monkeypat
     }
     unit = CONTENT["privacy"]["unit"] | {"max_rows": 7}
     spec = spec_with(attributes=attributes, privacy=CONTENT["privacy"] | {"unit": unit})
-    task = task_of(spec, {"visits": 7 * PEOPLE}, 7 * PEOPLE)
+    task = task_of(spec, {"visits": 7 * PEOPLE}, 7 * PEOPLE).lead
     owner, cost = np.repeat(np.arange(PEOPLE), 7), np.full(7 * PEOPLE, 9)
     codes = {"visit": np.arange(7 * PEOPLE), "person": owner, "sex": owner % 2, "cost": cost}
     codes |= {"age": owner, "ward": np.tile(np.arange(7), PEOPLE)}

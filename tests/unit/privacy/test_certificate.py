@@ -18,14 +18,8 @@ from cloister.privacy.certificate.certificate import Certificate
 from cloister.privacy.certificate.page import page
 from cloister.privacy.certificate.provenance import attribute_origins, domain_words, exact_text
 from cloister.privacy.certificate.spend import describe, second_cost
-from cloister.privacy.certificate.wording import (
-    best_guess,
-    meaning,
-    posterior,
-    true_alarms,
-    unit_description,
-    unit_statement,
-)
+from cloister.privacy.certificate.unit_words import unit_words
+from cloister.privacy.certificate.wording import best_guess, meaning, posterior, true_alarms
 from cloister.privacy.events import (
     Bounded,
     Composed,
@@ -330,9 +324,13 @@ def test_a_person_is_named_by_key_and_rows(basis: Basis):
     privacy = basis.spec.privacy.model_copy(update={"unit": person})
     spec = basis.spec.model_copy(update={"privacy": privacy, "name": "visits"})
     assert (
-        unit_description(spec) == "one person: all rows with the same person_id, at most 5 of them"
+        unit_words(spec).description
+        == "one person: all rows with the same person_id, at most 5 of them"
     )
-    assert unit_statement(spec) == "unit = rows of visits grouped by person_id; rows per unit <= 5"
+    assert (
+        unit_words(spec).statement
+        == "unit = rows of visits grouped by person_id; rows per unit <= 5"
+    )
 
 
 def test_attributes_of_persons_and_their_key_are_named(basis: Basis):

@@ -17,10 +17,10 @@ from cloister.schema.sources.reading import read_columns, read_frame
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation import read_table, validate_rows
 from cloister.tasks.data.session import keyed_digest
-from cloister.tasks.data.sources import open_data
+from cloister.tasks.data.sources import TablesSource
 from cloister.tasks.home.home import Home
 from cloister.tasks.requests.release_request import ReleaseRequest
-from cloister.tasks.requests.resolved import public_context_of, resolve
+from cloister.tasks.requests.resolved import resolve
 
 ATTRIBUTES = {
     "person": {"type": "text", "pattern": "P{1..9}"},
@@ -155,8 +155,9 @@ def test_a_persons_rows_are_bounded_over_all_row_groups(tmp_path):
     for group in (60, 7):
         write_parquet(rows, tmp_path / "rows.parquet", group)
         request = resolve(ReleaseRequest(spec=tmp_path / "spec.yaml"))
-        opened, _ = open_data("r-1", request, public_context_of(request), home)
-        tables.append(({n: c.tolist() for n, c in opened.table.codes.items()}, opened.digests.data))
+        rows, digests = TablesSource().read_rows("r-1", request, home)
+        (table,) = rows.tables.values()
+        tables.append(({n: c.tolist() for n, c in table.codes.items()}, digests.data))
     assert tables[0] == tables[1]
     assert len(tables[0][0]["person"]) == 8
     assert spec.privacy.unit.max_rows == 2

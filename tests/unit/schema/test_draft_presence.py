@@ -63,7 +63,7 @@ def _obeyed(folder: Path, text: str) -> list[str]:
     declared = "\n".join(line[1:] if line.startswith("#  - ") else line for line in lines)
     (folder / "declared.yaml").write_text(declared, encoding="utf-8")
     spec = load_spec(folder / "declared.yaml")
-    task = task_of(spec, {spec.name: ROWS})
+    task = task_of(spec, {spec.name: ROWS}).lead
     table, _ = read_table(spec, task.domain)
     assert task.hard and not any(count_violations(rule, table) for rule in task.hard)
     return [rule.check for rule in spec.constraints]

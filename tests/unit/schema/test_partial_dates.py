@@ -74,7 +74,7 @@ def test_a_draft_takes_dates_of_which_some_lack_a_part_for_dates(tmp_path):
     assert (born.type, born.format, born.partial) == ("date", "%d/%m/%Y", "missing")
     assert born.nullable
     assert "lack the day or the month" in line
-    task = task_of(spec, {spec.name: 900})
+    task = task_of(spec, {spec.name: 900}).lead
     table, report = read_table(spec, task.domain)
     column = table.domain["born"]
     lacking = (_born(0.2).str.len() < 10).sum()

@@ -99,7 +99,7 @@ def test_native_times_are_drafted_as_numbers_and_come_back_as_they_were(tmp_path
     assert (spec.attributes["at"].min, spec.attributes["at"].max) == (0, 86_399)
     assert (spec.attributes["minute"].step, spec.attributes["minute"].max) == (60, 86_340)
     assert spec.ignore == ()
-    task = task_of(spec, {spec.name: ROWS})
+    task = task_of(spec, {spec.name: ROWS}).lead
     table, report = read_table(spec, task.domain)
     assert report.valid
     back = pa.Table.from_pandas(table.frame(), preserve_index=False)
@@ -123,7 +123,7 @@ def test_times_in_text_are_drafted_as_numbers_and_written_as_they_were(tmp_path)
     assert [attribute.type for attribute in spec.attributes.values()] == ["integer"] * 3 + ["float"]
     assert spec.attributes["took"].max >= 199 * 60
     assert spec.attributes["opens"].max == 1439
-    task = task_of(spec, {spec.name: ROWS})
+    task = task_of(spec, {spec.name: ROWS}).lead
     written = io.StringIO()
     write_csv_rows(read_table(spec, task.domain)[0].frame(), written, spec, header=True)
     assert written.getvalue() == path.read_text()
@@ -158,7 +158,7 @@ def test_times_are_read_beside_decimal_commas(tmp_path):
     frame.to_csv(path, index=False, sep=";")
     spec = _drafted(tmp_path, path)
     assert (spec.source.decimal, spec.attributes["at"].format) == (",", "%H:%M")
-    table, report = read_table(spec, task_of(spec, {spec.name: ROWS}).domain)
+    table, report = read_table(spec, task_of(spec, {spec.name: ROWS}).lead.domain)
     assert report.valid
     written = io.StringIO()
     write_csv_rows(table.frame(), written, spec, header=True)

@@ -71,7 +71,7 @@ def asked_on(place, device, method="kamino"):
 def test_a_release_is_the_same_on_every_device(place, two):
     requests = [asked_on(place, device) for device in ("cpu", "cuda:1")]
     contexts = [public_context_of(request) for request in requests]
-    assert [context.one.device for context in contexts] == [CPU, Device(1)]
+    assert [context.task.lead.device for context in contexts] == [CPU, Device(1)]
     assert len({spend_id(*pair) for pair in zip(requests, contexts, strict=True)}) == 1
     assert plan_of(requests[0]) == plan_of(requests[1])
     assert ResolvedRequest.model_validate_json(requests[1].model_dump_json()) == requests[1]

@@ -3,7 +3,7 @@
 from tiny_databases import domain
 
 from cloister.privacy.certificate.provenance import key_origins
-from cloister.privacy.certificate.schema_wording import schema_limits
+from cloister.privacy.certificate.unit_words import schema_limits
 from cloister.schema.attributes import Integer, TextKey
 from cloister.schema.relations import ForeignKey, Schema
 
