@@ -10,17 +10,7 @@ from cloister.errors import InputError, StorageError
 from cloister.models.storage import SavedModel
 from cloister.schema.relations import Database
 from cloister.schema.sinks import LoadTarget, load_tables, require_loadable
-from cloister.tasks.data.tables import (
-    count_all_violations,
-    draw_tables,
-    require_hard_constraints,
-    require_no_password,
-    require_published_schema,
-    require_references,
-    synthetic_tables,
-    write_csv,
-    write_table,
-)
+from cloister.tasks.data import tables
 from cloister.tasks.home.files import emptied
 from cloister.tasks.home.home import Home, temporary_files
 from cloister.tasks.requests.resolved import PublicContext
@@ -32,9 +22,9 @@ def draw_database(saved: SavedModel, rows: int, seed: int | None) -> Database:
     Raises:
         SampleError: they cannot be drawn.
     """
-    database = draw_tables(saved.model, rows, seed)
-    require_references(database)
-    require_hard_constraints(count_all_violations(saved.task, database))
+    database = tables.draw_tables(saved.model, rows, seed)
+    tables.require_references(database)
+    tables.require_hard_constraints(tables.count_all_violations(saved.task, database))
     return database
 
 
@@ -49,10 +39,10 @@ def write_database(saved: SavedModel, database: Database, out: Path, csv: bool) 
     try:
         files = {name: folder / f"{name}.parquet" for name in database.tables}
         for name, file in files.items():
-            write_table(database.tables[name], file)
-        require_published_schema(context, files)
+            tables.write_table(database.tables[name], file)
+        tables.require_published_schema(context, files)
         for name, file in files.items() if csv else ():
-            write_csv(file, file.with_suffix(".csv"), context.tables[name].spec)
+            tables.write_csv(file, file.with_suffix(".csv"), context.tables[name].spec)
             file.unlink()
         folder.rename(out)
     finally:
@@ -81,10 +71,10 @@ def target_of(saved: SavedModel, url: str, release: str, draw: str) -> LoadTarge
         InputError: a password stands in the URL.
         StorageError: the tables cannot be made there.
     """
-    require_no_password(url)
+    tables.require_no_password(url)
     target = LoadTarget(url, f"{release}, {draw}", saved.dataset)
     unwritten = dict.fromkeys(saved.task.tables, Path())
-    require_loadable(target, synthetic_tables(saved.task, unwritten))
+    require_loadable(target, tables.synthetic_tables(saved.task, unwritten))
     return target
 
 
@@ -98,6 +88,6 @@ def load_drawn(saved: SavedModel, database: Database, target: LoadTarget, home: 
         names = enumerate(database.tables)
         files = {name: Path(work) / f"{number}.parquet" for number, name in names}
         for name, file in files.items():
-            write_table(database.tables[name], file)
-        require_published_schema(PublicContext(saved.spec, saved.task), files)
-        load_tables(target, synthetic_tables(saved.task, files))
+            tables.write_table(database.tables[name], file)
+        tables.require_published_schema(PublicContext(saved.spec, saved.task), files)
+        load_tables(target, tables.synthetic_tables(saved.task, files))

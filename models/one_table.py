@@ -12,28 +12,21 @@ from functools import partial
 from typing import Any
 
 from cloister.errors import PlanError
+from cloister.models import protocol
 from cloister.models.acceptance import plan_tries
 from cloister.models.core.bins import Histogram
-from cloister.models.protocol import (
-    AnySynthesizer,
-    Arrays,
-    DatabaseDoor,
-    DatabaseModel,
-    DatabaseSynthesizer,
-    Model,
-    ModelState,
-)
+from cloister.models.protocol import AnySynthesizer, DatabaseDoor, DatabaseSynthesizer
 from cloister.models.task import AnyPlan, Budget, DatabaseTask, Parameters, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.relations import Database, Schema
 
 
 @dataclass(frozen=True)
-class OneTableModel(DatabaseModel):
+class OneTableModel(protocol.DatabaseModel):
     """The ``model`` of the only table of a schema."""
 
     schema: Schema
-    model: Model
+    model: protocol.Model
 
     @property
     def capacity(self) -> int | None:
@@ -56,7 +49,7 @@ class OneTableModel(DatabaseModel):
         """
         return Database(self.schema, {self.schema.lead: self.model.sample(rows, rng)})
 
-    def state(self) -> ModelState:
+    def state(self) -> protocol.ModelState:
         """That of the model of the table."""
         return self.model.state()
 
@@ -91,7 +84,9 @@ class OneTable(DatabaseSynthesizer[Parameters, OneTableModel]):
         weighed = self.method.weigh(door_of(private, task), task.lead, plan, model.model)
         return OneTableModel(task.schema, weighed)
 
-    def restore(self, task: DatabaseTask, meta: Mapping[str, Any], arrays: Arrays) -> OneTableModel:
+    def restore(
+        self, task: DatabaseTask, meta: Mapping[str, Any], arrays: protocol.Arrays
+    ) -> OneTableModel:
         """A model from its saved state."""
         return OneTableModel(task.schema, self.method.restore(task.lead, meta, arrays))
 

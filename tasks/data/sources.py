@@ -50,13 +50,8 @@ from cloister.tasks.data.session import Digests, RowSource, Session, digests_of,
 from cloister.tasks.data.tables import write_parquet
 from cloister.tasks.home.files import frame_folder
 from cloister.tasks.home.home import Home
+from cloister.tasks.requests import resolved
 from cloister.tasks.requests.measurement import domain_context
-from cloister.tasks.requests.resolved import (
-    PublicContext,
-    ResolvedRequest,
-    TableContext,
-    public_context_of,
-)
 
 
 @contextmanager
@@ -100,12 +95,12 @@ def _frame_digest(frame: pd.DataFrame, key: bytes) -> str:
 class TablesSource(RowSource[relations.Database, PrivateDatabase]):
     """The rows of a release: validated, encoded in public domains, behind doors under one plan."""
 
-    def context(self, request: ResolvedRequest) -> PublicContext:
+    def context(self, request: resolved.ResolvedRequest) -> resolved.PublicContext:
         """The declared context of a request."""
-        return public_context_of(request)
+        return resolved.public_context_of(request)
 
     def read_rows(
-        self, release: str, request: ResolvedRequest, home: Home
+        self, release: str, request: resolved.ResolvedRequest, home: Home
     ) -> tuple[relations.Database, Digests]:
         """The rows and keyed digests of all that were read.
 
@@ -170,7 +165,7 @@ class OpenedTable:
     report: ValidationReport
 
 
-def open_table(context: TableContext, data: Path | None, key: bytes) -> OpenedTable:
+def open_table(context: resolved.TableContext, data: Path | None, key: bytes) -> OpenedTable:
     """Read, validate, encode and bound the rows of a table, from a file or from its source.
 
     Raises:
@@ -275,12 +270,12 @@ ColumnsSession = Session[pd.DataFrame, PrivateColumns]
 class ColumnsSource(RowSource[pd.DataFrame, PrivateColumns]):
     """The raw columns of a measurement, whose domains are not known yet, behind their own door."""
 
-    def context(self, request: ResolvedRequest) -> PublicContext:
+    def context(self, request: resolved.ResolvedRequest) -> resolved.PublicContext:
         """The declared context before any domain is known."""
         return domain_context(request)
 
     def read_rows(
-        self, release: str, request: ResolvedRequest, home: Home
+        self, release: str, request: resolved.ResolvedRequest, home: Home
     ) -> tuple[pd.DataFrame, Digests]:
         """The rows, bounded in number for each person, and digests of all that were read.
 

@@ -34,12 +34,7 @@ from cloister.tasks.data.tables import schema_warnings
 from cloister.tasks.home.files import write_json
 from cloister.tasks.home.home import Home, private_folder
 from cloister.tasks.home.process import evaluating_digest
-from cloister.tasks.requests.resolved import (
-    PublicContext,
-    TableContext,
-    constraints_in,
-    declared_context,
-)
+from cloister.tasks.requests import resolved
 
 if TYPE_CHECKING:
     from cloister.evaluation.learning import Learning
@@ -73,7 +68,7 @@ class EvaluationRecord:
 def compare(
     real: Database,
     synthetic: Database,
-    context: PublicContext,
+    context: resolved.PublicContext,
     options: EvaluationOptions,
     home: Home,
 ) -> report.AnyEvaluation:
@@ -89,7 +84,11 @@ def compare(
 
 
 def compare_tables(
-    real: Table, synthetic: Table, context: TableContext, options: EvaluationOptions, home: Home
+    real: Table,
+    synthetic: Table,
+    context: resolved.TableContext,
+    options: EvaluationOptions,
+    home: Home,
 ) -> report.Evaluation:
     """The evaluation of one table against another of the same context; internal.
 
@@ -124,7 +123,7 @@ def compare_tables(
 def compare_databases(
     real: Database,
     synthetic: Database,
-    context: PublicContext,
+    context: resolved.PublicContext,
     options: EvaluationOptions,
     home: Home,
 ) -> report.DatabaseEvaluation:
@@ -190,7 +189,7 @@ def compare_files(
     return replace(compare(real, drawn, context, options, home), warnings=warnings)
 
 
-def table_in(context: TableContext, location: str | None, name: str) -> Table:
+def table_in(context: resolved.TableContext, location: str | None, name: str) -> Table:
     """The rows of one table in a file, or under its name in the database of a URL.
 
     Without a location they are those of its source.
@@ -204,7 +203,7 @@ def table_in(context: TableContext, location: str | None, name: str) -> Table:
     return table_of(replace(context, spec=context.spec.model_copy(update={"source": source})), None)
 
 
-def _places(context: PublicContext, location: str | None) -> dict[str, str | None]:
+def _places(context: resolved.PublicContext, location: str | None) -> dict[str, str | None]:
     """Where each table is; None for its source."""
     if location is None or not context.spec.tables:
         return dict.fromkeys(context.tables, location)
@@ -238,7 +237,7 @@ def violations_of(spec: Path, data: Path | None = None) -> tuple[ViolationReport
     return violation_reports(context.task.constraints, table_of(context.only, data))
 
 
-def table_of(context: TableContext, file: Path | None) -> Table:
+def table_of(context: resolved.TableContext, file: Path | None) -> Table:
     """The rows of a file, or of the spec's source, validated as the spec says.
 
     Raises:
@@ -247,7 +246,9 @@ def table_of(context: TableContext, file: Path | None) -> Table:
     return read_table(context.spec, context.task.domain, file)[0]
 
 
-def _targets(context: TableContext, options: EvaluationOptions) -> tuple[PredictionTarget, ...]:
+def _targets(
+    context: resolved.TableContext, options: EvaluationOptions
+) -> tuple[PredictionTarget, ...]:
     known = {
         target.attribute: target
         for target in targets_of(context.spec.evaluation.targets, context.task.domain)
@@ -260,11 +261,11 @@ def _targets(context: TableContext, options: EvaluationOptions) -> tuple[Predict
     return tuple(known[name] for name in options.targets or known)
 
 
-def _public_context(path: Path) -> PublicContext:
+def _public_context(path: Path) -> resolved.PublicContext:
     """The context of a spec where its number of rows does not matter."""
     spec = load_spec(path)
-    with constraints_in(path):
-        return declared_context(spec, spec.privacy.rows.public or 1)
+    with resolved.constraints_in(path):
+        return resolved.declared_context(spec, spec.privacy.rows.public or 1)
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,7 @@ from types import MappingProxyType
 
 from cloister.devices import CPU
 from cloister.errors import SpecError
-from cloister.models.task import (
-    DatabaseTask,
-    Forecast,
-    Parameters,
-    Plan,
-    Stage,
-    Task,
-    neighbours_of,
-)
+from cloister.models import task as models
 from cloister.privacy.discovery import DomainPlan, attribute_outline, plan_domains, require_enough
 from cloister.privacy.ledger.records import MEASURE
 from cloister.schema.attributes import AnyAttribute, Ordinal
@@ -49,7 +41,7 @@ _EXPLANATIONS = MappingProxyType(
 
 
 @dataclass(frozen=True)
-class DomainParameters(Parameters):
+class DomainParameters(models.Parameters):
     """The noise of a measurement of domains, and its thresholds in noisy rows.
 
     ``threshold`` is that of a bound, ``values`` that of a value.
@@ -102,8 +94,8 @@ def domain_context(request: ResolvedRequest) -> PublicContext:
         raise SpecError(
             f"{request.spec} was changed since the measurement began; run the command again"
         )
-    task = Task(Domain(()), (), request.rows, neighbours_of(spec))
-    return PublicContext(spec, DatabaseTask.of(spec.name, task))
+    task = models.Task(Domain(()), (), request.rows, models.neighbours_of(spec))
+    return PublicContext(spec, models.DatabaseTask.of(spec.name, task))
 
 
 def strip_derived_domains(spec: Spec) -> Spec:
@@ -138,12 +130,12 @@ def domain_plan(request: ResolvedRequest) -> DomainPlan:
     return plan
 
 
-def release_plan(request: ResolvedRequest) -> Plan[DomainParameters]:
+def release_plan(request: ResolvedRequest) -> models.Plan[DomainParameters]:
     """The plan as the ledger and the release folder hold it."""
     plan = domain_plan(request)
     thresholds = {"threshold": plan.threshold, "values": plan.values_threshold}
     stages = [
-        Stage(name, event, _EXPLANATIONS[name].format(**thresholds))
+        models.Stage(name, event, _EXPLANATIONS[name].format(**thresholds))
         for name, event in plan.parts.items()
     ]
     parameters = DomainParameters(
@@ -152,8 +144,12 @@ def release_plan(request: ResolvedRequest) -> Plan[DomainParameters]:
         plan.leak,
         **thresholds,
     )
-    return Plan(
-        MEASURE, tuple(plan.attributes), tuple(stages), parameters, Forecast(_SECONDS, _MEMORY)
+    return models.Plan(
+        MEASURE,
+        tuple(plan.attributes),
+        tuple(stages),
+        parameters,
+        models.Forecast(_SECONDS, _MEMORY),
     )
 
 

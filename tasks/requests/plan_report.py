@@ -24,12 +24,7 @@ from cloister.privacy.events import Composed, Event, GaussianCounts, LaplaceCoun
 from cloister.schema.columns import Serial
 from cloister.schema.declarations import quote
 from cloister.schema.domain import Domain, code_type
-from cloister.tasks.requests.resolved import (
-    PublicContext,
-    ResolvedRequest,
-    TableContext,
-    public_context_of,
-)
+from cloister.tasks.requests import resolved
 
 _START = 14.0
 """Seconds of a release of next to nothing: loading libraries, a Prefect server for its time,
@@ -66,7 +61,9 @@ _MOST_TARGETS = 16
 """Targets of a spec that names none."""
 
 
-def forecast_of(request: ResolvedRequest, context: PublicContext, plan: AnyPlan) -> Forecast:
+def forecast_of(
+    request: resolved.ResolvedRequest, context: resolved.PublicContext, plan: AnyPlan
+) -> Forecast:
     """Seconds of processor time and bytes of memory of the whole command; public."""
     tasks = list(context.task.tables.values())
     cells = sum(max(task.data_rows, task.output_rows) * len(task.domain.names) for task in tasks)
@@ -92,7 +89,7 @@ def _code_bytes(domain: Domain, rows: int) -> int:
     return rows * sum(code_type(column).itemsize for column in domain)
 
 
-def _training(table: TableContext) -> float:
+def _training(table: resolved.TableContext) -> float:
     """Seconds of training models to predict the targets of one table."""
     rows = min(max(table.task.data_rows, table.task.output_rows), _LEARNT_ROWS)
     attributes = len(table.task.domain.modelled)
@@ -100,12 +97,12 @@ def _training(table: TableContext) -> float:
     return targets * attributes * (_TARGET[0] + _TARGET[1] * rows)
 
 
-def training_device(request: ResolvedRequest, plan: AnyPlan) -> Device:
+def training_device(request: resolved.ResolvedRequest, plan: AnyPlan) -> Device:
     """The device of the request, or the processor if nothing of the plan is trained elsewhere."""
     return request.computed_on if plan.forecast.device_memory else CPU
 
 
-def require_forecast_memory(request: ResolvedRequest, plan: AnyPlan) -> None:
+def require_forecast_memory(request: resolved.ResolvedRequest, plan: AnyPlan) -> None:
     """Check, by the forecast, that device and machine have the memory that a release needs.
 
     Raises:
@@ -113,10 +110,10 @@ def require_forecast_memory(request: ResolvedRequest, plan: AnyPlan) -> None:
     """
     if (device := training_device(request, plan)) != CPU:
         require_memory(device, plan.forecast.device_memory)
-    require_memory(CPU, forecast_of(request, public_context_of(request), plan).memory)
+    require_memory(CPU, forecast_of(request, resolved.public_context_of(request), plan).memory)
 
 
-def device_words(request: ResolvedRequest, plan: AnyPlan) -> str:
+def device_words(request: resolved.ResolvedRequest, plan: AnyPlan) -> str:
     """The device, what of a release is computed there, and what that promises."""
     device = training_device(request, plan)
     if device == CPU != request.computed_on:
@@ -129,7 +126,7 @@ def device_words(request: ResolvedRequest, plan: AnyPlan) -> str:
     return f"{device}, {needed}, with noise that the processor makes: {device.determinism}"
 
 
-def device_json(request: ResolvedRequest, plan: AnyPlan) -> dict[str, Any]:
+def device_json(request: resolved.ResolvedRequest, plan: AnyPlan) -> dict[str, Any]:
     """The same for programs."""
     device = training_device(request, plan)
     return {"device": str(device), "determinism": device.determinism}
@@ -141,7 +138,9 @@ _UNWEIGHED = (
 )
 
 
-def unweighed_soft(request: ResolvedRequest, context: PublicContext) -> tuple[str, ...]:
+def unweighed_soft(
+    request: resolved.ResolvedRequest, context: resolved.PublicContext
+) -> tuple[str, ...]:
     """A sentence for those soft constraints of each table that the method leaves alone."""
     if _weighs(request):
         return ()
@@ -152,7 +151,9 @@ def unweighed_soft(request: ResolvedRequest, context: PublicContext) -> tuple[st
     )
 
 
-def soft_facts(request: ResolvedRequest, context: PublicContext, plan: AnyPlan) -> dict[str, str]:
+def soft_facts(
+    request: resolved.ResolvedRequest, context: resolved.PublicContext, plan: AnyPlan
+) -> dict[str, str]:
     """How rates of soft constraints are known, and how rows are drawn under them."""
     soft = [task for task in context.task.tables.values() if task.soft]
     if not soft:
@@ -163,7 +164,7 @@ def soft_facts(request: ResolvedRequest, context: PublicContext, plan: AnyPlan) 
     return {"soft rates": rates, "sampling": str(_sampling(request, soft[0]))}
 
 
-def soft_json(request: ResolvedRequest, context: PublicContext) -> dict[str, Any]:
+def soft_json(request: resolved.ResolvedRequest, context: resolved.PublicContext) -> dict[str, Any]:
     """The same for programs: the way of drawing and why, and what is known."""
     facts: dict[str, Any] = {}
     soft = [task for task in context.task.tables.values() if task.soft]
@@ -175,7 +176,7 @@ def soft_json(request: ResolvedRequest, context: PublicContext) -> dict[str, Any
     return facts
 
 
-def _sampling(request: ResolvedRequest, task: Task) -> SamplingChoice:
+def _sampling(request: resolved.ResolvedRequest, task: Task) -> SamplingChoice:
     """How rows of a table are drawn under soft constraints; those of all tables in one way."""
     return choose_sampling(task, _method(request).samplings)
 
@@ -191,12 +192,12 @@ def _sources(rules: Sequence[DenialConstraint], plan: AnyPlan) -> Iterator[str]:
         yield f"{_names(known)} as declared, for which nothing is asked of the data"
 
 
-def _weighs(request: ResolvedRequest) -> bool:
+def _weighs(request: resolved.ResolvedRequest) -> bool:
     """Whether the method does anything about soft constraints: all that do need a delta."""
     return _method(request).weighs_soft and request.budget.delta > 0
 
 
-def _method(request: ResolvedRequest) -> AnySynthesizer:
+def _method(request: resolved.ResolvedRequest) -> AnySynthesizer:
     return create(request.method)
 
 
@@ -250,7 +251,7 @@ _ROWS = "rows"
 
 
 def plan_warnings(
-    request: ResolvedRequest, context: PublicContext, plan: AnyPlan
+    request: resolved.ResolvedRequest, context: resolved.PublicContext, plan: AnyPlan
 ) -> tuple[str, ...]:
     """Sentences on what the release will lose of the data, and one if it costs too much."""
     return (
@@ -264,7 +265,9 @@ def plan_warnings(
     )
 
 
-def budget_warnings(request: ResolvedRequest, context: PublicContext) -> Iterator[str]:
+def budget_warnings(
+    request: resolved.ResolvedRequest, context: resolved.PublicContext
+) -> Iterator[str]:
     """A sentence if one release costs more than the whole budget that the spec declares."""
     price, declared = context.price(request.budget), context.spec.privacy.budget
     if price.epsilon > declared.epsilon or price.delta > declared.delta:
@@ -277,7 +280,9 @@ def budget_warnings(request: ResolvedRequest, context: PublicContext) -> Iterato
         )
 
 
-def _group_words(request: ResolvedRequest, context: PublicContext) -> Iterator[str]:
+def _group_words(
+    request: resolved.ResolvedRequest, context: resolved.PublicContext
+) -> Iterator[str]:
     """A sentence on what an account of persons is charged for a release planned per row."""
     if group := context.spec.privacy.group:
         price = context.price(request.budget)
@@ -289,7 +294,7 @@ def _group_words(request: ResolvedRequest, context: PublicContext) -> Iterator[s
         )
 
 
-def _never_missing(context: PublicContext) -> Iterator[str]:
+def _never_missing(context: resolved.PublicContext) -> Iterator[str]:
     schema = context.task.schema
     references = {(key.table, key.column) for key in schema.keys}
     for table, domain in schema.tables.items():
@@ -303,7 +308,7 @@ def _filled_keys(domain: Domain) -> list[str]:
     return [column.name for column in domain if isinstance(column, Serial) and column.fills_gaps]
 
 
-def _drowned_counts(context: PublicContext, plan: AnyPlan) -> Iterator[str]:
+def _drowned_counts(context: resolved.PublicContext, plan: AnyPlan) -> Iterator[str]:
     for stage in plan.one_fit.stages:
         table, _, name = stage.name.rpartition(": ")
         rows = _rows_of(context.task, table)
@@ -313,7 +318,9 @@ def _drowned_counts(context: PublicContext, plan: AnyPlan) -> Iterator[str]:
             yield _DROWNED.format(table=named, noise=figure_range(scales), rows=rows)
 
 
-def _unmodelled_differences(request: ResolvedRequest, whole: DatabaseTask) -> Iterator[str]:
+def _unmodelled_differences(
+    request: resolved.ResolvedRequest, whole: DatabaseTask
+) -> Iterator[str]:
     if whole.several:
         return
     task = whole.lead
@@ -360,7 +367,7 @@ def _scales(event: Event) -> Iterator[float]:
             yield float(event.sensitivity.l1 / event.epsilon)
 
 
-def _dropped_references(context: PublicContext) -> Iterator[str]:
+def _dropped_references(context: resolved.PublicContext) -> Iterator[str]:
     for rule in context.task.across:
         if rule.key.to_itself:
             yield _DROPPED.format(name=rule.name, table=rule.key.table, column=rule.key.column)

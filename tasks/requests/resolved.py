@@ -18,16 +18,7 @@ from cloister import former_names
 from cloister.devices import AUTO as AUTO_DEVICE
 from cloister.devices import Device, resolve_device
 from cloister.errors import ConstraintError, InputError, PlanError, SpecError
-from cloister.models.registry import (
-    AUTO,
-    OF_TABLES,
-    Choice,
-    choose_method,
-    create,
-    methods_with,
-    offered,
-    present_name,
-)
+from cloister.models import registry
 from cloister.models.task import Budget, DatabaseTask, RowSampling, Task, table_task, task_of
 from cloister.privacy.accounting.composition import group_cost
 from cloister.schema.blocks import blocks_of
@@ -145,29 +136,31 @@ def resolve(request: ReleaseRequest, now: datetime | None = None) -> ResolvedReq
     return ResolvedRequest(**(dict(request) | decided))
 
 
-def method_of(declared: Spec, request: ReleaseRequest, budget: Budget) -> Choice:
+def method_of(declared: Spec, request: ReleaseRequest, budget: Budget) -> registry.Choice:
     """The method of a release: as the command or the spec says, or chosen by public facts.
 
     Raises:
         PlanError: no method has a plan, or the spec does not declare the number of rows.
         InputError: there is no such method.
     """
-    if (method := declared.release.method if request.method is None else request.method) != AUTO:
-        name = present_name(method)
+    if (
+        method := declared.release.method if request.method is None else request.method
+    ) != registry.AUTO:
+        name = registry.present_name(method)
         _require_suited(name, declared)
-        return Choice(
+        return registry.Choice(
             name, "named by the spec" if request.method is None else "named on the command line"
         )
     if declared.tables:
-        return OF_TABLES
+        return registry.OF_TABLES
     rows = options.public_rows(declared)
     task = table_task(declared, rows, options.rows_of(declared, request))
     sampling = options.sampling_wanted(declared, request)
-    return choose_method(replace(task, sampling=sampling, options={}), budget)
+    return registry.choose_method(replace(task, sampling=sampling, options={}), budget)
 
 
 def _require_suited(method: str, declared: Spec) -> None:
-    if create(method).of_database != bool(declared.tables):
+    if registry.create(method).of_database != bool(declared.tables):
         of = "one table" if declared.tables else "several tables, and the spec declares one"
         raise PlanError(f"method '{method}' is of {of}; name another with --method")
 
@@ -176,13 +169,13 @@ def _require_options(path: Path, method: str, release: ReleaseSpec) -> None:
     """Check that the options that a spec declares are those of the method."""
     if release.options is None:
         return
-    keys, model = ("release", release.options_key), create(method).options
+    keys, model = ("release", release.options_key), registry.create(method).options
     if model is None and release.options_key in former_names.IGNORED_OPTIONS:
         return
     if model is None:
         text = (
             f"method '{method}' has no options; leave them out, or name a method that has: "
-            f"{', '.join(methods_with('options'))}"
+            f"{', '.join(registry.methods_with('options'))}"
         )
         require_none(path, [(keys, text)])
         return
@@ -195,9 +188,9 @@ def _require_options(path: Path, method: str, release: ReleaseSpec) -> None:
 
 def _require_guarantee(path: Path, method: str, guarantee: str) -> None:
     """Check that a method gives the guarantee that a spec declares, no stronger one."""
-    if guarantee in create(method).guarantees:
+    if guarantee in registry.create(method).guarantees:
         return
-    able = [name for name in offered() if guarantee in create(name).guarantees]
+    able = [name for name in registry.offered() if guarantee in registry.create(name).guarantees]
     use = f"leave it out, or use --method {' or '.join(able)}" if able else "leave it out"
     text = f"method '{method}' has no such guarantee: it is differentially private; {use}"
     require_none(path, [(("release", "guarantee"), text)])

@@ -134,9 +134,14 @@ def question(test: ast.expr) -> str | None:
             return "rows or persons"
         return "one table or several" if names & KINDS else None
     ends = text.split(".")[-1]
-    if text.endswith(".several") or ends == "of_database" or text in (
-        *("spec.tables", "self.tables", "declared.tables", "self.spec.tables"),
-        *("context.spec.tables", "basis.spec.tables", "len(self.tables)"),
+    if (
+        text.endswith(".several")
+        or ends == "of_database"
+        or text
+        in (
+            *("spec.tables", "self.tables", "declared.tables", "self.spec.tables"),
+            *("context.spec.tables", "basis.spec.tables", "len(self.tables)"),
+        )
     ):
         return "one table or several"
     return "rows or persons" if ends in ("persons", "declared_persons") else None
