@@ -109,13 +109,15 @@ def save_model(
     return folder
 
 
-def load_model(folder: Path, digest: str | None = None) -> DatabaseModel:
-    """The model in a folder, ready to sample from.
+def load_model(folder: Path, digest: str | None = None) -> Model:
+    """The model of the only table in a folder, ready to sample from.
+
+    Models that version 0.1 registered in MLflow call it by this name.
 
     Raises:
-        StorageError, VerificationError, InputError: as `load_saved`.
+        StorageError, VerificationError, InputError: as `load_saved`, or there are several tables.
     """
-    return load_saved(folder, digest).model
+    return load_saved(folder, digest).one[1]
 
 
 def load_saved(folder: Path, digest: str | None = None) -> SavedModel:

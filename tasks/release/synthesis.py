@@ -19,7 +19,7 @@ from cloister.models.acceptance import TriedPlan, run_tries
 from cloister.models.protocol import DatabaseModel, DatabaseSynthesizer
 from cloister.models.quality import find_collapses, find_lost_references
 from cloister.models.registry import create, over_databases
-from cloister.models.storage import load_model, save_model
+from cloister.models.storage import load_saved, save_model
 from cloister.models.task import AnyPlan
 from cloister.privacy.certificate.certificate import Acceptance
 from cloister.schema.domain import Table
@@ -85,7 +85,7 @@ def fit_model(request: ResolvedRequest, plan: AnyPlan, spent: AnySpent, home: Ho
         weighed = _accepted_model(synthesizer, spent, plan, request, home)
     else:
         model = synthesizer.train(spent.private, context.task, plan)
-        trained = load_model(_saved(folder / "trained", request, context, model).open())
+        trained = load_saved(_saved(folder / "trained", request, context, model).open()).model
         weighing = over_databases(create(request.method))
         weighed = weighing.weigh(spent.private, context.task, plan, trained)
     seal(spent.release, request, spent.journal, home)
@@ -153,7 +153,7 @@ def sample_rows(request: ResolvedRequest, fitted: Fitted, home: Home) -> DrawnRo
         SampleError: the rows cannot be drawn, or break a hard constraint or the published schema.
     """
     context, folder = public_context_of(request), home.release(fitted.release)
-    model = load_model(fitted.model.open())
+    model = load_saved(fitted.model.open()).model
     drawn = dict(draw_tables(model, request.rows, kept_seed(folder)).tables)
     files = {name: folder / f"{stem}.parquet" for name, stem in context.files.items()}
     for name, path in files.items():

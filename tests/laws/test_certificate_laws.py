@@ -12,7 +12,7 @@ from guarantees import suited, suited_spec
 from cloister.constraints.counting import violation_reports
 from cloister.models.protocol import fit, make_plan
 from cloister.models.registry import METHODS, create
-from cloister.models.task import Budget, Plan
+from cloister.models.task import Budget, DatabaseTask, Plan
 from cloister.privacy.certificate.certificate import Certificate
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateTable
@@ -35,9 +35,10 @@ def certified(request, basis, fitted, brief_training, tmp_path_factory):
             table, task.neighbours, chosen.event, journal, NoiseSource.insecure(1)
         )
         model = fit(synthesizer, private, task, shortened(chosen))
+    spec = suited_spec(request.param, basis.spec)
     own = replace(
         basis,
-        context=PublicContext(suited_spec(request.param, basis.spec), task),
+        context=PublicContext(spec, DatabaseTask.of(spec.name, task)),
         request=basis.request.filled(method=request.param),
         plan=chosen,
         drawn=replace(

@@ -13,6 +13,7 @@ from guarantees import accounted, givable, suited
 from cloister.constraints import dependency, parse_denial
 from cloister.constraints.counting import count_violations
 from cloister.errors import PlanError, SampleError
+from cloister.models.one_table import plan_table
 from cloister.models.protocol import fit, make_plan
 from cloister.models.registry import METHODS, create
 from cloister.models.task import Budget, Task
@@ -332,4 +333,4 @@ def test_a_table_of_keys_alone_is_refused_before_it_is_charged(method):
     key = {"id": TextKey(type="text", pattern="R{001..999}")}
     task = suited(method, Task(Domain.of(key, Path()), (), ROWS, Neighbours()))
     with pytest.raises(PlanError, match="nothing to model"):
-        make_plan(create(method), task, Budget(Fraction(2), DELTA))
+        plan_table(create(method), task, (), Budget(Fraction(2), DELTA))

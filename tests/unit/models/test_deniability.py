@@ -20,7 +20,7 @@ from cloister.models.deniability.seeding import PLAUSIBLE_DENIABILITY, choose_se
 from cloister.models.deniability.wording import record_guarantees, record_words
 from cloister.models.protocol import fit, make_plan
 from cloister.models.registry import create
-from cloister.models.task import Budget, Persons, Task
+from cloister.models.task import Budget, DatabaseTask, Persons, Task
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.accounting.composition import record_guarantee
 from cloister.privacy.certificate.page import page
@@ -301,7 +301,7 @@ def certified(basis, task, chosen, model, release=None):
     made = replace(
         charged,
         request=basis.request.filled(method=chosen.method),
-        context=PublicContext(charged.spec, task),
+        context=PublicContext(charged.spec, DatabaseTask.of(charged.spec.name, task)),
         plan=chosen,
         uncounted_releases=1,
     )

@@ -31,7 +31,7 @@ def saved(fitted, tmp_path: Path) -> Path:
 def test_a_saved_model_draws_the_same_rows(fitted, saved: Path, tmp_path: Path):
     alone = tmp_path / "elsewhere"
     shutil.move(saved, alone)
-    drawn = load_model(alone).sample(300, SamplingSource(5)).tables["small"].frame()
+    drawn = load_model(alone).sample(300, SamplingSource(5)).frame()
     pd.testing.assert_frame_equal(drawn, fitted.model.sample(300, SamplingSource(5)).frame())
 
 

@@ -155,8 +155,8 @@ def test_a_persons_rows_are_bounded_over_all_row_groups(tmp_path):
     for group in (60, 7):
         write_parquet(rows, tmp_path / "rows.parquet", group)
         request = resolve(ReleaseRequest(spec=tmp_path / "spec.yaml"))
-        rows, digests = TablesSource().read_rows("r-1", request, home)
-        (table,) = rows.tables.values()
+        database, digests = TablesSource().read_rows("r-1", request, home)
+        (table,) = database.tables.values()
         tables.append(({n: c.tolist() for n, c in table.codes.items()}, digests.data))
     assert tables[0] == tables[1]
     assert len(tables[0][0]["person"]) == 8

@@ -56,7 +56,7 @@ def test_a_reference_to_its_own_table_is_hinted_at(tmp_path, prefix, kind):
     assert load_spec(tmp_path / "staff.yaml").ignore == ()
     (tmp_path / "tables.yaml").write_text(_as_declared(text), encoding="utf-8")
     spec = load_spec(tmp_path / "tables.yaml")
-    task = task_of(spec, {"staff": ROWS}).lead
+    task = task_of(spec, {"staff": ROWS})
     assert [(key.column, key.parent) for key in task.schema.keys] == [("boss", "staff")]
     most = frame["boss"].value_counts().max()
     assert most <= task.schema.keys[0].max_rows <= 2 * most + 10
