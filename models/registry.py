@@ -14,9 +14,9 @@ from typing import Any, cast
 
 from cloister.errors import InputError, PlanError
 from cloister.models.one_table import OneTable, plan_table
-from cloister.models.transforms.of_persons import OfPersons
 from cloister.models.protocol import AnySynthesizer, DatabaseSynthesizer, Progress, silent
 from cloister.models.task import Budget, Task
+from cloister.models.transforms.of_persons import OfPersons
 
 FORMER = MappingProxyType({"cloister": "mixture"})
 """Names of version 0.1, whose specs, models and certificates have them."""

@@ -23,8 +23,8 @@ from pandas.api import types as pt
 
 from cloister.constraints import presence_rules
 from cloister.errors import DataError
-from cloister.models.transforms.person_tables import neighbours_of_tables, person_tables
 from cloister.models.task import DatabaseTask
+from cloister.models.transforms.person_tables import neighbours_of_tables, person_tables
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import (
     PrivateColumns,

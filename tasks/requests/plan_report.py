@@ -13,12 +13,12 @@ from typing import Any
 from cloister.constraints import DenialConstraint
 from cloister.devices import CPU, Device, require_memory
 from cloister.figures import figure, figure_range, listed
-from cloister.models.transforms.differences import differences_of, lacks_presence, orders_of
-from cloister.models.transforms.person_tables import split_task
 from cloister.models.planning import SamplingChoice, choose_sampling
 from cloister.models.protocol import AnySynthesizer
 from cloister.models.registry import create, methods_with
 from cloister.models.task import AnyPlan, DatabaseTask, Forecast, Task
+from cloister.models.transforms.differences import differences_of, lacks_presence, orders_of
+from cloister.models.transforms.person_tables import split_task
 from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.events import Composed, Event, GaussianCounts, LaplaceCounts
 from cloister.schema.columns import Serial
