@@ -57,6 +57,14 @@ def violations_per_row(constraint: DenialConstraint, table: Table) -> Integers:
     return counts[tuples.of_row]
 
 
+def satisfying(constraints: Iterable[DenialConstraint], table: Table) -> Booleans:
+    """Mask (n,) of the rows that are in no violation of any of the constraints."""
+    kept = np.ones(table.rows, dtype=bool)
+    for constraint in constraints:
+        kept &= violations_per_row(constraint, table) == 0
+    return kept
+
+
 @dataclass(frozen=True)
 class Partners:
     """The rows of a second table (m,) with which each row of a first (n,) violates a constraint.

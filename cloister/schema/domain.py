@@ -207,6 +207,12 @@ class Table:
         )
 
     @classmethod
+    def completed(cls, domain: Domain, codes: Mapping[str, Codes], rows: int) -> Table:
+        """A table of ``rows`` rows: the first code in the columns that ``codes`` leaves out."""
+        first = np.zeros(rows, dtype=np.int64)
+        return cls(domain, {name: codes.get(name, first) for name in domain.names})
+
+    @classmethod
     def concatenate(cls, tables: Iterable[Table]) -> Table:
         """The rows of several tables, at least one, over one domain.
 

@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
-from cloister.constraints.counting import violations_per_row
 from cloister.errors import SampleError
 from cloister.models.constrained import merge_states
 from cloister.models.core.bins import Histogram
@@ -300,12 +299,8 @@ def _refined(sampler: ConstraintSampler, records: Integers, rng: np.random.Gener
     batch = ReleasedRecordSampler(sampler.chain, records=records.astype(np.int64)).draw(
         len(records), rng
     )
-    unknown = np.zeros(batch.rows, dtype=np.int64)
-    rows = Table(sampler.domain, {n: batch.codes.get(n, unknown) for n in sampler.domain.names})
-    rows = rows.take(batch.alive)
-    for rule in sampler.row_rules:
-        rows = rows.take(violations_per_row(rule, rows) == 0)
-    return rows
+    rows = Table.completed(sampler.domain, batch.codes, batch.rows).take(batch.alive)
+    return rows.take(sampler.feasible(rows))
 
 
 def fill_up(model: NetworkModel, rows: Table, wanted: int, rng: SamplingSource) -> Table:

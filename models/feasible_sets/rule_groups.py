@@ -21,7 +21,7 @@ import numpy as np
 
 from cloister.arrays import Booleans, Integers
 from cloister.constraints import DenialConstraint, functional_dependency, key_attributes
-from cloister.constraints.counting import violations_per_row
+from cloister.constraints.counting import satisfying
 from cloister.constraints.denial import Cell, Op, bind
 from cloister.models.feasible_sets.feasible_set import FeasibleSet, Levels, grid
 from cloister.models.sampling.ancestral import AncestralSampler
@@ -329,8 +329,8 @@ def share_drawable(
     if any(not len(feasible_set.levels) for feasible_set in chain.feasible_sets):
         return 0.0
     batch = AncestralSampler(chain).draw(_TRIED_ROWS, rng)
-    kept = batch.alive & _satisfying(_table(domain, batch.codes, _TRIED_ROWS), row_rules)
-    return float(kept.mean())
+    rows = Table.completed(domain, batch.codes, _TRIED_ROWS)
+    return float((batch.alive & satisfying(row_rules, rows)).mean())
 
 
 def explicit_set(
@@ -350,10 +350,10 @@ def explicit_set(
     for levels in _candidates(names, chain, rng):
         new = _distinct(levels, np.concatenate(taken))
         rows = _representatives(names, new, domain, chain)
-        satisfying = _satisfying(rows, [c for c in group if c.arity == 1])
+        kept = satisfying([c for c in group if c.arity == 1], rows)
         for constraint in pairs:  # a listed row is drawn often: beside its like it breaks none
-            satisfying &= ~bind(constraint, domain).violation_mask(rows, rows)
-        new = new[satisfying]
+            kept &= ~bind(constraint, domain).violation_mask(rows, rows)
+        new = new[kept]
         rows = _representatives(names, new, domain, chain)
         taken.append(new[index.admit(rows, rng)] if pairs else new)
     listed = np.concatenate(taken)
@@ -387,16 +387,4 @@ def _representatives(
     names: Sequence[str], levels: Integers, domain: Domain, chain: ConstrainedChain
 ) -> Table:
     points = {name: chain.bins[name].levels.point[levels[:, at]] for at, name in enumerate(names)}
-    return _table(domain, points, len(levels))
-
-
-def _table(domain: Domain, codes: dict[str, Integers], rows: int) -> Table:
-    unknown = np.zeros(rows, dtype=np.int64)
-    return Table(domain, {name: codes.get(name, unknown) for name in domain.names})
-
-
-def _satisfying(rows: Table, rules: Sequence[DenialConstraint]) -> Booleans:
-    kept = np.ones(rows.rows, dtype=bool)
-    for rule in rules:
-        kept &= violations_per_row(rule, rows) == 0
-    return kept
+    return Table.completed(domain, points, len(levels))

@@ -164,11 +164,8 @@ class EvenSampler(Sampler):
         self._levels(batch, rng)
         batch.nodes = [self._leaves(at, batch) for at in range(len(chain.feasible_sets))]
         self._even(batch, rng)
-        unknown = np.zeros(rows, dtype=np.int64)
-        codes = dict.fromkeys(self.domain.names, unknown) | {
-            name: chain.refine(batch, name) for name in chain.sequence
-        }
-        return self.plain.settle(Table(self.domain, codes), batch, rng)
+        codes = {name: chain.refine(batch, name) for name in chain.sequence}
+        return self.plain.settle(Table.completed(self.domain, codes, rows), batch, rng)
 
     def _levels(self, batch: Batch, rng: np.random.Generator) -> None:
         sequence, bins = self.plain.sequence, self.plain.bins

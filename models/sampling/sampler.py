@@ -19,9 +19,9 @@ from typing import Protocol
 
 import numpy as np
 
-from cloister.arrays import Booleans, Integers
+from cloister.arrays import Booleans
 from cloister.constraints import DenialConstraint
-from cloister.constraints.counting import violations_per_row
+from cloister.constraints.counting import satisfying
 from cloister.errors import SampleError
 from cloister.figures import count_of
 from cloister.models.core.bins import Histogram
@@ -146,10 +146,7 @@ class ConstraintSampler(Sampler):
 
     def feasible(self, rows: Table) -> Booleans:
         """Mask (n,) of the rows that break no rule on a row."""
-        kept = np.ones(rows.rows, dtype=bool)
-        for rule in self.row_rules:
-            kept &= violations_per_row(rule, rows) == 0
-        return kept
+        return satisfying(self.row_rules, rows)
 
     @cached_property
     def chain(self) -> ConstrainedChain:
@@ -185,7 +182,7 @@ class _Draw:
 
         Where the model's rows are used up, as under a key of few values, flatter ones follow.
         """
-        kept, missing = [self._empty()], wanted
+        kept, missing = [Table.completed(self._sampler.domain, {}, 0)], wanted
         for chain in self._chains():
             for rows in self._rounds(chain, missing, rng):
                 kept.append(rows)
@@ -231,7 +228,7 @@ class _Draw:
         self, chain: ConstrainedChain, rows: int, missing: int, rng: np.random.Generator
     ) -> Table:
         batch = self._batch(chain, rows, rng)
-        table = Table(self._sampler.domain, self._all_codes(batch))
+        table = Table.completed(self._sampler.domain, batch.codes, batch.rows)
         if self._condition is None:
             table = self._sampler.settle(table, batch, rng)
         kept = self._accept(table, batch, missing, rng)
@@ -253,16 +250,6 @@ class _Draw:
         kept = np.zeros(table.rows, dtype=bool)
         kept[chosen[self.before.admit(table.take(chosen), rng)]] = True
         return kept
-
-    def _all_codes(self, batch: Batch) -> dict[str, Integers]:
-        unknown = np.zeros(batch.rows, dtype=np.int64)
-        return {name: batch.codes.get(name, unknown) for name in self._sampler.domain.names}
-
-    def _empty(self) -> Table:
-        return Table(
-            self._sampler.domain,
-            {n: np.zeros(0, dtype=np.int64) for n in self._sampler.domain.names},
-        )
 
     def _rules(self) -> str:
         names = [f"'{rule.name}'" for rule in (*self._sampler.row_rules, *self._sampler.pair_rules)]

@@ -280,9 +280,8 @@ class ProposingSampler(Sampler):
     def _proposed(self, rows: int, rng: np.random.Generator) -> Table:
         """Proposed rows inside the feasible sets; those with a dead end are left out."""
         batch = self.follower(rows, rng).draw(rows, rng)
-        unknown: Integers = np.zeros(batch.rows, dtype=np.int64)
-        codes = {name: batch.codes.get(name, unknown) for name in self.domain.names}
-        return self.plain.settle(Table(self.domain, codes), batch, rng).take(batch.alive)
+        proposed = Table.completed(self.domain, batch.codes, batch.rows)
+        return self.plain.settle(proposed, batch, rng).take(batch.alive)
 
     def _admitted(self, rows: Table, before: Sequence[Table], rng: np.random.Generator) -> Table:
         """The rows that, one after the other, break no rule on pairs."""

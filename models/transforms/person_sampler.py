@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from cloister.arrays import Integers
-from cloister.constraints.counting import violations_per_row
+from cloister.constraints.counting import satisfying
 from cloister.errors import SampleError
 from cloister.figures import count_of
 from cloister.models.protocol import Model
@@ -226,7 +226,7 @@ class _RowsOfPersons:
         self._ruled = sampler.rows.ruled.union(*within)
         chain = flatten_chain(sampler.rows.chain, _FLATNESS, self._ruled)
         self._flat = replace(self._given, chain=chain)
-        self._kept = [_table_of(sampler.domain, {sampler.tasks.key: self._owners[:0]})]
+        self._kept = [Table.completed(sampler.domain, {}, 0)]
         self._wanted = [self._owners[:0]]
 
     def draw(self) -> Table:
@@ -276,10 +276,9 @@ class _RowsOfPersons:
         codes = {name: own[owners] for name, own in self._codes.items()}
         codes[sampler.tasks.key] = self._numbers[owners]
         batch = self._given.draw(codes, self._rng, self._importance(owners))
-        drawn = _table_of(sampler.rows.domain, batch.codes)
+        drawn = Table.completed(sampler.rows.domain, batch.codes, batch.rows)
         fits = batch.alive & sampler.rows.acceptance.keep(drawn, self._rng)
-        for rule in sampler.rows.row_rules:
-            fits &= violations_per_row(rule, drawn) == 0
+        fits &= sampler.rows.feasible(drawn)
         table = sampler.finish(drawn)
         found = np.flatnonzero(fits)
         chosen = found[np.sort(np.unique(wanted[found], return_index=True)[1])]
@@ -373,9 +372,8 @@ class _RowsOfPersons:
         """The attributes of a person that the model of rows allows."""
         tasks = self._sampler.tasks
         rows = self._sampler.rows.draw(_POSSIBLE, SamplingSource(_SEED))
-        for rule in tasks.persons.hard:
-            if rule.arity == 1:
-                rows = rows.take(violations_per_row(rule, rows) == 0)
+        alone = [rule for rule in tasks.persons.hard if rule.arity == 1]
+        rows = rows.take(satisfying(alone, rows))
         if not rows.rows:
             raise self._failure(len(self._owners))
         return {name: int(rows.codes[name][0]) for name in tasks.given}
@@ -388,9 +386,3 @@ class _RowsOfPersons:
             f"{count_of(missing, 'row')} of persons could not be drawn under {names}; "
             "request fewer rows, widen a domain, or make a constraint soft"
         )
-
-
-def _table_of(domain: Domain, codes: Mapping[str, Integers]) -> Table:
-    """Rows (n,) of a domain; what is not known of them has the first code."""
-    unknown = np.zeros(len(next(iter(codes.values()))), dtype=np.int64)
-    return Table(domain, {name: codes.get(name, unknown) for name in domain.names})
