@@ -19,7 +19,7 @@ from cloister.models.feasible_sets.feasible_set import Coupling, FeasibleSet
 from cloister.models.protocol import Arrays, ModelState
 from cloister.models.sampling.chain import TupleModel
 from cloister.models.sampling.drawing import Sampler, Where
-from cloister.models.sampling.row_by_row import Algorithm3, Penalty, compares_cells
+from cloister.models.sampling.row_by_row import Algorithm3, Penalty
 from cloister.models.sampling.sampler import ConstraintSampler, EveryRow
 from cloister.models.soft_constraints.reweighting import Reweighting
 from cloister.models.task import Task
@@ -51,9 +51,9 @@ _SUPPORTED = (
     "statistics"
 )
 
-EXCHANGED = (
-    "rows in which two numbers break a hard constraint, though their bins do not, exchange values "
-    "with other rows of the same bin, or take others of their bins"
+REPAIRED = (
+    "rows in which two numbers break a hard constraint, though their bins do not, take other "
+    "values of these bins"
 )
 
 _CHECKED = (
@@ -230,7 +230,7 @@ class ConstrainedModel(ABC):
     bins: Mapping[str, Histogram]
     rules: CompiledConstraints
 
-    drawn_whole: ClassVar[frozenset[str]] = frozenset({BALANCED, EXCHANGED})
+    drawn_whole: ClassVar[frozenset[str]] = frozenset({BALANCED, REPAIRED})
     """Sentences of :meth:`post_processing` on how `sampler` draws whole tables."""
 
     @property
@@ -316,7 +316,7 @@ class ConstrainedModel(ABC):
             **dict.fromkeys(self.processing_of_counts(), True),
             **dict.fromkeys(self.own_post_processing(), True),
             _SUPPORTED: bool(rules.feasible_sets),
-            EXCHANGED: any(compares_cells(rule) for rule in rules.row_rules),
+            REPAIRED: bool(self.constraint_sampler.redrawn),
             _CHECKED: bool(rules.row_rules or rules.pair_rules),
             _REWEIGHTED.format(sources_of_rates(self.task.soft)): self.reweighting is not None
             and any(self.reweighting.weights.values()),

@@ -22,7 +22,7 @@ import numpy as np
 
 from cloister.arrays import Floats, Integers
 from cloister.errors import SampleError
-from cloister.models.constrained import EXCHANGED, ConstrainedModel, restore_bins, restore_rules
+from cloister.models.constrained import REPAIRED, ConstrainedModel, restore_bins, restore_rules
 from cloister.models.copula.copula import Copula, Scores, independent_normals, normals
 from cloister.models.core.bins import Histogram
 from cloister.models.feasible_sets.builder import CompiledConstraints
@@ -233,7 +233,7 @@ class CopulaModel(ConstrainedModel):
     steps: tuple[str, ...]
     rules: CompiledConstraints
 
-    drawn_whole: ClassVar[frozenset[str]] = frozenset({EXCHANGED, _DECODED})
+    drawn_whole: ClassVar[frozenset[str]] = frozenset({REPAIRED, _DECODED})
 
     @property
     def sampler(self) -> CopulaSampler:

@@ -42,7 +42,6 @@ from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import Batch
 from cloister.models.sampling.conditions import Condition
 from cloister.models.sampling.drawing import ANYTHING, CHUNK_ROWS, Given, Sampler, Where, split_rows
-from cloister.models.sampling.row_by_row import AcceptedRows, Penalty
 from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.models.task import Plan, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
@@ -288,10 +287,7 @@ def rows_of_records(model: NetworkModel, records: Integers, rng: SamplingSource)
         for chunk in chunks
     ]
     rows = Table.concatenate(tables)
-    if not sampler.pair_rules:
-        return rows
-    hard = [Penalty(rule) for rule in sampler.pair_rules]
-    accepted = AcceptedRows(sampler.domain, sampler.chain, sampler.algorithm, hard, whole=True)
+    accepted = sampler.accepted((), whole=True)
     return rows.take(accepted.admit(rows, chunks[0].stream.generator))
 
 
@@ -299,7 +295,7 @@ def _refined(sampler: ConstraintSampler, records: Integers, rng: np.random.Gener
     batch = ReleasedRecordSampler(sampler.chain, records=records.astype(np.int64)).draw(
         len(records), rng
     )
-    rows = Table.completed(sampler.domain, batch.codes, batch.rows).take(batch.alive)
+    rows = sampler.repaired(batch, rng).take(batch.alive)
     return rows.take(sampler.feasible(rows))
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.models.constrained import EXCHANGED, ConstrainedModel, restore_bins, restore_rules
+from cloister.models.constrained import REPAIRED, ConstrainedModel, restore_bins, restore_rules
 from cloister.models.core.bins import Histogram, bin_cells, coarse
 from cloister.models.core.denoising import estimate_shares
 from cloister.models.core.noisy_table import NoisyTable, NoisyTables, count_table
@@ -81,7 +81,7 @@ class DPViewModel(ConstrainedModel):
 
     drawn_whole: ClassVar[frozenset[str]] = frozenset(
         {
-            EXCHANGED,
+            REPAIRED,
             _LINKED,
             _MATCHED,
             _REFEREED,

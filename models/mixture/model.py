@@ -20,13 +20,13 @@ from cloister.models.feasible_sets.builder import CompiledConstraints
 from cloister.models.mixture.factors import arrange_factors
 from cloister.models.mixture.prior import ReleasedNumbers, restore_numbers
 from cloister.models.mixture.products import DependentAttribute, Factor, Layout, Mixture
-from cloister.models.mixture.sampler import EvenSampler, pair_changes
+from cloister.models.mixture.sampler import EvenSampler
 from cloister.models.mixture.within_bins import ScoreRelation, relations_between
 from cloister.models.protocol import Arrays, ModelState
 from cloister.models.sampling.chain import Probabilities
 from cloister.models.sampling.drawing import Sampler
 from cloister.models.sampling.row_by_row import PLAIN, Algorithm3, Penalty
-from cloister.models.sampling.whole_tables import BalancedSampler, PairChange
+from cloister.models.sampling.whole_tables import BalancedSampler
 from cloister.models.soft_constraints.reweighting import Reweighting
 from cloister.models.task import RowSampling, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
@@ -87,10 +87,6 @@ _RELATED = (
     "inside their bins, values of a number follow those of the number with which they correlate "
     "most in the fitted tables"
 )
-_RECALIBRATED = (
-    "where two numbers nearly follow each other, fewer rows are taken that the measured tables do "
-    "not show"
-)
 _FITTED_TO_RATES = (
     "the mixture is fitted anew so that it breaks soft constraints about as often as {} say"
 )
@@ -106,7 +102,7 @@ class MixtureModel(constrained.SequentialModel):
     """
 
     drawn_whole: ClassVar[frozenset[str]] = frozenset(
-        {constrained.BALANCED, constrained.EXCHANGED, _RELATED, _RECALIBRATED}
+        {constrained.BALANCED, constrained.REPAIRED, _RELATED}
     )
 
     task: Task
@@ -125,7 +121,7 @@ class MixtureModel(constrained.SequentialModel):
         if self.constraint_sampler.remembers:
             return self.constraint_sampler
         inside = {name: self.bins[name] for name in self.mixture.layout.sizes}
-        return BalancedSampler(self._independent_sampler, inside, self._changes)
+        return BalancedSampler(self._independent_sampler, inside)
 
     def pool(self, rows: int, rng: SamplingSource) -> Table:
         """About ``rows`` rows by which the model's own rates are measured, keys left unset.
@@ -172,16 +168,6 @@ class MixtureModel(constrained.SequentialModel):
         ]
         return relations_between(self.mixture, self.bins, free)
 
-    @cached_property
-    def _changes(self) -> tuple[PairChange, ...]:
-        """Those of numbers without a soft constraint, whose rate is fitted to the mixture."""
-        if self.numbers is None:
-            return ()
-        soft = {name for constraint in self.task.soft for name in constraint.attributes}
-        names = self.mixture.layout.sizes.keys() - soft
-        tables, rows = self.numbers.tables, self.numbers.rows
-        return pair_changes(self.mixture, self.bins, names, tables, rows)
-
     @property
     def released_counts(self) -> ReleasedCounts | None:
         """The noisy counts of single attributes; None of a model that was saved without."""
@@ -212,10 +198,8 @@ class MixtureModel(constrained.SequentialModel):
             else ()
         )
         related = (_RELATED,) if self.even and self._relations else ()
-        remembers = self.constraint_sampler.remembers
-        balanced = () if remembers else (constrained.BALANCED,)
-        recalibrated = (_RECALIBRATED,) if not remembers and self._changes else ()
-        return (_FITTED, *soft, *related, *balanced, *recalibrated)
+        balanced = () if self.constraint_sampler.remembers else (constrained.BALANCED,)
+        return (_FITTED, *soft, *related, *balanced)
 
 
 def _state_of_mixture(mixture: Mixture) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -1,63 +1,27 @@
-"""Drawing rows of a mixture with low variance, fewer of those that the fit puts far off.
+"""Drawing rows of a mixture with low variance.
 
 Component sizes, the levels inside a component and the values inside a bin are drawn by systematic
 sampling, so that every marginal of the rows is nearer to the model's than with independent draws.
 Each row alone has the model's distribution.
-
-*Numbers that nearly follow each other.* A mixture spreads a nearly functional pair: a part of its
-mass lies in cells where a measured table has next to nothing. Each of these cells holds less than
-the noise, all of them together far more. So the cells of a measured table are put into groups by
-their lift, the mass that the model expects over that of independent numbers, and each group's mass
-is moved to the measured one as far as noise does not explain the difference. Rows are thinned by
-what that changes. Post-processing.
-
-Sources: James, Stein, "Estimation with quadratic loss" (1961), for how far; Deming, Stephan, "On a
-least squares adjustment of a sampled frequency table" (1940), for the histograms, which stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from cloister.arrays import Floats, Integers
-from cloister.models.core.bins import Histogram
-from cloister.models.core.noisy_table import NoisyTable
 from cloister.models.mixture.products import DependentAttribute, Mixture
-from cloister.models.mixture.within_bins import ScoreRelation, related_numbers
+from cloister.models.mixture.within_bins import ScoreRelation
 from cloister.models.sampling.chain import Batch
 from cloister.models.sampling.drawing import ANYTHING, Given, Sampler
-from cloister.models.sampling.row_by_row import in_random_order
-from cloister.models.sampling.sampler import ConstraintSampler, rows_to_draw
-from cloister.models.sampling.whole_tables import PairChange
+from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 
-_TRIES = 300
-"""Rounds of drawing rows and keeping some, before the rest is left to the plain sampler."""
-
 _LEAST_SHARE = 1e-12
 """Added to the share of every level, so that one that parents require can be drawn."""
-
-_LEAST_CORRELATION = 0.8
-"""Correlation of normal scores from which on two numbers nearly follow each other."""
-
-_GROUPS = 12
-"""Groups of cells of a table; with 6 and with 24 correlations differed by less than 0.005."""
-
-_SURE = 3.0
-"""Deviations of the noise above which a cell certainly holds rows."""
-
-_MOST_TIMES = 4.0
-"""Times by which a cell may become more frequent at most: the pool has few more of its rows."""
-
-_TURNS = 50
-"""Turns of the fit to both histograms."""
-
-_LEAST_MASS = 1e-12
-"""Mass, or rows, that are divided by at least."""
 
 
 def even_quantiles(kinds: Integers, rng: np.random.Generator) -> Floats:
@@ -143,29 +107,16 @@ class EvenSampler(Sampler):
 
         Those that hardly can be drawn come from the ``plain`` sampler; SampleError if it has none.
         """
-        if given.where:
-            return self.plain.draw(rows, rng, given)
-        kept, missing, drawn = [self._draw(0, rng.generator)], rows, 0
-        kinds = self.plain.kinds(rows)
-        for _ in range(_TRIES):
-            if not missing:
-                return in_random_order(Table.concatenate(kept), kinds, rng.generator)
-            tried = rows_to_draw(missing, rows - missing, drawn) if drawn else missing
-            tried = kinds.rows_to_draw(missing) if kinds.waiting else tried
-            found = self._draw(tried, rng.generator)
-            found = found.take(self.plain.acceptance.keep(found, rng.generator))
-            kept.append(found.take(kinds.choose(found, self.plain.feasible(found), missing)))
-            missing, drawn = missing - kept[-1].rows, drawn + tried
-        return Table.concatenate([*kept, self.plain.draw(missing, rng)])
+        return self.plain.draw(rows, rng, given, self._batch)
 
-    def _draw(self, rows: int, rng: np.random.Generator) -> Table:
+    def _batch(self, rows: int, rng: np.random.Generator) -> Batch:
         chain = self.plain.chain
         batch = Batch.start(chain, rows, rng)
         self._levels(batch, rng)
         batch.nodes = [self._leaves(at, batch) for at in range(len(chain.feasible_sets))]
         self._even(batch, rng)
-        codes = {name: chain.refine(batch, name) for name in chain.sequence}
-        return self.plain.settle(Table.completed(self.domain, codes, rows), batch, rng)
+        batch.codes = {name: chain.refine(batch, name) for name in chain.sequence}
+        return batch
 
     def _levels(self, batch: Batch, rng: np.random.Generator) -> None:
         sequence, bins = self.plain.sequence, self.plain.bins
@@ -225,86 +176,3 @@ class EvenSampler(Sampler):
         ends = chain.bins[name].levels
         bounds = np.stack([ends.start[levels], ends.stop[levels]], axis=1)
         return chain.bins[name].quantile_in_box(bounds, chain.refine(batch, name))
-
-
-def recalibrate(shares: Floats, tables: Sequence[NoisyTable], rows: int) -> Floats:
-    """Joint shares (bins, bins) of a model of ``rows`` rows, nearer to measured tables.
-
-    Their histograms stay as they are.
-    """
-    found = shares
-    for table in tables:
-        times = _times_by_lift(_sums(found, table) * rows, table, rows)
-        moved = found * times[_cells(table)]
-        found = _with_histograms(moved, shares.sum(1), shares.sum(0))
-    return found
-
-
-def _cells(table: NoisyTable) -> tuple[Integers, Integers]:
-    """The cell of a table of two attributes in which each pair of bins lies."""
-    first, second = (partition.joined for partition in table.partitions)
-    return first[:, None], second[None]
-
-
-def _sums(shares: Floats, table: NoisyTable) -> Floats:
-    """Joint shares (bins, bins) summed to the cells of a table."""
-    sums = np.zeros(table.counts.shape)
-    np.add.at(sums, _cells(table), shares)
-    return sums
-
-
-def _times_by_lift(expected: Floats, table: NoisyTable, rows: int) -> Floats:
-    """How much more frequent each cell (parts, parts) of ``expected`` rows becomes."""
-    alone = np.outer(expected.sum(1), expected.sum(0)) / rows
-    lift = (expected / np.maximum(alone, _LEAST_MASS)).ravel()
-    group = np.empty(lift.size, dtype=np.int64)
-    group[np.argsort(lift, kind="stable")] = np.arange(lift.size) * _GROUPS // lift.size
-    group[(table.counts > _SURE * np.sqrt(table.variances)).ravel()] += _GROUPS
-    sums, counts, variances = (
-        np.bincount(group, weights=own.ravel(), minlength=2 * _GROUPS)
-        for own in (expected, table.counts, table.variances)
-    )
-    error = counts - sums
-    believed = 1.0 - np.minimum(variances / np.maximum(np.square(error), _LEAST_MASS), 1.0)
-    wanted = np.maximum(sums + believed * error, 0.0)
-    times = np.where(sums > _LEAST_MASS, wanted / np.maximum(sums, _LEAST_MASS), 1.0)
-    return np.asarray(times[group].reshape(expected.shape))
-
-
-def _with_histograms(shares: Floats, first: Floats, second: Floats) -> Floats:
-    """Joint shares (bins, bins) in proportion to others, with histograms (bins,) of their own."""
-    for _ in range(_TURNS):
-        shares = shares * (first / np.maximum(shares.sum(1), _LEAST_MASS))[:, None]
-        shares = shares * (second / np.maximum(shares.sum(0), _LEAST_MASS))
-    return shares
-
-
-def pair_changes(
-    mixture: Mixture,
-    bins: Mapping[str, Histogram],
-    names: Collection[str],
-    tables: Sequence[NoisyTable],
-    rows: int,
-) -> tuple[PairChange, ...]:
-    """What measured tables change of pairs of numbers, of ``names``, that nearly follow each other.
-
-    ``tables`` are those that the mixture of ``rows`` rows was fitted to. A number is in one pair at
-    most; what a hard constraint joins is exact.
-    """
-    factor_of = mixture.layout.factor_of
-    taken: set[str] = set()
-    changes = []
-    for first, second in related_numbers(mixture, bins, _LEAST_CORRELATION):
-        held = [table.project((first, second)) for table in tables if _has(table, first, second)]
-        free = {first, second} <= set(names) and taken.isdisjoint((first, second))
-        if held and free and factor_of[first] != factor_of[second]:
-            taken |= {first, second}
-            shares = mixture.marginal([bins[first], bins[second]])
-            times = recalibrate(shares, held, rows) / np.maximum(shares, _LEAST_MASS)
-            sides = [mixture.layout.factors[factor_of[name]].attributes for name in (first, second)]
-            changes.append(PairChange(first, second, np.minimum(times, _MOST_TIMES), *sides))
-    return tuple(changes)
-
-
-def _has(table: NoisyTable, *names: str) -> bool:
-    return set(names) <= set(table.names)

@@ -237,19 +237,6 @@ def relations_between(
     )
 
 
-def related_numbers(
-    mixture: Mixture, bins: Mapping[str, Histogram], least: float
-) -> tuple[tuple[str, str], ...]:
-    """The pairs of numbers whose scores correlate by ``least`` or more, the strongest first."""
-    scores = _scores_of(mixture, bins)
-    if len(scores) < 2:
-        return ()
-    strength = np.triu(_correlations(mixture, scores))
-    order = np.argsort(-strength, axis=None, kind="stable")[: (strength >= least).sum()]
-    pairs = np.column_stack(np.unravel_index(order, strength.shape))
-    return tuple((scores[one].name, scores[other].name) for one, other in pairs)
-
-
 def _scores_of(mixture: Mixture, bins: Mapping[str, Histogram]) -> list[NormalScores]:
     """The numbers of the mixture that have enough bins to say something of a relation."""
     numbers = [n for n in mixture.layout.sizes if isinstance(bins[n].column, Grid)]

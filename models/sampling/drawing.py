@@ -77,6 +77,55 @@ def split_rows(rows: int, most: int, rng: SamplingSource) -> list[Chunk]:
     ]
 
 
+@dataclass(frozen=True)
+class Patience:
+    """When a source of rows is given up of which too few are kept.
+
+    That is after ``idle`` rows in succession of which none is kept, or after ``tries`` rows for
+    each that is wanted, beyond these. If so many may be needed, ``least`` rows are drawn at a time.
+    """
+
+    idle: int = 20_000
+    tries: int = 300
+    least: int = 2_048
+
+    def rows_to_draw(self, missing: int, kept: int, drawn: int) -> int:
+        """Rows to draw so that about ``missing`` are kept, if ``kept`` of ``drawn`` were before."""
+        likely = int(1.1 * missing * drawn / max(kept, 1)) + 16
+        return min(max(4 * missing, self.least), likely)
+
+
+def draw_until_kept(
+    wanted: int,
+    sources: Iterable[Callable[[int, int], Table]],
+    failure: Callable[[int], SampleError],
+    spare: bool = False,
+    patience: Patience = Patience(),
+) -> list[Table]:
+    """Tables of ``wanted`` rows in all: those kept of what sources draw, one after the other.
+
+    Args:
+        sources: each draws so many rows and gives those it keeps, at most as many as are missing.
+        failure: the error, by the number of rows that were kept.
+        spare: whether a source draws some more rows than are missing at first.
+        patience: when a source is given up and the next one drawn from.
+    """
+    kept: list[Table] = []
+    missing = wanted
+    for source in sources:
+        asked, drawn, idle = missing, 0, 0
+        while missing and idle <= patience.idle and drawn <= patience.idle + patience.tries * asked:
+            rows = missing + (missing // 8 + 16) * spare
+            if drawn:
+                rows = patience.rows_to_draw(missing, asked - missing, drawn)
+            kept.append(source(rows, missing))
+            missing, drawn = missing - kept[-1].rows, drawn + rows
+            idle = 0 if kept[-1].rows else idle + rows
+        if not missing:
+            return kept
+    raise failure(wanted - missing)
+
+
 class Sampler(ABC):
     """Draws rows.
 

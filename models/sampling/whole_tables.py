@@ -1,19 +1,16 @@
 """Tables drawn whole: made to satisfy the hard constraints, or balanced.
 
 *Proposals.* A method proposes rows, chunk by chunk, that are dependent on each other (linked, or
-with exact histograms). Those that break a rule are left out, and replaced by rows of their kinds
-drawn one by one.
+with exact histograms). Those that break a rule are left out, and replaced by rows drawn one by one.
 
 *Balanced samples* are, of more rows than wanted, those whose joint tables are nearest to all rows'.
 
 A plain draw adds its own sampling error to the error of the model. Here several times the rows are
 drawn, and rows are exchanged one for one while that brings the tables of all pairs of attributes
-nearer to those of the whole pool; of some pairs, whose table is known better than the pool's,
-nearer to those of the pool with other weights. Post-processing of a released model.
+nearer to those of the whole pool. Post-processing of a released model.
 
-Sources: the aim is that of balanced sampling, Deville and Tillé, "Efficient balanced sampling: the
-cube method" (2004); the exchanges are a local search. The weights are calibrated to histograms
-after Deville, Särndal, Sautory, "Generalized raking procedures in survey sampling" (1993).
+Source: the aim is that of balanced sampling, Deville and Tillé, "Efficient balanced sampling: the
+cube method" (2004); the exchanges are a local search.
 """
 
 from __future__ import annotations
@@ -21,8 +18,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, product
-from types import MappingProxyType
+from itertools import combinations
 
 import numba
 import numpy as np
@@ -33,7 +29,6 @@ from cloister.models.core.bins import Histogram
 from cloister.models.core.costs import MOST_PAIRS, OVERSAMPLING
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.drawing import ANYTHING, Given, Sampler, Where
-from cloister.models.sampling.row_by_row import AcceptedRows, Penalty, in_random_order
 from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
@@ -47,12 +42,6 @@ MOST_PAIR_CELLS = 4_000
 _SEED = 20_040_401
 """Public seed of the choice of pairs where there are more, the same in every draw."""
 
-_RAKINGS = 5
-"""Turns of the weights' fit to all histograms; what is left is below a thousandth of a count."""
-
-_LEAST_MASS = 1e-9
-"""Rows that are divided by at least, of levels that no row has."""
-
 _PairCells = NDArray[np.int32]
 
 Pair = tuple[int, int]
@@ -60,30 +49,14 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class PairChange:
-    """How much more frequent joint levels of two attributes are to be than in the pool.
-
-    ``times`` has the shape (levels of ``first``, levels of ``second``). The same rows are to be
-    more frequent in the tables of all pairs of one of ``firsts`` and one of ``seconds``.
-    """
-
-    first: str
-    second: str
-    times: Floats
-    firsts: tuple[str, ...]
-    seconds: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class BalancedSampler(Sampler):
-    """Draws ``OVERSAMPLING`` times the rows from a sampler and keeps a balanced part.
+    """Draws ``OVERSAMPLING`` times the rows from a sampler and keeps a part.
 
-    Balanced in the levels of ``bins``, as in the pool but for the ``changes``.
+    The part is balanced in the levels of ``bins``.
     """
 
     inner: Sampler
     bins: Mapping[str, Histogram]
-    changes: tuple[PairChange, ...] = ()
 
     @property
     def domain(self) -> Domain:
@@ -96,20 +69,7 @@ class BalancedSampler(Sampler):
         pool = Table.concatenate(draw.narrow() for draw in draws)
         levels = {n: own.index(pool.stored[n]).astype(np.int32) for n, own in self.bins.items()}
         sizes = [own.size for own in self.bins.values()]
-        weighted = self._weighted(levels)
-        return pool.take(choose_balanced([*levels.values()], sizes, rows, rng.generator, weighted))
-
-    def _weighted(self, levels: Mapping[str, Array]) -> dict[Pair, Floats]:
-        """The pairs with changes, and the weights (pool,) that rows have in their tables."""
-        place = {name: at for at, name in enumerate(levels)}
-        found: dict[Pair, Floats] = {}
-        for change in self.changes:
-            factors = change.times[levels[change.first], levels[change.second]]
-            weights = calibrate_weights(factors, [*levels.values()])
-            for one, other in product(change.firsts, change.seconds):
-                first, second = sorted((place[one], place[other]))
-                found[first, second] = weights
-        return found
+        return pool.take(choose_balanced([*levels.values()], sizes, rows, rng.generator))
 
 
 def choose_balanced(
@@ -117,26 +77,16 @@ def choose_balanced(
     sizes: Sequence[int],
     wanted: int,
     rng: np.random.Generator,
-    weighted: Mapping[Pair, Floats] = MappingProxyType({}),
 ) -> Integers:
     """Numbers (wanted,) of rows whose tables are near the pool's: the first ones, some exchanged.
 
     Args:
         levels: one column (pool,) for each attribute.
         sizes: the number of levels of each.
-        weighted: pairs in whose tables the rows of the pool have weights (pool,).
     """
-    pairs = choose_pairs(sizes)
-    pairs += [pair for pair in weighted if pair not in pairs]
-    cells, begins = _cells(levels, sizes, pairs)
-    pool, count = len(levels[0]), begins[-1]
+    cells, count = _cells(levels, sizes, choose_pairs(sizes))
+    pool = len(levels[0])
     expected = np.bincount(cells.ravel(), minlength=count) * (wanted / pool)
-    for at, pair in enumerate(pairs):
-        if pair in weighted:
-            own = np.bincount(
-                cells[:, at] - begins[at], weighted[pair], begins[at + 1] - begins[at]
-            )
-            expected[begins[at] : begins[at + 1]] = own * (wanted / pool)
     excess = np.bincount(cells[:wanted].ravel(), minlength=count) - expected
     chosen, others = np.arange(wanted), wanted + rng.permutation(pool - wanted)
     if cells.shape[1] and len(others):
@@ -152,20 +102,10 @@ def choose_balanced(
     return chosen
 
 
-def calibrate_weights(factors: Floats, levels: Sequence[Array]) -> Floats:
-    """Weights (pool,) near ``factors`` (pool,) with which all histograms are those of the pool."""
-    weights = factors
-    for _ in range(_RAKINGS):
-        for own in levels:
-            held = np.maximum(np.bincount(own, weights), _LEAST_MASS)
-            weights = weights * (np.bincount(own) / held)[own]
-    return weights
-
-
 def _cells(
     levels: Sequence[Array], sizes: Sequence[int], pairs: Sequence[Pair]
-) -> tuple[_PairCells, list[int]]:
-    """The cell of each row in the table of each pair (rows, pairs), and where tables begin and end.
+) -> tuple[_PairCells, int]:
+    """The cell of each row in the table of each pair (rows, pairs), and the number of all cells.
 
     Cells are numbered over all tables.
     """
@@ -173,7 +113,7 @@ def _cells(
     cells = np.empty((len(levels[0]), len(pairs)), dtype=np.int32)
     for place, (a, b) in enumerate(pairs):
         cells[:, place] = begins[place] + levels[a] * sizes[b] + levels[b]
-    return cells, begins
+    return cells, begins[-1]
 
 
 def choose_pairs(sizes: Sequence[int]) -> list[Pair]:
@@ -266,30 +206,11 @@ class ProposingSampler(Sampler):
 
     def draw(self, rows: int, rng: SamplingSource, given: Given = ANYTHING) -> Table:
         """Exactly ``rows`` rows, keys left unset; SampleError if they cannot be drawn."""
-        own, spare = rng.spawn(2)
-        kinds = self.plain.kinds(rows)
-        proposed = self._proposed(rows, own.generator)
-        chosen = kinds.choose(proposed, self.plain.feasible(proposed), rows)
-        kept = self._admitted(proposed.take(chosen), given.before, own.generator)
-        if kept.rows < rows:
-            given = replace(given, before=[*given.before, kept])
-            more = self.plain.replacing(rows - kept.rows, spare, kinds, given)
-            kept = Table.concatenate([kept, more])
-        return in_random_order(kept, kinds, own.generator)
-
-    def _proposed(self, rows: int, rng: np.random.Generator) -> Table:
-        """Proposed rows inside the feasible sets; those with a dead end are left out."""
-        batch = self.follower(rows, rng).draw(rows, rng)
-        proposed = Table.completed(self.domain, batch.codes, batch.rows)
-        return self.plain.settle(proposed, batch, rng).take(batch.alive)
-
-    def _admitted(self, rows: Table, before: Sequence[Table], rng: np.random.Generator) -> Table:
-        """The rows that, one after the other, break no rule on pairs."""
-        if not self.plain.pair_rules:
-            return rows
-        hard = [Penalty(rule) for rule in self.plain.pair_rules]
-        admitted = AcceptedRows(
-            self.domain, self.plain.chain, self.plain.algorithm, hard, whole=True
-        )
-        admitted.record(before)
-        return rows.take(admitted.admit(rows, rng))
+        proposing, replacing = rng.spawn(2)
+        batch = self.follower(rows, proposing.generator).draw(rows, proposing.generator)
+        proposed = self.plain.repaired(batch, proposing.generator).take(batch.alive)
+        fitting = proposed.take(self.plain.feasible(proposed))
+        accepted = self.plain.accepted(given.before, whole=True)
+        kept = fitting.take(accepted.admit(fitting, proposing.generator))
+        given = replace(given, before=[*given.before, kept])
+        return Table.concatenate([kept, self.plain.draw(rows - kept.rows, replacing, given)])

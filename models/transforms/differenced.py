@@ -16,7 +16,15 @@ from cloister.models.constrained import ConstrainedModel, merge_states, state_of
 from cloister.models.core.bins import Histogram
 from cloister.models.core.histograms import ReleasedCounts
 from cloister.models.protocol import Arrays, KeepsCounts, ModelState
-from cloister.models.sampling.drawing import ANYTHING, CHUNK_ROWS, Given, Sampler, Where
+from cloister.models.sampling.drawing import (
+    ANYTHING,
+    CHUNK_ROWS,
+    Given,
+    Patience,
+    Sampler,
+    Where,
+    draw_until_kept,
+)
 from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.models.task import Task
 from cloister.models.transforms import differences as pairs
@@ -26,11 +34,8 @@ from cloister.schema.columns import OUTSIDE
 from cloister.schema.domain import Domain, Table
 from cloister.schema.partition import intervals
 
-_TRIES = 20_000
-"""Rows drawn for each row wanted, under a condition on a number that is made from a difference."""
-
-_IDLE = 1_000_000
-"""Rows drawn under such a condition of which none is kept, before the draw is given up."""
+_PATIENCE = Patience(idle=1_000_000, tries=20_000, least=CHUNK_ROWS)
+"""With the condition on a number that is made from a difference: few rows have its value."""
 
 _MADE = (
     "'{}' is made from '{}' and the difference of the two, whose noisy histogram varies less than "
@@ -189,25 +194,24 @@ class DifferencedSampler(Sampler):
         self, codes: Mapping[str, int], rows: int, rng: SamplingSource, given: Given
     ) -> Table:
         """Inner rows from which numbers with the wanted codes are made, by rejection."""
-        kept: list[Table] = []
-        missing, drawn = rows, 0
-        while missing and (drawn < _IDLE or (kept and drawn < _TRIES * rows)):
-            found = self.inner.draw(
-                CHUNK_ROWS, rng.spawn(1)[0], replace(given, before=[*given.before, *kept])
-            )
-            made = self.finish(found)
+        before = [*given.before]
+
+        def kept(tried: int, missing: int) -> Table:
+            drawn = self.inner.draw(tried, rng.spawn(1)[0], replace(given, before=before))
+            made = self.finish(drawn)
             fits = np.all([made.codes[name] == code for name, code in codes.items()], axis=0)
-            if fits.any():
-                kept.append(found.take(np.flatnonzero(fits)[:missing]))
-                missing -= kept[-1].rows
-            drawn += found.rows
-        if missing:
+            before.append(drawn.take(np.flatnonzero(fits)[:missing]))
+            return before[-1]
+
+        def failure(found: int) -> SampleError:
             names = ", ".join(f"'{name}'" for name in codes)
-            raise SampleError(
-                f"only {count_of(rows - missing, 'row')} could be drawn under the condition "
-                f"on {names}; request fewer rows or choose another value"
+            return SampleError(
+                f"only {count_of(found, 'row')} could be drawn under the condition on {names}; "
+                "request fewer rows or choose another value"
             )
-        return Table.concatenate(kept)
+
+        tables = draw_until_kept(rows, [kept], failure, patience=_PATIENCE)
+        return Table.concatenate([Table.completed(self.inner.domain, {}, 0), *tables])
 
     @cached_property
     def _moved(self) -> set[str]:
