@@ -89,9 +89,11 @@ class FeasibleSetBuilder:
         )
 
     def _compile(self, group: Sequence[DenialConstraint]) -> CompiledConstraints:
+        # by likelihood; where that leaves keys too few values, as evenly as the rules allow
         compiled = self._enforced(group, self._choose_right)
         if not self._has_room(compiled):
             compiled = self._enforced(group, self._choose_evenly)
+        # sets of rules that share attributes may leave nothing together: then whole rows are listed
         if len(group) > 1 and self._drawable(compiled) < _LEAST_DRAWABLE:
             listed = rule_groups.explicit_set(
                 group, self.domain, self.shares.chain(()), self.shares.rng
@@ -114,6 +116,7 @@ class FeasibleSetBuilder:
         ]
         if not differing or not all(differing):
             return None
+        # rows that agree on one attribute in which a rule wants them to differ never violate it
         pinned = dict.fromkeys(names[0] for names in differing)
         builder = replace(self)
         found = builder.build(rest)
@@ -135,6 +138,7 @@ class FeasibleSetBuilder:
         self, group: Sequence[DenialConstraint], chooser: rule_groups.Chooser
     ) -> CompiledConstraints:
         ordered = sorted(group, key=self._joint_size)
+        # rules other than dependencies first: right sides are chosen inside what they allow
         others = {c: self._feasible_set(c) for c in ordered if functional_dependency(c) is None}
         fixed = [feasible_set for feasible_set in others.values() if feasible_set is not None]
         mappings = self._choose_mappings(group, chooser, fixed)
@@ -174,6 +178,7 @@ class FeasibleSetBuilder:
 
     def _feasible_set(self, constraint: DenialConstraint) -> FeasibleSet | None:
         """The feasible set of a rule that is no functional dependency, if it has one."""
+        # from exact and cheap to greedy: rules on one row, chains of strict orders, the rest
         size, order = self._joint_size(constraint), order_rule(constraint)
         if key_attributes(constraint) is not None or size > _ENUMERABLE:
             return None
@@ -214,6 +219,7 @@ class FeasibleSetBuilder:
 
         In random order the left sides fill a level in proportion to their mass.
         """
+        # left sides of one level lie side by side; each takes the middle of its part of the mass
         order = self.shares.rng.permutation(len(chosen))
         order = order[np.argsort(chosen[order], kind="stable")]
         levels, mass = chosen[order], left_mass[order] + _LEAST_MASS
@@ -253,6 +259,7 @@ class FeasibleSetBuilder:
         return selection.likely_right(level, evidence, np.ones(lefts), right_mass, self.shares.rng)
 
     def _choose_right(self, own: rule_groups.RightSides) -> Integers:
+        # by what is known: log-probabilities of pairs; else rows of the model; else histograms
         level, right_mass = self._level(own.right), self.shares.bins[own.right].mass
         left_mass = self.shares.expected(own.left)[own.places]
         evidence = self._evidence(own)

@@ -271,12 +271,16 @@ def gradient(mixture: Mixture, targets: Targets) -> tuple[Tensor, Tensor, Tensor
     """
     to_weights, to_shares = torch.zeros_like(mixture.weights), torch.zeros_like(mixture.shares)
     scratch = targets.scratch(mixture.shares)
+    # one-way tables of whole factors, all at once: expected share of level l is sum_c w_c s_lc,
+    # errors are in deviations, so that the loss is sum (e_l / d_l)^2 / 2 and its slope e_l / d_l^2
     shares = mixture.shares[targets.levels]
     error = (shares @ mixture.weights - targets.shares) * targets.precision
     slope = error * targets.precision
     to_weights += slope @ shares
     to_shares.index_add_(0, targets.levels, slope[:, None] * mixture.weights)
     loss = error.square().sum() / 2
+    # every other table: shares of the parts of each view once, whatever tables need them; slopes
+    # by these parts are summed over the tables, and go back to levels once for each factor
     views = [
         mixture.view_shares(view, own)
         for view, (own, _) in zip(targets.views, scratch, strict=True)
@@ -333,16 +337,20 @@ def _add_gradient(
 
     ``views`` are the shares (size, components) of its views.
     """
+    # forward: folded[k] is w_c times the shares of the first k views, (joint parts, components);
+    # the table is its product with the last view's shares, summed over the components
     folded = [weights[None]]
     for shares in views[:-1]:
         folded.append((folded[-1][:, None] * shares[None]).flatten(0, 1))
     loss, slope = aim.loss_and_gradient(folded[-1] @ views[-1].T)
+    # backward, by the chain rule: ``back`` is the slope by folded[k], from the last k to the first
     slopes[-1].addmm_(slope.T, folded[-1])
     back = slope @ views[-1]
     for at in range(len(views) - 2, 0, -1):
         back = back.view(-1, *views[at].shape)
         slopes[at].add_((back * folded[at][:, None]).sum(0))
         back = back.mul_(views[at][None]).sum(1)
+    # folded[0] is one line, the weights: slopes by the first view need no sum over lines
     if len(views) > 1:
         slopes[0].addcmul_(back, weights)
         back.mul_(views[0])
@@ -370,6 +378,7 @@ def _scatter(views: Sequence[FactorView], slopes: Sequence[Tensor], to_shares: T
 
 
 def _weights_back(mixture: Mixture, slope: Tensor) -> Tensor:
+    # the slope by logits of a softmax p: p (slope - <p, slope>)
     return mixture.weights * (slope - (mixture.weights * slope).sum())
 
 

@@ -1,8 +1,11 @@
 """Drawing bins and values of a batch of rows, attribute by attribute, inside feasible sets.
 
+A row is at one node of the trie of each feasible set: the levels that it has of the set's first
+attributes. Rows at the same nodes of all sets that an attribute is in may take the same levels of
+it, so what is allowed is found once for each such kind of rows, and not for each row.
+
 Source: Kamino Algorithm 3, with feasible sets in place of counting violations where a constraint
-has
-    one.
+has one.
 """
 
 from __future__ import annotations
@@ -90,6 +93,7 @@ class AncestralSampler:
 
     def extend(self, batch: Batch, place: int) -> None:
         """Draw one more attribute of a batch."""
+        # the conditional of the attribute, given those drawn before it
         probabilities = self.chain.conditional(place, batch.levels[:, :place])
         factors = self.importance.factors(self.chain.sequence[place]) if self.importance else None
         if factors is not None:
@@ -101,9 +105,11 @@ class AncestralSampler:
     def advance(self, batch: Batch, place: int, levels: Integers) -> None:
         """Give the attribute at a place its levels (n,), and resolve the values known by then."""
         batch.levels[:, place] = levels
+        # each set alone allows some level of every node, but several together may allow none
         for at, depth in self.chain.sets_at[place]:
             batch.end(place, ~self.chain.tries[at].allows(depth, batch.nodes[at], levels))
             batch.nodes[at] = self.chain.tries[at].step(depth, batch.nodes[at], levels)
+        # a value is known once the last attribute of the sets that narrow it is drawn
         resolved = [
             name
             for other, name in enumerate(self.chain.sequence[: place + 1])
@@ -149,6 +155,7 @@ class _AttributeStep:
         """
         name, checker = self.draw.chain.sequence[self.place], self.draw.checker
         assert checker is not None
+        # Algorithm 3, lines 7 to 10: candidates are values, of which the checker draws by penalty
         levels, logs = self._candidates()
         quantiles = np.repeat(self.batch.quantiles[name], levels.shape[1])
         codes = self.draw.chain.bins[name].refine(levels.ravel(), quantiles).reshape(levels.shape)
@@ -176,6 +183,7 @@ class _AttributeStep:
         return lambda: self._below(heights)
 
     def _from_options(self) -> Integers:
+        # all rows have the same probabilities: weights are of kinds, and rows pick among them
         kind, joint = self._kinds()
         owner, level = self._children(joint)
         shares = self.probabilities[0].astype(np.float64)
@@ -185,6 +193,7 @@ class _AttributeStep:
         likelihood = self._likelihood(joint, owner, level)
         if likelihood is not None:
             weight = weight * likelihood
+            # what a kind's weights sum to is the condition's probability: importance weight
             self.batch.weight *= np.bincount(owner, weight, len(joint))[kind]
         return _pick(owner, level, weight, kind, self.batch.rng)
 
@@ -197,6 +206,7 @@ class _AttributeStep:
         owner, level = self._children(joint)
         allowed = np.zeros((len(joint), weights.shape[1]))
         allowed[owner, level] = 1.0
+        # levels that the model all but excludes are drawn where the sets allow no others
         weights = (weights + TINY) * allowed[kind]
         _keep_missing(weights, self.probabilities, self.draw.chain.null(self.place))
         likelihood = self._likelihood(joint, owner, level)
@@ -227,6 +237,7 @@ class _AttributeStep:
         if not tries:
             size = self.probabilities.shape[1]
             return np.zeros(size, dtype=np.int64), np.arange(size)
+        # children of the set that has fewest at a node, filtered by the other sets
         fertility = np.stack(
             [trie.fertility(depth, joint[:, at]) for at, (trie, depth) in enumerate(tries)], axis=1
         )
@@ -294,6 +305,7 @@ def _pick(
 ) -> Integers:
     """One level for each row (n,) of a kind (n,), by the weights of the kind; 0 if it has none."""
     kinds = np.arange(int(kind.max(initial=-1)) + 2)
+    # cumulative weights over all kinds; a row draws in its own kind's part [begin, end)
     edges = np.searchsorted(owner, kinds)
     heights = np.append(0.0, np.cumsum(weight))
     begin, end = edges[kind], edges[kind + 1]

@@ -41,8 +41,15 @@ def _slot(keys: NodeKeys, key: np.uint64) -> np.int64:
     return np.int64(at)
 
 
+# In one dimension, node p of a Fenwick tree counts the points with ranks in [p - lowbit(p), p).
+# Ranks below r are the disjoint nodes r, r - lowbit(r), ... (clear the lowest bit); a point of rank
+# r is in the nodes r + 1, r + 1 + lowbit, ... up to the limit (add it). In k dimensions the nodes
+# are the products of one choice a dimension, at most log^k, listed in `nodes` by their hashes.
+
+
 @numba.njit(cache=True)
 def _expand(nodes: NodeKeys, size: int, places: Integers, found: int) -> int:
+    # from the last place to the first, so that nodes[:size] is read before it is overwritten
     for at in range(found - 1, -1, -1):
         for node in range(size):
             nodes[at * size + node] = scramble(nodes[node] * GOLDEN + np.uint64(places[at]))
@@ -91,6 +98,7 @@ def _count(keys: NodeKeys, counts: Integers, nodes: NodeKeys, size: int) -> int:
 @numba.njit(cache=True)
 def _grow(keys: NodeKeys, counts: Integers) -> tuple[NodeKeys, Integers, int]:
     wider, moved, used = np.zeros(4 * len(keys), np.uint64), np.zeros(4 * len(keys), np.int64), 0
+    # nodes whose points were all withdrawn are left behind
     for at in range(len(keys)):
         if counts[at] != 0:
             to = _slot(wider, keys[at])
@@ -121,6 +129,7 @@ def insert(
             continue
         size = _above(key, points[1][at, term], limits[term], orders[term], scratch[0], scratch[1])
         for node in range(size):
+            # at most half full, so that a search ends after a few slots
             if 2 * (used + 1) > len(keys):
                 keys, counts, used = _grow(keys, counts)
             slot = _slot(keys, scratch[0][node])
@@ -224,7 +233,9 @@ def choose_directly(
     scored = np.empty(candidates)
     for row in range(len(rows)):
         first = row * candidates
+        # line 12: a cell that is drawn anew is no longer a point
         table = _count_choice(table, ahead, points, first, choice[rows[row]], -1, scratch)
+        # lines 7 to 10: log p(v) - sum of weight times violations, in nats
         for at in range(candidates):
             scored[at] = logs[row, at]
             if scored[at] > -np.inf:
@@ -232,6 +243,7 @@ def choose_directly(
                     table, terms[0], terms[2], queries, first + at, scales[row], scratch
                 )
         choice[rows[row]] = _pick(scored, uniforms[row])
+        # the next row of the batch meets this one too
         table = _count_choice(table, ahead, points, first, choice[rows[row]], 1, scratch)
     return table
 
@@ -262,6 +274,7 @@ def accept_reject(
     for row in range(len(rows)):
         first = row * candidates
         table = _count_choice(table, ahead, points, first, choice[rows[row]], -1, scratch)
+        # the cost of a candidate, computed when it is drawn first; -1 before
         costs[:] = -1.0
         taken = -1
         for attempt in range(uniforms.shape[1] // 2):

@@ -86,9 +86,11 @@ class AcceptedRows:
 
     def choose(self, place: int, candidates: Candidates, batch: Batch) -> Integers:
         """The candidate (n,) of each row, drawn anew for some rows; -1 where none is possible."""
+        # Algorithm 3, lines 7 to 10: one row after the other, against all rows before
         choice = np.full(batch.rows, -1, dtype=np.int64)
         alive = np.flatnonzero(batch.alive)
         self._choose(place, candidates, batch, alive, choice)
+        # line 12: m cells, with repetition, are drawn anew against all others
         again = np.flatnonzero(choice >= 0)
         if self.algorithm.resampled and len(again):
             cells = batch.rng.choice(again, size=round(self.algorithm.resampled * len(again)))
@@ -120,6 +122,7 @@ class AcceptedRows:
 
         Each was recorded at the places before the one it reached.
         """
+        # a row that ended at a place was never recorded there, nor at later ones
         for place, index in self._places.items():
             index.record(rows.take(reached > place), -1)
 
@@ -132,6 +135,7 @@ class AcceptedRows:
             candidates.levels.shape[1],
         )
         others = [other for other in index.names if other != name]
+        # blocks in order: a block's choices are recorded before the next is chosen
         step = max(1, _BLOCK_CANDIDATES // max(width, self.algorithm.chooser.draws))
         for begin in range(0, len(rows), step):
             some = rows[begin : begin + step]
@@ -149,5 +153,6 @@ class AcceptedRows:
             return -1
         last = max(places[name] for name in names)
         own = self.chain.sequence[last]
+        # its violations are counted by values: all of them must be known there
         known = all(self.chain.resolved_at[places[name]] < last for name in names if name != own)
         return last if known and not self.chain.has_box(own) else -1
