@@ -143,6 +143,7 @@ class ScoredSampler(AncestralSampler):
             return
         name = self.chain.sequence[position]
         bins, parts = self.chain.bins[name], self.chain.parts[position]
+        batch.levels[:, position] = parts
         batch.codes[name] = bins.refine(parts, batch.quantiles[name])
 
 
