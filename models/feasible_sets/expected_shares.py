@@ -31,8 +31,8 @@ class ExpectedShares:
 
     ``sequence``, ``bins`` and ``model`` are a constrained model's sequence, bins and tuple model.
     ``networked`` is how many attributes, from the front, it relates to each other; the others
-    follow their histograms. ``measured`` are all joint tables over the bins that were released.
-    ``rng`` is that of a public ``seed``.
+    follow their histograms. ``measured`` are all joint tables over the bins that were released;
+    ValueError if one is over other parts. ``rng`` is that of a public ``seed``.
     """
 
     sequence: tuple[str, ...]
@@ -47,6 +47,9 @@ class ExpectedShares:
 
     def __post_init__(self) -> None:
         self.rng = np.random.default_rng(self.seed)
+        for table in self.measured:
+            if table.counts.shape != tuple(self.bins[name].size for name in table.names):
+                raise ValueError(f"table {' x '.join(table.names)} is not over the model's bins")
 
     def chain(self, feasible_sets: tuple[FeasibleSet, ...]) -> ConstrainedChain:
         """The model inside feasible sets."""

@@ -73,7 +73,7 @@ class MSTModel(ConstrainedModel):
 
     def own_post_processing(self) -> tuple[str, ...]:
         """What a certificate says of the tree."""
-        return ("each attribute is drawn given its parent in a tree, by counts made non-negative",)
+        return ("each attribute is drawn by conditional shares given its parent in a tree",)
 
     def own_state(self) -> ModelState:
         """The tables as JSON and arrays; `ConstrainedModel` adds bins and rules."""
