@@ -1,4 +1,4 @@
-"""Sizes of draws, and what counting and drawing cost: seconds and bytes of forecasts; public."""
+"""Sizes of draws, and the costs of counting and drawing, in seconds and bytes; public."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ OVERSAMPLING = 3
 """Rows drawn for each row of a balanced sample."""
 
 MOST_PAIRS = 300
-"""Pairs of attributes whose tables are compared at most."""
+"""Most pairs of attributes whose tables are compared."""
 
 POOL_ROWS = 40_000
-"""Rows by which a model's own rates of violation are measured."""
+"""Rows on which a model's own rates of violation are measured."""
 
 EXPECTED_ROWS = 100_000
 """Rows drawn from a model to estimate joint shares that were not measured."""
 
 PAIR_CELLS = 10_000
-"""Cells of a pair of attributes that a mixture may have measured, at most."""
+"""Most cells of a pair of attributes that a mixture may measure."""
 
 MIB = 1 << 20
 """Bytes of a mebibyte."""
 
 DRAWN_CELL = 40
-"""Bytes that a cell of drawn rows takes, in all its copies."""
+"""Bytes of a cell of drawn rows, in all its copies."""
 
 DEVICE_CONTEXT = 700 * MIB
 """Bytes of a CUDA device that the driver and the libraries of torch take for a process."""
@@ -36,7 +36,7 @@ NOISE = 2.2e-5
 """Seconds for the exact noise of one count."""
 
 COUNT = 250
-"""Bytes that a count takes while it gets its noise."""
+"""Bytes of a count while it gets its noise."""
 
 DRAWN = 5e-7
 """Seconds per cell of rows drawn from tables of shares."""
@@ -75,7 +75,7 @@ def balanced_seconds(rows: int, attributes: int) -> float:
 
 
 def together(plans: Iterable[AnyPlan]) -> Forecast:
-    """What fits one after the other need."""
+    """The forecast of fits that run one after the other."""
     forecasts = [plan.forecast for plan in plans]
     return Forecast(
         round(sum(each.seconds for each in forecasts), 1),

@@ -28,10 +28,10 @@ from cloister.models.task import Task
 from cloister.schema.domain import Domain
 
 _ENUMERABLE = 2_000_000
-"""Joint levels of a constraint's attributes at most, for a feasible set that lists them."""
+"""Most joint levels of a constraint's attributes, for a feasible set that lists them."""
 
 _CONFLICT_CHECKED = 20_000
-"""Joint levels at most, for a set that is chosen by pairwise conflicts: quadratic in them."""
+"""Most joint levels for a set chosen by pairwise conflicts: quadratic in them."""
 
 _LEAST_DRAWABLE = 0.01
 """Share of the model's rows inside connected feasible sets that must satisfy their constraints.
@@ -40,7 +40,7 @@ Where it is less, their feasible sets are replaced by one that lists whole rows.
 """
 
 _LEAST_MASS = 1e-12
-"""Mass that a left side has at least where it is divided by."""
+"""Least mass of a left side in a denominator."""
 
 
 @dataclass(frozen=True)
@@ -102,10 +102,10 @@ class FeasibleSetBuilder:
         return compiled if self._has_room(compiled) else self._pinned(group) or compiled
 
     def _pinned(self, group: Sequence[DenialConstraint]) -> CompiledConstraints | None:
-        """Rules on pairs kept by attributes of one value each, so that keys have all of theirs.
+        """Rules on pairs kept by fixing attributes to one value each, which leaves keys all values.
 
-        The last resort, where feasible sets leave a key fewer values than there are rows. None
-        where it leaves no more, or no rule on pairs can be kept so.
+        The last resort, if feasible sets leave a key fewer values than there are rows. None if that
+        does not help, or no rule on pairs can be kept so.
         """
         rest = [c for c in group if c.arity == 1 or key_attributes(c) or functional_dependency(c)]
         taken = {name for c in rest if c.arity == 2 for name in c.attributes}
@@ -119,9 +119,9 @@ class FeasibleSetBuilder:
         # rows that agree on one attribute in which a rule wants them to differ never violate it
         pinned = dict.fromkeys(names[0] for names in differing)
         builder = replace(self)
-        found = builder.build(rest)
-        feasible_sets = (*(self._heaviest(name) for name in pinned), *found.feasible_sets)
-        compiled = replace(found, feasible_sets=feasible_sets)
+        built = builder.build(rest)
+        feasible_sets = (*(self._heaviest(name) for name in pinned), *built.feasible_sets)
+        compiled = replace(built, feasible_sets=feasible_sets)
         drawable = builder._drawable(compiled) >= _LEAST_DRAWABLE
         return compiled if drawable and builder._has_room(compiled) else None
 
@@ -139,18 +139,18 @@ class FeasibleSetBuilder:
     ) -> CompiledConstraints:
         ordered = sorted(group, key=self._joint_size)
         # rules other than dependencies first: right sides are chosen inside what they allow
-        others = {c: self._feasible_set(c) for c in ordered if functional_dependency(c) is None}
-        fixed = [feasible_set for feasible_set in others.values() if feasible_set is not None]
+        direct = {c: self._feasible_set(c) for c in ordered if functional_dependency(c) is None}
+        fixed = [feasible_set for feasible_set in direct.values() if feasible_set is not None]
         mappings = self._choose_mappings(group, chooser, fixed)
-        found = {c: others[c] if c in others else self._function(c, mappings) for c in ordered}
+        sets = {c: direct[c] if c in direct else self._function(c, mappings) for c in ordered}
         return CompiledConstraints(
             tuple(
                 self._narrowed(feasible_set)
-                for feasible_set in found.values()
+                for feasible_set in sets.values()
                 if feasible_set is not None
             ),
-            tuple(constraint for constraint in found if constraint.arity == 1),
-            tuple(c for c, feasible_set in found.items() if feasible_set is None and c.arity == 2),
+            tuple(constraint for constraint in sets if constraint.arity == 1),
+            tuple(c for c, feasible_set in sets.items() if feasible_set is None and c.arity == 2),
         )
 
     def _has_room(self, compiled: CompiledConstraints) -> bool:
@@ -238,61 +238,67 @@ class FeasibleSetBuilder:
         fixed: Sequence[FeasibleSet],
     ) -> rule_groups.DependencyMappings:
         """Right sides by a chooser, of those that the feasible sets of other rules allow."""
-        found = [own for c in constraints if (own := functional_dependency(c)) is not None]
-        enumerable = [own for own in found if self.shares.size(own[0]) <= _ENUMERABLE]
+        dependencies = [
+            dependency for c in constraints if (dependency := functional_dependency(c)) is not None
+        ]
+        enumerable = [
+            dependency
+            for dependency in dependencies
+            if self.shares.size(dependency[0]) <= _ENUMERABLE
+        ]
         names = dict.fromkeys(name for left, right in enumerable for name in (*left, right))
         levels = {name: self._level(name) for name in names}
         all_levels = levels | {name: self._level(name) for s in fixed for name in s.attributes}
         return rule_groups.DependencyMappings.choose(
-            enumerable, levels, lambda own: chooser(rule_groups.inside(own, all_levels, fixed))
+            enumerable, levels, lambda sides: chooser(rule_groups.inside(sides, all_levels, fixed))
         )
 
-    def _choose_evenly(self, own: rule_groups.RightSides) -> Integers:
-        """Right sides as different as may be, for keys that need many values."""
-        level, lefts = self._level(own.right), len(own.places)
+    def _choose_evenly(self, sides: rule_groups.RightSides) -> Integers:
+        """Right sides as varied as possible, for keys that need many values."""
+        level, lefts = self._level(sides.right), len(sides.places)
         right_mass = np.ones(level.size)
-        if own.allowed is None:
+        if sides.allowed is None:
             return selection.balanced_right(level, np.ones(lefts), right_mass, self.shares.rng)
-        evidence = np.where(own.allowed, 0.0, -np.inf)
-        if own.one_to_one:
+        evidence = np.where(sides.allowed, 0.0, -np.inf)
+        if sides.one_to_one:
             return selection.one_to_one_right(level, evidence, np.ones(lefts), right_mass)
         return selection.likely_right(level, evidence, np.ones(lefts), right_mass, self.shares.rng)
 
-    def _choose_right(self, own: rule_groups.RightSides) -> Integers:
+    def _choose_right(self, sides: rule_groups.RightSides) -> Integers:
         # by what is known: log-probabilities of pairs; else rows of the model; else histograms
-        level, right_mass = self._level(own.right), self.shares.bins[own.right].mass
-        left_mass = self.shares.expected(own.left)[own.places]
-        evidence = self._evidence(own)
-        if own.one_to_one and evidence is None:
+        level, right_mass = self._level(sides.right), self.shares.bins[sides.right].mass
+        left_mass = self.shares.expected(sides.left)[sides.places]
+        evidence = self._evidence(sides)
+        if sides.one_to_one and evidence is None:
             return selection.ranked_right(level, left_mass, right_mass)
-        if own.one_to_one and evidence is not None:
+        if sides.one_to_one and evidence is not None:
             return selection.one_to_one_right(level, evidence, left_mass, right_mass)
         if evidence is not None:
             return selection.likely_right(level, evidence, left_mass, right_mass, self.shares.rng)
-        if self.shares.is_networked(own.right):
-            rows = self.shares.tuples_for(own.left, ())[own.places]
-            drawn = rows[:, self.shares.sequence.index(own.right)]
+        if self.shares.is_networked(sides.right):
+            rows = self.shares.tuples_for(sides.left, ())[sides.places]
+            drawn = rows[:, self.shares.sequence.index(sides.right)]
             return np.where(drawn == level.null, level.present[0], drawn)
         return selection.balanced_right(level, left_mass, right_mass, self.shares.rng)
 
-    def _evidence(self, own: rule_groups.RightSides) -> Floats | None:
-        """Log-probabilities (lefts, right size) of what may be; None where there are too many."""
-        if self.shares.size((*own.left, own.right)) > _ENUMERABLE:
+    def _evidence(self, sides: rule_groups.RightSides) -> Floats | None:
+        """Log-probabilities (lefts, right size) of feasible pairs; None if there are too many."""
+        if self.shares.size((*sides.left, sides.right)) > _ENUMERABLE:
             return None
-        found = self.shares.evidence(own.left, own.right, own.implied)
-        if found is None and own.allowed is None and not own.one_to_one:
+        evidence = self.shares.evidence(sides.left, sides.right, sides.implied)
+        if evidence is None and sides.allowed is None and not sides.one_to_one:
             return None
-        size = len(own.places), self.shares.bins[own.right].size
-        known = np.zeros(size) if found is None else found[own.places]
-        return known if own.allowed is None else np.where(own.allowed, known, -np.inf)
+        size = len(sides.places), self.shares.bins[sides.right].size
+        known = np.zeros(size) if evidence is None else evidence[sides.places]
+        return known if sides.allowed is None else np.where(sides.allowed, known, -np.inf)
 
     def _narrowed(self, feasible_set: FeasibleSet) -> FeasibleSet:
         boxes = dict(feasible_set.boxes)
-        for at, name in enumerate(feasible_set.attributes):
+        for column, name in enumerate(feasible_set.attributes):
             if name in self._point_valued:
                 level = self._level(name)
                 boxes[name] = np.stack([level.start, level.stop], axis=1)[
-                    feasible_set.levels[:, at]
+                    feasible_set.levels[:, column]
                 ]
         narrowed = FeasibleSet(
             feasible_set.attributes, feasible_set.levels, boxes, feasible_set.couplings

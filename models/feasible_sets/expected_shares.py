@@ -1,4 +1,4 @@
-"""Joint shares of bins as a fitted model and released joint tables have them.
+"""Joint shares of bins, from a fitted model and released joint tables.
 
 Privacy: post-processing of released statistics.
 """
@@ -22,12 +22,12 @@ _SHARPNESS = 20.0
 """Factor on the model's log probabilities where a dependency's joint table was not measured."""
 
 _LEAST_SHARE = 1e-9
-"""Added to every expected share, of which logarithms are taken."""
+"""Added to every expected share, so that its logarithm is finite."""
 
 
 @dataclass(kw_only=True)
 class ExpectedShares:
-    """What is known of joint shares: a model of the first attributes of a sequence, and tables.
+    """Knowledge of joint shares: a model of the first attributes of a sequence, and tables.
 
     ``sequence``, ``bins`` and ``model`` are a constrained model's sequence, bins and tuple model.
     ``networked`` is how many attributes, from the front, it relates to each other; the others
@@ -83,8 +83,8 @@ class ExpectedShares:
     def table(self, names: tuple[str, ...]) -> NoisyTable | None:
         """The least noisy of the measured tables of some attributes, or of those and others."""
         exact = [table for table in self.measured if table.names == names]
-        held = (t.project(names) for t in self.measured if set(names) <= set(t.names))
-        return exact[0] if exact else min(held, key=lambda table: table.noise, default=None)
+        wider = (t.project(names) for t in self.measured if set(names) <= set(t.names))
+        return exact[0] if exact else min(wider, key=lambda table: table.noise, default=None)
 
     def mass(self, names: tuple[str, ...]) -> Floats:
         """The best estimate of the joint shares of some attributes, flattened."""
@@ -120,20 +120,20 @@ class ExpectedShares:
             return None
         lefts = int(self.size(left))
         shares = self.expected(left) if left else np.ones(1)
-        found = np.zeros((lefts, self.bins[right].size))
+        logs = np.zeros((lefts, self.bins[right].size))
         if together or right in tables:
             expected = self.expected(names).reshape(lefts, -1)
             shares = expected.sum(1)
-            found = np.log(expected + 1e-12) - np.log(shares[:, None] + 1e-12)
+            logs = np.log(expected + 1e-12) - np.log(shares[:, None] + 1e-12)
         if not tables:
-            return _SHARPNESS * found
+            return _SHARPNESS * logs
         for name, table in tables.items():
             counts = table.counts.reshape(lefts, -1)
             rows = np.maximum(shares * max(float(counts.sum()), 1.0), 1.0)
             known = implied[name] >= 0
             counted = counts[:, np.maximum(implied[name], 0)] * known
-            found = found + counted * rows[:, None] / table.deviation**2
-        return found
+            logs = logs + counted * rows[:, None] / table.deviation**2
+        return logs
 
     def tuples_for(self, left: tuple[str, ...], feasible_sets: Sequence[FeasibleSet]) -> Integers:
         """One row of the model for each left side, the same for all right sides of it."""

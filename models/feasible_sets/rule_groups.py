@@ -32,13 +32,13 @@ from cloister.schema.domain import Domain, Table
 Names = tuple[str, ...]
 
 UNKNOWN = -1
-"""In place of a level: not determined; of a right side: its left side may not occur."""
+"""Stands for a level that is not determined, or a right side whose left side is infeasible."""
 
 _COMPARED = 4_000_000
-"""Pairs of a left and a right side at most, to be compared one by one."""
+"""Most pairs of left and right sides that are compared one by one."""
 
 _TRIED_ROWS = 2_048
-"""Rows drawn to see what share of them can be kept."""
+"""Rows drawn to estimate the share that can be kept."""
 
 _LISTED_ROWS = 20_000
 """Rows from which a feasible set that lists whole rows is chosen: half the model's, half any."""
@@ -90,9 +90,9 @@ def determined_alone(constraints: Sequence[DenialConstraint]) -> frozenset[str]:
     """
     bound = [name for c in constraints for name in _narrowed_by(c)]
     return frozenset(
-        own[1]
+        dependency[1]
         for c in constraints
-        if (own := functional_dependency(c)) is not None and bound.count(own[1]) == 1
+        if (dependency := functional_dependency(c)) is not None and bound.count(dependency[1]) == 1
     )
 
 
@@ -159,54 +159,54 @@ class DependencyMappings:
 
         UNKNOWN where a level does not follow; a missing value determines nothing.
         """
-        found = {name: self._present(name, levels) for name, levels in known.items()}
+        derived = {name: self._present(name, levels) for name, levels in known.items()}
         sound = np.ones(rows, dtype=bool)
         grown = True
         while grown:
             grown = False
             for left, rights in self.tables.items():
-                if found.keys() >= set(left):
-                    grown |= self._extend(found, sound, left, rights)
-        return found, sound
+                if derived.keys() >= set(left):
+                    grown |= self._extend(derived, sound, left, rights)
+        return derived, sound
 
     def _extend(
         self,
-        found: dict[str, Integers],
+        derived: dict[str, Integers],
         sound: Booleans,
         left: Names,
         rights: Mapping[str, Integers],
     ) -> bool:
-        place, there = self._places(left, found, len(sound))
+        number, there = self._places(left, derived, len(sound))
         grown = False
         for right, table in rights.items():
-            old = found.get(right, np.full(len(sound), UNKNOWN))
-            implied = np.where(there, table[place], UNKNOWN)
+            old = derived.get(right, np.full(len(sound), UNKNOWN))
+            implied = np.where(there, table[number], UNKNOWN)
             sound &= ~there | ((implied >= 0) & ((old < 0) | (old == implied)))
-            found[right] = np.where(old >= 0, old, implied)
-            grown |= bool((found[right] != old).any())
+            derived[right] = np.where(old >= 0, old, implied)
+            grown |= bool((derived[right] != old).any())
         return grown
 
     def _places(
-        self, left: Names, found: Mapping[str, Integers], rows: int
+        self, left: Names, derived: Mapping[str, Integers], rows: int
     ) -> tuple[Integers, Booleans]:
-        place, there = np.zeros(rows, dtype=np.int64), np.ones(rows, dtype=bool)
+        number, there = np.zeros(rows, dtype=np.int64), np.ones(rows, dtype=bool)
         for name in left:
-            there &= found[name] >= 0
-            place = place * self.levels[name].size + np.maximum(found[name], 0)
-        return place, there
+            there &= derived[name] >= 0
+            number = number * self.levels[name].size + np.maximum(derived[name], 0)
+        return number, there
 
     def _learn(self, left: Names, rights: Sequence[str], returning: set[str], by: Chooser) -> None:
         joint, places = self._left_sides(left)
         known, sound = self.closure(
-            {name: joint[:, at] for at, name in enumerate(left)}, len(joint)
+            {name: joint[:, column] for column, name in enumerate(left)}, len(joint)
         )
-        for at, right in enumerate(rights):
+        for position, right in enumerate(rights):
             old = known.get(right, np.full(len(joint), UNKNOWN))
             if (old < 0).any():
-                possible, implied = self._right_sides(right, rights[at + 1 :])
+                possible, implied = self._right_sides(right, rights[position + 1 :])
                 allowed = _agreeing(known, implied, possible, len(joint))
-                own = RightSides(left, right, places, allowed, implied, right in returning)
-                old = np.where(old >= 0, old, by(own))
+                sides = RightSides(left, right, places, allowed, implied, right in returning)
+                old = np.where(old >= 0, old, by(sides))
             known, consistent = self.closure(known | {right: old}, len(joint))
             sound &= consistent & (old >= 0)
         self.tables[left] = {name: self._table(left, places, sound, known[name]) for name in rights}
@@ -216,7 +216,7 @@ class DependencyMappings:
         if not left:
             return np.zeros((1, 0), dtype=np.int64), np.zeros(1, dtype=np.int64)
         joint = grid([self.levels[name].size for name in left])
-        present = [self._present(name, joint[:, at]) >= 0 for at, name in enumerate(left)]
+        present = [self._present(name, joint[:, column]) >= 0 for column, name in enumerate(left)]
         places = np.flatnonzero(np.logical_and.reduce(present))
         return joint[places], places
 
@@ -227,18 +227,18 @@ class DependencyMappings:
         return table
 
     def _right_sides(
-        self, right: str, others: Sequence[str]
+        self, right: str, siblings: Sequence[str]
     ) -> tuple[Booleans, dict[str, Integers]]:
         """Which levels of a right side may occur beside ``others``, and what each determines."""
         size = self.levels[right].size
         implied, possible = self.closure({right: np.arange(size)}, size)
         possible &= implied[right] >= 0
-        for other in others:
+        for sibling in siblings:
             theirs, sound = self.closure(
-                {other: np.arange(self.levels[other].size)}, self.levels[other].size
+                {sibling: np.arange(self.levels[sibling].size)}, self.levels[sibling].size
             )
-            sound &= theirs[other] >= 0
-            for name in (implied.keys() & theirs.keys()) - {right, other}:
+            sound &= theirs[sibling] >= 0
+            for name in (implied.keys() & theirs.keys()) - {right, sibling}:
                 possible &= (implied[name] < 0) | np.isin(implied[name], theirs[name][sound])
         return possible, implied
 
@@ -269,43 +269,47 @@ def _agreeing(
 
 
 def inside(
-    own: RightSides, levels: Mapping[str, Levels], feasible_sets: Sequence[FeasibleSet]
+    sides: RightSides, levels: Mapping[str, Levels], feasible_sets: Sequence[FeasibleSet]
 ) -> RightSides:
     """The right sides that feasible sets of other rules allow too, where they allow any.
 
     A left side whose one right side another rule forbids would leave a missing value, or no row.
     """
-    shape = len(own.places), levels[own.right].size
-    known = {own.right, *own.left, *own.implied}
-    others = [
-        s for s in feasible_sets if own.right in s.attributes and known.issuperset(s.attributes)
+    shape = len(sides.places), levels[sides.right].size
+    known = {sides.right, *sides.left, *sides.implied}
+    related = [
+        s for s in feasible_sets if sides.right in s.attributes and known.issuperset(s.attributes)
     ]
-    if not others or np.prod(shape, dtype=np.float64) > _COMPARED:
-        return own
-    allowed = np.ones(shape, dtype=bool) if own.allowed is None else own.allowed
-    for feasible_set in others:
-        both = allowed & _inside(own, levels, feasible_set)
+    if not related or np.prod(shape, dtype=np.float64) > _COMPARED:
+        return sides
+    allowed = np.ones(shape, dtype=bool) if sides.allowed is None else sides.allowed
+    for feasible_set in related:
+        both = allowed & _inside(sides, levels, feasible_set)
         allowed = np.where(both.any(axis=1, keepdims=True), both, allowed)
-    return replace(own, allowed=allowed)
+    return replace(sides, allowed=allowed)
 
 
-def _inside(own: RightSides, levels: Mapping[str, Levels], feasible_set: FeasibleSet) -> Booleans:
+def _inside(sides: RightSides, levels: Mapping[str, Levels], feasible_set: FeasibleSet) -> Booleans:
     """Which pairs (lefts, rights) lie in a feasible set, of what is known of them."""
-    size, sizes = levels[own.right].size, [levels[name].size for name in own.left]
-    at = dict(zip(own.left, np.unravel_index(own.places, sizes), strict=True)) if sizes else {}
-    columns = {name: places[:, None] for name, places in at.items()}
-    columns |= {name: own.implied[name][None] for name in own.implied if name not in at}
-    columns[own.right] = np.arange(size)[None]
+    size, sizes = levels[sides.right].size, [levels[name].size for name in sides.left]
+    left_levels = (
+        dict(zip(sides.left, np.unravel_index(sides.places, sizes), strict=True)) if sizes else {}
+    )
+    columns = {name: places[:, None] for name, places in left_levels.items()}
+    columns |= {
+        name: sides.implied[name][None] for name in sides.implied if name not in left_levels
+    }
+    columns[sides.right] = np.arange(size)[None]
     number, listed = (
         np.zeros((1, 1), dtype=np.int64),
         np.zeros(len(feasible_set.levels), dtype=np.int64),
     )
     known = np.ones((1, 1), dtype=bool)
-    for place, name in enumerate(feasible_set.attributes):
+    for column, name in enumerate(feasible_set.attributes):
         known = known & (columns[name] >= 0)
         number = number * levels[name].size + np.maximum(columns[name], 0)
-        listed = listed * levels[name].size + feasible_set.levels[:, place]
-    return np.broadcast_to(np.isin(number, listed) | ~known, (len(own.places), size))
+        listed = listed * levels[name].size + feasible_set.levels[:, column]
+    return np.broadcast_to(np.isin(number, listed) | ~known, (len(sides.places), size))
 
 
 def closure_of(names: Iterable[str], rights: Mapping[Names, Iterable[str]]) -> set[str]:
@@ -313,7 +317,9 @@ def closure_of(names: Iterable[str], rights: Mapping[Names, Iterable[str]]) -> s
     closed = set(names)
     grown = True
     while grown:
-        more = {y for left, own in rights.items() if closed.issuperset(left) for y in own}
+        more = {
+            y for left, determined in rights.items() if closed.issuperset(left) for y in determined
+        }
         grown = not more <= closed
         closed |= more
     return closed
@@ -325,7 +331,7 @@ def share_drawable(
     row_rules: Sequence[DenialConstraint],
     rng: np.random.Generator,
 ) -> float:
-    """The share of a chain's rows that have no dead end and satisfy the rules on single rows."""
+    """The share of a chain's rows without a dead end that satisfy the rules on single rows."""
     if any(not len(feasible_set.levels) for feasible_set in chain.feasible_sets):
         return 0.0
     batch = AncestralSampler(chain).draw(_TRIED_ROWS, rng)
@@ -350,18 +356,18 @@ def explicit_set(
     for levels in _candidates(names, chain, rng):
         new = _distinct(levels, np.concatenate(taken))
         rows = _representatives(names, new, domain, chain)
-        kept = satisfying([c for c in group if c.arity == 1], rows)
+        sound = satisfying([c for c in group if c.arity == 1], rows)
         for constraint in pairs:  # a listed row is drawn often: beside its like it breaks none
-            kept &= ~bind(constraint, domain).violation_mask(rows, rows)
-        new = new[kept]
+            sound &= ~bind(constraint, domain).violation_mask(rows, rows)
+        new = new[sound]
         rows = _representatives(names, new, domain, chain)
         taken.append(new[index.admit(rows, rng)] if pairs else new)
     listed = np.concatenate(taken)
     if not len(listed):
         return None
     boxes = {
-        name: chain.bins[name].levels.point_boxes[listed[:, at]]
-        for at, name in enumerate(names)
+        name: chain.bins[name].levels.point_boxes[listed[:, column]]
+        for column, name in enumerate(names)
         if chain.bins[name].levels.wide.any()
     }
     return FeasibleSet(names, listed, boxes).reorder(chain.sequence)
@@ -386,5 +392,7 @@ def _distinct(levels: Integers, before: Integers) -> Integers:
 def _representatives(
     names: Sequence[str], levels: Integers, domain: Domain, chain: ConstrainedChain
 ) -> Table:
-    points = {name: chain.bins[name].levels.point[levels[:, at]] for at, name in enumerate(names)}
+    points = {
+        name: chain.bins[name].levels.point[levels[:, column]] for column, name in enumerate(names)
+    }
     return Table.completed(domain, points, len(levels))

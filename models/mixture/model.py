@@ -33,7 +33,7 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
 
 _MOST_NUMBERS = 20_000_000
-"""Numbers at most that joint shares are summed from: 80 MB."""
+"""Most numbers from which joint shares are summed: 80 MB."""
 
 
 @dataclass(frozen=True)
@@ -56,29 +56,32 @@ class MixtureChain:
         sizes = [self.mixture.layout.sizes[name] for name in self.names]
         return torch.as_tensor(np.cumsum([0, *sizes[:-1]]))
 
-    def conditional(self, place: int, context: Integers) -> Probabilities:
+    def conditional(self, position: int, context: Integers) -> Probabilities:
         """Probabilities of the attribute at ``place``; see `TupleModel`.
 
         The mean of the components' shares, weighted by their responsibilities for the context.
         """
-        if place >= len(self.names):
-            return self.outside[place - len(self.names)][None]
-        shares = self.mixture.shares_of(self.names[place]).T
-        if not place:
+        if position >= len(self.names):
+            return self.outside[position - len(self.names)][None]
+        shares = self.mixture.shares_of(self.names[position]).T
+        if not position:
             return (self.mixture.weights @ shares)[None].numpy()
-        index = torch.as_tensor(context[:, :place]) + self._begins[:place]
+        index = torch.as_tensor(context[:, :position]) + self._begins[:position]
         logs = torch.nn.functional.embedding_bag(index, self._logs, mode="sum")
         responsible = torch.softmax(logs + torch.log(self.mixture.weights + 1e-12), 1)
         return (responsible @ shares).numpy()
 
     def joint_shares(self, places: Sequence[int]) -> Floats | None:
         """Shares of the joint bins of some attributes of the mixture; see `JointModel`."""
-        shares = [self.mixture.shares_of(self.names[place]) for place in places]
-        if math.prod(len(own) for own in shares[:-1]) * len(self.mixture.weights) > _MOST_NUMBERS:
+        shares = [self.mixture.shares_of(self.names[position]) for position in places]
+        if (
+            math.prod(len(factor) for factor in shares[:-1]) * len(self.mixture.weights)
+            > _MOST_NUMBERS
+        ):
             return None
         folded = self.mixture.weights[None]
-        for own in shares[:-1]:
-            folded = (folded[:, None] * own[None]).flatten(0, 1)
+        for factor in shares[:-1]:
+            folded = (folded[:, None] * factor[None]).flatten(0, 1)
         return (folded @ shares[-1].T).flatten().double().numpy()
 
 
@@ -124,10 +127,10 @@ class MixtureModel(constrained.SequentialModel):
         return BalancedSampler(self._independent_sampler, inside)
 
     def pool(self, rows: int, rng: SamplingSource) -> Table:
-        """About ``rows`` rows by which the model's own rates are measured, keys left unset.
+        """About ``rows`` rows on which the model's own rates are measured, keys left unset.
 
-        They have the distribution of its samples, but are not balanced. No more than are released
-        where each row must fit all before it.
+        They have the distribution of its samples, but are not balanced. At most as many as are
+        released if each row must fit all before it.
         """
         if self.constraint_sampler.remembers:
             return self.constraint_sampler.draw(min(rows, self.task.data_rows), rng)
@@ -147,7 +150,7 @@ class MixtureModel(constrained.SequentialModel):
 
     @cached_property
     def _dependents(self) -> tuple[DependentAttribute, ...]:
-        sizes = {name: own.size for name, own in self.bins.items()}
+        sizes = {name: histogram.size for name, histogram in self.bins.items()}
         arrangement = arrange_factors(
             sizes, tuple(self.mixture.layout.sizes), self.rules.feasible_sets
         )
@@ -155,7 +158,7 @@ class MixtureModel(constrained.SequentialModel):
 
     @cached_property
     def _relations(self) -> tuple[ScoreRelation, ...]:
-        """Relations of the numbers that lie anywhere in their bins, whatever the feasible sets."""
+        """Relations of the numbers whose values no feasible set narrows inside bins."""
         chain = self.constraint_sampler.chain
         coupled = {
             name for s in chain.feasible_sets for c in s.couplings for name in (c.first, c.second)
@@ -171,8 +174,8 @@ class MixtureModel(constrained.SequentialModel):
     @property
     def released_counts(self) -> ReleasedCounts | None:
         """The noisy counts of single attributes; None of a model that was saved without."""
-        told = self.numbers
-        return ReleasedCounts(told.rows, told.histograms) if told else None
+        numbers = self.numbers
+        return ReleasedCounts(numbers.rows, numbers.histograms) if numbers else None
 
     def reweighted(self, reweighting: Reweighting) -> MixtureModel:
         """The same model, with weights of its soft constraints."""
@@ -205,7 +208,7 @@ class MixtureModel(constrained.SequentialModel):
 def _state_of_mixture(mixture: Mixture) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     factors = mixture.layout.factors
     arrays = {"weights": mixture.weights.numpy(), "shares": mixture.shares.numpy()}
-    arrays |= {f"factor.{at}": factor.levels for at, factor in enumerate(factors)}
+    arrays |= {f"factor.{index}": factor.levels for index, factor in enumerate(factors)}
     return {"factors": [list(factor.attributes) for factor in factors]}, arrays
 
 
@@ -224,7 +227,8 @@ def restore_mixture(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Mixt
     sequence = tuple(meta["sequence"])
     bins = constrained.restore_bins(task, sequence, arrays)
     factors = tuple(
-        Factor(tuple(names), arrays[f"factor.{at}"]) for at, names in enumerate(meta["factors"])
+        Factor(tuple(names), arrays[f"factor.{index}"])
+        for index, names in enumerate(meta["factors"])
     )
     inside = {name for factor in factors for name in factor.attributes}
     layout = Layout(factors, {name: bins[name].size for name in sequence if name in inside})

@@ -23,13 +23,13 @@ from cloister.models.protocol import Progress, silent
 from cloister.schema.partition import Partition
 
 _FIRST_DECAY = 0.9
-"""Decay of Adam's first moment a step; Adam's usual value."""
+"""Decay of Adam's first moment per step; Adam's default."""
 
 _SECOND_DECAY = 0.99
-"""Decay of Adam's second moment a step; Adam's usual value is 0.999."""
+"""Decay of Adam's second moment per step; Adam's default is 0.999."""
 
 _HOST = torch.device("cpu")
-"""Where mixtures and targets are made, and where the rest of a fit reads them."""
+"""The device of mixtures and targets outside the optimizer."""
 
 
 class Objective(Protocol):
@@ -150,15 +150,15 @@ class Targets:
             aim for aim in objectives if not isinstance(aim, TableTarget) or not _is_whole(aim)
         ]
         views = {_key(view): view for aim in joint for view in aim.views}
-        place = {key: at for at, key in enumerate(views)}
+        index = {key: number for number, key in enumerate(views)}
         levels = [
-            torch.arange(layout.edges[t.views[0].at], layout.edges[t.views[0].at + 1])
+            torch.arange(layout.edges[t.views[0].factor], layout.edges[t.views[0].factor + 1])
             for t in whole
         ]
         none = torch.zeros(0)
         return cls(
             tuple(
-                (aim.to(device), tuple(place[_key(view)] for view in aim.views)) for aim in joint
+                (aim.to(device), tuple(index[_key(view)] for view in aim.views)) for aim in joint
             ),
             tuple(view.to(device) for view in views.values()),
             torch.cat([none.long(), *levels]).to(device),
@@ -179,7 +179,7 @@ class Targets:
 
 
 def _key(view: FactorView) -> tuple[int, int, bytes]:
-    return view.at, view.size, b"" if view.index is None else view.index.numpy().tobytes()
+    return view.factor, view.size, b"" if view.index is None else view.index.numpy().tobytes()
 
 
 def _is_whole(target: TableTarget) -> bool:
@@ -233,7 +233,7 @@ class Fit:
         last_rate: float,
         progress: Progress = silent,
     ) -> None:
-        """Some steps of Adam on the loss, at a rate that changes linearly from first to last."""
+        """Steps of Adam on the loss, at a rate that changes linearly from first to last."""
         sorted_targets = Targets.of(targets, self._layout, self._device)
         for step in range(steps):
             mixture = self._now()
@@ -248,15 +248,15 @@ class Fit:
 
     def _update(self, gradients: Sequence[Tensor], rate: float) -> None:
         self._steps += 1
-        for at, slope in enumerate(gradients):
-            self._mean[at].mul_(_FIRST_DECAY).add_(slope, alpha=1 - _FIRST_DECAY)
-            self._square[at].mul_(_SECOND_DECAY).addcmul_(slope, slope, value=1 - _SECOND_DECAY)
+        for index, slope in enumerate(gradients):
+            self._mean[index].mul_(_FIRST_DECAY).add_(slope, alpha=1 - _FIRST_DECAY)
+            self._square[index].mul_(_SECOND_DECAY).addcmul_(slope, slope, value=1 - _SECOND_DECAY)
             size = torch.div(
-                self._square[at], 1 - _SECOND_DECAY**self._steps, out=self._sizes[at]
+                self._square[index], 1 - _SECOND_DECAY**self._steps, out=self._sizes[index]
             ).sqrt_()
             size.add_(self._floor * _root_mean_square(size) + 1e-10)
-            self._parameters[at].addcdiv_(
-                self._mean[at], size, value=-rate / (1 - _FIRST_DECAY**self._steps)
+            self._parameters[index].addcdiv_(
+                self._mean[index], size, value=-rate / (1 - _FIRST_DECAY**self._steps)
             )
 
 
@@ -267,7 +267,7 @@ def _root_mean_square(numbers: Tensor) -> Tensor:
 def gradient(mixture: Mixture, targets: Targets) -> tuple[Tensor, Tensor, Tensor]:
     """Half the chi-square of all targets, a number, and its slopes by weights and by shares.
 
-    No number is read back from the device: it would wait for all that was asked of it before.
+    No number is read back from the device, which would wait for all pending work.
     """
     to_weights, to_shares = torch.zeros_like(mixture.weights), torch.zeros_like(mixture.shares)
     scratch = targets.scratch(mixture.shares)
@@ -282,24 +282,24 @@ def gradient(mixture: Mixture, targets: Targets) -> tuple[Tensor, Tensor, Tensor
     # every other table: shares of the parts of each view once, whatever tables need them; slopes
     # by these parts are summed over the tables, and go back to levels once for each factor
     views = [
-        mixture.view_shares(view, own)
-        for view, (own, _) in zip(targets.views, scratch, strict=True)
+        mixture.view_shares(view, scratch_shares)
+        for view, (scratch_shares, _) in zip(targets.views, scratch, strict=True)
     ]
-    slopes = [own.zero_() for _, own in scratch]
+    slopes = [slope_scratch.zero_() for _, slope_scratch in scratch]
     for aim, places in targets.joint:
         loss = loss + _add_gradient(
             aim,
             mixture.weights,
-            [views[at] for at in places],
-            [slopes[at] for at in places],
+            [views[index] for index in places],
+            [slopes[index] for index in places],
             to_weights,
         )
-    for at in range(len(mixture.layout.factors)):
-        own = [place for place, view in enumerate(targets.views) if view.at == at]
+    for factor in range(len(mixture.layout.factors)):
+        indices = [index for index, view in enumerate(targets.views) if view.factor == factor]
         _scatter(
-            [targets.views[place] for place in own],
-            [slopes[place] for place in own],
-            to_shares[mixture.layout.edges[at] : mixture.layout.edges[at + 1]],
+            [targets.views[index] for index in indices],
+            [slopes[index] for index in indices],
+            to_shares[mixture.layout.edges[factor] : mixture.layout.edges[factor + 1]],
         )
     return loss, to_weights, to_shares
 
@@ -346,10 +346,10 @@ def _add_gradient(
     # backward, by the chain rule: ``back`` is the slope by folded[k], from the last k to the first
     slopes[-1].addmm_(slope.T, folded[-1])
     back = slope @ views[-1]
-    for at in range(len(views) - 2, 0, -1):
-        back = back.view(-1, *views[at].shape)
-        slopes[at].add_((back * folded[at][:, None]).sum(0))
-        back = back.mul_(views[at][None]).sum(1)
+    for index in range(len(views) - 2, 0, -1):
+        back = back.view(-1, *views[index].shape)
+        slopes[index].add_((back * folded[index][:, None]).sum(0))
+        back = back.mul_(views[index][None]).sum(1)
     # folded[0] is one line, the weights: slopes by the first view need no sum over lines
     if len(views) > 1:
         slopes[0].addcmul_(back, weights)
@@ -386,6 +386,6 @@ def _shares_back(mixture: Mixture, slope: Tensor) -> Tensor:
     product = mixture.shares * slope
     edges = mixture.layout.edges
     for begin, end in pairwise(edges):
-        own = slice(begin, end)
-        product[own].addcmul_(mixture.shares[own], product[own].sum(0)[None], value=-1)
+        block = slice(begin, end)
+        product[block].addcmul_(mixture.shares[block], product[block].sum(0)[None], value=-1)
     return product

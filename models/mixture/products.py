@@ -52,7 +52,7 @@ class FactorView:
     ``index`` is None where the parts are the levels.
     """
 
-    at: int
+    factor: int
     index: Tensor | None
     size: int
 
@@ -60,12 +60,12 @@ class FactorView:
         """The same view with its index on a device."""
         if self.index is None:
             return self
-        return FactorView(self.at, self.index.to(device), self.size)
+        return FactorView(self.factor, self.index.to(device), self.size)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which factors make up a row; ``sizes`` are those of the attributes."""
+    """The factors of a row; ``sizes`` are those of the attributes."""
 
     factors: tuple[Factor, ...]
     sizes: Mapping[str, int]
@@ -73,7 +73,9 @@ class Layout:
     @cached_property
     def factor_of(self) -> dict[str, int]:
         """The number of the factor of each attribute."""
-        return {name: at for at, factor in enumerate(self.factors) for name in factor.attributes}
+        return {
+            name: number for number, factor in enumerate(self.factors) for name in factor.attributes
+        }
 
     @cached_property
     def edges(self) -> list[int]:
@@ -91,20 +93,23 @@ class Layout:
         for axis, coarsening in enumerate(coarsenings):
             axes_of.setdefault(self.factor_of[coarsening.name], []).append(axis)
         views = {
-            at: self._view(at, [coarsenings[axis] for axis in axes]) for at, axes in axes_of.items()
+            number: self._view(number, [coarsenings[axis] for axis in axes])
+            for number, axes in axes_of.items()
         }
-        order = sorted(axes_of, key=lambda at: views[at].size)
-        return tuple(views[at] for at in order), tuple(axis for at in order for axis in axes_of[at])
+        order = sorted(axes_of, key=lambda number: views[number].size)
+        return tuple(views[number] for number in order), tuple(
+            axis for number in order for axis in axes_of[number]
+        )
 
-    def _view(self, at: int, coarsenings: Sequence[Partition]) -> FactorView:
-        factor = self.factors[at]
+    def _view(self, number: int, coarsenings: Sequence[Partition]) -> FactorView:
+        factor = self.factors[number]
         sizes = [coarsening.size for coarsening in coarsenings]
         whole = coarsenings[0].whole and factor.size == coarsenings[0].size
         if len(factor.attributes) == 1 and whole:
-            return FactorView(at, None, factor.size)
+            return FactorView(number, None, factor.size)
         columns = [r.joined[factor.levels[:, factor.attributes.index(r.name)]] for r in coarsenings]
         index = torch.as_tensor(np.ravel_multi_index(columns, sizes).astype(np.int64))
-        return FactorView(at, index, int(np.prod(sizes)))
+        return FactorView(number, index, int(np.prod(sizes)))
 
 
 @dataclass(frozen=True)
@@ -123,13 +128,13 @@ class Mixture:
         """The same mixture on a device."""
         return Mixture(self.layout, self.weights.to(device), self.shares.to(device))
 
-    def factor(self, at: int) -> Tensor:
+    def factor(self, number: int) -> Tensor:
         """Shares of the levels of one factor; shape (size, components)."""
-        return self.shares[self.layout.edges[at] : self.layout.edges[at + 1]]
+        return self.shares[self.layout.edges[number] : self.layout.edges[number + 1]]
 
     def view_shares(self, view: FactorView, scratch: Tensor | None = None) -> Tensor:
         """Shares of the parts of one view, in ``scratch`` if given; shape (size, components)."""
-        shares = self.factor(view.at)
+        shares = self.factor(view.factor)
         if view.index is None:
             return shares
         if scratch is None:
@@ -149,11 +154,11 @@ class Mixture:
 
     def shares_of(self, name: str) -> Tensor:
         """Shares of one attribute's levels in each component; shape (size, components)."""
-        at = self.layout.factor_of[name]
-        factor = self.layout.factors[at]
+        number = self.layout.factor_of[name]
+        factor = self.layout.factors[number]
         index = torch.as_tensor(factor.levels[:, factor.attributes.index(name)])
         return torch.zeros(self.layout.sizes[name], len(self.weights)).index_add_(
-            0, index, self.factor(at)
+            0, index, self.factor(number)
         )
 
     def logs(self, name: str) -> Tensor:
@@ -179,28 +184,34 @@ class DependentAttribute:
     @classmethod
     def of(cls, name: str, factor: Factor, sizes: Mapping[str, int]) -> DependentAttribute:
         """One attribute of a factor, given the others."""
-        parents = tuple(other for other in factor.attributes if other != name)
-        own = tuple(sizes[parent] for parent in parents)
+        parents = tuple(attribute for attribute in factor.attributes if attribute != name)
+        parent_sizes = tuple(sizes[parent] for parent in parents)
         joint = joint_keys(
-            factor.levels[:, [factor.attributes.index(parent) for parent in parents]], own
+            factor.levels[:, [factor.attributes.index(parent) for parent in parents]], parent_sizes
         )
         order = np.argsort(joint, kind="stable")
         keys, counts = np.unique(joint, return_counts=True)
         begins = np.concatenate([[0], np.cumsum(counts)])
         return cls(
-            name, parents, own, keys, begins, factor.levels[order, factor.attributes.index(name)]
+            name,
+            parents,
+            parent_sizes,
+            keys,
+            begins,
+            factor.levels[order, factor.attributes.index(name)],
         )
 
-    def place(self, levels: Integers) -> Integers:
+    def key_index(self, levels: Integers) -> Integers:
         """The place among ``keys`` of the parents' levels (n, parents); shape (n,)."""
         return np.searchsorted(self.keys, joint_keys(levels, self.sizes))
 
 
 def without(name: str, factor: Factor) -> Factor:
     """The joint levels of the other attributes for which a factor has some level of ``name``."""
-    others = [at for at, other in enumerate(factor.attributes) if other != name]
+    columns = [column for column, attribute in enumerate(factor.attributes) if attribute != name]
     return Factor(
-        tuple(factor.attributes[at] for at in others), np.unique(factor.levels[:, others], axis=0)
+        tuple(factor.attributes[column] for column in columns),
+        np.unique(factor.levels[:, columns], axis=0),
     )
 
 

@@ -21,7 +21,7 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 
 _LEAST_SHARE = 1e-12
-"""Added to the share of every level, so that one that parents require can be drawn."""
+"""Added to the share of every level, so that a level required by parents can be drawn."""
 
 
 def even_quantiles(kinds: Integers, rng: np.random.Generator) -> Floats:
@@ -49,11 +49,11 @@ def allocate(shares: Floats, kinds: Integers, rng: np.random.Generator) -> Integ
     heights = np.cumsum(shares[:, order], axis=1)
     heights /= heights[:, -1:]
     shifted = (heights + np.arange(len(shares))[:, None]).ravel()
-    found = (
+    ranks = (
         np.searchsorted(shifted, kinds + even_quantiles(kinds, rng), side="right")
         - kinds * shares.shape[1]
     )
-    return order[np.clip(found, 0, shares.shape[1] - 1)]
+    return order[np.clip(ranks, 0, shares.shape[1] - 1)]
 
 
 def follow(
@@ -68,7 +68,7 @@ def follow(
     Of the levels, those that its parents allow.
     ``parents`` (n, parents) are levels, ``kinds`` (n,) the line of ``shares`` for each row.
     """
-    place, count = dependent.place(parents), len(dependent.children)
+    key, count = dependent.key_index(parents), len(dependent.children)
     owner = np.repeat(np.arange(len(dependent.keys)), np.diff(dependent.begins))
     children = dependent.children[np.lexsort((rng.random(count), owner))]
     heights = np.cumsum(shares[:, children] + _LEAST_SHARE, axis=1)
@@ -76,11 +76,11 @@ def follow(
         np.hstack([np.zeros((len(shares), 1)), heights / heights[:, -1:]])
         + 2.0 * np.arange(len(shares))[:, None]
     )
-    low, high = heights[kinds, dependent.begins[place]], heights[kinds, dependent.begins[place + 1]]
-    _, together = np.unique(kinds * len(dependent.keys) + place, return_inverse=True)
+    low, high = heights[kinds, dependent.begins[key]], heights[kinds, dependent.begins[key + 1]]
+    _, together = np.unique(kinds * len(dependent.keys) + key, return_inverse=True)
     wanted = low + even_quantiles(together, rng) * (high - low)
-    found = np.searchsorted(heights.ravel(), wanted, side="right") - 1 - kinds * (count + 1)
-    return children[np.clip(found, dependent.begins[place], dependent.begins[place + 1] - 1)]
+    ranks = np.searchsorted(heights.ravel(), wanted, side="right") - 1 - kinds * (count + 1)
+    return children[np.clip(ranks, dependent.begins[key], dependent.begins[key + 1] - 1)]
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class EvenSampler(Sampler):
     def draw(self, rows: int, rng: SamplingSource, given: Given = ANYTHING) -> Table:
         """Exactly ``rows`` rows that satisfy every hard constraint, keys left unset.
 
-        Those that hardly can be drawn come from the ``plain`` sampler; SampleError if it has none.
+        Rows that can hardly be drawn come from the ``plain`` sampler; SampleError if it has none.
         """
         return self.plain.draw(rows, rng, given, self._batch)
 
@@ -113,7 +113,7 @@ class EvenSampler(Sampler):
         chain = self.plain.chain
         batch = Batch.start(chain, rows, rng)
         self._levels(batch, rng)
-        batch.nodes = [self._leaves(at, batch) for at in range(len(chain.feasible_sets))]
+        batch.nodes = [self._leaves(number, batch) for number in range(len(chain.feasible_sets))]
         self._even(batch, rng)
         batch.codes = {name: chain.refine(batch, name) for name in chain.sequence}
         return batch
@@ -123,15 +123,17 @@ class EvenSampler(Sampler):
         together = np.zeros(batch.rows, dtype=np.int64)
         component = allocate(self.mixture.weights.double().numpy()[None], together, rng)
         late = {dependent.name for dependent in self.dependents}
-        for at, factor in enumerate(self.mixture.layout.factors):
+        for number, factor in enumerate(self.mixture.layout.factors):
             if late.isdisjoint(factor.attributes):
-                level = allocate(self.mixture.factor(at).T.double().numpy(), component, rng)
+                level = allocate(self.mixture.factor(number).T.double().numpy(), component, rng)
                 batch.levels[:, [sequence.index(name) for name in factor.attributes]] = (
                     factor.levels[level]
                 )
-        for place in range(len(self.mixture.layout.sizes), len(sequence)):
-            if sequence[place] not in late:
-                batch.levels[:, place] = allocate(bins[sequence[place]].mass[None], together, rng)
+        for position in range(len(self.mixture.layout.sizes), len(sequence)):
+            if sequence[position] not in late:
+                batch.levels[:, position] = allocate(
+                    bins[sequence[position]].mass[None], together, rng
+                )
         for dependent in self.dependents:
             shares, kinds = self.plain.bins[dependent.name].mass[None], together
             if dependent.name in self.mixture.layout.factor_of:
@@ -141,18 +143,20 @@ class EvenSampler(Sampler):
                 dependent, parents, shares, kinds, rng
             )
 
-    def _leaves(self, at: int, batch: Batch) -> Integers:
+    def _leaves(self, number: int, batch: Batch) -> Integers:
         """The row of a feasible set that each row of the batch has; shape (n,)."""
         chain = self.plain.chain
         node = np.zeros(batch.rows, dtype=np.int64)
-        for depth, name in enumerate(chain.feasible_sets[at].attributes):
-            node = chain.tries[at].step(depth, node, batch.levels[:, chain.sequence.index(name)])
+        for depth, name in enumerate(chain.feasible_sets[number].attributes):
+            node = chain.tries[number].step(
+                depth, node, batch.levels[:, chain.sequence.index(name)]
+            )
         return node
 
     def _even(self, batch: Batch, rng: np.random.Generator) -> None:
         """Spread the quantiles of each attribute evenly over the rows of a level, or of a leaf."""
         chain = self.plain.chain
-        kinds = {name: batch.levels[:, place] for place, name in enumerate(chain.sequence)}
+        kinds = {name: batch.levels[:, position] for position, name in enumerate(chain.sequence)}
         for feasible_set, leaf in zip(chain.feasible_sets, batch.nodes, strict=True):
             kinds |= dict.fromkeys(feasible_set.boxes, leaf)
         for name, kind in kinds.items():

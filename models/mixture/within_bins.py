@@ -1,11 +1,11 @@
-"""Where values lie inside their bins: as the values of a related attribute imply.
+"""Values inside bins, drawn to follow those of a related attribute.
 
-Joint tables are over bins and say nothing of pairs of values inside them. The outer bin of a heavy
-tail has much of its variance: with independent values inside bins, numbers that go together in
-their tails lose their correlation. Here the order of rows inside a bin follows a Gaussian copula
-that differs from bin to bin: on the scale of normal scores, one attribute has a mean that is linear
-in the other's score between the bins' means, and beyond them, and a deviation in each bin. Both
-come from the model's joint table over bins. Only the order changes: histograms stay as they are.
+Joint tables are over bins and say nothing about pairs of values inside them. The outer bin of a
+heavy tail has much of its variance: with independent values inside bins, numbers with correlated
+tails lose their correlation. Here the order of rows inside a bin follows a Gaussian copula that
+differs from bin to bin: on the scale of normal scores, one attribute has a mean that is linear in
+the other's score between the bins' means, and beyond them, and a deviation in each bin. Both come
+from the model's joint table over bins. Only the order changes: histograms stay as they are.
 
 Source: Gaussian copulas for private tables after Li, Xiong, Jiang, "Differentially private
 synthesization of multi-dimensional data using copula functions" (EDBT 2014), section 4, here for
@@ -31,31 +31,31 @@ _LEAST_CORRELATION = 0.1
 """Correlation of normal scores below which attributes are not related."""
 
 _LEAST_DEVIATION = 0.02
-"""Deviation of a score, given another, at least: a fiftieth of that without the other."""
+"""Least deviation of a score given another: a fiftieth of that without the other."""
 
 _LEAST_MASS = 1e-12
-"""Mass that is divided by at least, for bins that hold nothing."""
+"""Least mass in a denominator, for empty bins."""
 
 _LEAST_SHARE = 0.1
-"""Mass of a bin, as a share of an average one's, below which it says nothing of a relation."""
+"""A bin with less than this share of the average mass is ignored in a relation."""
 
 _BACKGROUND = 0.1
-"""Share of rows that may follow the histogram instead of a relation, in its estimation."""
+"""Share of rows assumed to follow the histogram instead of a relation when it is estimated."""
 
 _FIRST_DEVIATION = 0.3
-"""Deviation of scores from which maximum likelihood starts: that inside the last of 30 bins."""
+"""Initial deviation of scores for maximum likelihood: that inside the last of 30 bins."""
 
 _EM_STEPS = 20
 """Steps of maximum likelihood; with 100 correlations changed by less than 0.01."""
 
 _LEAST_SHARE_OF_BIN = 1e-9
-"""Share of a normal distribution in a bin below which its moments there are those of the edge."""
+"""Below this share of a normal distribution in a bin, its moments there are those of the edge."""
 
 _FARTHEST = 5.0
-"""Deviations that a mean may be outside a bin; those farther are drawn at the bin's edge too."""
+"""Most deviations of a mean outside a bin; farther means count as being this far."""
 
 _LEAST_QUANTILE = 1e-12
-"""Quantile of the normal distribution that is drawn at least, so that scores are finite."""
+"""Least quantile of the normal distribution drawn, so that scores are finite."""
 
 
 @dataclass(frozen=True)
@@ -103,14 +103,14 @@ class NormalScores:
 
     @cached_property
     def known(self) -> Integers:
-        """The bins (k,) with a score that hold enough to tell something of a relation."""
+        """The bins (k,) with a score and enough mass to estimate a relation."""
         return np.flatnonzero(~self.alone & (self.bins.mass * self.bins.size >= _LEAST_SHARE))
 
     @property
     def _shares(self) -> Floats:
         return np.maximum(np.diff(self.heights), _LEAST_MASS)
 
-    def at(self, levels: Integers, quantiles: Floats) -> Floats:
+    def scores_of(self, levels: Integers, quantiles: Floats) -> Floats:
         """Scores (n,) of rows in bins (n,) at quantiles (n,) of these; finite."""
         low, high = self.heights[levels], self.heights[levels + 1]
         inside = low + quantiles * (high - low)
@@ -146,9 +146,9 @@ class ScoreRelation:
 
     def expected(self, scores: Floats) -> Floats:
         """The mean score (n,) of ``of`` at scores (n,) of ``by``."""
-        at = np.clip(np.searchsorted(self.knots, scores), 1, len(self.knots) - 1)
+        index = np.clip(np.searchsorted(self.knots, scores), 1, len(self.knots) - 1)
         slopes = np.diff(self.means) / np.diff(self.knots)
-        return self.means[at - 1] + slopes[at - 1] * (scores - self.knots[at - 1])
+        return self.means[index - 1] + slopes[index - 1] * (scores - self.knots[index - 1])
 
     def draw(
         self, of: Integers, by: Integers, quantiles: Floats, rng: np.random.Generator
@@ -161,12 +161,12 @@ class ScoreRelation:
         deviation = self.deviations[by]
         low = np.where(unknown, -np.inf, self.of.edges[of])
         high = np.where(unknown, np.inf, self.of.edges[of + 1])
-        mean = self.expected(self.by.at(by, quantiles))
+        mean = self.expected(self.by.scores_of(by, quantiles))
         mean = np.clip(mean, low - _FARTHEST * deviation, high + _FARTHEST * deviation)
         least, most = ndtr((low - mean) / deviation), ndtr((high - mean) / deviation)
         inside = rng.random(len(of))
         wanted = np.clip(least + inside * (most - least), _LEAST_QUANTILE, 1 - _LEAST_QUANTILE)
-        return np.where(unknown, self.of.at(of, inside), mean + deviation * ndtri(wanted))
+        return np.where(unknown, self.of.scores_of(of, inside), mean + deviation * ndtri(wanted))
 
 
 def _grouped_moments(given: Floats, scores: NormalScores) -> tuple[Floats, Floats]:
@@ -218,10 +218,11 @@ def _truncated(
 def relations_between(
     mixture: Mixture, bins: Mapping[str, Histogram], free: Sequence[str]
 ) -> tuple[ScoreRelation, ...]:
-    """For each of the ``free`` attributes its relation to the attribute that tells most of it.
+    """For each of the ``free`` attributes, the relation to its best predictor.
 
-    That is the numeric one of the mixture with which its scores correlate most. Strong relations
-    come first: then no attribute is moved after another followed it, but for the two of a pair.
+    That is the numeric attribute of the mixture with which its scores correlate most. Strong
+    relations come first, so that no attribute moves after another followed it, except within a
+    pair.
     """
     scores = _scores_of(mixture, bins)
     if len(scores) < 2:
@@ -231,16 +232,18 @@ def relations_between(
     strongest = strength.max(1)
     return tuple(
         ScoreRelation.from_table(of, by, mixture.marginal([by.bins, of.bins]))
-        for at in np.argsort(-strongest, kind="stable")
-        if strongest[at] >= _LEAST_CORRELATION and scores[at].name in free
-        for of, by in [(scores[at], scores[best[at]])]
+        for index in np.argsort(-strongest, kind="stable")
+        if strongest[index] >= _LEAST_CORRELATION and scores[index].name in free
+        for of, by in [(scores[index], scores[best[index]])]
     )
 
 
 def _scores_of(mixture: Mixture, bins: Mapping[str, Histogram]) -> list[NormalScores]:
-    """The numbers of the mixture that have enough bins to say something of a relation."""
+    """The numbers of the mixture with enough bins to estimate a relation."""
     numbers = [n for n in mixture.layout.sizes if isinstance(bins[n].column, Grid)]
-    return [own for own in (NormalScores(bins[name]) for name in numbers) if len(own.known) > 1]
+    return [
+        number for number in (NormalScores(bins[name]) for name in numbers) if len(number.known) > 1
+    ]
 
 
 def _correlations(mixture: Mixture, scores: Sequence[NormalScores]) -> Floats:
@@ -248,17 +251,17 @@ def _correlations(mixture: Mixture, scores: Sequence[NormalScores]) -> Floats:
 
     Attributes are taken as independent inside a component.
     """
-    known = np.stack([_moments(mixture, own, 0) for own in scores])
-    first = np.stack([_moments(mixture, own, 1) for own in scores])
-    second = np.stack([_moments(mixture, own, 2) for own in scores])
+    known = np.stack([_moments(mixture, score, 0) for score in scores])
+    first = np.stack([_moments(mixture, score, 1) for score in scores])
+    second = np.stack([_moments(mixture, score, 2) for score in scores])
     weights = mixture.weights.double().numpy()
     both = np.maximum((known * weights) @ known.T, _LEAST_MASS)
     means, squares = (first * weights) @ known.T / both, (second * weights) @ known.T / both
     covariance = (first * weights) @ first.T / both - means * means.T
     variance = np.maximum(squares - np.square(means), _LEAST_MASS)
-    found = np.abs(covariance) / np.sqrt(variance * variance.T)
-    np.fill_diagonal(found, 0.0)
-    return np.asarray(found)
+    correlations = np.abs(covariance) / np.sqrt(variance * variance.T)
+    np.fill_diagonal(correlations, 0.0)
+    return np.asarray(correlations)
 
 
 def _moments(mixture: Mixture, scores: NormalScores, power: int) -> Floats:

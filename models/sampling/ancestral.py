@@ -21,7 +21,7 @@ from cloister.arrays import TINY, Floats, Integers
 from cloister.models.sampling.chain import Batch, ConstrainedChain, Probabilities
 
 _ENUMERATED = 256
-"""Levels up to which all are candidates of an attribute that is drawn row by row."""
+"""Up to this many levels, all are candidates of an attribute that is drawn row by row."""
 
 _CANDIDATES = 32
 """Candidates of an attribute of more levels, drawn from its probabilities."""
@@ -30,10 +30,10 @@ _CANDIDATES = 32
 class Evidence(Protocol):
     """A condition on rows, as a likelihood of each level."""
 
-    def likelihood(self, place: int, nodes: Integers, levels: Integers) -> Floats | None:
+    def likelihood(self, position: int, nodes: Integers, levels: Integers) -> Floats | None:
         """The probability (c,) of the condition, given levels (c,) that follow ``nodes``.
 
-        Shape of ``nodes``: (c, feasible sets at the place). None if the condition always holds.
+        Shape of ``nodes``: (c, feasible sets at the position). None if the condition always holds.
         """
         ...
 
@@ -43,7 +43,7 @@ class Evidence(Protocol):
 
 
 class ImportanceWeight(Protocol):
-    """What makes levels and values of a batch's rows more or less likely, each row for itself."""
+    """Importance weights of the levels and values of a batch's rows, row by row."""
 
     def factors(self, name: str) -> Floats | None:
         """Factors (n, levels) on the probabilities of an attribute; None if there are none."""
@@ -57,11 +57,11 @@ class ImportanceWeight(Protocol):
 class PairwiseChecker(Protocol):
     """The rows before, against which some attributes are drawn row by row."""
 
-    def applies(self, place: int) -> bool:
-        """Whether the attribute at a place is drawn row by row."""
+    def applies(self, position: int) -> bool:
+        """Whether the attribute at a position is drawn row by row."""
         ...
 
-    def choose(self, place: int, candidates: Candidates, batch: Batch) -> Integers:
+    def choose(self, position: int, candidates: Candidates, batch: Batch) -> Integers:
         """The candidate (n,) of each row; -1 if all violate a hard rule or the row is dead."""
         ...
 
@@ -87,33 +87,35 @@ class AncestralSampler:
     def draw(self, rows: int, rng: np.random.Generator) -> Batch:
         """A batch of rows: bins, values, and which of them have no dead end."""
         batch = Batch.start(self.chain, rows, rng)
-        for place in range(len(self.chain.sequence)):
-            self.extend(batch, place)
+        for position in range(len(self.chain.sequence)):
+            self.extend(batch, position)
         return batch
 
-    def extend(self, batch: Batch, place: int) -> None:
+    def extend(self, batch: Batch, position: int) -> None:
         """Draw one more attribute of a batch."""
         # the conditional of the attribute, given those drawn before it
-        probabilities = self.chain.conditional(place, batch.levels[:, :place])
-        factors = self.importance.factors(self.chain.sequence[place]) if self.importance else None
+        probabilities = self.chain.conditional(position, batch.levels[:, :position])
+        factors = (
+            self.importance.factors(self.chain.sequence[position]) if self.importance else None
+        )
         if factors is not None:
             probabilities = probabilities * factors
-        step = _AttributeStep(self, batch, place, probabilities)
-        checked = self.checker is not None and self.checker.applies(place)
-        self.advance(batch, place, step.choose() if checked else step.levels())
+        step = _AttributeStep(self, batch, position, probabilities)
+        checked = self.checker is not None and self.checker.applies(position)
+        self.advance(batch, position, step.choose() if checked else step.levels())
 
-    def advance(self, batch: Batch, place: int, levels: Integers) -> None:
-        """Give the attribute at a place its levels (n,), and resolve the values known by then."""
-        batch.levels[:, place] = levels
+    def advance(self, batch: Batch, position: int, levels: Integers) -> None:
+        """Set the levels (n,) of an attribute, and resolve the values known by then."""
+        batch.levels[:, position] = levels
         # each set alone allows some level of every node, but several together may allow none
-        for at, depth in self.chain.sets_at[place]:
-            batch.end(place, ~self.chain.tries[at].allows(depth, batch.nodes[at], levels))
-            batch.nodes[at] = self.chain.tries[at].step(depth, batch.nodes[at], levels)
+        for index, depth in self.chain.sets_at[position]:
+            batch.end(position, ~self.chain.tries[index].allows(depth, batch.nodes[index], levels))
+            batch.nodes[index] = self.chain.tries[index].step(depth, batch.nodes[index], levels)
         # a value is known once the last attribute of the sets that narrow it is drawn
         resolved = [
             name
-            for other, name in enumerate(self.chain.sequence[: place + 1])
-            if self.chain.resolved_at[other] == place and name not in batch.codes
+            for earlier, name in enumerate(self.chain.sequence[: position + 1])
+            if self.chain.resolved_at[earlier] == position and name not in batch.codes
         ]
         self._weigh_quantiles(batch, resolved)
         if self.evidence is not None:
@@ -134,11 +136,11 @@ class _AttributeStep:
 
     draw: AncestralSampler
     batch: Batch
-    place: int
+    position: int
     probabilities: Probabilities
 
     def levels(self) -> Integers:
-        """A level for each row (n,), in proportion to its probability inside the feasible sets."""
+        """A level for each row (n,), with its probability inside the feasible sets."""
         if len(self.probabilities) == 1:
             return self._from_options()
         return self._below(np.cumsum(self._weights(), axis=1))
@@ -153,14 +155,14 @@ class _AttributeStep:
 
         Its value is resolved too.
         """
-        name, checker = self.draw.chain.sequence[self.place], self.draw.checker
+        name, checker = self.draw.chain.sequence[self.position], self.draw.checker
         assert checker is not None
         # Algorithm 3, lines 7 to 10: candidates are values, of which the checker draws by penalty
         levels, logs = self._candidates()
         quantiles = np.repeat(self.batch.quantiles[name], levels.shape[1])
         codes = self.draw.chain.bins[name].refine(levels.ravel(), quantiles).reshape(levels.shape)
-        choice = checker.choose(self.place, Candidates(levels, codes, logs), self.batch)
-        self.batch.end(self.place, choice < 0)
+        choice = checker.choose(self.position, Candidates(levels, codes, logs), self.batch)
+        self.batch.end(self.position, choice < 0)
         rows = np.arange(len(choice)), np.maximum(choice, 0)
         self.batch.codes[name] = codes[rows]
         return levels[rows]
@@ -188,7 +190,7 @@ class _AttributeStep:
         owner, level = self._children(joint)
         shares = self.probabilities[0].astype(np.float64)
         weight = _normalised(
-            shares[level], level, owner, len(joint), shares, self.draw.chain.null(self.place)
+            shares[level], level, owner, len(joint), shares, self.draw.chain.null(self.position)
         )
         likelihood = self._likelihood(joint, owner, level)
         if likelihood is not None:
@@ -200,7 +202,7 @@ class _AttributeStep:
     def _weights(self) -> Floats:
         """Weights of all levels (n, size) in feasible sets, times the condition's likelihood."""
         weights = self.probabilities.astype(np.float64)
-        if not self.draw.chain.sets_at[self.place] and self.draw.evidence is None:
+        if not self.draw.chain.sets_at[self.position] and self.draw.evidence is None:
             return weights
         kind, joint = self._kinds()
         owner, level = self._children(joint)
@@ -208,7 +210,7 @@ class _AttributeStep:
         allowed[owner, level] = 1.0
         # levels that the model all but excludes are drawn where the sets allow no others
         weights = (weights + TINY) * allowed[kind]
-        _keep_missing(weights, self.probabilities, self.draw.chain.null(self.place))
+        _keep_missing(weights, self.probabilities, self.draw.chain.null(self.position))
         likelihood = self._likelihood(joint, owner, level)
         if likelihood is not None:
             allowed[owner, level] = likelihood
@@ -219,7 +221,7 @@ class _AttributeStep:
 
     def _kinds(self) -> tuple[Integers, Integers]:
         """A kind (n,) for rows at the same nodes of all sets; these nodes (kinds, sets)."""
-        nodes = [self.batch.nodes[at] for at, _ in self.draw.chain.sets_at[self.place]]
+        nodes = [self.batch.nodes[index] for index, _ in self.draw.chain.sets_at[self.position]]
         if not nodes:
             return np.zeros(self.batch.rows, dtype=np.int64), np.zeros((1, 0), dtype=np.int64)
         together = reduce(_joint_number, nodes)
@@ -232,18 +234,20 @@ class _AttributeStep:
         Kinds (c,), increasing, and levels (c,).
         """
         tries = [
-            (self.draw.chain.tries[at], depth) for at, depth in self.draw.chain.sets_at[self.place]
+            (self.draw.chain.tries[index], depth)
+            for index, depth in self.draw.chain.sets_at[self.position]
         ]
         if not tries:
             size = self.probabilities.shape[1]
             return np.zeros(size, dtype=np.int64), np.arange(size)
         # children of the set that has fewest at a node, filtered by the other sets
         fertility = np.stack(
-            [trie.fertility(depth, joint[:, at]) for at, (trie, depth) in enumerate(tries)], axis=1
+            [trie.fertility(depth, joint[:, index]) for index, (trie, depth) in enumerate(tries)],
+            axis=1,
         )
         parts = [
-            self._children_by(at, np.flatnonzero(fertility.argmin(1) == at), joint)
-            for at in range(len(tries))
+            self._children_by(index, np.flatnonzero(fertility.argmin(1) == index), joint)
+            for index in range(len(tries))
         ]
         owner, level = (np.concatenate(side) for side in zip(*parts, strict=True))
         order = np.argsort(owner, kind="stable")
@@ -253,20 +257,21 @@ class _AttributeStep:
         self, first: int, kinds: Integers, joint: Integers
     ) -> tuple[Integers, Integers]:
         tries = [
-            (self.draw.chain.tries[at], depth) for at, depth in self.draw.chain.sets_at[self.place]
+            (self.draw.chain.tries[index], depth)
+            for index, depth in self.draw.chain.sets_at[self.position]
         ]
         trie, depth = tries[first]
-        place, level = trie.children(depth, joint[kinds, first])
-        owner = kinds[place]
-        for at, (other, other_depth) in enumerate(tries):
-            if at != first:
-                both = other.allows(other_depth, joint[owner, at], level)
+        position, level = trie.children(depth, joint[kinds, first])
+        owner = kinds[position]
+        for index, (further, other_depth) in enumerate(tries):
+            if index != first:
+                both = further.allows(other_depth, joint[owner, index], level)
                 owner, level = owner[both], level[both]
         return owner, level
 
     def _likelihood(self, joint: Integers, owner: Integers, level: Integers) -> Floats | None:
         evidence = self.draw.evidence
-        return None if evidence is None else evidence.likelihood(self.place, joint[owner], level)
+        return None if evidence is None else evidence.likelihood(self.position, joint[owner], level)
 
 
 def _normalised(
@@ -278,9 +283,9 @@ def _normalised(
     """
     if null is not None:
         missing = level == null
-        others = np.bincount(owner, weight * ~missing, kinds)[owner]
-        held = missing & (others > 0)
-        weight = np.where(held, others * _odds(shares[null]), weight)
+        rest = np.bincount(owner, weight * ~missing, kinds)[owner]
+        adjusted = missing & (rest > 0)
+        weight = np.where(adjusted, rest * _odds(shares[null]), weight)
     total = np.bincount(owner, weight, kinds)[owner]
     weight = np.where(total > 0, weight, 1.0)
     return weight / np.bincount(owner, weight, kinds)[owner]
@@ -290,9 +295,9 @@ def _keep_missing(weights: Floats, probabilities: Probabilities, null: int | Non
     """Let the missing level, where it is allowed, keep its probability among the others."""
     if null is None:
         return
-    others = weights.sum(1) - weights[:, null]
-    held = (weights[:, null] > 0) & (others > 0)
-    weights[:, null] = np.where(held, others * _odds(probabilities[:, null]), weights[:, null])
+    rest = weights.sum(1) - weights[:, null]
+    adjusted = (weights[:, null] > 0) & (rest > 0)
+    weights[:, null] = np.where(adjusted, rest * _odds(probabilities[:, null]), weights[:, null])
 
 
 def _odds(probability: Probabilities) -> Floats:
@@ -310,10 +315,10 @@ def _pick(
     heights = np.append(0.0, np.cumsum(weight))
     begin, end = edges[kind], edges[kind + 1]
     target = heights[begin] + rng.random(len(kind)) * (heights[end] - heights[begin])
-    found = np.clip(
+    slots = np.clip(
         np.searchsorted(heights, target, side="right") - 1, begin, np.maximum(end - 1, begin)
     )
-    return np.where(begin == end, 0, np.append(level, 0)[found])
+    return np.where(begin == end, 0, np.append(level, 0)[slots])
 
 
 def _joint_number(key: Integers, node: Integers) -> Integers:

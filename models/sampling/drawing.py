@@ -33,7 +33,7 @@ from cloister.schema.columns import Serial
 from cloister.schema.domain import Domain, Table
 
 CHUNK_ROWS = 32_768
-"""Rows of a chunk at most; it is part of what makes an unfinished draw the same as another."""
+"""Most rows of a chunk; an unfinished draw can only be resumed with the same number."""
 
 Where = Mapping[str, object]
 """Columns, and the value that all rows have in each."""
@@ -66,9 +66,9 @@ class Chunk:
 
 
 def split_rows(rows: int, most: int, rng: SamplingSource) -> list[Chunk]:
-    """Chunks of so many rows, but for the last; one if there are no rows.
+    """Chunks of ``most`` rows, but for the last; one chunk if there are no rows.
 
-    So a chunk that is full does not depend on how many rows are asked.
+    So a full chunk does not depend on how many rows are requested.
     """
     begins = range(0, max(rows, 1), most)
     return [
@@ -89,9 +89,9 @@ class Patience:
     tries: int = 300
     least: int = 2_048
 
-    def rows_to_draw(self, missing: int, kept: int, drawn: int) -> int:
+    def rows_to_draw(self, missing: int, accepted: int, drawn: int) -> int:
         """Rows to draw so that about ``missing`` are kept, if ``kept`` of ``drawn`` were before."""
-        likely = int(1.1 * missing * drawn / max(kept, 1)) + 16
+        likely = int(1.1 * missing * drawn / max(accepted, 1)) + 16
         return min(max(4 * missing, self.least), likely)
 
 
@@ -110,19 +110,23 @@ def draw_until_kept(
         spare: whether a source draws some more rows than are missing at first.
         patience: when a source is given up and the next one drawn from.
     """
-    kept: list[Table] = []
+    batches: list[Table] = []
     missing = wanted
     for source in sources:
-        asked, drawn, idle = missing, 0, 0
-        while missing and idle <= patience.idle and drawn <= patience.idle + patience.tries * asked:
+        requested, drawn, idle = missing, 0, 0
+        while (
+            missing
+            and idle <= patience.idle
+            and drawn <= patience.idle + patience.tries * requested
+        ):
             rows = missing + (missing // 8 + 16) * spare
             if drawn:
-                rows = patience.rows_to_draw(missing, asked - missing, drawn)
-            kept.append(source(rows, missing))
-            missing, drawn = missing - kept[-1].rows, drawn + rows
-            idle = 0 if kept[-1].rows else idle + rows
+                rows = patience.rows_to_draw(missing, requested - missing, drawn)
+            batches.append(source(rows, missing))
+            missing, drawn = missing - batches[-1].rows, drawn + rows
+            idle = 0 if batches[-1].rows else idle + rows
         if not missing:
-            return kept
+            return batches
     raise failure(wanted - missing)
 
 
@@ -162,7 +166,7 @@ class Sampler(ABC):
         return ()
 
     def prepared(self, rows: int, rng: SamplingSource, where: Where) -> Sampler:  # noqa: ARG002
-        """What draws the chunks of one draw of ``rows`` rows, with all that they have in common."""
+        """The sampler of the chunks of one draw of ``rows`` rows, with all that they share."""
         return self
 
     def chunks(
@@ -202,7 +206,7 @@ def _one_by_one(sampler: Sampler, chunks: Sequence[Chunk], given: Given) -> Iter
 
 
 def _ahead(sampler: Sampler, chunks: Sequence[Chunk], given: Given) -> Iterator[Table]:
-    """Chunks in order, as many drawn at a time as there are processors: numpy frees these."""
+    """Chunks in order, drawn in a thread per processor: numpy releases the lock."""
 
     def draw(chunk: Chunk) -> Table:
         return sampler.draw(chunk.rows, chunk.stream, replace(given, first=chunk.begin))
@@ -213,15 +217,15 @@ def _ahead(sampler: Sampler, chunks: Sequence[Chunk], given: Given) -> Iterator[
             yield from pool.map(draw, chunks[begin : begin + workers])
 
 
-def number_keys(table: Table, first: int, kept: tuple[str, ...] = ()) -> Table:
-    """The table with its keys: those of rows ``first``, ``first + 1``, ...; ``kept`` stay.
+def number_keys(table: Table, first: int, preset: tuple[str, ...] = ()) -> Table:
+    """The table with its keys: those of rows ``first``, ``first + 1``, ...; ``preset`` ones stay.
 
     Raises:
         SampleError: a key's pattern has fewer keys.
     """
     codes = dict(table.codes)
     for column in table.domain:
-        if isinstance(column, Serial) and column.name not in kept:
+        if isinstance(column, Serial) and column.name not in preset:
             if first + table.rows > column.values:
                 raise SampleError(
                     f"column '{column.name}': its pattern has only "

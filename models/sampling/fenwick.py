@@ -2,8 +2,8 @@
 
 A term counts the points in the query's group with each of k ranks below the query's. Its points
 are stored as the nodes of a k-dimensional Fenwick tree, each node under a 64-bit key made of the
-group and the node's place: empty nodes take no memory, and a point or a query has O(log^k) nodes.
-Keys of different nodes agree with probability 2^-64 a pair.
+group and the node's index: empty nodes take no memory, and a point or a query has O(log^k) nodes.
+Keys of two different nodes agree with probability 2^-64.
 
 Source: Fenwick, "A new data structure for cumulative frequency tables" (1994).
 """
@@ -35,10 +35,10 @@ def scramble(key: np.uint64) -> np.uint64:
 @numba.njit(cache=True, inline="always")
 def _slot(keys: NodeKeys, key: np.uint64) -> np.int64:
     last = np.uint64(len(keys) - 1)
-    at = key & last
-    while keys[at] != np.uint64(0) and keys[at] != key:
-        at = (at + np.uint64(1)) & last
-    return np.int64(at)
+    slot = key & last
+    while keys[slot] != np.uint64(0) and keys[slot] != key:
+        slot = (slot + np.uint64(1)) & last
+    return np.int64(slot)
 
 
 # In one dimension, node p of a Fenwick tree counts the points with ranks in [p - lowbit(p), p).
@@ -48,23 +48,23 @@ def _slot(keys: NodeKeys, key: np.uint64) -> np.int64:
 
 
 @numba.njit(cache=True)
-def _expand(nodes: NodeKeys, size: int, places: Integers, found: int) -> int:
+def _expand(nodes: NodeKeys, size: int, places: Integers, count: int) -> int:
     # from the last place to the first, so that nodes[:size] is read before it is overwritten
-    for at in range(found - 1, -1, -1):
+    for index in range(count - 1, -1, -1):
         for node in range(size):
-            nodes[at * size + node] = scramble(nodes[node] * GOLDEN + np.uint64(places[at]))
-    return size * found
+            nodes[index * size + node] = scramble(nodes[node] * GOLDEN + np.uint64(places[index]))
+    return size * count
 
 
 @numba.njit(cache=True)
 def _below(key: np.uint64, ranks: Integers, orders: int, nodes: NodeKeys, places: Integers) -> int:
     nodes[0], size = key, 1
     for order in range(orders):
-        place, found = ranks[order], 0
-        while place > 0:
-            places[found], found = place, found + 1
-            place &= place - 1
-        size = _expand(nodes, size, places, found)
+        rank, count = ranks[order], 0
+        while rank > 0:
+            places[count], count = rank, count + 1
+            rank &= rank - 1
+        size = _expand(nodes, size, places, count)
     return size
 
 
@@ -79,11 +79,11 @@ def _above(
 ) -> int:
     nodes[0], size = key, 1
     for order in range(orders):
-        place, found = ranks[order] + 1, 0
-        while place <= limits[order]:
-            places[found], found = place, found + 1
-            place += place & -place
-        size = _expand(nodes, size, places, found)
+        rank, count = ranks[order] + 1, 0
+        while rank <= limits[order]:
+            places[count], count = rank, count + 1
+            rank += rank & -rank
+        size = _expand(nodes, size, places, count)
     return size
 
 
@@ -99,10 +99,10 @@ def _count(keys: NodeKeys, counts: Integers, nodes: NodeKeys, size: int) -> int:
 def _grow(keys: NodeKeys, counts: Integers) -> tuple[NodeKeys, Integers, int]:
     wider, moved, used = np.zeros(4 * len(keys), np.uint64), np.zeros(4 * len(keys), np.int64), 0
     # nodes whose points were all withdrawn are left behind
-    for at in range(len(keys)):
-        if counts[at] != 0:
-            to = _slot(wider, keys[at])
-            wider[to], moved[to] = keys[at], counts[at]
+    for index in range(len(keys)):
+        if counts[index] != 0:
+            to = _slot(wider, keys[index])
+            wider[to], moved[to] = keys[index], counts[index]
             used += 1
     return wider, moved, used
 
@@ -112,11 +112,11 @@ def insert(
     table: tuple[NodeKeys, Integers, int],
     terms: tuple[Integers, Integers],
     points: tuple[NodeKeys, Integers],
-    at: int,
+    row: int,
     weight: int,
     scratch: tuple[NodeKeys, Integers],
 ) -> tuple[NodeKeys, Integers, int]:
-    """Add row ``at`` of the points, ``weight`` times, to every term that counts it.
+    """Add ``row`` of the points, ``weight`` times, to every term that counts it.
 
     Shapes: ``terms`` orders (t,) and limits (t, k); ``points`` keys (n, t), 0 where a term does
     not count a row, and ranks (n, t, k).
@@ -124,10 +124,10 @@ def insert(
     keys, counts, used = table
     orders, limits = terms
     for term in range(len(orders)):
-        key = points[0][at, term]
+        key = points[0][row, term]
         if key == np.uint64(0):
             continue
-        size = _above(key, points[1][at, term], limits[term], orders[term], scratch[0], scratch[1])
+        size = _above(key, points[1][row, term], limits[term], orders[term], scratch[0], scratch[1])
         for node in range(size):
             # at most half full, so that a search ends after a few slots
             if 2 * (used + 1) > len(keys):
@@ -148,8 +148,8 @@ def insert_all(
     scratch: tuple[NodeKeys, Integers],
 ) -> tuple[NodeKeys, Integers, int]:
     """Add every row of the points, ``weight`` times."""
-    for at in range(len(points[0])):
-        table = insert(table, terms, points, at, weight, scratch)
+    for row in range(len(points[0])):
+        table = insert(table, terms, points, row, weight, scratch)
     return table
 
 
@@ -159,7 +159,7 @@ def penalty(
     orders: Integers,
     prices: Floats,
     queries: tuple[NodeKeys, Integers],
-    at: int,
+    row: int,
     scale: float,
     scratch: tuple[NodeKeys, Integers],
 ) -> float:
@@ -170,13 +170,13 @@ def penalty(
     """
     cost, scaled, hard = 0.0, 0.0, 0.0
     for term in range(len(orders)):
-        key = queries[0][at, term]
+        key = queries[0][row, term]
         if key != np.uint64(0):
-            size = _below(key, queries[1][at, term], orders[term], scratch[0], scratch[1])
-            found = _count(table[0], table[1], scratch[0], size)
-            cost += prices[term, 0] * found
-            scaled += prices[term, 1] * found
-            hard += prices[term, 2] * found
+            size = _below(key, queries[1][row, term], orders[term], scratch[0], scratch[1])
+            matches = _count(table[0], table[1], scratch[0], size)
+            cost += prices[term, 0] * matches
+            scaled += prices[term, 1] * matches
+            hard += prices[term, 2] * matches
     return np.inf if hard > 0 else cost + scaled * scale
 
 
@@ -201,7 +201,7 @@ def _count_choice(
 ) -> tuple[NodeKeys, Integers, int]:
     """Add the candidate that a row has chosen, if any (-1), ``weight`` times.
 
-    ``first`` is the place of the row's first candidate.
+    ``first`` is the index of the row's first candidate.
     """
     return insert(table, terms, points, first + chosen, weight, scratch) if chosen >= 0 else table
 
@@ -223,7 +223,7 @@ def choose_directly(
 
     Rows one after the other, each against all points so far; the chosen candidate becomes a point.
     If a row has a choice already, that is withdrawn first. ``logs`` (n, d) log-probabilities,
-    ``rows`` (n,) the row's place in ``choice``, which takes the candidate's number, or -1 if every
+    ``rows`` (n,) the row's index in ``choice``, which takes the candidate's number, or -1 if every
     candidate violates a hard rule.
 
     Source: Kamino Algorithm 3, lines 7-10 and 12.
@@ -236,11 +236,11 @@ def choose_directly(
         # line 12: a cell that is drawn anew is no longer a point
         table = _count_choice(table, ahead, points, first, choice[rows[row]], -1, scratch)
         # lines 7 to 10: log p(v) - sum of weight times violations, in nats
-        for at in range(candidates):
-            scored[at] = logs[row, at]
-            if scored[at] > -np.inf:
-                scored[at] -= penalty(
-                    table, terms[0], terms[2], queries, first + at, scales[row], scratch
+        for candidate in range(candidates):
+            scored[candidate] = logs[row, candidate]
+            if scored[candidate] > -np.inf:
+                scored[candidate] -= penalty(
+                    table, terms[0], terms[2], queries, first + candidate, scales[row], scratch
                 )
         choice[rows[row]] = _pick(scored, uniforms[row])
         # the next row of the batch meets this one too
@@ -300,7 +300,7 @@ def admit_rows(
     points: tuple[NodeKeys, Integers],
     scales: Floats,
     uniforms: Floats,
-    kept: Booleans,
+    admitted: Booleans,
     scratch: tuple[NodeKeys, Integers],
 ) -> tuple[NodeKeys, Integers, int]:
     """Keep each row with probability exp(-penalty) against all points so far.
@@ -308,11 +308,11 @@ def admit_rows(
     A row that is kept becomes a point.
     """
     ahead = (terms[0], terms[1])
-    for row in range(len(kept)):
-        if kept[row]:
-            kept[row] = uniforms[row] < np.exp(
+    for row in range(len(admitted)):
+        if admitted[row]:
+            admitted[row] = uniforms[row] < np.exp(
                 -penalty(table, terms[0], terms[2], queries, row, scales[row], scratch)
             )
-        if kept[row]:
+        if admitted[row]:
             table = insert(table, ahead, points, row, 1, scratch)
     return table

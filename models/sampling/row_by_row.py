@@ -76,25 +76,25 @@ class AcceptedRows:
         last = tuple(by_place.pop(-1, []))
         self._last = PairIndex(self.domain, last, self.chain.bins)
         self._places = {
-            place: PairIndex(self.domain, tuple(p), self.chain.bins)
-            for place, p in by_place.items()
+            position: PairIndex(self.domain, tuple(p), self.chain.bins)
+            for position, p in by_place.items()
         }
 
-    def applies(self, place: int) -> bool:
+    def applies(self, position: int) -> bool:
         """Whether the attribute at a place is drawn row by row."""
-        return place in self._places
+        return position in self._places
 
-    def choose(self, place: int, candidates: Candidates, batch: Batch) -> Integers:
+    def choose(self, position: int, candidates: Candidates, batch: Batch) -> Integers:
         """The candidate (n,) of each row, drawn anew for some rows; -1 where none is possible."""
         # Algorithm 3, lines 7 to 10: one row after the other, against all rows before
         choice = np.full(batch.rows, -1, dtype=np.int64)
         alive = np.flatnonzero(batch.alive)
-        self._choose(place, candidates, batch, alive, choice)
+        self._choose(position, candidates, batch, alive, choice)
         # line 12: m cells, with repetition, are drawn anew against all others
         again = np.flatnonzero(choice >= 0)
         if self.algorithm.resampled and len(again):
             cells = batch.rng.choice(again, size=round(self.algorithm.resampled * len(again)))
-            self._choose(place, candidates, batch, cells, choice)
+            self._choose(position, candidates, batch, cells, choice)
         return choice
 
     def admit(self, rows: Table, rng: np.random.Generator) -> Booleans:
@@ -123,23 +123,25 @@ class AcceptedRows:
         Each was recorded at the places before the one it reached.
         """
         # a row that ended at a place was never recorded there, nor at later ones
-        for place, index in self._places.items():
-            index.record(rows.take(reached > place), -1)
+        for position, index in self._places.items():
+            index.record(rows.take(reached > position), -1)
 
     def _choose(
-        self, place: int, candidates: Candidates, batch: Batch, rows: Integers, choice: Integers
+        self, position: int, candidates: Candidates, batch: Batch, rows: Integers, choice: Integers
     ) -> None:
         name, index, width = (
-            self.chain.sequence[place],
-            self._places[place],
+            self.chain.sequence[position],
+            self._places[position],
             candidates.levels.shape[1],
         )
-        others = [other for other in index.names if other != name]
+        earlier = [attribute for attribute in index.names if attribute != name]
         # blocks in order: a block's choices are recorded before the next is chosen
         step = max(1, _BLOCK_CANDIDATES // max(width, self.algorithm.chooser.draws))
         for begin in range(0, len(rows), step):
             some = rows[begin : begin + step]
-            codes = {other: np.repeat(batch.codes[other][some], width) for other in others}
+            codes = {
+                attribute: np.repeat(batch.codes[attribute][some], width) for attribute in earlier
+            }
             table = Table(self.domain, codes | {name: candidates.codes[some].ravel()})
             index.choose(
                 table, candidates.logs[some], some, choice, self.algorithm.chooser, batch.rng
@@ -147,12 +149,12 @@ class AcceptedRows:
 
     def _place(self, penalty: Penalty) -> int:
         """Where a constraint acts: at its last attribute, or -1 if only on whole rows."""
-        places = {name: at for at, name in enumerate(self.chain.sequence)}
+        places = {name: index for index, name in enumerate(self.chain.sequence)}
         names = [name for name in penalty.constraint.attributes if name not in self.given]
         if self.whole or not names or not all(name in places for name in names):
             return -1
         last = max(places[name] for name in names)
-        own = self.chain.sequence[last]
+        final = self.chain.sequence[last]
         # its violations are counted by values: all of them must be known there
-        known = all(self.chain.resolved_at[places[name]] < last for name in names if name != own)
-        return last if known and not self.chain.has_box(own) else -1
+        known = all(self.chain.resolved_at[places[name]] < last for name in names if name != final)
+        return last if known and not self.chain.has_box(final) else -1

@@ -131,13 +131,13 @@ class ConstraintSampler(Sampler):
         broken = np.flatnonzero(batch.alive & ~self.feasible(ruled))
         for _ in range(_REDRAWS):
             drawn = {
-                name: self.bins[name].refine(own[broken], rng.random(len(broken)))
-                for name, own in levels.items()
+                name: self.bins[name].refine(values[broken], rng.random(len(broken)))
+                for name, values in levels.items()
             }
-            kept = self.feasible(Table(self.domain, {**ruled.take(broken).stored, **drawn}))
-            for name, own in drawn.items():
-                ruled.stored[name][broken[kept]] = own[kept]
-            broken = broken[~kept]
+            settled = self.feasible(Table(self.domain, {**ruled.take(broken).stored, **drawn}))
+            for name, values in drawn.items():
+                ruled.stored[name][broken[settled]] = values[settled]
+            broken = broken[~settled]
         return Table(self.domain, {**rows.stored, **ruled.stored})
 
     @cached_property
@@ -161,7 +161,9 @@ class ConstraintSampler(Sampler):
         """The attributes that hard constraints are on."""
         rules = (rule.attributes for rule in (*self.row_rules, *self.pair_rules))
         return frozenset(
-            joined.from_iterable((*rules, *(own.attributes for own in self.feasible_sets)))
+            joined.from_iterable(
+                (*rules, *(feasible_set.attributes for feasible_set in self.feasible_sets))
+            )
         )
 
     def feasible(self, rows: Table) -> Booleans:
@@ -222,10 +224,10 @@ class _Draw:
         wanted = batch.alive & self.sampler.acceptance.keep(table, self.rng)
         chosen = np.flatnonzero(wanted)
         chosen = chosen[self.sampler.feasible(table.take(wanted))][:missing]
-        kept = np.zeros(table.rows, dtype=bool)
-        kept[chosen[self.accepted.admit(table.take(chosen), self.rng)]] = True
-        self.accepted.withdraw(table.take(~kept), batch.reached[~kept])
-        return table.take(kept)
+        accepted = np.zeros(table.rows, dtype=bool)
+        accepted[chosen[self.accepted.admit(table.take(chosen), self.rng)]] = True
+        self.accepted.withdraw(table.take(~accepted), batch.reached[~accepted])
+        return table.take(accepted)
 
     def _failure(self, drawn: int) -> SampleError:
         sampler = self.sampler

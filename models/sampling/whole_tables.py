@@ -37,7 +37,7 @@ _TRIES = 16
 """Other rows that each row may be exchanged for; the first that improves the tables is taken."""
 
 MOST_PAIR_CELLS = 4_000
-"""Cells of such a table at most."""
+"""Most cells of a compared table."""
 
 _SEED = 20_040_401
 """Public seed of the choice of pairs where there are more, the same in every draw."""
@@ -45,7 +45,7 @@ _SEED = 20_040_401
 _PairCells = NDArray[np.int32]
 
 Pair = tuple[int, int]
-"""The places of two attributes."""
+"""The indices of two attributes."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,11 @@ class BalancedSampler(Sampler):
         """Exactly ``rows`` rows; SampleError if they cannot be drawn."""
         draws = (self.inner.draw(rows, source, given) for source in rng.spawn(OVERSAMPLING))
         pool = Table.concatenate(draw.narrow() for draw in draws)
-        levels = {n: own.index(pool.stored[n]).astype(np.int32) for n, own in self.bins.items()}
-        sizes = [own.size for own in self.bins.values()]
+        levels = {
+            n: histogram.index(pool.stored[n]).astype(np.int32)
+            for n, histogram in self.bins.items()
+        }
+        sizes = [histogram.size for histogram in self.bins.values()]
         return pool.take(choose_balanced([*levels.values()], sizes, rows, rng.generator))
 
 
@@ -88,14 +91,14 @@ def choose_balanced(
     pool = len(levels[0])
     expected = np.bincount(cells.ravel(), minlength=count) * (wanted / pool)
     excess = np.bincount(cells[:wanted].ravel(), minlength=count) - expected
-    chosen, others = np.arange(wanted), wanted + rng.permutation(pool - wanted)
-    if cells.shape[1] and len(others):
+    chosen, spare = np.arange(wanted), wanted + rng.permutation(pool - wanted)
+    if cells.shape[1] and len(spare):
         _exchange(
             cells,
             excess,
             1.0 / np.maximum(expected, 0.5),
             chosen,
-            others,
+            spare,
             rng.permutation(wanted),
             _TRIES,
         )
@@ -111,8 +114,8 @@ def _cells(
     """
     begins = np.cumsum([0, *(sizes[a] * sizes[b] for a, b in pairs)]).tolist()
     cells = np.empty((len(levels[0]), len(pairs)), dtype=np.int32)
-    for place, (a, b) in enumerate(pairs):
-        cells[:, place] = begins[place] + levels[a] * sizes[b] + levels[b]
+    for column, (a, b) in enumerate(pairs):
+        cells[:, column] = begins[column] + levels[a] * sizes[b] + levels[b]
     return cells, begins[-1]
 
 
@@ -126,7 +129,7 @@ def choose_pairs(sizes: Sequence[int]) -> list[Pair]:
     if len(pairs) <= MOST_PAIRS:
         return pairs
     chosen = np.random.default_rng(_SEED).choice(len(pairs), MOST_PAIRS, replace=False)
-    return [pairs[at] for at in np.sort(chosen)]
+    return [pairs[index] for index in np.sort(chosen)]
 
 
 @numba.njit(cache=True)
@@ -135,7 +138,7 @@ def _exchange(
     excess: Floats,
     weights: Floats,
     chosen: Integers,
-    others: Integers,
+    spare: Integers,
     order: Integers,
     tries: int,
 ) -> None:
@@ -143,17 +146,17 @@ def _exchange(
 
     The squares are those of ``excess`` (cells,), times ``weights`` (cells,).
     """
-    at = 0
-    for place in order:
-        leaving = cells[chosen[place]]
+    candidate = 0
+    for number in order:
+        leaving = cells[chosen[number]]
         without = _leaving(leaving, excess, weights)
         for _ in range(tries):
-            at = (at + 1) % len(others)
-            coming = cells[others[at]]
+            candidate = (candidate + 1) % len(spare)
+            coming = cells[spare[candidate]]
             if without + _coming(coming, leaving, excess, weights) < 0.0:
                 excess[leaving] -= 1.0
                 excess[coming] += 1.0
-                chosen[place], others[at] = others[at], chosen[place]
+                chosen[number], spare[candidate] = spare[candidate], chosen[number]
                 break
 
 
@@ -211,6 +214,8 @@ class ProposingSampler(Sampler):
         proposed = self.plain.repaired(batch, proposing.generator).take(batch.alive)
         fitting = proposed.take(self.plain.feasible(proposed))
         accepted = self.plain.accepted(given.before, whole=True)
-        kept = fitting.take(accepted.admit(fitting, proposing.generator))
-        given = replace(given, before=[*given.before, kept])
-        return Table.concatenate([kept, self.plain.draw(rows - kept.rows, replacing, given)])
+        accepted_rows = fitting.take(accepted.admit(fitting, proposing.generator))
+        given = replace(given, before=[*given.before, accepted_rows])
+        return Table.concatenate(
+            [accepted_rows, self.plain.draw(rows - accepted_rows.rows, replacing, given)]
+        )

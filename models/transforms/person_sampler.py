@@ -32,32 +32,32 @@ from cloister.schema.columns import Serial
 from cloister.schema.domain import Domain, Table
 
 _PILOT = 2_048
-"""Persons drawn to learn how many are needed: their mean number of rows is off by 2 % at most."""
+"""Persons drawn to estimate how many are needed: their mean number of rows is within 2 %."""
 
 _TRIES = 1_000
 """Draws of one row under its person's attributes, before something about the person is changed."""
 
 _IDLE = 20_000
-"""Rows drawn in succession of which none is kept, before that."""
+"""Rows in a row without one kept, before that."""
 
 _LEAST = 2_048
-"""Rows drawn at a time at least: those of few missing rows several times."""
+"""Least rows drawn at a time: if few are missing, each several times."""
 
 _COPIES = 4
-"""Copies of a row drawn at a time at most where rules on pairs act: they exclude each other."""
+"""Most copies of a row drawn at a time under rules on pairs: copies exclude each other."""
 
 _MOST = 8_192
-"""Rows drawn at a time at most: bounds memory where attributes have many levels."""
+"""Most rows drawn at a time: bounds memory for attributes with many levels."""
 
 _CHANGES = 30
-"""Times that persons are changed or rows go to others, before a draw is given up."""
+"""Most changes of persons, or moves of rows, before a draw is given up."""
 
 _ASKED = 3
-"""Times that missing rows go to persons that have room; later ones go to new persons."""
+"""Times that missing rows go to persons with room; afterwards they go to new persons."""
 
 _FLATNESS = 0.5
-"""Share of even probabilities, in missing rows, of attributes that rules are on: nothing is out of
-reach of them, half is of the model."""
+"""Share of even probabilities, for missing rows, of attributes in rules: every value can be drawn,
+and half the probability is the model's."""
 
 _POSSIBLE = 64
 """Rows drawn from the model of rows where no person has attributes that it allows."""
@@ -83,7 +83,7 @@ class People:
 
     @property
     def number(self) -> int:
-        """How many they are."""
+        """Number of persons."""
         return len(self.counts)
 
     @cached_property
@@ -94,7 +94,7 @@ class People:
     def between(self, begin: int, end: int) -> People:
         """The persons whose first row has a number from ``begin`` to ``end - 1``."""
         starts = np.cumsum(self.counts) - self.counts
-        low, high = (int(place) for place in np.searchsorted(starts, (begin, end)))
+        low, high = (int(position) for position in np.searchsorted(starts, (begin, end)))
         before = int(starts[low]) if low < self.number else self.rows
         some = self._take(slice(low, high))
         return replace(some, first=low, rows_before=before, spare=self.number + before)
@@ -105,10 +105,12 @@ class People:
         counts = np.minimum(self.counts, np.maximum(rows - starts, 0))
         return replace(self, counts=counts)._take(slice(0, int((counts > 0).sum())))
 
-    def followed_by(self, others: People) -> People:
+    def followed_by(self, further: People) -> People:
         """These persons and others."""
-        codes = {name: np.append(own, others.codes[name]) for name, own in self.codes.items()}
-        return People(codes, np.append(self.counts, others.counts))
+        codes = {
+            name: np.append(values, further.codes[name]) for name, values in self.codes.items()
+        }
+        return People(codes, np.append(self.counts, further.counts))
 
     def raised(self, rows: int, most: int, rng: np.random.Generator) -> People:
         """The same persons with more rows, ``rows`` in all, none with more than ``most``."""
@@ -117,7 +119,7 @@ class People:
         return replace(self, counts=self.counts + np.bincount(chosen, minlength=self.number))
 
     def _take(self, part: slice) -> People:
-        codes = {name: own[part] for name, own in self.codes.items()}
+        codes = {name: values[part] for name, values in self.codes.items()}
         return People(codes, self.counts[part])
 
 
@@ -128,13 +130,13 @@ def draw_people(tasks: PersonTasks, model: Model, rows: int, rng: SamplingSource
     """
     pilot = _people(tasks, model.sample(_PILOT, rng.spawn(1)[0]))
     mean = float(pilot.counts.mean())
-    found = pilot.up_to(0)
-    while found.rows < rows and found.number < tasks.capacity:
-        wanted = min(max(round((rows - found.rows) / mean), 1), tasks.capacity - found.number)
-        found = found.followed_by(_people(tasks, model.sample(wanted, rng.spawn(1)[0])))
-    if found.rows < rows:
-        return found.raised(rows, tasks.most_rows, rng.generator)
-    return found.up_to(rows)
+    people = pilot.up_to(0)
+    while people.rows < rows and people.number < tasks.capacity:
+        wanted = min(max(round((rows - people.rows) / mean), 1), tasks.capacity - people.number)
+        people = people.followed_by(_people(tasks, model.sample(wanted, rng.spawn(1)[0])))
+    if people.rows < rows:
+        return people.raised(rows, tasks.most_rows, rng.generator)
+    return people.up_to(rows)
 
 
 def _people(tasks: PersonTasks, drawn: Table) -> People:
@@ -191,7 +193,7 @@ class PersonsSampler(Sampler):
         accepted = self._accepted_rows()
         accepted.record(given.before)
         drawn = _RowsOfPersons(self, people, accepted, rng.generator).draw()
-        return number_keys(drawn, people.rows_before, kept=(self.tasks.key,))
+        return number_keys(drawn, people.rows_before, preset=(self.tasks.key,))
 
     def _accepted_rows(self) -> AcceptedRows:
         """Rows that later ones must fit: of all persons, and within each."""
@@ -273,22 +275,22 @@ class _RowsOfPersons:
     def _keep_drawn(self, wanted: Integers) -> Integers:
         """Draw each wanted row (n,) once; returns those of which one was kept."""
         owners, sampler = self._owners[wanted], self._sampler
-        codes = {name: own[owners] for name, own in self._codes.items()}
+        codes = {name: values[owners] for name, values in self._codes.items()}
         codes[sampler.tasks.key] = self._numbers[owners]
         batch = self._given.draw(codes, self._rng, self._importance(owners))
         drawn = Table.completed(sampler.rows.domain, batch.codes, batch.rows)
         fits = batch.alive & sampler.rows.acceptance.keep(drawn, self._rng)
         fits &= sampler.rows.feasible(drawn)
         table = sampler.finish(drawn)
-        found = np.flatnonzero(fits)
-        chosen = found[np.sort(np.unique(wanted[found], return_index=True)[1])]
-        kept = np.zeros(len(wanted), dtype=bool)
-        kept[chosen[self._accepted.admit(table.take(chosen), self._rng)]] = True
-        self._accepted.withdraw(table.take(~kept), batch.reached[~kept])
-        self._kept.append(table.take(kept))
-        self._wanted.append(wanted[kept])
-        self._remember_first(table.take(kept), owners[kept])
-        return wanted[kept]
+        fitting = np.flatnonzero(fits)
+        chosen = fitting[np.sort(np.unique(wanted[fitting], return_index=True)[1])]
+        admitted = np.zeros(len(wanted), dtype=bool)
+        admitted[chosen[self._accepted.admit(table.take(chosen), self._rng)]] = True
+        self._accepted.withdraw(table.take(~admitted), batch.reached[~admitted])
+        self._kept.append(table.take(admitted))
+        self._wanted.append(wanted[admitted])
+        self._remember_first(table.take(admitted), owners[admitted])
+        return wanted[admitted]
 
     def _importance(self, owners: Integers) -> LikeFirstRow | None:
         """What makes rows like their person's first; None for first rows."""
@@ -296,16 +298,16 @@ class _RowsOfPersons:
         if not likeness or not self._anchored[owners].all():
             return None
         free = {
-            name: own
-            for name, own in likeness.items()
+            name: ratios
+            for name, ratios in likeness.items()
             if self._given is not self._flat or name not in self._ruled
         }
         return LikeFirstRow(free, {name: self._anchors[name][owners] for name in free})
 
     def _remember_first(self, rows: Table, owners: Integers) -> None:
         fresh = ~self._anchored[owners]
-        for name, own in self._anchors.items():
-            own[owners[fresh]] = rows.codes[name][fresh]
+        for name, anchors in self._anchors.items():
+            anchors[owners[fresh]] = rows.codes[name][fresh]
         self._anchored[owners] = True
 
     def _resolve(self, missing: Integers, first: bool) -> Integers:
@@ -328,10 +330,10 @@ class _RowsOfPersons:
         return missing
 
     def _drop_rows(self, persons: Integers) -> None:
-        for at, (table, wanted) in enumerate(zip(self._kept, self._wanted, strict=True)):
+        for index, (table, wanted) in enumerate(zip(self._kept, self._wanted, strict=True)):
             gone = np.isin(self._owners[wanted], persons)
             self._accepted.remove(table.take(gone))
-            self._kept[at], self._wanted[at] = table.take(~gone), wanted[~gone]
+            self._kept[index], self._wanted[index] = table.take(~gone), wanted[~gone]
         self._anchored[persons] = False
 
     def _donated(self, complete: Integers, persons: int) -> dict[str, Integers]:
@@ -342,7 +344,7 @@ class _RowsOfPersons:
         if not len(complete):
             return {name: np.full(persons, code) for name, code in self._possible().items()}
         donors = self._rng.choice(complete, persons)
-        return {name: own[donors] for name, own in self._codes.items()}
+        return {name: values[donors] for name, values in self._codes.items()}
 
     def _hand_over(self, missing: Integers, complete: Integers) -> None:
         """Give missing rows (n,) to complete persons with room, and the rest to new persons.
@@ -362,8 +364,8 @@ class _RowsOfPersons:
         self._numbers = np.append(self._numbers, self._spare + np.arange(new))
         self._changed = np.append(self._changed, np.ones(new, dtype=bool))
         self._anchored = np.append(self._anchored, np.zeros(new, dtype=bool))
-        for name, own in self._anchors.items():
-            self._anchors[name] = np.append(own, np.zeros(new, dtype=np.int64))
+        for name, anchors in self._anchors.items():
+            self._anchors[name] = np.append(anchors, np.zeros(new, dtype=np.int64))
         self._spare += new
         if self._spare > self._sampler.tasks.capacity:
             raise self._failure(new)

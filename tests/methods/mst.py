@@ -46,9 +46,9 @@ class TreeChain:
     parents: Mapping[int, int]
     shares: Sequence[Floats]
 
-    def conditional(self, place: int, context: Integers) -> Floats:
-        """Probabilities (n, size) of an attribute, given bins (n, place) of those before it."""
-        shares, parent = self.shares[place], self.parents.get(place)
+    def conditional(self, position: int, context: Integers) -> Floats:
+        """Probabilities (n, size) of an attribute, given bins (n, position) of those before it."""
+        shares, parent = self.shares[position], self.parents.get(position)
         return shares if parent is None else shares[context[:, parent]]
 
 

@@ -166,7 +166,7 @@ def fit_on(device, begin, targets):
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 def test_a_mixture_is_fitted_on_the_device_and_read_on_the_host(layout, monkeypatch):
     made = start_and_targets(layout)
-    monkeypatch.setattr(optimizer, "_key", lambda view: (view.at, view.size, id(view.index)))
+    monkeypatch.setattr(optimizer, "_key", lambda view: (view.factor, view.size, id(view.index)))
     with FakeTensorMode(allow_non_fake_inputs=True):
         fit = fit_on(Second(), *made)
         assert fit._now().shares.device.type == "meta"

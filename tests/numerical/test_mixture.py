@@ -178,7 +178,7 @@ def _table(weights, shares, layout, target):
     folded = weights[None]
     views = []
     for view in target.views:
-        own = shares[layout.edges[view.at] : layout.edges[view.at + 1]]
+        own = shares[layout.edges[view.factor] : layout.edges[view.factor + 1]]
         views.append(
             own
             if view.index is None

@@ -40,7 +40,7 @@ def rows_of(arrangement, inside):
     for dependent in arrangement.dependents:
         followed = []
         for row in rows:
-            at = dependent.place(
+            at = dependent.key_index(
                 np.array([[row[name] for name in dependent.parents]], dtype=np.int64)
             )[0]
             children = dependent.children[dependent.begins[at] : dependent.begins[at + 1]]
