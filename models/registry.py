@@ -16,7 +16,8 @@ from cloister.errors import InputError, PlanError
 from cloister.models.one_table import OneTable, plan_table
 from cloister.models.protocol import AnySynthesizer, DatabaseSynthesizer, Progress, silent
 from cloister.models.task import Budget, Task
-from cloister.models.transforms.of_persons import OfPersons
+from cloister.models.transforms.persons import Persons
+from cloister.models.transforms.transformation import Transformed
 
 FORMER = MappingProxyType({"cloister": "mixture"})
 """Names of version 0.1, whose specs, models and certificates have them."""
@@ -135,7 +136,7 @@ def offered() -> list[str]:
 def create(name: str, progress: Progress = silent) -> AnySynthesizer:
     """The method of that name, of one table for persons too; InputError if there is none."""
     method = METHODS[present_name(name)](progress)
-    return method if method.of_database else OfPersons(method)
+    return method if method.of_database else Transformed(method, (Persons,))
 
 
 def over_databases(method: AnySynthesizer) -> DatabaseSynthesizer[Any, Any]:

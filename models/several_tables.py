@@ -1,24 +1,13 @@
-"""Shared by methods of several tables: a door with labels by table, and parts of stored models."""
+"""Shared by methods of several tables: their plans as JSON, and parts of stored models."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
 from cloister.models.protocol import Arrays
 from cloister.models.task import AnyPlan
-from cloister.privacy.mechanisms.noise import Neighbours
-from cloister.privacy.queries.query import (
-    AnswerT,
-    Divider,
-    Door,
-    Mechanism,
-    Query,
-    SensitivityT,
-    TableRows,
-)
 
 
 def json_texts(value: Any) -> Any:
@@ -44,34 +33,3 @@ def part_of_arrays(arrays: Arrays, name: str) -> Arrays:
     return {
         key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)
     }
-
-
-@dataclass(frozen=True)
-class LabelledDoor:
-    """The door to one table, whose answers are labelled with its name."""
-
-    door: Door[TableRows]
-    table: str
-
-    @property
-    def neighbours(self) -> Neighbours:
-        """See :class:`Door`."""
-        return self.door.neighbours
-
-    @property
-    def secure(self) -> bool:
-        """See :class:`Door`."""
-        return self.door.secure
-
-    def answer(
-        self,
-        query: Query[TableRows, SensitivityT, AnswerT],
-        mechanism: Mechanism[SensitivityT],
-        label: str,
-    ) -> AnswerT:
-        """See :class:`Door`."""
-        return self.door.answer(query, mechanism, f"{self.table}: {label}")
-
-    def divide(self, split: Divider[TableRows], label: str) -> Sequence[Door[TableRows]]:
-        """See :class:`Door`."""
-        return self.door.divide(split, f"{self.table}: {label}")

@@ -35,12 +35,13 @@ from cloister.models.relational.rows import (
     train_rows,
     with_counted_rows,
 )
-from cloister.models.several_tables import LabelledDoor, part_of_arrays
+from cloister.models.several_tables import part_of_arrays
 from cloister.models.task import DatabaseTask, Plan, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.distances import Candidate, CandidateScores
 from cloister.privacy.queries.query import Door, TableRows
+from cloister.privacy.queries.transformations import LabelledDoor
 from cloister.schema import relations
 from cloister.schema.partition import Partition, intervals
 

@@ -27,13 +27,14 @@ from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model
 from cloister.models.relational.constraints import distinct_pairs, kept_by_links, rules_across
 from cloister.models.relational.options import RelationalOptions
 from cloister.models.relational.profiles import MOST_PARTS, candidates
-from cloister.models.several_tables import LabelledDoor, part_of_arrays
+from cloister.models.several_tables import part_of_arrays
 from cloister.models.task import AnyPlan, DatabaseTask, Stage, Task, options_of
 from cloister.privacy.accounting.accountants import noise_multiplier
 from cloister.privacy.events import repeat
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Neighbours
 from cloister.privacy.mechanisms.selection import Exponential, PermuteAndFlip
 from cloister.privacy.queries.counts import PartitionCounts
+from cloister.privacy.queries.transformations import LabelledDoor
 from cloister.schema import relations
 from cloister.schema.columns import Serial
 from cloister.schema.domain import Domain

@@ -1,4 +1,4 @@
-"""The plan for persons with several rows: a method's plans for both tables under one budget.
+"""Persons with several rows, by any method: one row a person, and the rows, under one budget.
 
 A person changes one row of the first table and up to ``max_rows`` of the second, so what is asked
 of both composes. With a delta the budgets of the parts are found such that everything together,
@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from cloister.arrays import Floats
 from cloister.errors import PlanError
 from cloister.models.core.budget_split import (
     CountNoise,
@@ -22,10 +25,19 @@ from cloister.models.core.budget_split import (
     noise_of_counts,
 )
 from cloister.models.core.costs import together
-from cloister.models.protocol import AnySynthesizer
+from cloister.models.planning import choose_sampling
+from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Facts
 from cloister.models.several_tables import plans_json
 from cloister.models.task import AnyPlan, Budget, Parameters, Plan, Stage, Task
 from cloister.models.transforms.person_tables import PERSONS, ROWS, PersonTasks, split_task
+from cloister.models.transforms.transformation import Doors, Meta, Models, Transformation
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.privacy.queries.counts import PartitionCounts
+from cloister.privacy.queries.transformations import LabelledDoor
+from cloister.schema.partition import declared_cells, one_part
+
+if TYPE_CHECKING:
+    from cloister.models.transforms.person_model import PersonsModel
 
 NUMBER = "number"
 """The label of the noisy number of persons."""
@@ -41,6 +53,12 @@ _LIKENESS = Fraction(6, 100)
 
 _PERSONS = Fraction(2, 5)
 """Part of the rest of the table of persons; the rows have what is left."""
+
+_SEED = 20_261_122
+"""Public seed of the persons by which the mean number of rows is computed."""
+
+_POOL = 4_096
+"""Persons drawn for that mean: its error is then a hundredth of the spread, below the noise."""
 
 
 @dataclass(frozen=True)
@@ -71,19 +89,111 @@ class PersonsParameters(Parameters):
         return levels | plans_json(self.plans)
 
 
-def plan_persons(
-    base: AnySynthesizer, task: Task, sequence: tuple[str, ...], budget: Budget
-) -> Plan[PersonsParameters]:
-    """The plan of a method for both tables, which together spend the budget.
+@dataclass(frozen=True)
+class Persons(Transformation):
+    """A task of persons as one row a person, and the rows themselves, under ``tasks``.
 
-    ``sequence`` is that of the rows, attributes of persons first.
-
-    Raises:
-        PlanError: a part has no plan, or the constraints do not suit persons with several rows.
+    Synthetic persons are drawn from the model of the first, and the rows of each from that of the
+    second, under the attributes of their person, and as like each other as the ``ratios`` (kinds,)
+    of each attribute say: those of `released_ratios`, where they are not all 1. ``pairs`` are the
+    noisy numbers (kinds,) of persons by how alike two of their rows are, with their ``deviation``.
     """
-    parts = _Parts(base, split_task(task), sequence, budget)
-    refusal = "persons and rows was found; allow more, or declare max_rows: 1"
-    return divide(parts.plan, parts.shares, budget, task.neighbours.relation, refusal)
+
+    tasks: PersonTasks
+    ratios: Mapping[str, Floats] = field(default_factory=dict)
+    pairs: Mapping[str, Floats] = field(default_factory=dict)
+    deviation: float = 0.0
+
+    @classmethod
+    def of(cls, task: Task, method: Facts) -> Persons | None:
+        """That of a task of persons; PlanError if the method or the constraints do not suit it."""
+        if task.persons is None:
+            return None
+        choice = choose_sampling(task, method.samplings)
+        if choice.sequential:
+            raise PlanError(
+                f"rows are drawn one after the other ({choice.reason}), and here persons have "
+                "several that are drawn together; use sampling: supports without known weights, "
+                "or declare max_rows: 1"
+            )
+        if not method.gives_conditionals:
+            raise PlanError(
+                f"method {method.name} draws whole rows, and persons have several that share "
+                "attributes; name another method, or declare max_rows: 1"
+            )
+        return cls(split_task(task))
+
+    @classmethod
+    def saved(cls, task: Task, meta: Meta, arrays: Arrays) -> Persons | None:
+        """That of a model, with its numbers of persons and rows; the earliest had none."""
+        if task.persons is None or PERSONS not in meta:
+            return None
+        tasks = split_task(task).estimated(meta[PERSONS]["rows"], meta[ROWS]["rows"])
+        return cls(tasks, {name: arrays[f"ratios/{at}"] for at, name in enumerate(meta["ratios"])})
+
+    @property
+    def parts(self) -> Mapping[str, Task]:
+        """Persons, then rows."""
+        return {PERSONS: self.tasks.persons, ROWS: self.tasks.rows}
+
+    def doors(self, private: DatabaseDoor) -> Doors:
+        """The doors to both tables."""
+        return {name: LabelledDoor(private.table(name), name) for name in (PERSONS, ROWS)}
+
+    def sequence(self, method: AnySynthesizer) -> tuple[str, ...]:
+        """The method's sequence of the rows, attributes of persons first."""
+        found = method.sequence(self.tasks.rows)
+        return tuple(sorted(found, key=lambda name: name not in self.tasks.given))
+
+    def search(
+        self, method: AnySynthesizer, sequence: tuple[str, ...], budget: Budget
+    ) -> Plan[PersonsParameters]:
+        """The plan of a method for both tables, which together spend the budget."""
+        parts = _Parts(method, self.tasks, sequence, budget)
+        refusal = "persons and rows was found; allow more, or declare max_rows: 1"
+        relation = self.tasks.whole.neighbours.relation
+        return divide(parts.plan, parts.shares, budget, relation, refusal)
+
+    def plans(self, plan: AnyPlan) -> Mapping[str, AnyPlan]:
+        """Those of both tables."""
+        parameters: PersonsParameters = plan.parameters
+        return parameters.plans
+
+    def before(self, part: str, doors: Doors, plan: AnyPlan, models: Models) -> Persons:
+        """The number of persons if it is measured; before rows, pairs of rows of persons.
+
+        The number of rows is that of the persons times their released mean.
+
+        Privacy: partitions of the persons, the first with one part.
+        """
+        tasks, parameters, door = self.tasks, plan.parameters, doors[PERSONS]
+        if part == PERSONS:
+            if parameters.number is None:
+                return self
+            everyone = PartitionCounts((one_part(tasks.persons.domain[tasks.counted]),))
+            number = max(int(door.answer(everyone, parameters.number, NUMBER)[0]), 1)
+            return replace(self, tasks=tasks.estimated(number, tasks.rows.data_rows))
+        drawn = tasks.counts(models[PERSONS].sample(_POOL, SamplingSource(_SEED)))
+        number = tasks.persons.data_rows
+        tasks = tasks.estimated(number, max(round(number * float(drawn.mean())), 1))
+        if parameters.likeness is None:
+            return replace(self, tasks=tasks)
+        noise = parameters.likeness
+        pairs = {
+            name: door.answer(
+                PartitionCounts((declared_cells(column),)), noise, f"{LIKENESS} {name}"
+            ).astype(np.float64)
+            for name, column in tasks.compared.items()
+        }
+        deviation = noise.scale(door.neighbours.partition)
+        return Persons(tasks, pairs=pairs, deviation=deviation)
+
+    def model(self, models: Models) -> PersonsModel:
+        """Persons, then their rows, as like each other as the ratios say, or else the pairs."""
+        from cloister.models.transforms.person_model import PersonsModel, ratios_of
+
+        ratios = {**self.ratios, **ratios_of(self, models[ROWS])}
+        return PersonsModel(replace(self, ratios=ratios), models)
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ parts of the rows, where the part of a row depends on that row alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate
-from typing import Any, ClassVar, Generic
+from typing import Any, ClassVar, Generic, Self
 
 import numpy as np
 
@@ -58,21 +58,30 @@ class OnDerived(Query[TableRows, SensitivityT, AnswerT], Generic[SensitivityT, A
 
 
 @dataclass(frozen=True)
-class DerivedDoor:
-    """A door to derived rows: every query is asked of them, by way of the ``door`` to the table."""
+class MappedDoor:
+    """A door to the rows of another one, ``door``, which is asked what this one maps."""
 
     door: Door[TableRows]
-    derivation: Derivation
 
     @property
     def neighbours(self) -> Neighbours:
-        """Which tables are neighbours: rows are derived one by one."""
+        """Which tables are neighbours: rows are mapped one by one."""
         return self.door.neighbours
 
     @property
     def secure(self) -> bool:
         """Whether the noise is secret."""
         return self.door.secure
+
+    def query(
+        self, query: Query[TableRows, SensitivityT, AnswerT]
+    ) -> Query[TableRows, SensitivityT, AnswerT]:
+        """The query that the other door is asked."""
+        return query
+
+    def label(self, label: str) -> str:
+        """What the other door calls an answer."""
+        return label
 
     def answer(
         self,
@@ -81,12 +90,36 @@ class DerivedDoor:
         label: str,
     ) -> AnswerT:
         """The noisy answer; see :class:`Door`."""
-        return self.door.answer(OnDerived(query, self.derivation), mechanism, label)
+        return self.door.answer(self.query(query), mechanism, self.label(label))
 
-    def divide(self, split: Divider[TableRows], label: str) -> tuple[DerivedDoor, ...]:
-        """The doors to disjoint parts of the derived rows."""
-        parts = self.door.divide(split, label)
-        return tuple(DerivedDoor(part, self.derivation) for part in parts)
+    def divide(self, split: Divider[TableRows], label: str) -> tuple[Self, ...]:
+        """The doors to disjoint parts of the rows, mapped alike."""
+        parts = self.door.divide(split, self.label(label))
+        return tuple(replace(self, door=part) for part in parts)
+
+
+@dataclass(frozen=True)
+class DerivedDoor(MappedDoor):
+    """A door to derived rows: every query is asked of them."""
+
+    derivation: Derivation
+
+    def query(
+        self, query: Query[TableRows, SensitivityT, AnswerT]
+    ) -> Query[TableRows, SensitivityT, AnswerT]:
+        """The query on derived rows."""
+        return OnDerived(query, self.derivation)
+
+
+@dataclass(frozen=True)
+class LabelledDoor(MappedDoor):
+    """A door to one table, whose answers are labelled with its name."""
+
+    table: str
+
+    def label(self, label: str) -> str:
+        """The label with the name of the table before it."""
+        return f"{self.table}: {label}"
 
 
 @dataclass(frozen=True)

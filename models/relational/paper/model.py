@@ -35,11 +35,12 @@ from cloister.models.relational.rows import (
     tasks_of_rows,
     train_rows,
 )
-from cloister.models.several_tables import LabelledDoor, part_of_arrays
+from cloister.models.several_tables import part_of_arrays
 from cloister.models.task import DatabaseTask, Plan, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.distances import Candidate, CandidateScores
+from cloister.privacy.queries.transformations import LabelledDoor
 from cloister.schema.partition import Partition
 from cloister.schema.relations import Database, ForeignKey, joined_table, of_parent, of_row
 

@@ -112,7 +112,7 @@ def test_a_person_of_the_output_has_attributes_once_and_rules_hold_within(model)
 def test_rows_a_person_follow_the_released_histogram(model):
     """Of some 800 persons a share is off by 0.018 at most on average: here 5.6 times that."""
     counts = model.sample(3_000, SamplingSource(2)).frame().groupby("person").size()
-    released = model.persons.bins[model.tasks.counted].shares
+    released = model.models[PERSONS].bins[model.transformation.tasks.counted].shares
     shares = np.bincount(counts, minlength=MOST + 1)[1:] / len(counts)
     assert np.abs(shares - released).max() < 0.1
 
@@ -146,7 +146,7 @@ def test_the_number_of_persons_is_measured_where_it_is_not_declared():
     """By Laplace noise of scale 5 / 3: off by more than 40 less than once in ten billion."""
     _, plan, model = fitted(task_with(persons={"measured": True}))
     assert plan.stages[0].name == "persons: number"
-    assert abs(model.tasks.persons.data_rows - PEOPLE) < 40
+    assert abs(model.transformation.tasks.persons.data_rows - PEOPLE) < 40
 
 
 def test_rows_are_measured_as_those_of_a_unit_of_several_and_persons_as_one():
@@ -218,7 +218,7 @@ def test_rows_of_a_person_are_as_like_as_noisy_pairs_say():
     cost = base + np.random.default_rng(2).integers(0, 2, rows.rows)
     model = fitted(task, amount=200, rows=Table(task.domain, rows.stored | {"cost": cost}))[2]
     again = create("independent").restore(task, *model.state())
-    assert "cost" in again.ratios
+    assert "cost" in again.transformation.ratios
     frame = again.sample(240, SamplingSource(8)).frame()
     assert frame.groupby("person").cost.agg(np.ptp).mean() < 2.5
     assert len(frame) == 240 and not frame.duplicated(["person", "ward"]).any()
