@@ -135,8 +135,8 @@ class Facts(Protocol):
     :class:`cloister.models.constrained.ConstrainedModel`. ``guarantees`` are what it may
     release records under. One that ``weighs_soft`` does something about
     soft constraints; ``samplings`` are its ways to draw rows under them, the usual one first. One
-    that ``models_differences`` models an ordered number as its difference from the other; models of
-    one that has ``binary_columns`` are `HasBinaryColumns`.
+    ``as_printed`` is given no other columns than the table's. Models of one that has
+    ``binary_columns`` are `HasBinaryColumns`.
     """
 
     name: str
@@ -148,7 +148,7 @@ class Facts(Protocol):
     reuses_numbers: bool = False
     weighs_soft: bool = False
     samplings: tuple[Sampling, ...] = ("supports",)
-    models_differences: bool = False
+    as_printed: bool = False
     binary_columns: bool = False
 
     def own_guarantees(

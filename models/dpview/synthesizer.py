@@ -59,6 +59,7 @@ class DPView(Synthesizer[ViewParameters, "DPViewModel"]):
     def __init__(self, progress: Progress = silent, recipe: DPViewRecipe = DPVIEW) -> None:
         self.name, self.summary = recipe.name, recipe.summary
         self.options = None if recipe is INDEPENDENT else DPViewOptions
+        self.as_printed = recipe in PAPER_RECIPES
         self._progress, self._recipe = progress, recipe
 
     def sequence(self, task: Task) -> tuple[str, ...]:
@@ -76,7 +77,7 @@ class DPView(Synthesizer[ViewParameters, "DPViewModel"]):
         self, private: Door[TableRows], task: Task, plan: Plan[ViewParameters]
     ) -> DPViewModel:
         """All counts, then views that agree, then the feasible sets of the hard constraints."""
-        if self._recipe in PAPER_RECIPES:
+        if self.as_printed:
             from cloister.models.dpview.paper.fit import fit_printed
 
             return fit_printed(private, task, plan, self._progress)

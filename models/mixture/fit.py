@@ -32,12 +32,9 @@ from cloister.models.mixture.products import Layout, Mixture
 from cloister.models.mixture.schedule import LAST_STEPS
 from cloister.models.protocol import Progress
 from cloister.models.task import Plan, Task
-from cloister.models.transforms import differences as pairs
-from cloister.models.transforms.differenced import DifferencedModel, inner_task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.mechanisms.selection import Exponential
 from cloister.privacy.queries.query import Door, TableRows
-from cloister.privacy.queries.transformations import DerivedDoor
 
 MIXTURE_SEED = 20_260_105
 """Public seed of everything random that follows the noise."""
@@ -76,69 +73,14 @@ def fit_mixture(
     plan: Plan[MixtureParameters],
     progress: Progress,
     prior: ReleasedNumbers | None = None,
-) -> MixtureModel | DifferencedModel[MixtureModel]:
+) -> MixtureModel:
     """Measure histograms and tables of constraints, run the rounds, then fit inside feasible sets.
 
-    Ordered numbers give way to differences that vary less. Numbers of a ``prior`` release are used
-    beside the new ones.
+    Numbers of a ``prior`` release are used beside the new ones.
 
-    Privacy: releases what the plan holds; all else is post-processing. Differences are functions of
-        single rows.
+    Privacy: releases what the plan holds; all else is post-processing.
     """
-    differences = pairs.differences_of(task)
-    if not differences:
-        found = measurements.measure_histograms(private, task, plan, prior)
-        return _fit_inside(private, task, plan, found, progress, prior)
-    door = DerivedDoor(private, pairs.WithDifferences(differences))
-    found = measurements.measure_histograms(door, pairs.task_with(task, differences), plan, prior)
-    chosen = pairs.choose_differences(differences, task, found.bins)
-    inner = inner_task(task, chosen)
-    kept = found.among(inner.domain.names)
-    model = _fit_inside(door, inner, plan, kept, progress, prior)
-    moved = {own.moved.name: found.bins[own.moved.name] for own in chosen}
-    return DifferencedModel(task, model, chosen, moved) if chosen else model
-
-
-@dataclass(frozen=True)
-class _Known:
-    """What is known before the rounds, with what an earlier release adds to it.
-
-    ``inside`` are the attributes of the mixture, ``joint`` the tables of hard constraints.
-    """
-
-    histograms: measurements.Histograms
-    inside: tuple[str, ...]
-    joint: NoisyTables
-    earlier: EarlierTables
-
-    @property
-    def layout(self) -> Layout:
-        """Each attribute of the mixture on its own."""
-        return separate_factors({name: self.histograms.bins[name].size for name in self.inside})
-
-    def marginals(self, rows: int) -> list[NoisyTable]:
-        """The histograms, one for each attribute of the mixture, and the tables inside it."""
-        inside = (table for names, table in self.joint.items() if set(names) <= set(self.inside))
-        return [*(self.histograms.marginal(name, rows) for name in self.inside), *inside]
-
-    def numbers(self, rows: int, released: Sequence[NoisyTable]) -> ReleasedNumbers:
-        """All noisy numbers of a fit that has ``released`` these marginals, histograms first."""
-        outside = (
-            table for names, table in self.joint.items() if not set(names) <= set(self.inside)
-        )
-        tables = (*outside, *released[len(self.inside) :])
-        return ReleasedNumbers(rows, self.histograms.bins, self.histograms.counted, tables)
-
-
-def _fit_inside(
-    private: Door[TableRows],
-    task: Task,
-    plan: Plan[MixtureParameters],
-    found: measurements.Histograms,
-    progress: Progress,
-    prior: ReleasedNumbers | None,
-) -> MixtureModel:
-    """The model over released histograms: rounds, feasible sets, the last fit inside them."""
+    found = measurements.measure_histograms(private, task, plan, prior)
     parameters, rows, bins = plan.parameters, task.data_rows, found.bins
     known = _measure_joint(private, task, plan, found, prior)
     inside = known.inside
@@ -175,6 +117,37 @@ def _fit_inside(
     even = arrangement is not None and not rules.pair_rules
     numbers = known.numbers(rows, released)
     return MixtureModel(task, sequence, bins, last.mixture, rules, even, numbers=numbers)
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is known before the rounds, with what an earlier release adds to it.
+
+    ``inside`` are the attributes of the mixture, ``joint`` the tables of hard constraints.
+    """
+
+    histograms: measurements.Histograms
+    inside: tuple[str, ...]
+    joint: NoisyTables
+    earlier: EarlierTables
+
+    @property
+    def layout(self) -> Layout:
+        """Each attribute of the mixture on its own."""
+        return separate_factors({name: self.histograms.bins[name].size for name in self.inside})
+
+    def marginals(self, rows: int) -> list[NoisyTable]:
+        """The histograms, one for each attribute of the mixture, and the tables inside it."""
+        inside = (table for names, table in self.joint.items() if set(names) <= set(self.inside))
+        return [*(self.histograms.marginal(name, rows) for name in self.inside), *inside]
+
+    def numbers(self, rows: int, released: Sequence[NoisyTable]) -> ReleasedNumbers:
+        """All noisy numbers of a fit that has ``released`` these marginals, histograms first."""
+        outside = (
+            table for names, table in self.joint.items() if not set(names) <= set(self.inside)
+        )
+        tables = (*outside, *released[len(self.inside) :])
+        return ReleasedNumbers(rows, self.histograms.bins, self.histograms.counted, tables)
 
 
 def _measure_joint(

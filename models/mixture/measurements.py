@@ -15,7 +15,7 @@ contest" (arXiv 2108.04978), section 4 of which measures a spanning tree.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Protocol, TypeVar
@@ -78,12 +78,6 @@ class Histograms:
     counted: Mapping[str, histograms.HistogramCounts]
     bins: Mapping[str, Histogram]
     changes: Mapping[str, float]
-
-    def among(self, names: Collection[str]) -> Histograms:
-        """Those of some attributes."""
-        counted = {name: own for name, own in self.counted.items() if name in names}
-        bins = {name: own for name, own in self.bins.items() if name in names}
-        return Histograms(counted, bins, self.changes)
 
     def marginal(self, name: str, rows: int) -> NoisyTable:
         """The histogram of an attribute over its bins."""

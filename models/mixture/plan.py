@@ -220,10 +220,6 @@ class _Outline:
 
     def _words_of_histograms(self) -> str:
         words = "one-way histograms of all attributes, those of many cells with less noise"
-        if differences := [
-            column.name for column in self.task.domain if getattr(column, "geometric", False)
-        ]:
-            words += f"; of differences of ordered numbers as well: {', '.join(differences)}"
         if self.two_levels:
             words += f" and in wide cells too: {', '.join(self.two_levels)}"
         return words

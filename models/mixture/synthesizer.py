@@ -8,7 +8,6 @@ with exact marginals and a penalty on dependence.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cloister.errors import InputError
@@ -21,25 +20,20 @@ from cloister.models.mixture.plan import (
 from cloister.models.planning import public_sizes, schema_sequence
 from cloister.models.protocol import AnyModel, Arrays, Progress, Synthesizer, silent
 from cloister.models.task import Budget, Plan, Task
-from cloister.models.transforms.differences import differences_of, task_with
 from cloister.privacy.queries.query import Door, TableRows
 
 if TYPE_CHECKING:
     from cloister.models.mixture.model import MixtureModel
     from cloister.models.mixture.prior import ReleasedNumbers
-    from cloister.models.transforms.differenced import DifferencedModel
-
-    FittedMixture = MixtureModel | DifferencedModel[MixtureModel]
 
 MixturePlan = Plan[MixtureParameters]
 
 
-class MixtureSynthesizer(Synthesizer[MixtureParameters, "FittedMixture"]):
+class MixtureSynthesizer(Synthesizer[MixtureParameters, "MixtureModel"]):
     """Marginals chosen round by round, a mixture of products, rows inside feasible sets."""
 
     gives_conditionals = True
     reuses_numbers = True
-    models_differences = True
     weighs_soft = True
     samplings = MIXTURE_SAMPLINGS
     name = "mixture"
@@ -55,23 +49,20 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, "FittedMixture"]):
     def following(self, earlier: AnyModel) -> MixtureSynthesizer:
         """The method with the noisy numbers of an earlier model; see `ReusesNumbers`."""
         from cloister.models.mixture.model import MixtureModel
-        from cloister.models.transforms.differenced import DifferencedModel
 
-        earlier = earlier.inner if isinstance(earlier, DifferencedModel) else earlier
         if not isinstance(earlier, MixtureModel) or earlier.numbers is None:
             raise InputError("its model was saved without its noisy numbers")
         return MixtureSynthesizer(self._progress, earlier.numbers)
 
     def sequence(self, task: Task) -> tuple[str, ...]:
         """The schema sequence (Kamino, Algorithm 4); public."""
-        known = task_with(task, differences_of(task))
-        return schema_sequence(public_sizes(known.domain, MIXTURE_BINS), known.constraints)
+        return schema_sequence(public_sizes(task.domain, MIXTURE_BINS), task.constraints)
 
     def search(self, task: Task, sequence: tuple[str, ...], budget: Budget) -> MixturePlan:
         """All parameters from the budget and public sizes."""
-        return plan_mixture(task_with(task, differences_of(task)), sequence, budget)
+        return plan_mixture(task, sequence, budget)
 
-    def train(self, private: Door[TableRows], task: Task, plan: MixturePlan) -> FittedMixture:
+    def train(self, private: Door[TableRows], task: Task, plan: MixturePlan) -> MixtureModel:
         """Histograms, joint tables of hard constraints, the rounds.
 
         Then the feasible sets and the last fit inside them.
@@ -85,8 +76,8 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, "FittedMixture"]):
         private: Door[TableRows],
         task: Task,
         plan: MixturePlan,
-        model: FittedMixture,
-    ) -> FittedMixture:
+        model: MixtureModel,
+    ) -> MixtureModel:
         """The mixture, fitted to noisy rates of the soft constraints.
 
         Rows are reweighted where that fails.
@@ -94,28 +85,14 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, "FittedMixture"]):
         if not task.soft:
             return model
         from cloister.models.mixture.soft_constraints import weigh_mixture
-        from cloister.models.transforms.differenced import DifferencedModel
 
-        if isinstance(model, DifferencedModel):
-            inner = weigh_mixture(private, model.inner.task, plan, model.inner)
-            return replace(model, inner=inner)
         return weigh_mixture(private, task, plan, model)
 
-    def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> FittedMixture:
+    def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> MixtureModel:
         """A model from its saved state."""
         from cloister.models.mixture.model import restore_mixture
-        from cloister.models.transforms.differenced import (
-            DifferencedModel,
-            chosen_of,
-            inner_task,
-            restore_moved,
-        )
 
-        chosen = chosen_of(task, meta)
-        model = restore_mixture(inner_task(task, chosen), meta, arrays)
-        if not chosen:
-            return model
-        return DifferencedModel(task, model, chosen, restore_moved(task, chosen, arrays))
+        return restore_mixture(task, meta, arrays)
 
 
 def synthesizer_of(_name: str, progress: Progress) -> MixtureSynthesizer:

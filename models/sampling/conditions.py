@@ -16,7 +16,7 @@ through them. A row whose given values no feasible set allows has a dead end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -61,7 +61,8 @@ class Condition:
                 have it.
         """
         condition = cls(
-            {name: _code(name, value, domain, chain) for name, value in where.items()}, chain
+            {n: condition_code(n, value, domain, chain.sequence) for n, value in where.items()},
+            chain,
         )
         condition._require_reachable()
         return condition
@@ -224,12 +225,17 @@ class Condition:
                 )
 
 
-def _code(name: str, value: object, domain: Domain, chain: ConstrainedChain) -> int:
+def condition_code(name: str, value: object, domain: Domain, drawn: Collection[str]) -> int:
+    """The fine code of a value that a condition gives a column, one of those that are ``drawn``.
+
+    Raises:
+        SampleError: the column is unknown or a key, or the value is outside its domain.
+    """
     if name not in domain:
         raise SampleError(
             f"the condition on '{name}' names no column; use one of the declared columns"
         )
-    if name not in chain.sequence:
+    if name not in drawn:
         raise SampleError(
             f"the condition on '{name}' is on a key, whose values carry no meaning; "
             "use another column"

@@ -9,9 +9,10 @@ is then the other one and the difference.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,14 +20,20 @@ from cloister.arrays import Integers
 from cloister.constraints import DenialConstraint
 from cloister.constraints.denial import Cell
 from cloister.models.core.bins import Histogram
-from cloister.models.task import Task
+from cloister.models.protocol import AnySynthesizer, Arrays, Facts, HasBinaryColumns
+from cloister.models.task import AnyPlan, Budget, Task
 from cloister.models.transforms import orders
+from cloister.models.transforms.transformation import Doors, Meta, Models, Transformation
+from cloister.privacy.queries.transformations import DerivedDoor
 from cloister.schema.attributes import Integer
 from cloister.schema.columns import Codes, Grid
 from cloister.schema.domain import Domain, Table
 
-_LEAST_SHARE = 1e-12
-"""Share of a cell at least, so that its logarithm is finite."""
+if TYPE_CHECKING:
+    from cloister.models.transforms.differenced import DifferencedModel
+
+INNER = "inner"
+"""The one part: the rows with differences."""
 
 
 @dataclass(frozen=True)
@@ -138,21 +145,51 @@ class Difference:
 
 
 def differences_of(task: Task) -> tuple[Difference, ...]:
-    """The differences that may each take the place of a number.
+    """The differences that take the place of a number, in the order in which these give way.
 
     A hard rule orders two numbers on one scale. The number that gives way is in no other
     constraint, but for bounds, for hard rules of when it is missing, for such rules by which a
-    further number gives way to it, and for those that follow from other orders; its special values
-    break none of them. Of two such numbers rather one gives way beside a number without special
-    values. None gives way that a person's rows are ``given``, and none in a task of persons, whose
-    rows have a task of their own.
+    further number has given way to it, and for those that follow from other orders; its special
+    values break none of them. Of two such numbers rather one gives way beside a number without
+    special values, then one whose declared range is the wider: little is lost of the other, which
+    it is made from. None gives way that a person's rows are ``given``.
     """
-    if task.persons:
-        return ()
     lean = orders.prepared(task)
-    options = ([_difference(rule, lean, sign) for sign in (1, -1)] for rule in lean.hard)
-    free = ([own for own in two if own and _gives_way(own, lean)] for two in options)
-    return tuple(min(own, key=lambda one: len(one.base.special_codes)) for own in free if own)
+    options = sorted(
+        _options(lean), key=lambda own: (len(own.base.special_codes), _extent(own.base), -own.sign)
+    )
+    chosen: list[Difference] = []
+    while True:
+        modelled = {own.rule.name for own in chosen}
+        free = (own for own in options if own.rule.name not in modelled)
+        own = next((own for own in free if _gives_way(own, lean, modelled)), None)
+        if own is None:
+            return tuple(chosen)
+        chosen.append(own)
+
+
+def _options(task: Task) -> list[Difference]:
+    """Each difference of a rule that could take the place of either number, but for other rules."""
+    return [found for rule in task.hard for sign in (1, -1) if (found := _of(rule, task, sign))]
+
+
+def _extent(column: Grid) -> int:
+    """Ticks from the first to the last value of a grid."""
+    return (column.steps - 1) * column.stride
+
+
+def _gives_way(own: Difference, task: Task, modelled: Collection[str]) -> bool:
+    """Whether the number that is moved keeps all other rules on it, of which some are modelled."""
+    name = own.moved.name
+    others = (c for c in task.constraints if name in c.attributes and c is not own.rule)
+    return name not in task.given and all(
+        rule.name in modelled or own.allows(rule) for rule in others
+    )
+
+
+def models_differences(method: Facts) -> bool:
+    """Whether a method is given differences: it models their bins, and is not as printed."""
+    return method.gives_conditionals and not method.as_printed
 
 
 def orders_of(task: Task) -> tuple[DenialConstraint, ...]:
@@ -164,7 +201,7 @@ def orders_of(task: Task) -> tuple[DenialConstraint, ...]:
     return tuple(
         rule
         for rule in lean.hard
-        if any(_difference(rule, lean, sign) for sign in (1, -1)) or lacks_presence(rule, lean)
+        if any(_of(rule, lean, sign) for sign in (1, -1)) or lacks_presence(rule, lean)
     )
 
 
@@ -176,25 +213,7 @@ def lacks_presence(rule: DenialConstraint, task: Task) -> bool:
     return not orders.is_there(less, greater, task) and not orders.is_there(greater, less, task)
 
 
-def _gives_way(own: Difference, task: Task, before: tuple[str, ...] = ()) -> bool:
-    """Whether all other rules on the number that is moved let a further one follow it."""
-    name = own.moved.name
-    if name in task.given:
-        return False
-    others = [c for c in task.constraints if name in c.attributes and c is not own.rule]
-    return name not in before and all(
-        own.allows(rule)
-        or (
-            (further := _difference(rule, task, own.sign)) is not None
-            and rule.hard
-            and further.base.name == name
-            and _gives_way(further, task, (*before, name))
-        )
-        for rule in others
-    )
-
-
-def _difference(rule: DenialConstraint, task: Task, sign: int) -> Difference | None:
+def _of(rule: DenialConstraint, task: Task, sign: int) -> Difference | None:
     """The difference of the two numbers of a rule; the greater is moved, or the less if sign < 0.
 
     None if the rule is another one, the numbers are not comparable, the one that stays may be
@@ -231,7 +250,7 @@ def _ends(column: Grid) -> tuple[int, int]:
 
 @dataclass(frozen=True, eq=False)
 class WithDifferences:
-    """Rows with a column for each difference.
+    """Rows in which differences take the place of numbers.
 
     Implements :class:`cloister.privacy.queries.query.Derivation`: a difference is one of two
     values of its row.
@@ -239,73 +258,101 @@ class WithDifferences:
 
     differences: tuple[Difference, ...]
 
+    def domain(self, domain: Domain) -> Domain:
+        """The columns, those of differences last."""
+        moved = {own.moved.name for own in self.differences}
+        columns = (*domain, *(own.column for own in self.differences))
+        return Domain(tuple(column for column in columns if column.name not in moved))
+
     def of(self, table: Table) -> Table:
-        """The table with the columns of differences after its own."""
-        found = {
+        """The table with the columns of differences."""
+        codes = {
             own.name: own.of(table.codes[own.base.name], table.codes[own.moved.name])
             for own in self.differences
         }
-        domain = domain_with(table.domain, self.differences)
-        return Table(domain, {**table.stored, **found}).narrow()
+        domain, codes = self.domain(table.domain), {**table.stored, **codes}
+        return Table(domain, {name: codes[name] for name in domain.names}).narrow()
 
 
-def domain_with(domain: Domain, differences: Sequence[Difference]) -> Domain:
-    """The columns of a domain, then those of differences."""
-    return Domain((*domain.columns, *(own.column for own in differences)))
+@dataclass(frozen=True)
+class Differences(Transformation):
+    """A task on rows in which ``differences`` take the place of numbers."""
 
+    task: Task
+    differences: tuple[Difference, ...]
 
-def task_with(task: Task, differences: Sequence[Difference]) -> Task:
-    """The task on rows with the columns of differences."""
-    return replace(task, domain=domain_with(task.domain, differences)) if differences else task
+    @classmethod
+    def of(cls, task: Task, method: Facts) -> Differences | None:
+        """That of a task with ordered numbers."""
+        chosen = differences_of(task) if models_differences(method) else ()
+        return cls(task, chosen) if chosen else None
 
+    @classmethod
+    def saved(cls, task: Task, meta: Meta, arrays: Arrays) -> Differences | None:  # noqa: ARG003
+        """That of a model: earlier versions chose otherwise which numbers give way."""
+        options = _options(orders.prepared(task))
+        chosen = tuple(
+            next(d for d in options if d.name == name and d.moved.name not in meta["sequence"])
+            for name in meta.get("differences", ())
+        )
+        return cls(task, chosen) if chosen else None
 
-def task_without(task: Task, left_out: Sequence[str]) -> Task:
-    """The task on rows without some columns, and without the constraints on these."""
-    domain = Domain(tuple(column for column in task.domain if column.name not in left_out))
-    rules = tuple(c for c in task.constraints if not set(left_out).intersection(c.attributes))
-    return replace(task, domain=domain, constraints=rules)
+    @cached_property
+    def inner(self) -> Task:
+        """The task on rows with differences, which are missing where their number is.
 
+        The numbers that stay have values that leave the others some.
+        """
+        rules = orders.prepared(self.task).constraints
+        for own in self.differences:
+            rules = tuple(own.on_difference(rule) if own.allows(rule) else rule for rule in rules)
+        rules = tuple(rule for rule in rules if not self.moved.intersection(rule.attributes))
+        return replace(
+            self.task, domain=self.derivation.domain(self.task.domain), constraints=rules
+        )
 
-def choose_differences(
-    differences: Sequence[Difference], task: Task, bins: Mapping[str, Histogram]
-) -> tuple[Difference, ...]:
-    """The differences that vary less than the number that they replace, by released histograms.
+    @cached_property
+    def moved(self) -> frozenset[str]:
+        """The numbers that give way."""
+        return frozenset(own.moved.name for own in self.differences)
 
-    A model of few joint tables is the nearer to the rows the less its attributes vary. A number
-    that other rules bind gives way after those numbers that follow it.
-    """
-    rules = orders.prepared(task).constraints
-    chosen: list[Difference] = []
-    narrow = [
-        own
-        for own in differences
-        if differential_entropy(bins[own.name]) < differential_entropy(bins[own.moved.name])
-    ]
-    while True:
-        kept = {own.rule.name for own in chosen}
-        free = [
-            own
-            for own in narrow
-            if own not in chosen
-            and all(
-                rule is own.rule or rule.name in kept or own.allows(rule)
-                for rule in rules
-                if own.moved.name in rule.attributes
-            )
-        ]
-        if not free:
-            return tuple(chosen)
-        chosen.extend(free)
+    @cached_property
+    def derivation(self) -> WithDifferences:
+        """The differences of rows."""
+        return WithDifferences(self.differences)
 
+    @property
+    def parts(self) -> Mapping[str, Task]:
+        """One."""
+        return {INNER: self.inner}
 
-def differential_entropy(bins: Histogram) -> float:
-    """The differential entropy, in nats, of the values in ticks of a number.
+    def doors(self, private: Any) -> Doors:
+        """The door to derived rows."""
+        return {INNER: DerivedDoor(private, self.derivation)}
 
-    Of those that are neither missing nor special.
-    """
-    column = bins.column
-    assert isinstance(column, Grid)
-    there = (bins.starts < column.steps) & ~np.isin(bins.starts, column.special_codes)
-    shares = bins.shares[there] + _LEAST_SHARE
-    shares = shares / shares.sum()
-    return float(-(shares * np.log(shares / (bins.widths[there] * column.stride))).sum())
+    def search(self, method: AnySynthesizer, sequence: tuple[str, ...], budget: Budget) -> AnyPlan:
+        """The method's plan, which says what it counts of differences as of the numbers they move.
+
+        A number that is made from a difference is known about as well.
+        """
+        plan = method.search(self.inner, sequence, budget)
+        moved = {own.name: own.moved.name for own in self.differences}
+        counted = tuple(
+            replace(own, cells={moved.get(name, name): size for name, size in own.cells.items()})
+            for own in plan.counted
+        )
+        words = ", ".join(f"{name} in place of {number}" for name, number in moved.items())
+        first, *others = plan.stages
+        first = replace(first, explanation=f"{first.explanation}; {words}")
+        return replace(plan, stages=(first, *others), counted=counted)
+
+    def model(self, models: Models) -> DifferencedModel:
+        """The numbers made from differences."""
+        from cloister.models.transforms.differenced import BinaryDifferencedModel, DifferencedModel
+
+        kind = (
+            BinaryDifferencedModel
+            if isinstance(models[INNER], HasBinaryColumns)
+            else DifferencedModel
+        )
+        return kind(self, models)

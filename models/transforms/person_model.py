@@ -35,7 +35,7 @@ _RESOLVED = (
     "other persons, or to new ones, where a person has no room"
 )
 
-RowModel = ConstrainedModel | DifferencedModel[Any]
+RowModel = ConstrainedModel | DifferencedModel
 """A model of one table that can draw its rows one by one."""
 
 

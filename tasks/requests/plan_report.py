@@ -12,12 +12,17 @@ from typing import Any
 
 from cloister.constraints import DenialConstraint
 from cloister.devices import CPU, Device, require_memory
-from cloister.figures import figure, figure_range, listed
+from cloister.figures import figure, figure_range
 from cloister.models.planning import SamplingChoice, choose_sampling
 from cloister.models.protocol import AnySynthesizer
-from cloister.models.registry import create, methods_with
+from cloister.models.registry import create
 from cloister.models.task import AnyPlan, DatabaseTask, Forecast, Task
-from cloister.models.transforms.differences import differences_of, lacks_presence, orders_of
+from cloister.models.transforms.differences import (
+    differences_of,
+    lacks_presence,
+    models_differences,
+    orders_of,
+)
 from cloister.models.transforms.person_tables import split_task
 from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.events import Composed, Event, GaussianCounts, LaplaceCounts
@@ -323,21 +328,17 @@ def _unmodelled_differences(
 ) -> Iterator[str]:
     if whole.several:
         return
-    task = whole.lead
-    able = _method(request).models_differences
+    task, method = whole.lead, _method(request)
     parts = [split_task(task).persons, split_task(task).rows] if task.persons else [task]
-    differences = [difference for part in parts for difference in differences_of(part)]
-    modelled = {difference.rule.name for difference in differences} if able else set()
+    able, differences = models_differences(method), map(differences_of, parts)
+    modelled = {own.rule.name for found in differences for own in found} if able else set()
+    unable = f"method '{method.name}' models numbers as they are"
     for rule in orders_of(task):
         if rule.name in modelled:
             continue
         first, second = rule.attributes
-        reason = _why_unmodelled(rule, task) if able else _unable()
+        reason = _why_unmodelled(rule, task) if able else unable
         yield _UNMODELLED.format(name=rule.name, first=first, second=second, reason=reason)
-
-
-def _unable() -> str:
-    return f"only {listed('method', methods_with('models_differences'))} does that"
 
 
 def _why_unmodelled(rule: DenialConstraint, task: Task) -> str:

@@ -183,7 +183,8 @@ release: {epsilon: 1, delta: 1e-7}
     [
         ("mixture", True, "other constraints hold for the number"),
         ("mixture", False, None),
-        ("kamino", False, "only method mixture does that"),
+        ("kamino", False, None),
+        ("kamino-paper", False, "method 'kamino-paper' models numbers as they are"),
     ],
 )
 def test_a_plan_warns_of_differences_that_are_not_modelled(

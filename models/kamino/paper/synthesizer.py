@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 class PrintedKamino(Kamino):
     """The method of the paper, except that feasible sets enforce hard constraints."""
 
+    as_printed = True
+
     def sequence(self, task: Task) -> tuple[str, ...]:
         """Algorithm 4, on the number of values or equal parts of each attribute; public."""
         return self._recipe.sequencer(quantized_sizes(task), task.constraints)

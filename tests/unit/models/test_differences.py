@@ -15,12 +15,13 @@ from cloister.constraints import format_denial
 from cloister.constraints.counting import count_violations, violations_per_row
 from cloister.errors import SampleError
 from cloister.models.core.bins import bin_cells
-from cloister.models.registry import create
+from cloister.models.registry import METHODS, create, offered
 from cloister.models.sampling.drawing import Sampler
-from cloister.models.task import Persons, Task, task_of
-from cloister.models.transforms.differenced import DifferencedSampler, inner_task
+from cloister.models.task import Task, task_of
+from cloister.models.transforms.differenced import DifferencedSampler
 from cloister.models.transforms.differences import (
     Difference,
+    Differences,
     WithDifferences,
     differences_of,
     lacks_presence,
@@ -125,13 +126,13 @@ def test_a_derived_row_depends_on_the_same_row_alone() -> None:
     order = np.random.default_rng(3).permutation(table.rows)[::2]
     whole = derivation.of(table).take(order)
     part = derivation.of(table.take(order))
-    assert list(whole.stored) == ["a", "b", "c", "b less a"]
+    assert list(whole.stored) == ["a", "c", "b less a"]
     assert all(np.array_equal(whole.stored[name], part.stored[name]) for name in whole.stored)
 
 
 def test_numbers_of_a_chain_give_way_one_after_the_other() -> None:
     task = task_with({"a": DAY, "b": DAY, "c": DAY}, "t.a > t.b", "t.b > t.c")
-    assert [difference.moved.name for difference in differences_of(task)] == ["b", "c"]
+    assert [difference.moved.name for difference in differences_of(task)] == ["c", "b"]
 
 
 def test_the_less_of_two_gives_way_where_the_greater_is_bound() -> None:
@@ -171,6 +172,11 @@ def test_the_number_with_special_values_gives_way() -> None:
     assert (difference.moved.name, difference.column.values) == ("a", difference.column.steps + 1)
 
 
+def test_the_number_of_the_wider_range_gives_way() -> None:
+    born = DAY | {"min": "1920-01-01"}
+    assert only(task_with({"a": born, "b": DAY}, "t.a > t.b")).moved.name == "a"
+
+
 def test_numbers_of_other_decimals_stay_as_they_are() -> None:
     tenths, hundredths = (
         {"type": "float", "min": 0, "max": 9, "decimals": decimals} for decimals in (1, 2)
@@ -181,7 +187,6 @@ def test_numbers_of_other_decimals_stay_as_they_are() -> None:
 def test_rows_of_persons_have_those_of_numbers_that_their_person_does_not_give() -> None:
     task = task_with({"a": DAY, "b": DAY, "c": COUNT}, "t.a > t.b")
     rows = replace(task, neighbours=Neighbours(max_rows=3))
-    assert not differences_of(replace(rows, persons=Persons("p", ())))
     assert only(replace(rows, given=("c", "a"))).moved.name == "b"
     assert only(replace(rows, given=("b",))).moved.name == "a"
     assert not differences_of(replace(rows, given=("a", "b")))
@@ -261,7 +266,7 @@ def test_a_number_that_is_missing_by_a_rule_gives_way() -> None:
         "t.b is not missing and t.c <= 9",
     )
     difference = only(task)
-    inner = inner_task(task, (difference,))
+    inner = Differences(task, (difference,)).inner
     assert difference.moved.name == "b"
     assert [format_denial(rule) for rule in inner.hard] == [
         "t.`b less a` is missing and t.c > 9",
@@ -291,14 +296,14 @@ def test_a_number_that_may_be_missing_is_a_base_where_the_other_is_missing_too(p
     columns = {"a": DAY, "b": NULLABLE, "c": NULLABLE, "d": LISTED}
     task = task_with(columns, *CHAIN, "t.a > t.c", *presence)
     chosen = differences_of(task)
-    assert [difference.moved.name for difference in chosen] == ["b", "c"]
+    assert [difference.moved.name for difference in chosen] == ["c", "b"]
     assert not [rule for rule in orders_of(task) if lacks_presence(rule, task)]
-    table, inner = ordered_rows(task, 8_000), inner_task(task, chosen[::-1])
+    table, inner = ordered_rows(task, 8_000), Differences(task, chosen).inner
     assert table.rows > 20
     assert not {"b", "c"}.intersection(inner.domain.names)
     bins = {difference.name: even_bins(difference) for difference in chosen}
     drawn = DifferencedSampler(
-        task.domain, Rows(WithDifferences(chosen).of(table)), chosen[::-1], bins
+        Differences(task, chosen), Rows(WithDifferences(chosen).of(table)), bins
     )
     (again,) = drawn.chunks(table.rows, SamplingSource(1))
     assert all(np.array_equal(again.codes[name], table.codes[name]) for name in "abcd")
@@ -316,9 +321,9 @@ def test_strict_orders_under_one_bound_leave_each_number_a_value(kind: str) -> N
     least, most = ends.get(kind, ("2020-01-01T00:00:00", "2020-01-01T00:00:40"))
     keys = {"type": kind, "min": least, "max": most, **({"decimals": 1} if kind == "float" else {})}
     task = task_with({"a": keys, "b": keys, "c": keys}, "t.a >= t.b", "t.b >= t.c")
-    chosen = differences_of(task)[::-1]
+    chosen = differences_of(task)
     assert [difference.moved.name for difference in chosen] == ["c", "b"]
-    inner, rng = inner_task(task, chosen), np.random.default_rng(2)
+    inner, rng = Differences(task, chosen).inner, np.random.default_rng(2)
     codes = {column.name: rng.integers(0, column.size, 4_000) for column in inner.domain}
     free = Table(inner.domain, codes)
     feasible = np.ones(free.rows, dtype=bool)
@@ -327,7 +332,9 @@ def test_strict_orders_under_one_bound_leave_each_number_a_value(kind: str) -> N
     assert feasible.mean() > 0.8
     bins = {difference.name: even_bins(difference) for difference in chosen}
     rows = free.take(np.flatnonzero(feasible))
-    (made,) = DifferencedSampler(task.domain, Rows(rows), chosen, bins).chunks(1, SamplingSource(1))
+    (made,) = DifferencedSampler(Differences(task, chosen), Rows(rows), bins).chunks(
+        1, SamplingSource(1)
+    )
     assert [count_violations(rule, made) for rule in task.hard] == [0, 0]
 
 
@@ -400,6 +407,29 @@ def test_a_stored_model_draws_the_same_rows_and_keeps_conditions(released) -> No
         restored.sample(1, SamplingSource(7), {"discharged less admitted": 3})
 
 
+@pytest.mark.parametrize("method", ["independent", "copula", "dpview+", "bayes", "kamino"])
+def test_every_method_has_differences(method: str) -> None:
+    trial = release_once(deliveries(1_500), 9, method)
+    real, drawn = (table.frame() for table in (trial.real, trial.synthetic))
+    assert not any(count_violations(rule, trial.synthetic) for rule in trial.task.hard)
+    for first, second in (("ordered", "shipped"), ("shipped", "delivered")):
+        assert quartiles_agree(*((rows[second] - rows[first]).dt.days for rows in (real, drawn)))
+    restored = create(method).restore(trial.task, *trial.model.state())
+    models = (trial.model, restored)
+    first, second = (each_model.sample(50, SamplingSource(5)) for each_model in models)
+    assert all(np.array_equal(first.codes[n], second.codes[n]) for n in first.codes)
+
+
+def test_methods_as_printed_have_none() -> None:
+    task = task_with({"a": DAY, "b": DAY}, "t.a > t.b")
+    given = {name: Differences.of(task, create(name)) is not None for name in METHODS}
+    printed = {name for name in METHODS if name.endswith("-paper")}
+    assert not any(given[name] for name in printed)
+    assert {name for name in offered() if given[name]} == {
+        *("mixture", "kamino", "dpview", "dpview+", "independent", "copula", "bayes")
+    }
+
+
 def test_differences_of_rows_of_persons_come_out_as_in_the_data() -> None:
     """Rows of persons had none: stays of a week lasted 260 days."""
     trial = release_once(stays_of_patients(4_000), 3, "mixture")
@@ -413,12 +443,27 @@ def test_differences_of_rows_of_persons_come_out_as_in_the_data() -> None:
         each_model.sample(200, SamplingSource(5)) for each_model in (trial.model, restored)
     )
     assert all(np.array_equal(first.codes[n], second.codes[n]) for n in first.codes)
-    assert set(trial.model.histograms) == set(trial.task.domain.modelled)
+    assert set(trial.model.histograms) == set(trial.task.domain.modelled) - {"discharged"}
+
+
+def test_saved_models_of_versions_that_chose_otherwise_are_restored(released) -> None:
+    """They held the bins of the numbers that gave way, or gave way the other one, or none."""
+    meta, arrays = released.model.state()
+    former = arrays | {f"moved.{kind}.0": arrays["cells.0"] for kind in ("cells", "groups")}
+    models = [create("mixture").restore(released.task, meta, each) for each in (arrays, former)]
+    first, second = (model.sample(50, SamplingSource(5)) for model in models)
+    assert all(np.array_equal(first.codes[n], second.codes[n]) for n in first.codes)
+    (difference,) = differences_of(released.task)
+    saved = {"differences": [difference.name], "sequence": [difference.name, "discharged"]}
+    transformation = Differences.saved(released.task, saved, {})
+    assert transformation is not None
+    assert [other.moved.name for other in transformation.differences] == ["admitted"]
+    assert Differences.saved(released.task, {"sequence": ["admitted", "discharged"]}, {}) is None
 
 
 def test_the_spend_names_the_differences(released) -> None:
     words = next(stage.explanation for stage in released.plan.stages)
-    assert "differences of ordered numbers as well: discharged less admitted" in words
+    assert words.endswith("; discharged less admitted in place of discharged")
     assert any(
         "'discharged' is made from 'admitted'" in sentence
         for sentence in released.model.post_processing()
