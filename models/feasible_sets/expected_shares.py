@@ -122,11 +122,13 @@ class ExpectedShares:
         shares = self.expected(left) if left else np.ones(1)
         logs = np.zeros((lefts, self.bins[right].size))
         if together or right in tables:
+            # log of the model's share of y among rows of x
             expected = self.expected(names).reshape(lefts, -1)
             shares = expected.sum(1)
             logs = np.log(expected + 1e-12) - np.log(shares[:, None] + 1e-12)
         if not tables:
             return _SHARPNESS * logs
+        # of a count c ~ N(r, d^2) or N(0, d^2): the log ratio c r / d^2, less what is equal for all
         for name, table in tables.items():
             counts = table.counts.reshape(lefts, -1)
             rows = np.maximum(shares * max(float(counts.sum()), 1.0), 1.0)

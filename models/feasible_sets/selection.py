@@ -234,6 +234,7 @@ def greedy_set(
     free = ~taken.conflict_with_self(joint)
     if not (free & present).any():
         return None
+    # invariant: no two levels taken conflict, and none with itself
     for candidate in joint[order][free[order]]:
         taken.consider(candidate)
     boxes = {
