@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
+from claims import claims
 from deliveries import deliveries
 from films import films
 from flights import ROWS, flights
@@ -86,6 +87,17 @@ def test_products(epsilon):
     show(f"products, epsilon {epsilon}", figures)
     for one in figures:
         assert min(one[f"different values of {name}"] for name in ("price", "weight")) > DIFFERENT
+
+
+def test_claims():
+    figures = []
+    for trial in releases(claims(), 1):
+        real, drawn = trial.frames
+        pairs = [frame["paid"].astype(float).corr(frame["claimed"]) for frame in (real, drawn)]
+        unpaid = [frame["paid"].isna().mean() for frame in (real, drawn)]
+        figures.append(marginal_errors(trial) | {"correlation of paid and claimed": pairs[1]})
+        figures[-1]["rows without a payment, change"] = float(unpaid[1] - unpaid[0])
+    show("claims, epsilon 1", figures)
 
 
 @pytest.mark.parametrize(("rows", "epsilon"), [(30_000, 6), (100_000, 3), (ROWS, 1)])
