@@ -52,8 +52,8 @@ _SUPPORTED = (
 )
 
 REPAIRED = (
-    "rows in which two numbers break a hard constraint, though their bins do not, take other "
-    "values of these bins"
+    "rows in which two numbers break a hard constraint, though their bins do not, exchange values "
+    "with other rows of the same bin, or take others of their bins"
 )
 
 _CHECKED = (

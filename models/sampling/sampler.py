@@ -6,8 +6,9 @@ before. Random streams of a chunk depend on its number alone, so that sampling c
 
 *Repair.* Under ``paid > claimed`` rows that have both numbers in one bin break the rule half of the
 time. To leave such rows out would change how often bins come together, and how many rows lack one
-of the numbers, which the model has from the data. So the numbers of such a row are drawn anew
-inside its bins; only what breaks a rule after that is left out.
+of the numbers, which the model has from the data; to draw the numbers anew, what values their bins
+hold. So such a row exchanges a number with another row of the same bin, as long as both then keep
+all rules; what is left is drawn anew inside its bins, and only then left out.
 
 Source: Kamino Algorithm 3, with feasible sets in place of counting violations wherever a constraint
 has one.
@@ -23,7 +24,7 @@ from typing import Protocol
 
 import numpy as np
 
-from cloister.arrays import Booleans
+from cloister.arrays import Booleans, Integers
 from cloister.constraints import DenialConstraint
 from cloister.constraints.counting import satisfying
 from cloister.constraints.denial import Cell
@@ -42,8 +43,11 @@ from cloister.schema.domain import Domain, Table
 _FLATNESS = (0.5, 1.0)
 """Shares of even probabilities in the attributes that rules are on, once the model's rows idle."""
 
+_EXCHANGES = 40
+"""Times that each row that breaks a rule is given another one to exchange a number with."""
+
 _REDRAWS = 10
-"""Times that numbers of a row that breaks a rule are drawn anew; with 50 errors were the same."""
+"""Times that numbers of a row that still breaks one are drawn anew; 50 times changed no error."""
 
 BatchDraw = Callable[[int, np.random.Generator], Batch]
 """Draws a batch of so many rows."""
@@ -126,23 +130,17 @@ class ConstraintSampler(Sampler):
         if not self.redrawn:
             return rows
         names = {name for rule in self.row_rules for name in rule.attributes}
-        ruled = Table(self.domain, {name: rows.codes[name].copy() for name in names})
+        codes = {name: rows.codes[name].copy() for name in names}
         levels = {name: batch.levels[:, self.sequence.index(name)] for name in self.redrawn}
-        broken = np.flatnonzero(batch.alive & ~self.feasible(ruled))
-        for _ in range(_REDRAWS):
-            drawn = {
-                name: self.bins[name].refine(values[broken], rng.random(len(broken)))
-                for name, values in levels.items()
-            }
-            settled = self.feasible(Table(self.domain, {**ruled.take(broken).stored, **drawn}))
-            for name, values in drawn.items():
-                ruled.stored[name][broken[settled]] = values[settled]
-            broken = broken[~settled]
-        return Table(self.domain, {**rows.stored, **ruled.stored})
+        _Repair(self, np.flatnonzero(batch.alive), codes, levels, rng).run()
+        return Table(self.domain, {**rows.stored, **codes})
 
     @cached_property
     def redrawn(self) -> tuple[str, ...]:
-        """The numbers that rules on a row compare with others, and no rule on pairs is on."""
+        """The numbers that rules on a row compare with others, and no rule on pairs is on.
+
+        Not those that boxes narrow: two rows of one bin may have different boxes.
+        """
         compared = {
             cell.attribute
             for rule in self.row_rules
@@ -174,6 +172,63 @@ class ConstraintSampler(Sampler):
     def chain(self) -> ConstrainedChain:
         """The tuple model inside its feasible sets."""
         return ConstrainedChain(self.sequence, self.bins, self.model, self.feasible_sets)
+
+
+@dataclass(frozen=True)
+class _Repair:
+    """Rows whose numbers, in bins ``levels`` (n,), may take other values of these.
+
+    ``codes`` (n,) are those of all attributes of rules on a row. Rows that are not among the
+    numbers ``alive`` stay as they are.
+    """
+
+    sampler: ConstraintSampler
+    alive: Integers
+    codes: dict[str, Integers]
+    levels: Mapping[str, Integers]
+    rng: np.random.Generator
+
+    def run(self) -> None:
+        """Make as many rows feasible as a few exchanges and draws can."""
+        broken = self.alive[~self._feasible(self.alive, {})]
+        for number in range(_EXCHANGES if len(broken) else 0):
+            broken = self._exchange([*self.levels][number % len(self.levels)], broken)
+        for _ in range(_REDRAWS if len(broken) else 0):
+            broken = self._redraw(broken)
+
+    def _exchange(self, name: str, broken: Integers) -> Integers:
+        """Exchange values with rows that keep the rules; returns the rows that still break them."""
+        levels = self.levels[name]
+        # each row's partner: a random one of the rows of its bin, which lie side by side in order
+        order = self.alive[np.argsort(levels[self.alive], kind="stable")]
+        counts = np.bincount(levels[self.alive])
+        begins, level = np.cumsum(counts) - counts, levels[broken]
+        place = begins[level] + (self.rng.random(len(broken)) * counts[level]).astype(np.int64)
+        partners = order[place]
+        # no row takes part in two exchanges, and no partner breaks a rule itself
+        _, first = np.unique(partners, return_index=True)
+        first = first[~np.isin(partners[first], broken)]
+        both = np.concatenate([broken[first], partners[first]])
+        changed = self.codes[name][np.roll(both, len(first))]
+        done = np.tile(self._feasible(both, {name: changed}).reshape(2, -1).all(axis=0), 2)
+        self.codes[name][both[done]] = changed[done]
+        return np.setdiff1d(broken, both[done], assume_unique=True)
+
+    def _redraw(self, broken: Integers) -> Integers:
+        """Draw values anew inside bins; returns the rows that still break rules."""
+        drawn = {
+            name: self.sampler.bins[name].refine(levels[broken], self.rng.random(len(broken)))
+            for name, levels in self.levels.items()
+        }
+        feasible = self._feasible(broken, drawn)
+        for name, values in drawn.items():
+            self.codes[name][broken[feasible]] = values[feasible]
+        return broken[~feasible]
+
+    def _feasible(self, rows: Integers, changed: Mapping[str, Integers]) -> Booleans:
+        """Which rows, by number, break no rule on a row with changed codes (n,)."""
+        codes = {name: values[rows] for name, values in self.codes.items()}
+        return self.sampler.feasible(Table(self.sampler.domain, {**codes, **changed}))
 
 
 @dataclass(frozen=True)

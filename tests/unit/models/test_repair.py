@@ -1,4 +1,4 @@
-"""Rows that break a rule inside their bins take other values there: bins stay as the model's."""
+"""Rows that break a rule inside their bins get other values there: bins and their values stay."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -85,6 +85,15 @@ def test_bins_come_together_as_often_as_the_model_has_them(whole, keyed):
     allowed = 5 * np.sqrt(2 / 9 / ROWS)
     assert abs((low_paid & low_claimed).mean() - 1 / 3) < allowed
     assert abs((low_paid & ~low_claimed).mean() - 1 / 3) < allowed
+
+
+def test_both_numbers_keep_the_values_of_their_bins():
+    codes = drawn(PAID)
+    paid, claimed = codes["paid"], codes["claimed"]
+    # six deviations of a mean of 2,000 even numbers of 50, and what is drawn anew
+    allowed = 6 * 14.4 / np.sqrt(2_000) + 0.5
+    for values in (paid[paid < 50], claimed[claimed >= 50] - 50):
+        assert abs(values.mean() - 24.5) < allowed
 
 
 @pytest.mark.parametrize("keyed", [False, True])
