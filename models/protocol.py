@@ -131,7 +131,7 @@ class Facts(Protocol):
     """What is known of a method before it is asked anything.
 
     ``options`` is the model of its options in a spec, if it has any. One that
-    ``gives_conditionals`` draws the rest of a row under some of its attributes: its models are
+    ``supports_conditionals`` draws the rest of a row under some of its attributes: its models are
     :class:`cloister.models.constrained.ConstrainedModel`. ``guarantees`` are what it may
     release records under. One that ``weighs_soft`` does something about
     soft constraints; ``samplings`` are its ways to draw rows under them, the usual one first. One
@@ -143,7 +143,7 @@ class Facts(Protocol):
     summary: str
     options: type[Declared] | None = None
     of_database: bool = False
-    gives_conditionals: bool = False
+    supports_conditionals: bool = False
     guarantees: tuple[str, ...] = (DIFFERENTIAL_PRIVACY,)
     reuses_numbers: bool = False
     weighs_soft: bool = False

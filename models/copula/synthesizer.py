@@ -65,7 +65,7 @@ RECIPES = {
 class CopulaSynthesizer(Synthesizer[CopulaParameters, "CopulaModel"]):
     """Noisy conjunctions of all pairs of values, and a Gaussian copula that has them."""
 
-    gives_conditionals = True
+    supports_conditionals = True
     binary_columns = True
 
     def __init__(self, progress: Progress = silent, recipe: CopulaRecipe = COPULA) -> None:

@@ -152,8 +152,8 @@ class PoolSampler(Sampler):
         if rows > len(fitting):
             that = " that fulfil the condition" if where else ""
             raise SampleError(
-                f"{rows} rows were asked, but the model has {len(fitting)}{that}: it gives no "
-                "others than the released ones; ask for fewer rows"
+                f"{rows} rows were requested, but the model has {len(fitting)}{that}: it draws "
+                "only released ones; request fewer rows"
             )
         return replace(self, pool=self.pool.take(rng.generator.permutation(fitting)[:rows]))
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 class BayesSynthesizer(Synthesizer[NetworkParameters, "NetworkModel"]):
     """The network alone: every attribute is drawn anew, so that no row is a seed."""
 
-    gives_conditionals = True
+    supports_conditionals = True
     weighs_soft = True
     name = "bayes"
     summary = "Bayesian network, of noisy distances of pairs from independence and noisy tables"

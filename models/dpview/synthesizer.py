@@ -54,7 +54,7 @@ RECIPES = {recipe.name: recipe for recipe in (DPVIEW, DPVIEW_PLUS, INDEPENDENT, 
 class DPView(Synthesizer[ViewParameters, "DPViewModel"]):
     """Noisy views chosen from public sizes, made consistent, and linked to records."""
 
-    gives_conditionals = True
+    supports_conditionals = True
 
     def __init__(self, progress: Progress = silent, recipe: DPViewRecipe = DPVIEW) -> None:
         self.name, self.summary = recipe.name, recipe.summary

@@ -31,7 +31,7 @@ class Kamino(Synthesizer[KaminoParameters, "KaminoModel"]):
     Its parts are those of a recipe.
     """
 
-    gives_conditionals = True
+    supports_conditionals = True
 
     def __init__(self, progress: Progress = silent, recipe: KaminoRecipe = KAMINO) -> None:
         self._progress = progress

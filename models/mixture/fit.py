@@ -1,4 +1,4 @@
-"""One fit of the mixture: what is measured, in which order, and what is fitted to it.
+"""One fit of the mixture: its measurements in order, and the fits to them.
 
 Source: McKenna, Mullins, Sheldon, Miklau, "AIM" (arXiv 2201.12677), algorithm 1, with a mixture of
 products in place of a graphical model.
@@ -37,31 +37,31 @@ from cloister.privacy.mechanisms.selection import Exponential
 from cloister.privacy.queries.query import Door, TableRows
 
 MIXTURE_SEED = 20_260_105
-"""Public seed of everything random that follows the noise."""
+"""Public seed of all randomness after the noise."""
 
 _MOST_MODELLED = 256
-"""Bins of an attribute at most, to be in the mixture; others follow their histograms."""
+"""Most bins of an attribute in the mixture; others follow their histograms."""
 
 _START_SPREAD = 0.3
-"""Standard deviation of the logits by which components differ at the start."""
+"""Standard deviation of the initial differences between components, in logits."""
 
 _NEARLY_ONE_TO_ONE = 0.5
-"""Levels of a right side for each joint level of the left, above which it repeats the left."""
+"""Levels of a right side per joint level of the left above which it repeats the left side."""
 
 _NOISE_IN_FIT = 0.5
-"""Part of the noise of a measured table that the fit takes over, about; it shrinks the rest.
+"""About the part of a measured table's noise that the fit absorbs; it shrinks the rest.
 
 Errors with other parts are in docs/papers.md.
 """
 
 _START_STEPS = 60
-"""Steps of the fit to one-way and constraint tables, before the first round."""
+"""Steps of the fit to one-way tables and those of constraints, before the first round."""
 
 _RATE = 0.05
-"""Learning rate, in logits a step, in the rounds and at the start of the last fit."""
+"""Learning rate, in logits per step, in the rounds and at the start of the last fit."""
 
 _LAST_PARTS = 20
-"""Parts of the last fit in the progress that is shown: it takes about as long as 20 rounds."""
+"""Steps of progress shown for the last fit: it takes about as long as 20 rounds."""
 
 _LAST_RATE = 0.002
 """Learning rate at the end of the last fit."""
@@ -80,9 +80,9 @@ def fit_mixture(
 
     Privacy: releases what the plan holds; all else is post-processing.
     """
-    found = measurements.measure_histograms(private, task, plan, prior)
-    parameters, rows, bins = plan.parameters, task.data_rows, found.bins
-    known = _measure_joint(private, task, plan, found, prior)
+    histograms = measurements.measure_histograms(private, task, plan, prior)
+    parameters, rows, bins = plan.parameters, task.data_rows, histograms.bins
+    known = _measure_joint(private, task, plan, histograms, prior)
     inside = known.inside
     sequence = (*inside, *(name for name in bins if name not in inside))
     device, penalty = task.device.torch, parameters.dependence_penalty
@@ -121,7 +121,7 @@ def fit_mixture(
 
 @dataclass(frozen=True)
 class _Known:
-    """What is known before the rounds, with what an earlier release adds to it.
+    """The facts known before the rounds, including those of a previous release.
 
     ``inside`` are the attributes of the mixture, ``joint`` the tables of hard constraints.
     """
@@ -154,13 +154,13 @@ def _measure_joint(
     private: Door[TableRows],
     task: Task,
     plan: Plan[MixtureParameters],
-    found: measurements.Histograms,
+    histograms: measurements.Histograms,
     prior: ReleasedNumbers | None,
 ) -> _Known:
     """Measure the tables of hard constraints, and pool them with those of a prior."""
-    earlier, bins = NO_TABLES, found.bins
+    earlier, bins = NO_TABLES, histograms.bins
     if prior:
-        earlier = EarlierTables.of(prior, bins, found.changes, task.data_rows)
+        earlier = EarlierTables.of(prior, bins, histograms.changes, task.data_rows)
     joint: dict[tuple[str, ...], NoisyTable] = {}
     parameters = plan.parameters
     for names, noise in zip(parameters.joint_tables, parameters.joint_noise, strict=True):
@@ -169,7 +169,7 @@ def _measure_joint(
         table = count_table(private, partitions, mechanism, label)
         joint[names], earlier = earlier.pooled_with(table)
     inside = _modelled(plan, bins)
-    return _Known(found, inside, joint, earlier.among(inside))
+    return _Known(histograms, inside, joint, earlier.among(inside))
 
 
 def run_rounds(
@@ -182,7 +182,7 @@ def run_rounds(
     progress: Progress,
     earlier: EarlierTables = NO_TABLES,
 ) -> tuple[NoisyTable, ...]:
-    """Choose the table that the model explains worst, measure it, and fit again, round by round.
+    """Choose the table that the model explains worst, measure it, fit again, round by round.
 
     Tables are joint tables of the attributes of ``bins``. Returns those ``released``, those of an
     ``earlier`` release, and the new ones. ``rows`` is the declared number of rows.
@@ -220,7 +220,7 @@ def run_rounds(
 
 
 def labels_of(number: int, picks: int) -> tuple[str, ...]:
-    """What the journal calls the tables of a round."""
+    """Journal labels of the tables of a round."""
     if picks == 1:
         return (f"round {number}",)
     return tuple(f"round {number}, table {pick}" for pick in range(1, picks + 1))
@@ -231,7 +231,7 @@ def _candidates_of(
 ) -> measurements.RoundCandidates:
     if parameters.pair_parts and len(bins) > 1:
         return measurements.AllPairs(
-            tuple(coarse(own, parameters.pair_parts) for own in bins.values())
+            tuple(coarse(histogram, parameters.pair_parts) for histogram in bins.values())
         )
     return measurements.ListedTables(measurements.candidate_tables(bins, rows, MIXTURE_SEED))
 
@@ -239,14 +239,14 @@ def _candidates_of(
 def _modelled(plan: Plan[MixtureParameters], bins: Mapping[str, Histogram]) -> tuple[str, ...]:
     """The attributes of the mixture, in the order of the sequence: at least one.
 
-    Numeric ones whose values have bins of their own are among them.
+    Includes numeric ones with a bin for each value.
     """
-    most = max(_MOST_MODELLED, min(own.size for own in bins.values()))
+    most = max(_MOST_MODELLED, min(histogram.size for histogram in bins.values()))
     return tuple(name for name in bins if bins[name].size <= most or name in plan.parameters.valued)
 
 
 def _start(layout: Layout, bins: Mapping[str, Histogram], components: int) -> Mixture:
-    """Equal components, each near the one-way histograms, with random differences."""
+    """Equal components close to the one-way histograms, with random differences."""
     generator = torch.Generator().manual_seed(MIXTURE_SEED)
     parts = []
     for name, size in layout.sizes.items():
@@ -264,11 +264,15 @@ def _candidates(
     Their bins are cut into parts as those of a prior were, unless the attribute has changed.
     """
     bins = known.histograms.bins
-    own = {name: bins[name] for name in _candidate_attributes(task, parameters, known.layout)}
+    candidates = {
+        name: bins[name] for name in _candidate_attributes(task, parameters, known.layout)
+    }
     unchanged = {name for name, change in known.histograms.changes.items() if not change}
     if prior:
-        own |= {n: with_earlier_mass(own[n], prior.bins[n]) for n in own if n in unchanged}
-    return own
+        candidates |= {
+            n: with_earlier_mass(candidates[n], prior.bins[n]) for n in candidates if n in unchanged
+        }
+    return candidates
 
 
 def _candidate_attributes(

@@ -1,10 +1,10 @@
-"""What a fit measures: histograms, then joint tables chosen round by round.
+"""The measurements of a fit: histograms, then joint tables chosen round by round.
 
-Histograms are counted, pooled with those of an earlier release, and cut into bins.
+Histograms are counted, pooled with those of a previous release, and cut into bins.
 
-*Candidates:* which joint tables may be measured, and what the model expects of them: all pairs and
-small triples on coarse domains, each at several resolutions. Those are selected that the model
-explains worst.
+*Candidates:* the joint tables that may be measured, and their expectations under the model: all
+pairs and small triples on coarse domains, each at several resolutions. Those that the model
+explains worst are selected.
 
 Source: McKenna, Mullins, Sheldon, Miklau, "AIM" (arXiv 2201.12677), algorithm 1. Several tables are
 chosen before the next fit where there are many attributes, and then such as join attributes that
@@ -42,26 +42,26 @@ from cloister.schema.columns import Grid
 from cloister.schema.partition import Partition, declared_cells
 
 TRIPLE_CELLS = 1_500
-"""Cells of a candidate triple at most."""
+"""Most cells of a candidate triple."""
 
 _RESOLUTIONS = (32, 8)
-"""Parts of an attribute in candidates, beside its bins, if it has twice as many.
+"""Parts of an attribute in candidates, in addition to its bins if it has twice as many.
 
-At epsilon 0.1 four parts, in place of eight or beside them, were no better (docs/papers.md).
+At epsilon 0.1, four parts instead of eight, or in addition, were no better (docs/papers.md).
 """
 
 _TAIL_RESOLUTIONS = (16, 8)
 """Parts of a number in candidate pairs that cut tails by value as well as by mass."""
 
 _HEAVY = 0.25
-"""Share of a number's variance in one bin from which on its tail is heavy.
+"""Share of a number's variance in one bin above which its tail is heavy.
 
-Of 32 bins of equal mass the outer ones have a tenth of a uniform variance, a sixth of a normal one,
-a third of an exponential one. With all numbers Adult was no better at epsilon 0.2.
+The outer ones of 32 bins of equal mass have a tenth of a uniform variance, a sixth of a normal one,
+a third of an exponential one. Including all numbers was no better on Adult at epsilon 0.2.
 """
 
 _MOST_VISITS = 4_000_000_000
-"""Rows times candidates at most: what counting the candidates takes."""
+"""Most rows times candidates: bounds the time to count them."""
 
 Coarsenings = tuple[Partition, ...]
 
@@ -101,7 +101,7 @@ def measure_histograms(
             earlier, scale = prior.histograms[name], task.data_rows / prior.rows
             pooled = pool_histograms(counted[name], earlier, scale)
             counted[name], changes[name] = pooled.counted, pooled.change
-    bins = {name: _bins_of(task, own, parameters, prior) for name, own in counted.items()}
+    bins = {name: _bins_of(task, counts, parameters, prior) for name, counts in counted.items()}
     return Histograms(counted, bins, changes)
 
 
@@ -136,11 +136,11 @@ def _bins_of(
 def candidate_tables(
     bins: Mapping[str, Histogram], rows: int, seed: int
 ) -> tuple[Coarsenings, ...]:
-    """All pairs and triples of small joint size, of bins or of parts; singles if there is no pair.
+    """All pairs and triples of small joint size, of bins or parts; singles if there is no pair.
 
-    Where there are too many to count, an even choice of them, pairs first.
+    If there are too many to count, a random choice of them, pairs first.
     """
-    levels = {name: _levels(own) for name, own in bins.items()}
+    levels = {name: _levels(histogram) for name, histogram in bins.items()}
     most = max(min(MOST_CANDIDATES, _MOST_VISITS // max(rows, 1)), 1)
     chosen = even_choice(_sets(levels, 2, PAIR_CELLS) + _tail_pairs(bins), most, seed)
     if len(chosen) < most:
@@ -156,17 +156,17 @@ def _levels(bins: Histogram) -> list[Partition]:
 def _tail_pairs(bins: Mapping[str, Histogram]) -> list[Coarsenings]:
     """Pairs of heavy-tailed numbers in parts that are small in tails."""
     numbers = [
-        own
-        for own in bins.values()
-        if isinstance(own.column, Grid) and variance_shares(own).max() >= _HEAVY
+        number
+        for number in bins.values()
+        if isinstance(number.column, Grid) and variance_shares(number).max() >= _HEAVY
     ]
     return [
         pair
         for most in _TAIL_RESOLUTIONS
         for pair in combinations(
-            [coarse_by_spread(own, most) for own in numbers if _worthwhile(own, most)], 2
+            [coarse_by_spread(number, most) for number in numbers if _worthwhile(number, most)], 2
         )
-        if math.prod(own.size for own in pair) <= PAIR_CELLS
+        if math.prod(number.size for number in pair) <= PAIR_CELLS
     ]
 
 
@@ -181,15 +181,15 @@ def _sets(levels: Mapping[str, Sequence[Partition]], ways: int, cells: int) -> l
         for chosen in combinations(levels.values(), ways)
         for coarsenings in product(*chosen)
     )
-    return [table for table in sets if math.prod(own.size for own in table) <= cells]
+    return [table for table in sets if math.prod(partition.size for partition in table) <= cells]
 
 
 def even_choice(sets: list[_T], most: int, seed: int) -> list[_T]:
-    """At most ``most`` of them, each as likely as another, in their order."""
+    """At most ``most`` of them, chosen uniformly, in their order."""
     if len(sets) <= most:
         return sets
     chosen = np.random.default_rng(seed).choice(len(sets), most, replace=False)
-    return [sets[at] for at in np.sort(chosen)]
+    return [sets[index] for index in np.sort(chosen)]
 
 
 def expected_shares(
@@ -201,30 +201,32 @@ def expected_shares(
     computed together.
     """
     shares: dict[Partition, Tensor] = {}
-    for coarsening in (own for table in tables for own in table if own not in shares):
+    for coarsening in (
+        partition for table in tables for partition in table if partition not in shares
+    ):
         (view,), _ = mixture.layout.views([coarsening])
         shares[coarsening] = mixture.view_shares(view)
     lasts: dict[Coarsenings, list[Partition]] = {}
     for table in tables:
         lasts.setdefault(table[:-1], []).append(table[-1])
-    found: dict[Coarsenings, NDArray[np.float32]] = {}
-    for firsts, others in lasts.items():
+    expected: dict[Coarsenings, NDArray[np.float32]] = {}
+    for firsts, finals in lasts.items():
         folded = mixture.weights[None]
         for coarsening in firsts:
             folded = (folded[:, None] * shares[coarsening][None]).flatten(0, 1)
-        together = folded @ torch.cat([shares[other] for other in others]).T
-        parts = torch.split(together, [other.size for other in others], 1)
+        together = folded @ torch.cat([shares[final] for final in finals]).T
+        parts = torch.split(together, [final.size for final in finals], 1)
         shape = [coarsening.size for coarsening in firsts]
-        found |= {
-            (*firsts, other): part.reshape(*shape, -1).numpy()
-            for other, part in zip(others, parts, strict=True)
+        expected |= {
+            (*firsts, final): part.reshape(*shape, -1).numpy()
+            for final, part in zip(finals, parts, strict=True)
         }
-    return found
+    return expected
 
 
 @dataclass(frozen=True)
 class TableChoice:
-    """How tables are chosen: by a mechanism, for a table of ``rows`` rows.
+    """How tables are chosen by a mechanism, for data of ``rows`` rows.
 
     The score of a table is the L1 distance, in rows, of its counts from those that the model
     expects, less ``noise_of_cell`` for each cell: what the noise of measuring it would add.
@@ -241,7 +243,7 @@ class RoundCandidates(Protocol):
     def choose(
         self, private: Door[TableRows], mixture: Mixture, by: TableChoice, labels: Sequence[str]
     ) -> tuple[Coarsenings, ...]:
-        """One table for each label, by as many answers of the door."""
+        """One table per label, each by one answer of the door."""
         ...
 
 
@@ -267,25 +269,25 @@ class ListedTables:
 
 @dataclass(frozen=True)
 class AllPairs:
-    """All pairs of attributes, each at one coarsening: more tables than can be listed."""
+    """All pairs of attributes, each at one coarsening: too many tables to list."""
 
     coarsenings: tuple[Partition, ...]
 
     def choose(
         self, private: Door[TableRows], mixture: Mixture, by: TableChoice, labels: Sequence[str]
     ) -> tuple[Coarsenings, ...]:
-        """See `RoundCandidates`; pairs that, with those chosen before them, make no circle."""
-        views = [mixture.layout.views([own])[0][0] for own in self.coarsenings]
+        """See `RoundCandidates`; pairs that close no cycle with those chosen before."""
+        views = [mixture.layout.views([coarsening])[0][0] for coarsening in self.coarsenings]
         shares = torch.cat([mixture.view_shares(view) for view in views])
         expected = (by.rows * (shares * mixture.weights) @ shares.T).numpy()
-        sizes = np.array([own.size for own in self.coarsenings])
-        handicaps = by.noise_of_cell * np.outer(sizes, sizes)
-        pairs = np.triu(np.ones(handicaps.shape, dtype=bool), 1)
+        sizes = np.array([coarsening.size for coarsening in self.coarsenings])
+        penalties = by.noise_of_cell * np.outer(sizes, sizes)
+        pairs = np.triu(np.ones(penalties.shape, dtype=bool), 1)
         tree, chosen = np.arange(len(sizes)), list[Coarsenings]()
         for label in labels:
             apart = pairs & (tree[:, None] != tree)
             scores = PairScores(
-                self.coarsenings, expected, handicaps, apart if apart.any() else pairs
+                self.coarsenings, expected, penalties, apart if apart.any() else pairs
             )
             first, second = private.answer(scores, by.mechanism, label)
             tree[tree == tree[second]] = tree[first]

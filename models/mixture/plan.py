@@ -25,7 +25,7 @@ from cloister.models.core.budget_split import (
 )
 from cloister.models.core.histograms import TwoLevels, counted_by_value
 from cloister.models.mixture.schedule import (
-    TYPICAL_SIGNAL,
+    TYPICAL_SCALED_SIZE,
     Schedule,
     forecast_fit,
     joint_budget,
@@ -38,54 +38,54 @@ from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.schema.partition import declared_cells
 
 _HISTOGRAMS = 0.12
-"""Part of the budget, as a share of rho, of one-way histograms at the typical signal."""
+"""Part of the budget, as a share of rho, for one-way histograms at the typical scaled size."""
 
 LEAST_HISTOGRAMS = 0.05
-"""Part of the budget of one-way histograms at least."""
+"""Least part of the budget for one-way histograms."""
 
 MOST_HISTOGRAMS = 0.45
-"""Part of the budget of one-way histograms at most."""
+"""Greatest part of the budget for one-way histograms."""
 
 _SOFT_CONSTRAINTS = 0.06
-"""Part of the budget of counts of violating pairs, if there are soft constraints."""
+"""Part of the budget for counts of violating pairs, if there are soft constraints."""
 
 _SELECTION = 0.10
 """Part of the rounds' budget that chooses tables, as in AIM; the rest measures them."""
 
 MOST_COMPONENTS = 800
-"""Components of the mixture at the typical signal, and at most."""
+"""Components of the mixture at the typical scaled size, which are the most."""
 
 FEWEST_COMPONENTS = 100
-"""Components of the mixture at least."""
+"""Fewest components of the mixture."""
 
 _DEPENDENCE_PENALTY = 450.0
-"""Loss for one nat of information that components have on rows, at the typical signal."""
+"""Loss per nat of information that components carry about rows, at the typical scaled size."""
 
 _PENALTY_POWER = 1.25
-"""The penalty falls with this power of a signal below the typical one (docs/papers.md)."""
+"""The penalty falls with this power of a scaled size below the typical one (docs/papers.md)."""
 
 LEAST_PENALTY = 12.0
-"""The penalty on dependence at least."""
+"""Least penalty on dependence."""
 
 MIXTURE_BINS = 32
-"""Bins of a numeric attribute at most, special and missing values apart."""
+"""Most bins of a numeric attribute, besides special and missing values."""
 
 _SPIKE = 0.01
-"""Share of rows of a value that single values are counted for."""
+"""Share of rows of a value for which counting single values pays."""
 
 _STANDS_OUT = 4.6
 """Standard deviations of the noise above which a single value of a large domain stands out."""
 
-_EMPHASIS_POWER = 0.25
-"""The noise of a histogram falls with this power of its cells; see `emphasis_for`."""
+_WEIGHT_POWER = 0.25
+"""The noise of a histogram falls with this power of its cells; see `histogram_weight`."""
 
-MOST_EMPHASIS_CELLS = 128
-"""Cells of a histogram from which on its noise falls no further."""
+MOST_WEIGHTED_CELLS = 128
+"""Cells of a histogram above which its noise falls no further."""
 
 WEIGHER = PairCounts()
 
 MIXTURE_SAMPLINGS = (planning.SUPPORTS, planning.SEQUENTIAL)
-"""The ways in which rows of a mixture can be drawn, the usual one first."""
+"""The ways in which rows of a mixture can be drawn, the default first."""
 
 
 @dataclass(frozen=True)
@@ -122,19 +122,19 @@ class MixtureParameters(Parameters):
 class _Outline:
     """The queries of a plan, before the noise is known.
 
-    ``emphasis`` is what the noise of an attribute's histogram would be divided by without wide
-    cells, which are counted for ``two_levels``. The single values of ``by_value`` attributes are
-    counted as well, those of ``valued`` as precisely as most of ``joint``, the tables of hard
+    ``histogram_weights`` divide the noise of attributes' histograms, if these were counted without
+    wide cells, which are counted for ``two_levels``. The single values of ``by_value`` attributes
+    are counted as well, those of ``valued`` as precisely as most of ``joint``, the tables of hard
     constraints.
     """
 
     task: Task
     sizes: Mapping[str, int]
-    emphasis: Mapping[str, Fraction]
+    histogram_weights: Mapping[str, Fraction]
     by_value: tuple[str, ...]
     joint: tuple[tuple[str, ...], ...]
     schedule: Schedule
-    signal: float
+    scaled_size: float
     valued: tuple[str, ...]
     two_levels: tuple[str, ...]
 
@@ -145,22 +145,22 @@ class _Outline:
 
     @property
     def weights(self) -> dict[str, tuple[Fraction, int]]:
-        """By how much each attribute has less noise, and how many of its histograms have it.
+        """The factor by which each attribute has less noise, and how many histograms it has.
 
-        Wide cells take from the budget of the others.
+        Wide cells share the budget of the others.
         """
         weights = {}
-        for name, emphasis in self.emphasis.items():
+        for name, weight in self.histogram_weights.items():
             by_value = name in self.by_value and name not in self.valued
             times = 1 + by_value + (name in self.two_levels)
             share = rounded_up(math.sqrt((times - (name in self.two_levels)) / times), 6)
-            weights[name] = emphasis * share, times
+            weights[name] = weight * share, times
         return weights
 
     @cached_property
     def joint_weights(self) -> tuple[float, dict[tuple[str, ...], Fraction]]:
-        """The part of the budget of all joint tables, and by how much each has less noise."""
-        return joint_budget(self.task, self.joint, len(self.values), self.sizes, self.signal)
+        """The part of the budget for joint tables, and the factor by which each has less noise."""
+        return joint_budget(self.task, self.joint, len(self.values), self.sizes, self.scaled_size)
 
     @cached_property
     def split(self) -> BudgetSplit:
@@ -172,7 +172,7 @@ class _Outline:
             weighted_counts(
                 task,
                 "histograms",
-                histograms_for(self.signal),
+                histograms_for(self.scaled_size),
                 tuple(self.weights.values()),
                 self._words_of_histograms(),
             ),
@@ -198,7 +198,7 @@ class _Outline:
     def counted(
         self, noise: Mapping[str, Fraction], mapped: Mapping[tuple[str, ...], float]
     ) -> Iterator[Counted]:
-        """All tables that are counted, and with how much noise."""
+        """All counted tables, with their noise."""
         partition = self.task.neighbours.partition
         for names, deviation in mapped.items():
             yield Counted({name: self.sizes[name] for name in names}, deviation)
@@ -232,8 +232,8 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
         PlanError: there is no delta to spend, or the noise would drown the rows.
     """
     require_delta("mixture", budget)
-    signal = signal_of(task, float(zcdp_rho(budget.epsilon, budget.delta)))
-    outline = _outline(task, sequence, signal)
+    scaled_size = scaled_size_of(task, float(zcdp_rho(budget.epsilon, budget.delta)))
+    outline = _outline(task, sequence, scaled_size)
     estimate = outline.split.estimate(budget)["histograms"]
     outline = _without_drowned_values(outline, estimate)
     estimate = outline.split.estimate(budget)["histograms"]
@@ -261,8 +261,8 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
         pair_parts=schedule.pair_parts,
         steps=schedule.steps,
         groups=MIXTURE_BINS,
-        components=components_for(signal),
-        dependence_penalty=penalty_for(signal),
+        components=components_for(scaled_size),
+        dependence_penalty=penalty_for(scaled_size),
     )
     partition = task.neighbours.partition
     mapped = {
@@ -281,7 +281,7 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
     )
 
 
-def _outline(task: Task, sequence: tuple[str, ...], signal: float) -> _Outline:
+def _outline(task: Task, sequence: tuple[str, ...], scaled_size: float) -> _Outline:
     by_value = counted_by_value(task.domain, sequence, task.data_rows)
     valued = planning.valued_attributes(task, by_value)
     sizes = planning.sizes_by_value(task, planning.public_sizes(task.domain, MIXTURE_BINS), valued)
@@ -290,11 +290,11 @@ def _outline(task: Task, sequence: tuple[str, ...], signal: float) -> _Outline:
     return _Outline(
         task,
         sizes,
-        {name: emphasis_for(declared_cells(task.domain[name]).size) for name in sequence},
+        {name: histogram_weight(declared_cells(task.domain[name]).size) for name in sequence},
         by_value,
         joint,
-        schedule_for(signal, len(sequence), task.data_rows),
-        signal,
+        schedule_for(scaled_size, len(sequence), task.data_rows),
+        scaled_size,
         tuple(name for name in valued if name in learnt),
         tuple(name for name in sequence if TwoLevels.of(declared_cells(task.domain[name]))),
     )
@@ -303,46 +303,46 @@ def _outline(task: Task, sequence: tuple[str, ...], signal: float) -> _Outline:
 def _without_drowned_values(outline: _Outline, noise: Fraction) -> _Outline:
     """The outline without counts of single values that noise of about this level would drown."""
     partition, most = outline.task.neighbours.partition, _SPIKE * outline.task.data_rows
-    kept = tuple(
+    counted = tuple(
         name
         for name in outline.by_value
         if name in outline.valued
         or _STANDS_OUT * DiscreteGaussian(noise / outline.weights[name][0]).scale(partition) <= most
     )
-    return replace(outline, by_value=kept)
+    return replace(outline, by_value=counted)
 
 
-def signal_of(task: Task, rho: float) -> float:
-    """The rows, times the square root of rho, by the rows of a unit: how weak the noise is.
+def scaled_size_of(task: Task, rho: float) -> float:
+    """The rho-scaled sample size: rows times the square root of rho, over the rows of a unit.
 
-    All noise is in proportion to the rows that one unit may have, over the square root of rho.
+    All noise is proportional to the rows that one unit may have, over the square root of rho.
     """
     return task.data_rows * math.sqrt(rho) / task.neighbours.max_rows
 
 
-def components_for(signal: float) -> int:
-    """Number of components, by the signal: fewer where the noise is strong."""
-    wanted = round(MOST_COMPONENTS * math.sqrt(signal / TYPICAL_SIGNAL))
+def components_for(scaled_size: float) -> int:
+    """Number of components, by the scaled size: fewer where noise is strong."""
+    wanted = round(MOST_COMPONENTS * math.sqrt(scaled_size / TYPICAL_SCALED_SIZE))
     return min(max(wanted, FEWEST_COMPONENTS), MOST_COMPONENTS)
 
 
-def penalty_for(signal: float) -> float:
-    """The penalty on dependence, by the signal: in proportion to it, or less where it is weak."""
-    ratio = signal / TYPICAL_SIGNAL
+def penalty_for(scaled_size: float) -> float:
+    """The penalty on dependence: proportional to the scaled size, or less where that is small."""
+    ratio = scaled_size / TYPICAL_SCALED_SIZE
     return max(_DEPENDENCE_PENALTY * min(ratio, ratio**_PENALTY_POWER), LEAST_PENALTY)
 
 
-def histograms_for(signal: float) -> float:
-    """The part of the budget of one-way histograms, by the signal: the more, the weaker it is."""
-    wanted = _HISTOGRAMS * (TYPICAL_SIGNAL / signal) ** 0.6
+def histograms_for(scaled_size: float) -> float:
+    """The part of the budget for one-way histograms, by the scaled size: the smaller, the more."""
+    wanted = _HISTOGRAMS * (TYPICAL_SCALED_SIZE / scaled_size) ** 0.6
     return min(max(wanted, LEAST_HISTOGRAMS), MOST_HISTOGRAMS)
 
 
-def emphasis_for(cells: int) -> Fraction:
-    """How many times less noise a histogram of ``cells`` cells gets than one of two.
+def histogram_weight(cells: int) -> Fraction:
+    """The factor by which a histogram of ``cells`` cells gets less noise than one of two.
 
-    The error of a histogram grows with its cells times the noise, and the cost with the inverse
-    square of the noise, so the sum of all errors would be least with the cube root of cells. In
-    large histograms few cells matter, so it is the fourth root here.
+    The error of a histogram grows with cells times noise, and its cost with the inverse square of
+    the noise, so the cube root of the cells would minimise the sum of errors. In large histograms
+    few cells matter, so this is the fourth root.
     """
-    return rounded_up(min(max(cells - 1, 1), MOST_EMPHASIS_CELLS) ** _EMPHASIS_POWER, 6)
+    return rounded_up(min(max(cells - 1, 1), MOST_WEIGHTED_CELLS) ** _WEIGHT_POWER, 6)

@@ -1,9 +1,9 @@
-"""An earlier release of the same columns as evidence: its noisy numbers beside the new ones.
+"""A previous release of the same columns as evidence: its noisy numbers beside the new ones.
 
-The noisy numbers of a fit are kept with its model, so that a later fit can use them again.
+The noisy numbers of a fit are kept with its model, so that a later fit can reuse them.
 
 Numbers of both are weighted by inverse variance. Where the table has changed in between, the
-earlier ones count for less: what the two differ by beyond their noise is added to their variance.
+earlier ones count for less: their difference beyond the noise is added to their variance.
 Everything here is post-processing of released numbers.
 
 Source: the variance of a change is estimated as that between studies, DerSimonian and Laird,
@@ -34,18 +34,18 @@ from cloister.schema.columns import Grid
 from cloister.schema.partition import Partition, declared_cells, intervals, single_values
 
 _SIGNIFICANT = 3.0
-"""Standard deviations by which a sum of squares exceeds that of noise where a table has changed.
+"""Standard deviations by which a sum of squares must exceed that of noise to show a change.
 
-A release compares dozens of histograms and tables; at 2, some would seem changed by noise alone.
+A release compares dozens of histograms and tables; at 2, noise alone would change some.
 """
 
 _SPLIT = 3
-"""Bins of a number that an earlier one has parts of, from which on it is split: one is whole."""
+"""An earlier bin is split if it has parts of at least this many new bins; one is then whole."""
 
 
 @dataclass(frozen=True)
 class ReleasedNumbers:
-    """What a fit was told of a table of ``rows`` rows: noisy counts, over ``bins`` and their cells.
+    """The noisy counts that a fit of ``rows`` rows received, over ``bins`` and their cells.
 
     ``tables`` are joint tables, the newest last.
     """
@@ -57,10 +57,12 @@ class ReleasedNumbers:
 
     def state(self, sequence: Sequence[str]) -> ModelState:
         """The numbers as JSON and arrays, but for the bins; attributes by ``sequence``."""
-        held = [_state_of_histogram(at, self.histograms[name]) for at, name in enumerate(sequence)]
-        held += [_state_of_table(at, table) for at, table in enumerate(self.tables)]
-        arrays = {name: array for _, own in held for name, array in own.items()}
-        about = [described for described, _ in held]
+        stored = [
+            _state_of_histogram(index, self.histograms[name]) for index, name in enumerate(sequence)
+        ]
+        stored += [_state_of_table(index, table) for index, table in enumerate(self.tables)]
+        arrays = {name: array for _, part in stored for name, array in part.items()}
+        about = [described for described, _ in stored]
         return {"numbers": {"rows": self.rows, "of": about}}, arrays
 
 
@@ -75,11 +77,12 @@ def restore_numbers(
         return None
     sequence, about = meta["sequence"], meta["numbers"]["of"]
     histograms = {
-        name: _restore_histogram(task, name, at, about[at], arrays)
-        for at, name in enumerate(sequence)
+        name: _restore_histogram(task, name, index, about[index], arrays)
+        for index, name in enumerate(sequence)
     }
     tables = tuple(
-        _restore_table(bins, at, own, arrays) for at, own in enumerate(about[len(sequence) :])
+        _restore_table(bins, index, entry, arrays)
+        for index, entry in enumerate(about[len(sequence) :])
     )
     return ReleasedNumbers(meta["numbers"]["rows"], bins, histograms, tables)
 
@@ -112,31 +115,32 @@ def _restore_histogram(
     )
 
 
-def _state_of_table(at: int, table: NoisyTable) -> ModelState:
+def _state_of_table(index: int, table: NoisyTable) -> ModelState:
     arrays: dict[str, NDArray[Any]] = {
-        f"table.{at}": table.counts,
-        f"table.{at}.deviation": np.asarray(table.deviation),
+        f"table.{index}": table.counts,
+        f"table.{index}.deviation": np.asarray(table.deviation),
     }
-    arrays |= {f"table.{at}.{axis}": own.joined for axis, own in enumerate(table.partitions)}
+    arrays |= {
+        f"table.{index}.{axis}": partition.joined for axis, partition in enumerate(table.partitions)
+    }
     return {"attributes": list(table.names)}, arrays
 
 
 def _restore_table(
-    bins: Mapping[str, Histogram], at: int, about: Mapping[str, Any], arrays: Arrays
+    bins: Mapping[str, Histogram], index: int, about: Mapping[str, Any], arrays: Arrays
 ) -> NoisyTable:
     partitions = tuple(
-        bins[name].coarsen(arrays[f"table.{at}.{axis}"])
+        bins[name].coarsen(arrays[f"table.{index}.{axis}"])
         for axis, name in enumerate(about["attributes"])
     )
-    return NoisyTable(partitions, arrays[f"table.{at}"], arrays[f"table.{at}.deviation"])
+    return NoisyTable(partitions, arrays[f"table.{index}"], arrays[f"table.{index}.deviation"])
 
 
 @dataclass(frozen=True)
 class PooledHistogram:
-    """Noisy counts of an attribute in two releases together, and how far the table changed.
+    """Pooled noisy counts of an attribute in two releases, and how far the table changed.
 
-    ``change`` is the sum of squared changes of all counts, in rows, as far as noise does not
-    explain them.
+    ``change`` is the sum of squared changes of all counts, in rows, beyond what noise explains.
     """
 
     counted: HistogramCounts
@@ -144,9 +148,9 @@ class PooledHistogram:
 
 
 def pool_histograms(new: HistogramCounts, old: HistogramCounts, scale: float) -> PooledHistogram:
-    """The counts of both; the old ones are times ``scale``, new rows for each old one.
+    """The pooled counts; old ones are scaled by ``scale``, the new rows per old row.
 
-    Counts of single values are pooled where both releases have them.
+    Counts of single values are pooled if both releases have them.
     """
     levels = [(new.cells, old.cells.scale(scale))]
     if new.wide is not None and old.wide is not None:
@@ -168,9 +172,9 @@ def _change(new: NoisyTable, earlier: NoisyTable) -> float:
 
 
 def squared_change(new: Floats, old: Floats, variance: Floats | float) -> float:
-    """The sum of squared differences of noisy counts, less what their noise explains.
+    """The sum of squared differences of noisy counts, less the part that noise explains.
 
-    ``variance`` is that of a difference. Zero where noise alone may well differ by as much.
+    ``variance`` is that of a difference. Zero if noise alone explains the difference.
     """
     noise = np.broadcast_to(variance, new.shape)
     change = float((np.square(new - old) - noise).sum())
@@ -178,24 +182,24 @@ def squared_change(new: Floats, old: Floats, variance: Floats | float) -> float:
 
 
 def refine_bins(earlier: Histogram, bins: Histogram) -> Histogram:
-    """The bins, without any that has parts of two earlier ones.
+    """The bins, refined so that none has parts of two earlier ones.
 
-    Of a number they are the earlier ones, but for those that are much wider than the new.
+    For a number: the earlier bins, except those much wider than the new ones.
     """
     column = bins.column
     cells = intervals(column, np.union1d(earlier.starts, bins.starts))
-    old, own = earlier.index(cells.starts), bins.index(cells.starts)
+    old, current = earlier.index(cells.starts), bins.index(cells.starts)
     if isinstance(column, Grid):
-        parts = np.unique(old * bins.size + own) // bins.size
-        own = np.where(np.bincount(parts)[old] < _SPLIT, 0, own)
-    parts = np.unique(old * bins.size + own, return_inverse=True)[1].astype(np.int64)
+        parts = np.unique(old * bins.size + current) // bins.size
+        current = np.where(np.bincount(parts)[old] < _SPLIT, 0, current)
+    parts = np.unique(old * bins.size + current, return_inverse=True)[1].astype(np.int64)
     whole = bins.cell_index(cells.starts)
     return Histogram.over(cells, parts, bins.shares[whole] * cells.widths / bins.widths[whole])
 
 
 @dataclass(frozen=True)
 class EarlierTable:
-    """A joint table of an earlier release, as of the rows of the new one.
+    """A joint table of a previous release, scaled to the rows of the new one.
 
     ``expected`` are its rows if attributes were independent. ``change`` is the sum of squared
     changes that histograms suggest, ``compared`` the one that a new table shows; None if none does.
@@ -220,10 +224,10 @@ class EarlierTable:
 
 @dataclass(frozen=True)
 class EarlierTables:
-    """The joint tables of an earlier release, trusted as far as new tables agree with them.
+    """The joint tables of a previous release, trusted as far as new tables agree with them.
 
-    Each has changed at least as much as the histograms of its attributes; one that no new table can
-    be compared with at least as much as the others on average.
+    Each is assumed to have changed at least as much as the histograms of its attributes; one
+    without a comparable new table, at least as much as the others on average.
     """
 
     tables: tuple[EarlierTable, ...] = ()
@@ -242,44 +246,44 @@ class EarlierTables:
             tuple(
                 _as_of(table, bins, changes, scale, rows)
                 for table in numbers.tables
-                if all(own.name in bins for own in table.partitions)
+                if all(partition.name in bins for partition in table.partitions)
             )
         )
 
     def among(self, names: Collection[str]) -> EarlierTables:
         """The tables of these attributes alone."""
-        return EarlierTables(tuple(own for own in self.tables if own.names <= set(names)))
+        return EarlierTables(tuple(table for table in self.tables if table.names <= set(names)))
 
     @cached_property
     def marginals(self) -> tuple[NoisyTable, ...]:
         """The tables with noise and change as their deviations.
 
-        Tables of the same attributes have one change in common, which no number of them averages.
+        Tables of the same attributes share one change, which averaging does not reduce.
         """
-        known = [own.compared for own in self.tables if own.compared is not None]
+        known = [table.compared for table in self.tables if table.compared is not None]
         typical = float(np.mean(known)) if known else 0.0
-        shown = (typical if own.compared is None else own.compared for own in self.tables)
-        alike = Counter(own.names for own in self.tables)
+        shown = (typical if table.compared is None else table.compared for table in self.tables)
+        alike = Counter(table.names for table in self.tables)
         return tuple(
-            own.with_change(alike[own.names] * max(own.change, change))
-            for own, change in zip(self.tables, shown, strict=True)
+            table.with_change(alike[table.names] * max(table.change, change))
+            for table, change in zip(self.tables, shown, strict=True)
         )
 
     def compared_with(self, new: NoisyTable) -> EarlierTables:
-        """The same, where those that share two attributes or more with a new table know more."""
-        return EarlierTables(tuple(_compared(own, new) for own in self.tables))
+        """The tables, with changes updated from a new table that shares at least two attributes."""
+        return EarlierTables(tuple(_compared(table, new) for table in self.tables))
 
     def pooled_with(self, new: NoisyTable) -> tuple[NoisyTable, EarlierTables]:
-        """A new table over bins with an earlier one of just its cells, and the other tables."""
-        for at, own in enumerate(self.tables):
-            if _same_cells(own.measured, new):
-                others = EarlierTables(self.tables[:at] + self.tables[at + 1 :])
-                return _pooled_table(new, own.measured), others
+        """A new table pooled with an earlier one of the same cells, and the remaining tables."""
+        for index, table in enumerate(self.tables):
+            if _same_cells(table.measured, new):
+                rest = EarlierTables(self.tables[:index] + self.tables[index + 1 :])
+                return _pooled_table(new, table.measured), rest
         return new, self
 
 
 NO_TABLES = EarlierTables()
-"""No earlier release is used."""
+"""No previous release is used."""
 
 
 def _as_of(
@@ -289,12 +293,16 @@ def _as_of(
     scale: float,
     rows: int,
 ) -> EarlierTable:
-    coarsenings = tuple(_over(own, bins[own.name]) for own in table.partitions)
+    coarsenings = tuple(_over(partition, bins[partition.name]) for partition in table.partitions)
     measured = replace(table.scale(scale), partitions=coarsenings)
     expected = np.full((), float(rows))
-    for own in coarsenings:
-        expected = np.multiply.outer(expected, np.bincount(own.joined, weights=bins[own.name].mass))
-    return EarlierTable(measured, expected, max(changes[own.name] for own in coarsenings))
+    for partition in coarsenings:
+        expected = np.multiply.outer(
+            expected, np.bincount(partition.joined, weights=bins[partition.name].mass)
+        )
+    return EarlierTable(
+        measured, expected, max(changes[partition.name] for partition in coarsenings)
+    )
 
 
 def _over(earlier: Partition, bins: Histogram) -> Partition:
@@ -303,16 +311,16 @@ def _over(earlier: Partition, bins: Histogram) -> Partition:
     return bins.coarsen(earlier.index(bins.starts[first]))
 
 
-def _compared(own: EarlierTable, new: NoisyTable) -> EarlierTable:
-    """The table with its change, as the common attributes of a new table show it."""
-    axes = {other.name: other for other in new.partitions}
-    common = [each for each in own.measured.partitions if each.name in axes]
+def _compared(earlier: EarlierTable, new: NoisyTable) -> EarlierTable:
+    """The table with its change estimated on the attributes it shares with a new table."""
+    axes = {partition.name: partition for partition in new.partitions}
+    common = [each for each in earlier.measured.partitions if each.name in axes]
     if len(common) < 2:
-        return own
+        return earlier
     joint = {each.name: _common_parts(each, axes[each.name]) for each in common}
-    (first, noise), (second, more) = (_projected(each, joint) for each in (own.measured, new))
+    (first, noise), (second, more) = (_projected(each, joint) for each in (earlier.measured, new))
     change = squared_change(first, second, noise + more)
-    return replace(own, compared=max(change, own.compared or 0.0))
+    return replace(earlier, compared=max(change, earlier.compared or 0.0))
 
 
 def _common_parts(first: Partition, second: Partition) -> Integers:
@@ -326,23 +334,23 @@ def _projected(table: NoisyTable, joint: Mapping[str, Integers]) -> tuple[Floats
     """Counts and variances of a table summed to partitions of bins, axes in their order."""
     counts = np.asarray(table.counts, dtype=np.float64)
     variances = table.variances
-    axes = {own.name: axis for axis, own in enumerate(table.partitions)}
+    axes = {partition.name: axis for axis, partition in enumerate(table.partitions)}
     for name, parts in joint.items():
         onto = _onto(table.partitions[axes[name]], parts)
         counts, variances = (_summed(each, axes[name], onto) for each in (counts, variances))
-    others = tuple(axis for name, axis in axes.items() if name not in joint)
-    kept = [name for name in axes if name in joint]
-    order = [kept.index(name) for name in joint]
+    summed = tuple(axis for name, axis in axes.items() if name not in joint)
+    remaining = [name for name in axes if name in joint]
+    order = [remaining.index(name) for name in joint]
     return (
-        counts.sum(axis=others).transpose(order),
-        variances.sum(axis=others).transpose(order),
+        counts.sum(axis=summed).transpose(order),
+        variances.sum(axis=summed).transpose(order),
     )
 
 
-def _onto(own: Partition, parts: Integers) -> Integers:
+def _onto(partition: Partition, parts: Integers) -> Integers:
     """The part in a coarser partition (bins,) of each part of a coarsening; shape (size,)."""
-    onto = np.empty(own.size, dtype=np.int64)
-    onto[own.joined] = parts
+    onto = np.empty(partition.size, dtype=np.int64)
+    onto[partition.joined] = parts
     return np.unique(onto, return_inverse=True)[1]
 
 
@@ -355,7 +363,7 @@ def _summed(table: Floats, axis: int, onto: Integers) -> Floats:
 
 
 def _same_cells(earlier: NoisyTable, new: NoisyTable) -> bool:
-    return earlier.names == new.names and all(own.whole for own in earlier.partitions)
+    return earlier.names == new.names and all(partition.whole for partition in earlier.partitions)
 
 
 def _pooled_table(new: NoisyTable, earlier: NoisyTable) -> NoisyTable:

@@ -25,11 +25,11 @@ from cloister.models.core import costs
 from cloister.models.core.budget_split import rounded_up
 from cloister.models.task import Forecast, Task
 
-TYPICAL_SIGNAL = 5_000.0
-"""A typical signal; see `cloister.models.mixture.plan.signal_of`."""
+TYPICAL_SCALED_SIZE = 5_000.0
+"""A typical rho-scaled sample size; see `cloister.models.mixture.plan.scaled_size_of`."""
 
 _ROUNDS = 40
-"""Rounds for a table of 15 attributes at the typical signal.
+"""Rounds for a table of 15 attributes at the typical scaled size.
 
 Half or twice as many were no better at epsilon 0.1 (docs/papers.md).
 """
@@ -38,7 +38,7 @@ MOST_ROUNDS = 200
 """Most rounds."""
 
 _GROWTH = 0.26
-"""Rounds grow with this power of the signal."""
+"""Rounds grow with this power of the scaled size."""
 
 _ALL_STEPS = 1_600
 """Steps of the fit over all rounds, within the bounds for one round."""
@@ -68,7 +68,7 @@ _ROUNDS_OF_PICKS = 60
 _TELLING = 0.75
 """Greatest error of a choice, as a share of the rows, at which tables are added.
 
-At a signal of 300 (2,500 rows of 150 attributes, epsilon 1) a fifth of it kept a third of the
+At a scaled size of 300 (2,500 rows of 150 attributes, epsilon 1) a fifth of it kept a third of the
 correlations, and twice as much kept no more.
 """
 
@@ -184,46 +184,50 @@ class Schedule:
         return max(share, FEWEST_STEPS)
 
 
-def schedule_for(signal: float, attributes: int, rows: int) -> Schedule:
-    """The rounds for a table of ``rows`` rows and ``attributes`` attributes, by the signal.
+def schedule_for(scaled_size: float, attributes: int, rows: int) -> Schedule:
+    """The rounds for a table of ``rows`` rows and ``attributes`` attributes, by the scaled size.
 
     With more pairs of attributes than can be listed, all pairs are candidates, and several are
     chosen in a round.
     """
     pairs = math.comb(attributes, 2)
     if pairs <= MOST_CANDIDATES or pairs * rows > _MOST_VISITS:
-        return Schedule(_rounds_for(signal, attributes))
-    tables = _tables_for(signal, attributes)
+        return Schedule(_rounds_for(scaled_size, attributes))
+    tables = _tables_for(scaled_size, attributes)
     picks = math.ceil(tables / _ROUNDS_OF_PICKS)
-    parts = min(_clear_parts(signal, tables), _MOST_COLUMNS // attributes)
+    parts = min(_clear_parts(scaled_size, tables), _MOST_COLUMNS // attributes)
     return Schedule(math.ceil(tables / picks), picks, max(parts, 2))
 
 
-def _clear_parts(signal: float, tables: int) -> int:
+def _clear_parts(scaled_size: float, tables: int) -> int:
     """Parts of an attribute in candidate pairs: few if the noise of a cell is strong.
 
-    That noise is about rows * sqrt(tables) / signal.
+    That noise is about rows * sqrt(tables) / scaled_size.
     """
-    cells = _NOISE_OF_TABLE * signal / math.sqrt(tables)
+    cells = _NOISE_OF_TABLE * scaled_size / math.sqrt(tables)
     return min(math.isqrt(int(cells)), _PAIR_PARTS)
 
 
-def _rounds_for(signal: float, attributes: int) -> int:
+def _rounds_for(scaled_size: float, attributes: int) -> int:
     """Number of rounds with one table each: more if the noise is small relative to the rows."""
     possible = math.comb(attributes, 2) + math.comb(attributes, 3)
-    wanted = round(_ROUNDS * math.sqrt(attributes / 15) * (signal / TYPICAL_SIGNAL) ** _GROWTH)
+    wanted = round(
+        _ROUNDS * math.sqrt(attributes / 15) * (scaled_size / TYPICAL_SCALED_SIZE) ** _GROWTH
+    )
     return min(max(wanted, 1), 2 * possible, MOST_ROUNDS)
 
 
-def _tables_for(signal: float, attributes: int) -> int:
+def _tables_for(scaled_size: float, attributes: int) -> int:
     """Number of tables if all pairs are candidates: as many as selection can rank reliably.
 
     A choice that spends a rho of r is off by about log(pairs) / sqrt(2 r) rows. If few can be
     ranked, as many as with listed pairs: tables of any pairs improve histograms, too.
     """
     wrong = math.log(math.comb(attributes, 2)) / math.sqrt(2 * _CHOICES)
-    rankable = int((_TELLING * signal / wrong) ** 2)
-    return max(min(_TABLES_OF_ATTRIBUTE * attributes, rankable), _rounds_for(signal, attributes))
+    rankable = int((_TELLING * scaled_size / wrong) ** 2)
+    return max(
+        min(_TABLES_OF_ATTRIBUTE * attributes, rankable), _rounds_for(scaled_size, attributes)
+    )
 
 
 def joint_budget(
@@ -231,17 +235,17 @@ def joint_budget(
     tables: Sequence[tuple[str, ...]],
     values: int,
     sizes: Mapping[str, int],
-    signal: float,
+    scaled_size: float,
 ) -> tuple[float, dict[tuple[str, ...], Fraction]]:
     """The part of the budget for ``tables`` of hard constraints and for ``values`` value counts.
 
     And by what factor each table has less noise than single values have, at least 1.
 
-    ``sizes`` are the most bins of each attribute, ``signal`` is the rows times the square root of
-    rho, see `cloister.models.mixture.plan.signal_of`.
+    ``sizes`` are the most bins of each attribute, ``scaled_size`` is the rows times the square root
+    of rho, see `cloister.models.mixture.plan.scaled_size_of`.
     """
     base = _PART / max(len(tables) + values, 1)
-    wanted = {names: max(_wanted(task, names, sizes, signal), base) for names in tables}
+    wanted = {names: max(_wanted(task, names, sizes, scaled_size), base) for names in tables}
     more = sum(wanted.values()) - base * len(tables)
     times = min(1.0, (_MOST_OF_ALL - _PART) / more) if more else 0.0
     parts = {names: base + times * (share - base) for names, share in wanted.items()}
@@ -249,10 +253,12 @@ def joint_budget(
     return sum(parts.values()) + base * values, weights
 
 
-def _wanted(task: Task, names: tuple[str, ...], sizes: Mapping[str, int], signal: float) -> float:
+def _wanted(
+    task: Task, names: tuple[str, ...], sizes: Mapping[str, int], scaled_size: float
+) -> float:
     """The part of the budget with which a dependency is learnt; 0 for other tables, or if hopeless.
 
-    With a part p of rho, the rows of an average left side are sqrt(2 p) * signal / left sides
+    With a part p of rho, the rows of an average left side are sqrt(2 p) * scaled_size / left sides
     deviations of the noise.
     """
     dependent = any(
@@ -262,7 +268,7 @@ def _wanted(task: Task, names: tuple[str, ...], sizes: Mapping[str, int], signal
     )
     if not dependent:
         return 0.0
-    relative = math.prod(sizes[name] for name in names[:-1]) / signal
+    relative = math.prod(sizes[name] for name in names[:-1]) / scaled_size
     if _HOPELESS * relative > math.sqrt(2 * _MOST_OF_TABLE):
         return 0.0
     return min((_CLEAR * relative) ** 2 / 2, _MOST_OF_TABLE)

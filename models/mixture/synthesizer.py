@@ -32,7 +32,7 @@ MixturePlan = Plan[MixtureParameters]
 class MixtureSynthesizer(Synthesizer[MixtureParameters, "MixtureModel"]):
     """Marginals chosen round by round, a mixture of products, rows inside feasible sets."""
 
-    gives_conditionals = True
+    supports_conditionals = True
     reuses_numbers = True
     weighs_soft = True
     samplings = MIXTURE_SAMPLINGS

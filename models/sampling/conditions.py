@@ -33,10 +33,10 @@ from cloister.schema.columns import OUTSIDE
 from cloister.schema.domain import Domain
 
 _PARTICLES = 8
-"""Rows that are drawn for each row of the result, where the condition is on late columns."""
+"""Rows drawn per row of the result, if the condition is on late columns."""
 
 _HALVINGS = 60
-"""Halvings of [0, 1] to find a quantile: more than a float64 resolves."""
+"""Bisections of [0, 1] for a quantile: more than a float64 resolves."""
 
 _DEGENERATE = 0.5
 """Rows are resampled where their effective number falls below this share of their number."""
@@ -77,26 +77,26 @@ class Condition:
         late = self._weighted[-1] >= len(self._weighted)
         draw = AncestralSampler(self.chain, evidence=self)
         batch = Batch.start(self.chain, rows * _PARTICLES if late else rows, rng)
-        for place in range(len(self.chain.sequence)):
-            draw.extend(batch, place)
-            if place in self._weighted:
-                batch = self._resampled(batch, rows, last=place == self._weighted[-1])
+        for position in range(len(self.chain.sequence)):
+            draw.extend(batch, position)
+            if position in self._weighted:
+                batch = self._resampled(batch, rows, last=position == self._weighted[-1])
         for name, code in self.codes.items():
-            batch.end(place, batch.codes[name] != code)
+            batch.end(position, batch.codes[name] != code)
         return batch
 
-    def likelihood(self, place: int, nodes: Integers, levels: Integers) -> Floats | None:
+    def likelihood(self, position: int, nodes: Integers, levels: Integers) -> Floats | None:
         """The probability (c,) of the condition, given levels (c,) that follow ``nodes``.
 
-        Shape of ``nodes``: (c, feasible sets at the place). None if the condition always holds.
+        Shape of ``nodes``: (c, feasible sets at the position). None if the condition always holds.
         """
-        name = self.chain.sequence[place]
+        name = self.chain.sequence[position]
         shares = [self._level_shares[name][levels]] if name in self.codes else []
-        for column, (at, depth) in enumerate(self.chain.sets_at[place]):
-            if at in self._node_shares:
-                trie = self.chain.tries[at]
+        for column, (index, depth) in enumerate(self.chain.sets_at[position]):
+            if index in self._node_shares:
+                trie = self.chain.tries[index]
                 shares.append(
-                    self._node_shares[at][depth][trie.step(depth, nodes[:, column], levels)]
+                    self._node_shares[index][depth][trie.step(depth, nodes[:, column], levels)]
                 )
         return np.prod(shares, axis=0) if shares else None
 
@@ -132,11 +132,13 @@ class Condition:
 
         They are quantiles of ``boxes`` (rows, 2), or of the attribute's level if that is None.
         """
-        own, code = self.chain.bins[name], self.codes[name]
-        level = own.index(np.full(rows, code))
+        bins, code = self.chain.bins[name], self.codes[name]
+        level = bins.index(np.full(rows, code))
 
         def value(quantile: Floats) -> Integers:
-            return own.refine(level, quantile) if boxes is None else own.refine_box(boxes, quantile)
+            return (
+                bins.refine(level, quantile) if boxes is None else bins.refine_box(boxes, quantile)
+            )
 
         return _crossing(lambda q: value(q) >= code, rows), _crossing(
             lambda q: value(q) > code, rows
@@ -160,9 +162,9 @@ class Condition:
 
     @cached_property
     def _weighted(self) -> tuple[int, ...]:
-        """The places at which the condition can have a probability below 1."""
+        """The positions at which the condition can have a probability below 1."""
         names = set(self.codes).union(
-            *(self.chain.feasible_sets[at].attributes for at in self._node_shares)
+            *(self.chain.feasible_sets[index].attributes for index in self._node_shares)
         )
         return tuple(sorted(self.chain.sequence.index(name) for name in names))
 
@@ -170,28 +172,28 @@ class Condition:
     def _level_shares(self) -> dict[str, Floats]:
         shares = {}
         for name, code in self.codes.items():
-            own = self.chain.bins[name]
-            shares[name] = np.zeros(own.size)
+            bins = self.chain.bins[name]
+            shares[name] = np.zeros(bins.size)
             low, high = (
                 (0.0, 1.0)
                 if self.chain.has_box(name)
                 else (float(end[0]) for end in self._interval(name, None, 1))
             )
-            shares[name][own.index(np.array([code]))[0]] = high - low
+            shares[name][bins.index(np.array([code]))[0]] = high - low
         return shares
 
     @cached_property
     def _node_shares(self) -> dict[int, list[Floats]]:
         """For each set with a column of the condition, its probability by depth and node."""
         return {
-            at: self._node_shares_of(at, feasible_set)
-            for at, feasible_set in enumerate(self.chain.feasible_sets)
+            index: self._node_shares_of(index, feasible_set)
+            for index, feasible_set in enumerate(self.chain.feasible_sets)
             if any(name in self.codes for name in feasible_set.attributes)
         }
 
-    def _node_shares_of(self, at: int, feasible_set: FeasibleSet) -> list[Floats]:
+    def _node_shares_of(self, index: int, feasible_set: FeasibleSet) -> list[Floats]:
         shares = self._leaf_shares(feasible_set)
-        trie, nodes, opened = self.chain.tries[at], np.zeros(len(shares), dtype=np.int64), []
+        trie, nodes, opened = self.chain.tries[index], np.zeros(len(shares), dtype=np.int64), []
         for depth in range(len(feasible_set.attributes)):
             nodes = trie.step(depth, nodes, feasible_set.levels[:, depth])
             left = np.zeros(int(nodes.max(initial=0)) + 1)
@@ -216,9 +218,11 @@ class Condition:
         return np.maximum(high - low, 0.0)
 
     def _require_reachable(self) -> None:
-        for at, opened in self._node_shares.items():
+        for index, opened in self._node_shares.items():
             if not opened[-1].any():
-                names = ", ".join(f"'{name}'" for name in self.chain.feasible_sets[at].attributes)
+                names = ", ".join(
+                    f"'{name}'" for name in self.chain.feasible_sets[index].attributes
+                )
                 raise SampleError(
                     f"no row can be drawn under {self.name}: the hard constraints on {names} "
                     "leave no such row; choose another value"
@@ -279,11 +283,11 @@ class GivenSampler:
         sampler = replace(self._sampler, importance=importance)
         batch = Batch.start(self.chain, len(next(iter(codes.values()))), rng)
         batch.codes |= codes
-        for place, name in enumerate(self.chain.sequence):
+        for position, name in enumerate(self.chain.sequence):
             if name in self.given:
-                sampler.advance(batch, place, self.chain.bins[name].index(codes[name]))
+                sampler.advance(batch, position, self.chain.bins[name].index(codes[name]))
             else:
-                sampler.extend(batch, place)
+                sampler.extend(batch, position)
         last = len(self.chain.sequence)
         for name in self.given:
             if self.chain.has_box(name):
@@ -317,7 +321,7 @@ class CoupledToGiven:
             if (coupling.first in self.given) != (coupling.second in self.given)
         )
 
-    def likelihood(self, place: int, nodes: Integers, levels: Integers) -> Floats | None:  # noqa: ARG002
+    def likelihood(self, position: int, nodes: Integers, levels: Integers) -> Floats | None:  # noqa: ARG002
         """None: given values do not make levels of others more or less likely here."""
         return None
 
@@ -325,10 +329,10 @@ class CoupledToGiven:
         """Set the quantiles of resolved attributes by the values of those they are coupled to."""
         for coupling in self.couplings:
             first_given = coupling.first in self.given
-            own, other = coupling.first, coupling.second
+            fixed, moved = coupling.first, coupling.second
             if not first_given:
-                own, other = other, own
-            if other in names:
-                box = self.chain.box(own, batch.nodes)
-                quantile = self.chain.bins[own].quantile_in_box(box, batch.codes[own])
-                batch.quantiles[other] = quantile if coupling.sign > 0 else 1.0 - quantile
+                fixed, moved = moved, fixed
+            if moved in names:
+                box = self.chain.box(fixed, batch.nodes)
+                quantile = self.chain.bins[fixed].quantile_in_box(box, batch.codes[fixed])
+                batch.quantiles[moved] = quantile if coupling.sign > 0 else 1.0 - quantile

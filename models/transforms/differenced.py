@@ -84,12 +84,14 @@ class DifferencedModel(TransformedModel[Differences]):
     def post_processing(self) -> tuple[str, ...]:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""
         differences = self.transformation.differences
-        made = (_MADE.format(own.moved.name, own.base.name) for own in differences)
+        made = (
+            _MADE.format(difference.moved.name, difference.base.name) for difference in differences
+        )
         return (*self.inner.post_processing(), *made)
 
     def state(self) -> ModelState:
         """The model as JSON and arrays."""
-        names = [own.name for own in self.transformation.differences]
+        names = [difference.name for difference in self.transformation.differences]
         return merge_states(self.inner.state(), ({"differences": names}, {}))
 
 
@@ -155,28 +157,28 @@ class DifferencedSampler(Sampler):
         """Inner rows from which numbers with the wanted codes are made, by rejection."""
         before = [*given.before]
 
-        def kept(tried: int, missing: int) -> Table:
+        def fitting(tried: int, missing: int) -> Table:
             drawn = self.inner.draw(tried, rng.spawn(1)[0], replace(given, before=before))
             made = self.finish(drawn)
             fits = np.all([made.codes[name] == code for name, code in codes.items()], axis=0)
             before.append(drawn.take(np.flatnonzero(fits)[:missing]))
             return before[-1]
 
-        def failure(found: int) -> SampleError:
+        def failure(number: int) -> SampleError:
             names = ", ".join(f"'{name}'" for name in codes)
             return SampleError(
-                f"only {count_of(found, 'row')} could be drawn under the condition on {names}; "
+                f"only {count_of(number, 'row')} could be drawn under the condition on {names}; "
                 "request fewer rows or choose another value"
             )
 
-        tables = draw_until_kept(rows, [kept], failure, patience=_PATIENCE)
+        tables = draw_until_kept(rows, [fitting], failure, patience=_PATIENCE)
         return Table.concatenate([Table.completed(self.inner.domain, {}, 0), *tables])
 
     def finish(self, table: Table) -> Table:
         """Rows of the table's own columns, made from inner ones."""
         codes = dict(table.codes)
-        for own in reversed(self.transformation.differences):
-            codes[own.moved.name] = own.moved_codes(
-                codes[own.base.name], codes[own.name], self.bins[own.name]
+        for difference in reversed(self.transformation.differences):
+            codes[difference.moved.name] = difference.moved_codes(
+                codes[difference.base.name], codes[difference.name], self.bins[difference.name]
             )
         return Table(self.domain, {name: codes[name] for name in self.domain.names})

@@ -57,7 +57,7 @@ class Difference:
     def column(self) -> Grid:
         """The column of the difference, in ticks of the two; missing where ``moved`` is."""
         least, most = self._unit * -(-self._extremes[0] // self._unit), self._extremes[1]
-        beyond = tuple(most + 1 + place for place in range(len(self.moved.special_codes)))
+        beyond = tuple(most + 1 + index for index in range(len(self.moved.special_codes)))
         nullable = self.moved.attribute.nullable
         number = Integer(
             type="integer", min=least, max=most, special=list(beyond), nullable=nullable
@@ -81,8 +81,8 @@ class Difference:
     def _extremes(self) -> tuple[int, int]:
         """The least and greatest difference, in ticks."""
         low, high = _ends(self.base), _ends(self.moved)
-        found = [self.sign * (one - other) for one in high for other in low]
-        return max(self.least, min(found)), max(found)
+        extremes = [self.sign * (end - start) for end in high for start in low]
+        return max(self.least, min(extremes)), max(extremes)
 
     def allows(self, rule: DenialConstraint) -> bool:
         """Whether rows made from a difference keep a hard rule on ``moved``, other than its own.
@@ -90,9 +90,11 @@ class Difference:
         Its bound is one of those between which differences lead, or it says no more of ``moved``
         than when it is missing, which is when the difference is.
         """
-        own = [p for p in rule.predicates if Cell(1, self.moved.name) in p.cells]
+        predicates = [p for p in rule.predicates if Cell(1, self.moved.name) in p.cells]
         is_bound = len(rule.predicates) == 1 and orders.bound_of(rule, self.moved) is not None
-        return rule.hard and rule.arity == 1 and (is_bound or all(p.right is None for p in own))
+        return (
+            rule.hard and rule.arity == 1 and (is_bound or all(p.right is None for p in predicates))
+        )
 
     def on_difference(self, rule: DenialConstraint) -> DenialConstraint:
         """A rule with ``is missing`` said of the difference in place of ``moved``."""
@@ -110,8 +112,8 @@ class Difference:
         """
         ticks = self.sign * (self.moved.ticks(moved) - self.base.ticks(base))
         codes = np.maximum((ticks - self.column.origin) // self._unit, 0)
-        for place, code in enumerate(self._apart):
-            codes[moved == code] = self.column.steps + place
+        for index, code in enumerate(self._apart):
+            codes[moved == code] = self.column.steps + index
         if self.base.null_code is not None:
             codes[base == self.base.null_code] = self.column.null_code
         return codes
@@ -156,21 +158,33 @@ def differences_of(task: Task) -> tuple[Difference, ...]:
     """
     lean = orders.prepared(task)
     options = sorted(
-        _options(lean), key=lambda own: (len(own.base.special_codes), _extent(own.base), -own.sign)
+        _options(lean),
+        key=lambda difference: (
+            len(difference.base.special_codes),
+            _extent(difference.base),
+            -difference.sign,
+        ),
     )
     chosen: list[Difference] = []
     while True:
-        modelled = {own.rule.name for own in chosen}
-        free = (own for own in options if own.rule.name not in modelled)
-        own = next((own for own in free if _gives_way(own, lean, modelled)), None)
-        if own is None:
+        modelled = {difference.rule.name for difference in chosen}
+        free = (difference for difference in options if difference.rule.name not in modelled)
+        difference = next(
+            (difference for difference in free if _is_replaceable(difference, lean, modelled)), None
+        )
+        if difference is None:
             return tuple(chosen)
-        chosen.append(own)
+        chosen.append(difference)
 
 
 def _options(task: Task) -> list[Difference]:
     """Each difference of a rule that could take the place of either number, but for other rules."""
-    return [found for rule in task.hard for sign in (1, -1) if (found := _of(rule, task, sign))]
+    return [
+        difference
+        for rule in task.hard
+        for sign in (1, -1)
+        if (difference := _of(rule, task, sign))
+    ]
 
 
 def _extent(column: Grid) -> int:
@@ -178,18 +192,18 @@ def _extent(column: Grid) -> int:
     return (column.steps - 1) * column.stride
 
 
-def _gives_way(own: Difference, task: Task, modelled: Collection[str]) -> bool:
+def _is_replaceable(difference: Difference, task: Task, modelled: Collection[str]) -> bool:
     """Whether the number that is moved keeps all other rules on it, of which some are modelled."""
-    name = own.moved.name
-    others = (c for c in task.constraints if name in c.attributes and c is not own.rule)
+    name = difference.moved.name
+    rest = (c for c in task.constraints if name in c.attributes and c is not difference.rule)
     return name not in task.given and all(
-        rule.name in modelled or own.allows(rule) for rule in others
+        rule.name in modelled or difference.allows(rule) for rule in rest
     )
 
 
 def models_differences(method: Facts) -> bool:
     """Whether a method is given differences: it models their bins, and is not as printed."""
-    return method.gives_conditionals and not method.as_printed
+    return method.supports_conditionals and not method.as_printed
 
 
 def orders_of(task: Task) -> tuple[DenialConstraint, ...]:
@@ -231,7 +245,7 @@ def _of(rule: DenialConstraint, task: Task, sign: int) -> Difference | None:
     if inside is None or start is None or sign * (inside[::sign][1] - start[::sign][1]) < least:
         return None
     apart = moved.ticks(np.array(moved.special_codes, dtype=np.int64))
-    bounded = any(orders.bound_of(own, moved) is not None for own in task.hard)
+    bounded = any(orders.bound_of(bound, moved) is not None for bound in task.hard)
     beyond = bounded & ((apart < inside[0]) | (apart > inside[1]))
     if beyond.any() or (sign * (apart - start[::sign][1]) < least).any():
         return None
@@ -260,15 +274,17 @@ class WithDifferences:
 
     def domain(self, domain: Domain) -> Domain:
         """The columns, those of differences last."""
-        moved = {own.moved.name for own in self.differences}
-        columns = (*domain, *(own.column for own in self.differences))
+        moved = {difference.moved.name for difference in self.differences}
+        columns = (*domain, *(difference.column for difference in self.differences))
         return Domain(tuple(column for column in columns if column.name not in moved))
 
     def of(self, table: Table) -> Table:
         """The table with the columns of differences."""
         codes = {
-            own.name: own.of(table.codes[own.base.name], table.codes[own.moved.name])
-            for own in self.differences
+            difference.name: difference.of(
+                table.codes[difference.base.name], table.codes[difference.moved.name]
+            )
+            for difference in self.differences
         }
         domain, codes = self.domain(table.domain), {**table.stored, **codes}
         return Table(domain, {name: codes[name] for name in domain.names}).narrow()
@@ -304,8 +320,11 @@ class Differences(Transformation):
         The numbers that stay have values that leave the others some.
         """
         rules = orders.prepared(self.task).constraints
-        for own in self.differences:
-            rules = tuple(own.on_difference(rule) if own.allows(rule) else rule for rule in rules)
+        for difference in self.differences:
+            rules = tuple(
+                difference.on_difference(rule) if difference.allows(rule) else rule
+                for rule in rules
+            )
         rules = tuple(rule for rule in rules if not self.moved.intersection(rule.attributes))
         return replace(
             self.task, domain=self.derivation.domain(self.task.domain), constraints=rules
@@ -314,7 +333,7 @@ class Differences(Transformation):
     @cached_property
     def moved(self) -> frozenset[str]:
         """The numbers that give way."""
-        return frozenset(own.moved.name for own in self.differences)
+        return frozenset(difference.moved.name for difference in self.differences)
 
     @cached_property
     def derivation(self) -> WithDifferences:
@@ -336,15 +355,17 @@ class Differences(Transformation):
         A number that is made from a difference is known about as well.
         """
         plan = method.search(self.inner, sequence, budget)
-        moved = {own.name: own.moved.name for own in self.differences}
+        moved = {difference.name: difference.moved.name for difference in self.differences}
         counted = tuple(
-            replace(own, cells={moved.get(name, name): size for name, size in own.cells.items()})
-            for own in plan.counted
+            replace(
+                table, cells={moved.get(name, name): size for name, size in table.cells.items()}
+            )
+            for table in plan.counted
         )
         words = ", ".join(f"{name} in place of {number}" for name, number in moved.items())
-        first, *others = plan.stages
+        first, *rest = plan.stages
         first = replace(first, explanation=f"{first.explanation}; {words}")
-        return replace(plan, stages=(first, *others), counted=counted)
+        return replace(plan, stages=(first, *rest), counted=counted)
 
     def model(self, models: Models) -> DifferencedModel:
         """The numbers made from differences."""

@@ -48,8 +48,8 @@ class PersonsModel(TransformedModel[Persons]):
         """Persons, then their rows."""
         tasks, rows = self.transformation.tasks, self.models[ROWS]
         likeness = {
-            name: Likeness(PairKinds(tasks.rows.domain[name]), own, rows.histograms[name])
-            for name, own in self.transformation.ratios.items()
+            name: Likeness(PairKinds(tasks.rows.domain[name]), ratios, rows.histograms[name])
+            for name, ratios in self.transformation.ratios.items()
         }
         persons = self.models[PERSONS]
         return PersonsSampler(tasks, persons, rows.constraint_sampler, rows.finish, likeness)
@@ -59,8 +59,8 @@ class PersonsModel(TransformedModel[Persons]):
         """The released histograms of the attributes of rows."""
         of_persons = self.models[PERSONS].histograms
         return {
-            name: own
-            for name, own in self.models[ROWS].histograms.items()
+            name: histogram
+            for name, histogram in self.models[ROWS].histograms.items()
             if name not in of_persons
         }
 
@@ -81,12 +81,13 @@ class PersonsModel(TransformedModel[Persons]):
         """The model as JSON and arrays."""
         meta: dict[str, Any] = {"ratios": list(self.transformation.ratios)}
         arrays: dict[str, Any] = {
-            f"ratios/{at}": own for at, own in enumerate(self.transformation.ratios.values())
+            f"ratios/{index}": ratios
+            for index, ratios in enumerate(self.transformation.ratios.values())
         }
         for name, task in self.transformation.parts.items():
-            state, own = self.models[name].state()
+            state, stored = self.models[name].state()
             meta[name] = {"state": state, "rows": task.data_rows}
-            arrays |= {f"{name}/{key}": array for key, array in own.items()}
+            arrays |= {f"{name}/{key}": array for key, array in stored.items()}
         return meta, arrays
 
 
@@ -98,4 +99,4 @@ def ratios_of(transformation: Persons, rows: RowModel) -> dict[str, Floats]:
         for name, counts in transformation.pairs.items()
         if name in rows.constraint_sampler.sequence
     }
-    return {name: own for name, own in ratios.items() if (own != 1.0).any()}
+    return {name: values for name, values in ratios.items() if (values != 1.0).any()}

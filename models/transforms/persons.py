@@ -116,7 +116,7 @@ class Persons(Transformation):
                 "several that are drawn together; use sampling: supports without known weights, "
                 "or declare max_rows: 1"
             )
-        if not method.gives_conditionals:
+        if not method.supports_conditionals:
             raise PlanError(
                 f"method {method.name} draws whole rows, and persons have several that share "
                 "attributes; name another method, or declare max_rows: 1"
@@ -129,7 +129,9 @@ class Persons(Transformation):
         if task.persons is None or PERSONS not in meta:
             return None
         tasks = split_task(task).estimated(meta[PERSONS]["rows"], meta[ROWS]["rows"])
-        return cls(tasks, {name: arrays[f"ratios/{at}"] for at, name in enumerate(meta["ratios"])})
+        return cls(
+            tasks, {name: arrays[f"ratios/{index}"] for index, name in enumerate(meta["ratios"])}
+        )
 
     @property
     def parts(self) -> Mapping[str, Task]:
@@ -142,8 +144,8 @@ class Persons(Transformation):
 
     def sequence(self, method: AnySynthesizer) -> tuple[str, ...]:
         """The method's sequence of the rows, attributes of persons first."""
-        found = method.sequence(self.tasks.rows)
-        return tuple(sorted(found, key=lambda name: name not in self.tasks.given))
+        sequence = method.sequence(self.tasks.rows)
+        return tuple(sorted(sequence, key=lambda name: name not in self.tasks.given))
 
     def search(
         self, method: AnySynthesizer, sequence: tuple[str, ...], budget: Budget
@@ -228,13 +230,13 @@ class _Parts:
         persons = self._part(tasks.persons, sequence, epsilons[PERSONS])
         rows = self._part(tasks.rows, self.sequence, epsilons[ROWS])
         partition = tasks.persons.neighbours.partition
-        own = [
+        queries = [
             counts_stage(
                 f"{PERSONS}: {name}", [(noise, times[name])], partition, _ASKED[name], "person"
             )
             for name, noise in noises.items()
         ]
-        stages = (*own, *_labelled(PERSONS, persons), *_labelled(ROWS, rows))
+        stages = (*queries, *_labelled(PERSONS, persons), *_labelled(ROWS, rows))
         parameters = PersonsParameters(noises.get(NUMBER), noises.get(LIKENESS), persons, rows)
         forecast = together([persons, rows])
         return Plan(rows.method, rows.sequence, stages, parameters, forecast, rows.mapped)

@@ -126,7 +126,7 @@ class Transformed(AnySynthesizer):
     def following(self, earlier: AnyModel) -> AnySynthesizer:
         """The method with the noisy numbers of an earlier model; InputError if it uses none."""
         if not isinstance(self._method, ReusesNumbers):
-            raise InputError(f"method '{self.name}' makes no use of an earlier release")
+            raise InputError(f"method '{self.name}' does not use a previous release")
         while isinstance(earlier, TransformedModel):
             earlier = next(iter(earlier.models.values()))
         return Transformed(self._method.following(earlier), self._kinds)
@@ -139,17 +139,17 @@ class Transformed(AnySynthesizer):
 
     def sequence(self, task: Task) -> tuple[str, ...]:
         """The method's sequence of the part that is fitted last."""
-        found, rest = self._first(lambda kind: kind.of(task, self._method))
-        return found.sequence(rest) if found else self._method.sequence(task)
+        transformation, rest = self._first(lambda kind: kind.of(task, self._method))
+        return transformation.sequence(rest) if transformation else self._method.sequence(task)
 
     def search(self, task: Task, sequence: tuple[str, ...], budget: Budget) -> AnyPlan:
         """The plan of all parts under one budget, or the method's plan.
 
         Its forecast holds the time that drawing rows one after the other takes.
         """
-        found, rest = self._first(lambda kind: kind.of(task, self._method))
-        if found:
-            return found.search(rest, sequence, budget)
+        transformation, rest = self._first(lambda kind: kind.of(task, self._method))
+        if transformation:
+            return transformation.search(rest, sequence, budget)
         choice = choose_sampling(task, self.samplings)
         plan = self._method.search(task, sequence, budget)
         seconds = plan.forecast.seconds + seconds_in_turn(task, choice)
@@ -157,35 +157,42 @@ class Transformed(AnySynthesizer):
 
     def train(self, private: Any, task: Task, plan: AnyPlan) -> Any:
         """The models of all parts one after the other; each through the door to its rows."""
-        found, rest = self._first(lambda kind: kind.of(task, self._method))
-        if not found:
+        transformation, rest = self._first(lambda kind: kind.of(task, self._method))
+        if not transformation:
             return self._method.train(private, task, plan)
-        doors, plans, models = found.doors(private), found.plans(plan), dict[str, Any]()
-        for part in found.parts:
-            found = found.before(part, doors, plan, models)
-            models[part] = rest.train(doors[part], found.parts[part], plans[part])
-        return found.model(models)
+        doors, plans, models = (
+            transformation.doors(private),
+            transformation.plans(plan),
+            dict[str, Any](),
+        )
+        for part in transformation.parts:
+            transformation = transformation.before(part, doors, plan, models)
+            models[part] = rest.train(doors[part], transformation.parts[part], plans[part])
+        return transformation.model(models)
 
     def weigh(self, private: Any, task: Task, plan: AnyPlan, model: Any) -> Any:
         """The model with the soft constraints of all parts weighed."""
         if not isinstance(model, TransformedModel):
             return self._method.weigh(private, task, plan, model)
-        found = model.transformation
-        doors, plans = found.doors(private), found.plans(plan)
+        transformation = model.transformation
+        doors, plans = transformation.doors(private), transformation.plans(plan)
         models = {
-            part: self.weigh(doors[part], found.parts[part], plans[part], own)
-            for part, own in model.models.items()
+            part: self.weigh(doors[part], transformation.parts[part], plans[part], fitted)
+            for part, fitted in model.models.items()
         }
         return replace(model, models=models)
 
     def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Any:
         """A model from its saved state; that of an earlier version may have no parts."""
-        found, rest = self._first(lambda kind: kind.saved(task, meta, arrays))
-        if not found:
+        transformation, rest = self._first(lambda kind: kind.saved(task, meta, arrays))
+        if not transformation:
             return self._method.restore(replace(task, persons=None), meta, arrays)
-        states = {part: _state_of_part(part, meta, arrays) for part in found.parts}
-        return found.model(
-            {part: rest.restore(found.parts[part], *state) for part, state in states.items()}
+        states = {part: _state_of_part(part, meta, arrays) for part in transformation.parts}
+        return transformation.model(
+            {
+                part: rest.restore(transformation.parts[part], *state)
+                for part, state in states.items()
+            }
         )
 
     def _first(
@@ -193,8 +200,8 @@ class Transformed(AnySynthesizer):
     ) -> tuple[Transformation | None, Transformed]:
         """The first transformation, if there is one, and the method for its parts."""
         for number, kind in enumerate(self._kinds, start=1):
-            if found := make(kind):
-                return found, Transformed(self._method, self._kinds[number:])
+            if transformation := make(kind):
+                return transformation, Transformed(self._method, self._kinds[number:])
         return None, self
 
 

@@ -331,7 +331,9 @@ def _unmodelled_differences(
     task, method = whole.lead, _method(request)
     parts = [split_task(task).persons, split_task(task).rows] if task.persons else [task]
     able, differences = models_differences(method), map(differences_of, parts)
-    modelled = {own.rule.name for found in differences for own in found} if able else set()
+    modelled = (
+        {difference.rule.name for group in differences for difference in group} if able else set()
+    )
     unable = f"method '{method.name}' models numbers as they are"
     for rule in orders_of(task):
         if rule.name in modelled:

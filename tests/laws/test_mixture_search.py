@@ -1,4 +1,4 @@
-"""The public choices of the mixture's plan: monotone in the signal, within their bounds."""
+"""The public choices of the mixture's plan: monotone in the scaled size, within their bounds."""
 
 import math
 
@@ -10,13 +10,13 @@ from cloister.models.mixture.plan import (
     LEAST_HISTOGRAMS,
     LEAST_PENALTY,
     MOST_COMPONENTS,
-    MOST_EMPHASIS_CELLS,
     MOST_HISTOGRAMS,
+    MOST_WEIGHTED_CELLS,
     components_for,
-    emphasis_for,
+    histogram_weight,
     histograms_for,
     penalty_for,
-    signal_of,
+    scaled_size_of,
 )
 from cloister.models.mixture.schedule import (
     FEWEST_STEPS,
@@ -29,11 +29,11 @@ from cloister.models.task import Task
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.domain import Domain
 
-signals = st.floats(1e-3, 1e8)
+scaled_sizes = st.floats(1e-3, 1e8)
 
 
-@given(signals, signals, st.integers(1, 500))
-def test_more_signal_never_means_fewer_tables_or_components(one, other, attributes):
+@given(scaled_sizes, scaled_sizes, st.integers(1, 500))
+def test_a_greater_scaled_size_never_means_fewer_tables_or_components(one, other, attributes):
     low, high = sorted((one, other))
     few, many = (schedule_for(own, attributes, 1_000) for own in (low, high))
     assert few.rounds <= MOST_ROUNDS and many.rounds <= MOST_ROUNDS
@@ -41,12 +41,12 @@ def test_more_signal_never_means_fewer_tables_or_components(one, other, attribut
     assert FEWEST_COMPONENTS <= components_for(low) <= components_for(high) <= MOST_COMPONENTS
 
 
-@given(signals, st.integers(2, 3_000))
+@given(scaled_sizes, st.integers(2, 3_000))
 def test_all_pairs_are_candidates_only_where_they_can_neither_be_listed_nor_are_too_many(
-    signal, attributes
+    scaled_size, attributes
 ):
-    assert schedule_for(signal, attributes, 10**9).pair_parts is None
-    schedule = schedule_for(signal, attributes, 1_000)
+    assert schedule_for(scaled_size, attributes, 10**9).pair_parts is None
+    schedule = schedule_for(scaled_size, attributes, 1_000)
     if not schedule.pair_parts:
         assert schedule.picks == 1
     else:
@@ -54,14 +54,14 @@ def test_all_pairs_are_candidates_only_where_they_can_neither_be_listed_nor_are_
         assert 1 <= schedule.tables < max(2 * attributes, MOST_ROUNDS) + schedule.picks
 
 
-@given(signals, signals)
-def test_more_signal_never_means_a_greater_share_for_histograms(one, other):
+@given(scaled_sizes, scaled_sizes)
+def test_a_greater_scaled_size_never_means_a_greater_share_for_histograms(one, other):
     low, high = sorted((one, other))
     assert LEAST_HISTOGRAMS <= histograms_for(high) <= histograms_for(low) <= MOST_HISTOGRAMS
 
 
-@given(signals, signals)
-def test_more_signal_never_means_a_smaller_penalty_on_dependence(one, other):
+@given(scaled_sizes, scaled_sizes)
+def test_a_greater_scaled_size_never_means_a_smaller_penalty_on_dependence(one, other):
     low, high = sorted((one, other))
     assert LEAST_PENALTY <= penalty_for(low) <= penalty_for(high)
 
@@ -72,19 +72,19 @@ def test_more_rounds_never_mean_more_steps_each(one, other):
     assert FEWEST_STEPS <= Schedule(many).steps <= Schedule(few).steps <= MOST_STEPS
 
 
-@given(signals)
-def test_one_attribute_needs_no_round(signal):
-    assert schedule_for(signal, 1, 1_000).tables == 0
+@given(scaled_sizes)
+def test_one_attribute_needs_no_round(scaled_size):
+    assert schedule_for(scaled_size, 1, 1_000).tables == 0
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6))
 def test_a_histogram_of_more_cells_never_gets_more_noise(one, other):
     few, many = sorted((one, other))
-    assert 1 <= emphasis_for(few) <= emphasis_for(many) <= MOST_EMPHASIS_CELLS
+    assert 1 <= histogram_weight(few) <= histogram_weight(many) <= MOST_WEIGHTED_CELLS
 
 
 @given(st.integers(1, 10**6), st.integers(1, 100), st.floats(1e-9, 1e3))
-def test_rows_of_one_unit_weaken_the_signal(rows, of_unit, rho):
+def test_rows_of_one_unit_lower_the_scaled_size(rows, of_unit, rho):
     persons = Task(Domain(()), (), rows * of_unit, Neighbours(max_rows=of_unit))
     single = Task(Domain(()), (), rows, Neighbours())
-    assert math.isclose(signal_of(persons, rho), signal_of(single, rho))
+    assert math.isclose(scaled_size_of(persons, rho), scaled_size_of(single, rho))

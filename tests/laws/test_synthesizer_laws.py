@@ -162,7 +162,7 @@ def test_a_restored_model_draws_the_same_rows(run, drawn):
 
 def test_conditionals_are_weights_of_all_bins_whatever_the_bins_before(run):
     _, synthesizer, _, _, model = run
-    if not synthesizer.gives_conditionals:
+    if not synthesizer.supports_conditionals:
         pytest.skip("rows of this method are not drawn by conditionals")
     sizes = [model.bins[name].size for name in model.sequence]
     context = np.random.default_rng(1).integers(0, sizes, (200, len(sizes)))

@@ -85,7 +85,7 @@ class MST(Synthesizer[MSTParameters, MSTModel]):
     """A maximum spanning tree of pairs, by their noisy distances from independence."""
 
     name, summary = "mst", "joint tables of the pairs of a maximum spanning tree"
-    gives_conditionals = True
+    supports_conditionals = True
 
     def sequence(self, task: Task) -> tuple[str, ...]:
         """The schema sequence; its first attribute is the root."""

@@ -235,7 +235,7 @@ def test_the_pool_keeps_every_hard_constraint_and_gives_no_row_twice(run):
     assert len(np.unique(whole.codes["id"])) == whole.rows == model.capacity >= ROWS
     part = model.sample(500, SamplingSource(2))
     assert [count_violations(rule, part) for rule in task.hard] == [0, 0]
-    with pytest.raises(SampleError, match="gives no others than the released ones"):
+    with pytest.raises(SampleError, match="draws only released ones"):
         model.sample(model.capacity + 1, SamplingSource(1))
 
 

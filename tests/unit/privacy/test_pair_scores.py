@@ -33,20 +33,20 @@ def test_pairs_are_scored_as_if_they_were_listed(sizes):
     partitions, rows = rows_of(sizes, 500, rng)
     width, pairs = sum(sizes), list(combinations(range(len(sizes)), 2))
     expected = 500 * rng.random((width, width)) / max(sizes)
-    handicaps = 10 * rng.random((len(sizes), len(sizes)))
+    penalties = 10 * rng.random((len(sizes), len(sizes)))
     begins = np.cumsum([0, *sizes])
     listed = CandidateScores(
         tuple(
             Candidate(
                 (partitions[first], partitions[second]),
                 expected[begins[first] : begins[first + 1], begins[second] : begins[second + 1]],
-                handicaps[first, second],
+                penalties[first, second],
             )
             for first, second in pairs
         )
     )
-    apart = np.triu(np.full(handicaps.shape, True), 1)
-    query = PairScores(partitions, expected, handicaps, apart)
+    apart = np.triu(np.full(penalties.shape, True), 1)
+    query = PairScores(partitions, expected, penalties, apart)
     assert query.exact(rows, None).tolist() == listed.exact(rows, None).tolist()
     assert query.outcome(rows, np.array([1])) == pairs[1]
     apart[0, 1] = False
