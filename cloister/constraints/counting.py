@@ -59,10 +59,10 @@ def violations_per_row(constraint: DenialConstraint, table: Table) -> Integers:
 
 def satisfying(constraints: Iterable[DenialConstraint], table: Table) -> Booleans:
     """Mask (n,) of the rows that are in no violation of any of the constraints."""
-    kept = np.ones(table.rows, dtype=bool)
+    satisfied = np.ones(table.rows, dtype=bool)
     for constraint in constraints:
-        kept &= violations_per_row(constraint, table) == 0
-    return kept
+        satisfied &= violations_per_row(constraint, table) == 0
+    return satisfied
 
 
 @dataclass(frozen=True)

@@ -203,8 +203,8 @@ class _Repair:
         order = self.alive[np.argsort(levels[self.alive], kind="stable")]
         counts = np.bincount(levels[self.alive])
         begins, level = np.cumsum(counts) - counts, levels[broken]
-        place = begins[level] + (self.rng.random(len(broken)) * counts[level]).astype(np.int64)
-        partners = order[place]
+        ranks = begins[level] + (self.rng.random(len(broken)) * counts[level]).astype(np.int64)
+        partners = order[ranks]
         # no row takes part in two exchanges, and no partner breaks a rule itself
         _, first = np.unique(partners, return_index=True)
         first = first[~np.isin(partners[first], broken)]

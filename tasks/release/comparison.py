@@ -185,7 +185,7 @@ def compare_files(
         )
         for where in places
     )
-    warnings = schema_warnings(context, {n: place for n, place in places[1].items() if place})
+    warnings = schema_warnings(context, {n: path for n, path in places[1].items() if path})
     return replace(compare(real, drawn, context, options, home), warnings=warnings)
 
 

@@ -10,8 +10,8 @@ ROOT = Path(cloister.__file__).parent.parent
 EMPTY = {"own", "found", "place", "at", "held", "told", "kept", "asked", "other", "others"}
 """Names that say nothing of what they hold."""
 
-MOST_USES = 130
-"""Uses of such names at most; lower it with each that goes: 100 are to stay."""
+MOST_USES = 100
+"""Most uses of such names: stored fields, options, and the other operand of an operation."""
 
 FORMER = ("handicap", "emphasis", "lawful", "gives_")
 """Parts of names for which the field has others: penalty, weight, feasible, ``supports_``."""
