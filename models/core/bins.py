@@ -139,16 +139,16 @@ class Histogram(Partition):
     def _cell_at(self, bins: Codes, quantile: Floats) -> Codes:
         order, heights = self._by_bin
         low, high = self._bounds_of(bins)
-        found = np.searchsorted(heights, low + quantile * (high - low), side="right")
+        ranks = np.searchsorted(heights, low + quantile * (high - low), side="right")
         first, last = _bounds(self.parts[order], self.size)
-        return order[np.clip(found, first[bins], last[bins])]
+        return order[np.clip(ranks, first[bins], last[bins])]
 
     def _within(self, bins: Codes, cells: Codes, quantile: Floats) -> Floats:
         order, heights = self._by_bin
         low, high = self._bounds_of(bins)
-        place = np.empty_like(order)
-        place[order] = np.arange(len(order))
-        before, after = np.append(0.0, heights)[place[cells]], heights[place[cells]]
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        before, after = np.append(0.0, heights)[rank[cells]], heights[rank[cells]]
         return np.clip((low + quantile * (high - low) - before) / (after - before), 0.0, 1.0)
 
 
@@ -236,11 +236,11 @@ def bin_values(
         return Histogram.over(cells, cells.parts, shares)
     alone = apart(cells)
     known = np.flatnonzero((cells.widths == 1) & (shares > _NOISE_DEVIATIONS * noise) & ~alone)
-    own = alone.copy()
-    own[known[np.argsort(-shares[known], kind="stable")[:MOST_VALUES]]] = True
-    rest = np.where(own, 0.0, shares)
+    single = alone.copy()
+    single[known[np.argsort(-shares[known], kind="stable")[:MOST_VALUES]]] = True
+    rest = np.where(single, 0.0, shares)
     run, _ = _equal_runs(rest, noise, most)
-    begins = own | np.append(False, alone[:-1]) | (np.diff(run, prepend=-1) != 0)
+    begins = single | np.append(False, alone[:-1]) | (np.diff(run, prepend=-1) != 0)
     return Histogram.over(cells, np.cumsum(begins) - 1, shares)
 
 
@@ -259,10 +259,10 @@ def coarse(bins: Histogram, most: int) -> Partition:
         return bins
     if bins.column.kind == "nominal":
         return bins.coarsen(_heaviest(bins, most))
-    own = alone(bins)
-    if own.sum() > most:
-        own = np.zeros(bins.size, dtype=bool)
-    return bins.coarsen(_runs(bins.mass, own, most))
+    separate = alone(bins)
+    if separate.sum() > most:
+        separate = np.zeros(bins.size, dtype=bool)
+    return bins.coarsen(_runs(bins.mass, separate, most))
 
 
 def coarse_by_spread(bins: Histogram, most: int) -> Partition:
@@ -285,12 +285,12 @@ def variance_shares(bins: Histogram) -> Floats:
     return np.asarray(variance / max(float(variance.sum()), _LEAST_ORDINARY_MASS))
 
 
-def _runs(weights: Floats, own: Booleans, most: int) -> Integers:
-    """Runs of bins of about equal weight, ``most`` of them, and a part for each of its ``own``."""
-    weights = np.where(own, 0.0, weights)
+def _runs(weights: Floats, separate: Booleans, most: int) -> Integers:
+    """Runs of bins of about equal weight, ``most`` of them, and a part per ``separate`` bin."""
+    weights = np.where(separate, 0.0, weights)
     middle = (np.cumsum(weights) - weights / 2) / max(float(weights.sum()), _LEAST_ORDINARY_MASS)
     parts = np.minimum((middle * most).astype(np.int64), most - 1)
-    parts[own] = most + np.arange(own.sum())
+    parts[separate] = most + np.arange(separate.sum())
     return np.unique(parts, return_inverse=True)[1].astype(np.int64)
 
 
