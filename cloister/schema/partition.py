@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.arrays import Integers
+from cloister.arrays import Booleans, Integers
 from cloister.schema.columns import Codes, Column, Grid
 
 PartNumbers = NDArray[np.integer[Any]]
@@ -77,6 +77,16 @@ class Partition:
     def widths(self) -> Codes:
         """Number of fine codes in each cell; shape (cells,)."""
         return self.stops - self.starts
+
+    @cached_property
+    def apart(self) -> Booleans:
+        """Cells without neighbours, those of special and of missing values; shape (cells,)."""
+        mask = np.zeros(self.cells, dtype=bool)
+        if isinstance(self.column, Grid) and self.column.special_codes:
+            mask[self.cell_index(np.array(self.column.special_codes))] = True
+        if self.column.null_code is not None:
+            mask[-1] = True
+        return mask
 
     @cached_property
     def separate(self) -> bool:

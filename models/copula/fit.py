@@ -37,9 +37,9 @@ from cloister.models.copula.plan import (
     paper_coding,
     public_coding,
 )
-from cloister.models.core.bins import Histogram, bin_cells
-from cloister.models.core.denoising import estimate_shares, to_shares
-from cloister.models.core.noisy_table import NoisyTable, NoisyTables, count_table
+from cloister.models.core.bins import Histogram
+from cloister.models.core.histograms import measure_histogram
+from cloister.models.core.noisy_table import NoisyTable, NoisyTables, count_table, to_shares
 from cloister.models.feasible_sets.builder import compile_constraints
 from cloister.models.feasible_sets.expected_shares import ExpectedShares
 from cloister.models.protocol import Progress
@@ -138,18 +138,10 @@ def _count_bins(
     private: Door[TableRows], task: Task, plan: Plan[CopulaParameters], progress: Progress
 ) -> dict[str, Histogram]:
     """The bins of every attribute, from its noisy histogram."""
-    mechanism, rows = plan.parameters.mechanism(HISTOGRAMS), task.data_rows
-    deviation = mechanism.deviation(private.neighbours.partition)
-    constrained = {name for rule in task.hard for name in rule.attributes}
+    mechanism, most = plan.parameters.mechanism(HISTOGRAMS), plan.parameters.groups
     bins = {}
     for done, name in enumerate(plan.sequence, start=1):
-        cells = declared_cells(task.domain[name])
-        counts = private.answer(PartitionCounts((cells,)), mechanism, f"histogram {name}")
-        shares = estimate_shares(counts, deviation, cells, rows)
-        is_constrained = name in constrained
-        bins[name] = bin_cells(
-            cells, shares, deviation / rows, is_constrained, plan.parameters.groups
-        )
+        bins[name] = measure_histogram(private, task, name, mechanism, most=most)
         progress(done, len(plan.sequence) + 1)
     return bins
 

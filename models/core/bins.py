@@ -17,7 +17,6 @@ from functools import cached_property
 import numpy as np
 
 from cloister.arrays import TINY, Booleans, Floats, Integers
-from cloister.models.core.denoising import apart
 from cloister.models.feasible_sets.feasible_set import Levels
 from cloister.schema.columns import Codes, Grid
 from cloister.schema.partition import Partition
@@ -183,7 +182,7 @@ def bin_cells(
 def _equal_mass_runs(cells: Partition, shares: Floats, noise: float, most: int) -> Codes:
     if cells.size <= most:
         return np.arange(cells.size, dtype=np.int64)
-    alone = apart(cells)
+    alone = cells.apart
     rest = np.where(alone, 0.0, shares)
     run, target = _equal_runs(rest, noise, most)
     heavy = alone | (rest > target)
@@ -234,7 +233,7 @@ def bin_values(
     """
     if cells.size <= most:
         return Histogram.over(cells, cells.parts, shares)
-    alone = apart(cells)
+    alone = cells.apart
     known = np.flatnonzero((cells.widths == 1) & (shares > _NOISE_DEVIATIONS * noise) & ~alone)
     single = alone.copy()
     single[known[np.argsort(-shares[known], kind="stable")[:MOST_VALUES]]] = True
@@ -245,7 +244,7 @@ def bin_values(
 
 
 def _merge_rare(cells: Partition, shares: Floats, noise: float) -> Codes:
-    rare = (shares < _NOISE_DEVIATIONS * noise) & ~apart(cells)
+    rare = (shares < _NOISE_DEVIATIONS * noise) & ~cells.apart
     if rare.sum() < 2:
         return np.arange(cells.size, dtype=np.int64)
     bins = np.cumsum(~rare) - 1
@@ -277,7 +276,7 @@ def coarse_by_spread(bins: Histogram, most: int) -> Partition:
 
 def variance_shares(bins: Histogram) -> Floats:
     """The share (bins,) of a number's variance that lies in each bin, by its histogram."""
-    shares = np.where(apart(bins), 0.0, bins.shares)
+    shares = np.where(bins.apart, 0.0, bins.shares)
     middles = (bins.starts + bins.stops) / 2
     mean = float(shares @ middles) / max(float(shares.sum()), _LEAST_ORDINARY_MASS)
     squares = shares * (np.square(middles - mean) + np.square(bins.widths) / 12)
@@ -296,7 +295,7 @@ def _runs(weights: Floats, separate: Booleans, most: int) -> Integers:
 
 def alone(bins: Histogram) -> Booleans:
     """The bins (bins,) that hold nothing but special or missing values."""
-    others = np.bincount(bins.parts[~apart(bins)], minlength=bins.size)
+    others = np.bincount(bins.parts[~bins.apart], minlength=bins.size)
     return others == 0
 
 

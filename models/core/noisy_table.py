@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cloister.arrays import Floats
 from cloister.privacy.events import Sensitivity
@@ -156,3 +157,12 @@ def project_rows(counts: Floats, totals: Floats) -> Floats:
     last = np.maximum((ordered > excess).sum(axis=1) - 1, 0)
     threshold = np.take_along_axis(excess, last[:, None], axis=1)
     return np.asarray(np.maximum(counts - threshold, 0.0))
+
+
+def to_shares(counts: NDArray[np.generic], rows: float) -> Floats:
+    """The nearest non-negative counts of ``rows`` rows, by Euclidean distance, as shares.
+
+    Shape as given.
+    """
+    nearest = project_rows(counts.astype(np.float64).reshape(1, -1), np.array([rows]))
+    return (nearest / nearest.sum()).reshape(counts.shape)

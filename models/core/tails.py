@@ -11,12 +11,14 @@ statistics" (1975); here fitted by least squares, since the counts have Gaussian
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import ndtri
 
 from cloister.arrays import Booleans, Floats
+from cloister.models.core.noisy_table import to_shares
 
 _SHAPES = (0.0, 0.1, 0.2, 0.35)
 """Shapes of tails: 0 is exponential, from 0.5 on the variance is infinite; 0.5 fitted noise."""
@@ -73,6 +75,50 @@ _CALM = 2.0
 """Standard deviations of the noise below which the cells on either side hold no mass."""
 
 
+_LEAST_TAIL = 3
+"""Cells of a tail at least: one more than the numbers that are fitted to the lightest."""
+
+_CUTS = 64
+"""Cells at most from which a tail may begin."""
+
+_MOST_IN_TAIL = 1 - 1e-6
+"""Share of all rows in a tail at most, if there are other cells: these never share nothing."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An estimate of counts (cells,), and the estimated sum of its squared errors."""
+
+    counts: Floats
+    risk: float
+
+
+@dataclass(frozen=True)
+class NoisyCells:
+    """Noisy ``counts`` (cells,) of cells of one attribute that hold ``rows`` rows in all.
+
+    ``deviation`` is the standard deviation of each count's noise, in rows. ``edges`` (cells, 2) are
+    the ends of cells that have an order, but for those ``alone`` (cells,); None without an order.
+    """
+
+    counts: Floats
+    alone: Booleans
+    edges: Floats | None
+    deviation: float
+    rows: float
+
+    @property
+    def mirrored(self) -> NoisyCells:
+        """The same cells in the other order."""
+        edges = None if self.edges is None else -self.edges[::-1, ::-1]
+        return replace(self, counts=self.counts[::-1], alone=self.alone[::-1], edges=edges)
+
+    def part(self, cells: Booleans, rows: float) -> NoisyCells:
+        """Some of the cells (cells,), with another number of rows."""
+        edges = None if self.edges is None else self.edges[cells]
+        return NoisyCells(self.counts[cells], self.alone[cells], edges, self.deviation, rows)
+
+
 @dataclass(frozen=True)
 class Tail:
     """Rows that decrease from a cell on: ``rows`` of them, ``shares`` (cells,) that sum to one.
@@ -99,6 +145,67 @@ class Remainder:
     def weight(self) -> float:
         """Its weight beside a count: the inverse of its variance, in those of a count's noise."""
         return 1.0 / max(self.cells, _SURE)
+
+
+Body = Callable[[NoisyCells], Estimate]
+"""How cells are estimated without tails."""
+
+
+def with_tails(cells: NoisyCells, body: Body) -> Floats:
+    """Estimated counts (cells,): tails at both ends, if there are any, and a ``body``."""
+
+    def without_tails(rest: NoisyCells) -> Floats:
+        return to_shares(body(rest).counts, rest.rows) * rest.rows
+
+    def without_lower_tail(rest: NoisyCells) -> Floats:
+        return _with_upper_tail(rest.mirrored, body, without_tails)[::-1]
+
+    return _with_upper_tail(cells, body, without_lower_tail)
+
+
+def _with_upper_tail(
+    cells: NoisyCells, body: Body, of_rest: Callable[[NoisyCells], Floats]
+) -> Floats:
+    cut = _best_cut(cells, body)
+    if cut is None:
+        return of_rest(cells)
+    outer, tail = cut
+    counts = np.empty(len(cells.counts))
+    counts[outer] = tail
+    if not outer.all():
+        counts[~outer] = of_rest(cells.part(~outer, cells.rows - float(tail.sum())))
+    return counts
+
+
+def _best_cut(cells: NoisyCells, body: Body) -> tuple[Booleans, Floats] | None:
+    """The cells (cells,) of the tail with which the estimate of all has least risk, and its counts.
+
+    None if no tail helps.
+    """
+    if cells.edges is None:
+        return None
+    spikes = _isolated(cells.counts, cells.deviation) & ~cells.alone
+    places = np.flatnonzero(~(cells.alone | spikes))
+    last = len(places) - _LEAST_TAIL
+    if last < 0:
+        return None
+    before = _cells_before_tail(cells.counts[places], cells.deviation)
+    after_spike = bool(spikes[: places[min(before, last)]].any())
+    if not before and spikes.any() and not after_spike:
+        return None  # It would rise towards all that is sure.
+    unsure = before > last or not (before or after_spike)
+    best, least = None, body(cells).risk if unsure else math.inf
+    for first in np.unique(np.linspace(0, min(before, last), _CUTS).astype(int)):
+        outer = np.zeros(len(cells.counts), dtype=bool)
+        outer[places[first:]] = True
+        others = Remainder(cells.rows - float(cells.counts[~outer].sum()), float((~outer).sum()))
+        tail = fit_tail(cells.counts[outer], cells.edges[outer], cells.deviation, others)
+        rows = min(tail.rows, cells.rows * (1.0 if outer.all() else _MOST_IN_TAIL))
+        rest = cells.part(~outer, cells.rows - rows)
+        risk = tail.risk + (body(rest).risk if len(rest.counts) else 0.0)
+        if risk < least:
+            best, least = (outer, rows * tail.shares), risk
+    return best
 
 
 def fit_tail(noisy: Floats, edges: Floats, deviation: float, left: Remainder) -> Tail:
@@ -154,7 +261,7 @@ def _shares(edges: Floats, scales: Floats, shapes: Floats) -> Floats:
     return np.asarray(mass / total, dtype=np.float64)
 
 
-def cells_before_tail(noisy: Floats, deviation: float) -> int:
+def _cells_before_tail(noisy: Floats, deviation: float) -> int:
     """How many cells, from the first, there are until the last from which on mass is certain.
 
     Mass is certain where the counts of some neighbouring cells are more than noise explains.
@@ -169,7 +276,7 @@ def cells_before_tail(noisy: Floats, deviation: float) -> int:
     return 1 + max((int(places[-1]) for places in found if len(places)), default=-1)
 
 
-def isolated(noisy: Floats, deviation: float) -> Booleans:
+def _isolated(noisy: Floats, deviation: float) -> Booleans:
     """Cells (cells,) that certainly hold mass while those around them do not: a top code."""
     least = -deviation * float(ndtri(_FALSE_SPIKES / len(noisy)))
     around = np.lib.stride_tricks.sliding_window_view(np.pad(noisy, _NEAR), 2 * _NEAR + 1)

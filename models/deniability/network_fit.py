@@ -10,9 +10,9 @@ import numpy as np
 
 from cloister.arrays import Floats
 from cloister.models.constrained import estimated_histograms
-from cloister.models.core import histograms
 from cloister.models.core.bins import Histogram, coarse
 from cloister.models.core.costs import POOL_ROWS
+from cloister.models.core.histograms import count_histogram
 from cloister.models.core.noisy_table import NoisyTable, NoisyTables, count_table
 from cloister.models.deniability import network_plan
 from cloister.models.deniability.network import (
@@ -34,7 +34,7 @@ from cloister.privacy.mechanisms.noise import DiscreteGaussian, GridNoise
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.distances import Distances, ExpectedTable, distance_sensitivity
 from cloister.privacy.queries.query import Door, TableRows
-from cloister.schema.partition import Partition
+from cloister.schema.partition import Partition, declared_cells
 
 _SEED = 20_170_101
 """Public seed of everything random that follows the noise."""
@@ -81,16 +81,10 @@ class NetworkFit:
     def _bins(self, name: str) -> Histogram:
         mechanism = DiscreteGaussian(self.parameters.noise["histograms"])
         by_value = mechanism if name in self.parameters.by_value else None
-        valued = name in self.parameters.valued
-        measure = histograms.measure_values if valued else histograms.measure_histogram
-        return measure(
-            self.doors.parameters,
-            self._learned,
-            name,
-            mechanism,
-            by_value,
-            network_plan.NETWORK_BINS,
-        )
+        cells = declared_cells(self.task.domain[name])
+        counted = count_histogram(self.doors.parameters, cells, mechanism, by_value)
+        make = counted.value_bins if name in self.parameters.valued else counted.bins
+        return make(self._learned, network_plan.NETWORK_BINS)
 
     def _joint_tables(self, bins: Mapping[str, Histogram]) -> dict[tuple[str, ...], NoisyTable]:
         if not self.parameters.joint_tables:

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.models.constrained import REPAIRED, ConstrainedModel, restore_bins, restore_rules
-from cloister.models.core.bins import Histogram, bin_cells, coarse
-from cloister.models.core.denoising import estimate_shares
+from cloister.models.core.bins import Histogram, coarse
+from cloister.models.core.histograms import HistogramCounts
 from cloister.models.core.noisy_table import NoisyTable, NoisyTables, count_table
 from cloister.models.dpview.sampler import LinkedSampler, ViewChain
 from cloister.models.dpview.tables import (
@@ -200,7 +200,7 @@ class Counting:
             query.names[0]: self._count([self._cells(query)], query)
             for query in self._of("attributes")
         }
-        bins = {name: self._bins_of(name, view) for name, view in single.items()}
+        bins = {n: HistogramCounts(table).bins(self._task) for n, table in single.items()}
         coarsenings = {name: coarse(bins[name], self._shape.parts) for name in self._inside()}
         tables = {
             q.names: self._count([bins[name] for name in q.names], q)
@@ -230,14 +230,6 @@ class Counting:
         self._done += 1
         self._progress(self._done, len(self._planned))
         return table
-
-    def _bins_of(self, name: str, view: NoisyTable) -> Histogram:
-        cells = declared_cells(self._task.domain[name])
-        shares = estimate_shares(
-            view.counts.astype(np.int64), view.noise, cells, self._task.data_rows
-        )
-        constrained = {name for constraint in self._task.hard for name in constraint.attributes}
-        return bin_cells(cells, shares, view.noise / self._task.data_rows, name in constrained)
 
 
 def denoise_views(

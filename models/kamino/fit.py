@@ -13,9 +13,8 @@ import torch
 
 from cloister.arrays import Floats
 from cloister.models.core.bins import Histogram
-from cloister.models.core.denoising import to_shares
 from cloister.models.core.histograms import measure_histogram
-from cloister.models.core.noisy_table import NoisyTable, NoisyTables, count_table
+from cloister.models.core.noisy_table import NoisyTable, NoisyTables, count_table, to_shares
 from cloister.models.feasible_sets.builder import compile_constraints
 from cloister.models.feasible_sets.expected_shares import ExpectedShares
 from cloister.models.kamino.model import KaminoModel

@@ -82,8 +82,7 @@ class Histograms:
     def marginal(self, name: str, rows: int) -> NoisyTable:
         """The histogram of an attribute over its bins."""
         bins, counted = self.bins[name], self.counted[name]
-        deviations = histograms.bin_deviations(bins, counted.levels, counted.cells.noise)
-        return NoisyTable((bins,), bins.mass * rows, deviations)
+        return NoisyTable((bins,), bins.mass * rows, counted.deviations(bins))
 
 
 def measure_histograms(
@@ -117,7 +116,7 @@ def _count(
         declared,
         cells,
         values if name in parameters.by_value else None,
-        histograms.TwoLevels.of(declared) if name in parameters.two_levels else None,
+        histograms.wide_cells(declared) if name in parameters.two_levels else None,
     )
 
 
@@ -128,8 +127,8 @@ def _bins_of(
     prior: ReleasedNumbers | None,
 ) -> Histogram:
     name = counted.partition.name
-    make = histograms.bins_of_values if name in parameters.valued else histograms.bins_of_histogram
-    bins = make(task, counted, parameters.groups)
+    make = counted.value_bins if name in parameters.valued else counted.bins
+    bins = make(task, parameters.groups)
     return refine_bins(prior.bins[name], bins) if prior and name in prior.bins else bins
 
 

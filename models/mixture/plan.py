@@ -23,7 +23,7 @@ from cloister.models.core.budget_split import (
     rounded_up,
     weighted_counts,
 )
-from cloister.models.core.histograms import TwoLevels, counted_by_value
+from cloister.models.core.histograms import counted_by_value, wide_cells
 from cloister.models.mixture.schedule import (
     TYPICAL_SCALED_SIZE,
     Schedule,
@@ -204,9 +204,8 @@ class _Outline:
             yield Counted({name: self.sizes[name] for name in names}, deviation)
         for name, (weight, _) in self.weights.items():
             cells, level = declared_cells(self.task.domain[name]), noise["histograms"] / weight
-            levelled = TwoLevels.of(cells)
-            for level_cells in (cells, levelled.wide) if levelled else (cells,):
-                yield Counted({name: level_cells.size}, DiscreteGaussian(level).scale(partition))
+            for each in filter(None, (cells, wide_cells(cells))):
+                yield Counted({name: each.size}, DiscreteGaussian(level).scale(partition))
         if self.schedule.tables:
             most = self.schedule.pair_parts or max(self.sizes.values())
             sizes = {name: min(size, most) for name, size in self.sizes.items()}
@@ -296,7 +295,7 @@ def _outline(task: Task, sequence: tuple[str, ...], scaled_size: float) -> _Outl
         schedule_for(scaled_size, len(sequence), task.data_rows),
         scaled_size,
         tuple(name for name in valued if name in learnt),
-        tuple(name for name in sequence if TwoLevels.of(declared_cells(task.domain[name]))),
+        tuple(name for name in sequence if wide_cells(declared_cells(task.domain[name]))),
     )
 
 

@@ -26,7 +26,7 @@ from scipy.sparse.csgraph import connected_components
 
 from cloister.arrays import Floats, Integers
 from cloister.models.core.bins import Histogram
-from cloister.models.core.histograms import HistogramCounts, TwoLevels
+from cloister.models.core.histograms import HistogramCounts, wide_cells
 from cloister.models.core.noisy_table import NoisyTable
 from cloister.models.protocol import Arrays, ModelState
 from cloister.models.task import Task
@@ -108,10 +108,11 @@ def _restore_histogram(
         return None if counts is None else NoisyTable((partition,), counts, about[noise])
 
     counted = NoisyTable((cells,), arrays[f"counted.{number}.cells"], about["deviation"])
-    levels = TwoLevels.of(cells)
-    wide = None if levels is None else table("wide", levels.wide, "deviation")
+    wide = wide_cells(cells)
     return HistogramCounts(
-        counted, wide, table("values", single_values(cells.column), "value_deviation")
+        counted,
+        None if wide is None else table("wide", wide, "deviation"),
+        table("values", single_values(cells.column), "value_deviation"),
     )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from noisy_tables import shares_of
 
-from cloister.models.core import denoising
+from cloister.models.core import estimator
 from cloister.schema.partition import declared_cells
 
 pytestmark = pytest.mark.benchmark
@@ -24,7 +25,7 @@ def test_many_values_gain_by_what_is_learnt_from_all(
     cells = declared_cells(real.task.domain[attribute])
     counts = np.bincount(cells.index(real.table.codes[attribute]), minlength=cells.size)
     learnt = [errors(counts, deviation, cells) for deviation in NOISE]
-    monkeypatch.setattr(denoising, "_CROWD", range(0))
+    monkeypatch.setattr(estimator, "_CROWD", range(0))
     before = [errors(counts, deviation, cells) for deviation in NOISE]
     record(
         f"histogram-{name}",
@@ -42,5 +43,5 @@ def test_many_values_gain_by_what_is_learnt_from_all(
 def errors(counts, deviation, cells):
     rng, rows = np.random.default_rng(6), int(counts.sum())
     noisy = counts + np.rint(rng.normal(0, deviation, (DRAWS, cells.size)))
-    shares = [denoising.estimate_shares(own, deviation, cells, rows) for own in noisy]
+    shares = [shares_of(own, deviation, cells, rows) for own in noisy]
     return np.abs(np.array(shares) - counts / rows).sum(1) / 2

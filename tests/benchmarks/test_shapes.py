@@ -25,7 +25,7 @@ from trials import RELEASES, marginal_errors, releases, show
 from cloister.evaluation.learning import TrainTestSplit, synthetic_training_rows, train_and_test
 from cloister.evaluation.persons import PersonColumns, compare_persons
 from cloister.evaluation.targets import targets_of
-from cloister.models.core.histograms import HistogramCounts, TwoLevels
+from cloister.models.core.histograms import HistogramCounts, wide_cells
 from cloister.models.core.noisy_table import NoisyTable
 from cloister.models.protocol import make_plan
 from cloister.models.registry import create
@@ -176,22 +176,22 @@ def test_counts_of_loans():
     figures = [{} for _ in range(300)]
     for name in ("derogatory reports", "delinquent lines"):
         cells = declared_cells(task.domain[name])
-        levels = TwoLevels.of(cells)
+        broad = wide_cells(cells)
         noise = DiscreteGaussian(plan.parameters.histogram_noise[name])
         deviation = noise.scale(task.neighbours.partition)
         real = shape.frame[name].dropna().astype(int).value_counts()
         counts = real.reindex(range(cells.size)).fillna(0).to_numpy(copy=True)
         counts[-1] = shape.frame[name].isna().sum()
-        wide = np.bincount(levels.of_cell, weights=counts)
+        wide = np.bincount(broad.index(cells.starts), weights=counts)
         truth = deviation_of(counts)
         for figure in figures:
             found = HistogramCounts(
                 *(
                     NoisyTable((part,), exact + rng.normal(0, deviation, len(exact)), deviation)
-                    for part, exact in ((cells, counts), (levels.wide, wide))
+                    for part, exact in ((cells, counts), (broad, wide))
                 )
             )
-            share = deviation_of(found.estimate(task.data_rows)[1]) / truth
+            share = deviation_of(found.shares(task.data_rows)[1]) / truth
             figure |= {f"sd {name}": share, f"{name}, within half": float(0.5 < share < 1.5)}
     show("counts of loans, epsilon 1", figures)
 
@@ -223,11 +223,11 @@ def noisy_deviation(plan, task, codes, name, rng):
         counts = np.bincount(partition.index(codes), minlength=partition.size)
         return NoisyTable((partition,), counts + rng.normal(0, noise, partition.size), noise)
 
-    wide = noisy(TwoLevels.of(cells).wide) if name in parameters.two_levels else None
+    wide = noisy(wide_cells(cells)) if name in parameters.two_levels else None
     single = single_values(cells.column)
     values = noisy(single) if name in parameters.by_value else None
     counted = HistogramCounts(noisy(cells), wide, values)
-    finer, shares = counted.estimate(task.data_rows)
+    finer, shares = counted.shares(task.data_rows)
     middles = finer.starts + (finer.widths - 1) / 2
     squares = np.square(middles - shares @ middles) + (np.square(finer.widths) - 1) / 12
     return np.sqrt(shares @ squares)

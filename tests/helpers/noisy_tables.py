@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cloister.models.core.histograms import HistogramCounts
 from cloister.models.core.noisy_table import NoisyTable
 from cloister.schema.attributes import Categorical
 from cloister.schema.domain import column_of
@@ -20,3 +21,8 @@ def noisy_table(names: tuple[str, ...], counts: np.ndarray, deviation: float) ->
     """Counts over attributes of these names, one axis each."""
     partitions = tuple(map(partition_of, names, counts.shape))
     return NoisyTable(partitions, counts, deviation)
+
+
+def shares_of(counts: np.ndarray, deviation: float, cells: Partition, rows: int) -> np.ndarray:
+    """The shares of ``rows`` rows that are estimated from noisy counts of cells alone."""
+    return HistogramCounts(NoisyTable((cells,), counts, deviation)).shares(rows)[1]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cloister.models.core.bins import bin_cells
 from cloister.models.core.costs import MOST_PAIRS, OVERSAMPLING
-from cloister.models.core.denoising import to_shares
+from cloister.models.core.noisy_table import to_shares
 from cloister.models.sampling.drawing import ANYTHING, Sampler
 from cloister.models.sampling.whole_tables import (
     MOST_PAIR_CELLS,

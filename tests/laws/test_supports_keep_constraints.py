@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cloister.constraints import parse_denial
 from cloister.constraints.counting import count_violations
 from cloister.models.core.bins import bin_cells
-from cloister.models.core.denoising import to_shares
+from cloister.models.core.noisy_table import to_shares
 from cloister.models.feasible_sets.builder import FeasibleSetBuilder
 from cloister.models.feasible_sets.expected_shares import ExpectedShares
 from cloister.models.sampling.sampler import ConstraintSampler

@@ -114,7 +114,7 @@ class MST(Synthesizer[MSTParameters, MSTModel]):
         """The answers of all stages, then the feasible sets of the hard constraints."""
         noise, joined = plan.parameters.noise, plan.parameters.joined
         of_cells = DiscreteGaussian(noise["histograms"])
-        bins = {n: measure_histogram(private, task, n, of_cells, None) for n in plan.sequence}
+        bins = {n: measure_histogram(private, task, n, of_cells) for n in plan.sequence}
         tables = grow_tree(private, task.data_rows, noise, [bins[name] for name in joined])
         order = (*joined[:1], *(table.names[1] for table in tables), *plan.sequence)
         model = MSTModel(task, tuple(dict.fromkeys(order)), bins, tables)

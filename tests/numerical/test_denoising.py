@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from noisy_tables import shares_of
 
-from cloister.models.core.denoising import estimate_shares, to_shares
+from cloister.models.core.noisy_table import to_shares
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain
 from cloister.schema.partition import declared_cells
@@ -52,9 +53,7 @@ def test_an_estimate_is_nearer_than_the_counts_and_than_their_projection_to_thei
     name, counts, deviation
 ):
     cells = declared_cells(DOMAIN[name])
-    estimated = errors(
-        counts, deviation, lambda noisy: estimate_shares(noisy, deviation, cells, ROWS)
-    )
+    estimated = errors(counts, deviation, lambda noisy: shares_of(noisy, deviation, cells, ROWS))
     raw = errors(counts, deviation, lambda noisy: noisy / ROWS)
     own_sum = errors(counts, deviation, lambda noisy: to_shares(noisy, max(int(noisy.sum()), 1)))
     assert estimated.mean() < 0.8 * raw.mean()

@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from noisy_tables import shares_of
 
-from cloister.models.core.denoising import (
-    degrees_of_freedom,
-    estimate_shares,
-    expected_counts,
-    to_shares,
-)
+from cloister.models.core.estimator import degrees_of_freedom, expected_counts
+from cloister.models.core.noisy_table import to_shares
 from cloister.schema.attributes import Categorical
 from cloister.schema.domain import Domain
 from cloister.schema.partition import declared_cells
@@ -39,7 +36,7 @@ def test_estimates_of_many_values_are_no_worse_than_projected_counts(counts):
         return np.mean([np.abs(estimate(each) - counts / counts.sum()).sum() for each in noisy])
 
     rows = int(counts.sum())
-    estimated = error(lambda each: estimate_shares(each, DEVIATION, CELLS, rows))
+    estimated = error(lambda each: shares_of(each, DEVIATION, CELLS, rows))
     assert estimated < 1.02 * error(lambda each: to_shares(each, rows))
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cloister.constraints import Cell, DenialConstraint, Op, Predicate, bind
 from cloister.models.core.bins import bin_cells
-from cloister.models.core.denoising import to_shares
+from cloister.models.core.noisy_table import to_shares
 from cloister.models.sampling.fenwick import penalty
 from cloister.models.sampling.row_by_row import Algorithm3
 from cloister.models.sampling.sampler import ConstraintSampler

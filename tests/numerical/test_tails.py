@@ -4,8 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from noisy_tables import shares_of
 
-from cloister.models.core.denoising import estimate_shares, to_shares
+from cloister.models.core.noisy_table import to_shares
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain
 from cloister.schema.partition import Partition, declared_cells
@@ -45,7 +46,7 @@ def test_the_deviation_of_a_heavy_tail_is_kept_under_noise_and_far_bounds(name):
         rng = np.random.default_rng(seed)
         counts = counts_of(TAILS[name](rng), cells)
         noisy, true = noisy_of(counts, rng), deviation_of(counts / ROWS, cells)
-        estimated = estimate_shares(noisy, NOISE, cells, ROWS)
+        estimated = shares_of(noisy, NOISE, cells, ROWS)
         assert estimated.sum() == pytest.approx(1)
         assert (estimated >= 0).all()
         found.append(deviation_of(estimated, cells) / true)
@@ -58,7 +59,7 @@ def test_the_deviation_of_a_heavy_tail_is_kept_under_noise_and_far_bounds(name):
 def test_counts_that_are_nearly_exact_are_kept(name):
     cells, rng = cells_of(), np.random.default_rng(1)
     counts = counts_of(TAILS[name](rng), cells)
-    estimated = estimate_shares(noisy_of(counts, rng, 0.5), 0.5, cells, ROWS)
+    estimated = shares_of(noisy_of(counts, rng, 0.5), 0.5, cells, ROWS)
     assert np.abs(estimated - counts / ROWS).sum() < 0.01
 
 
@@ -66,7 +67,7 @@ def test_a_top_code_far_beyond_all_others_is_kept():
     cells, rng = cells_of(), np.random.default_rng(2)
     counts = counts_of(TAILS["lognormal"](rng), cells)
     counts[-1] += 400
-    estimated = estimate_shares(noisy_of(counts, rng), NOISE, cells, counts.sum())
+    estimated = shares_of(noisy_of(counts, rng), NOISE, cells, counts.sum())
     assert estimated[-1] * counts.sum() == pytest.approx(counts[-1], abs=5 * NOISE)
     assert estimated[64:-1].sum() < 0.02
 
@@ -79,7 +80,7 @@ def test_what_follows_a_value_of_most_rows_falls_from_it_on():
     counts[:7] = [5_300, 60, 20, 15, 10, 5, 3]
     for seed in range(REPEATS):
         noisy = noisy_of(counts, np.random.default_rng(seed), 35.0)
-        far.append(estimate_shares(noisy, 35.0, cells, counts.sum())[8:].sum())
+        far.append(shares_of(noisy, 35.0, cells, counts.sum())[8:].sum())
     assert max(far) < 0.01
 
 
@@ -87,7 +88,7 @@ def test_many_cells_are_estimated_like_few():
     values, rng = TAILS["gamma"](np.random.default_rng(3)), np.random.default_rng(4)
     for cells in map(cells_of, (100, 5_000)):
         counts = counts_of(values, cells)
-        shares = estimate_shares(noisy_of(counts, rng, 5.0), 5.0, cells, ROWS)
+        shares = shares_of(noisy_of(counts, rng, 5.0), 5.0, cells, ROWS)
         true = deviation_of(counts / ROWS, cells)
         assert deviation_of(shares, cells) == pytest.approx(true, rel=0.25)
 
@@ -95,7 +96,7 @@ def test_many_cells_are_estimated_like_few():
 def test_even_counts_have_no_tail():
     cells = cells_of()
     counts = np.full(cells.size, 100)
-    shares = estimate_shares(noisy_of(counts, np.random.default_rng(5), 10), 10, cells, 12_800)
+    shares = shares_of(noisy_of(counts, np.random.default_rng(5), 10), 10, cells, 12_800)
     assert deviation_of(shares, cells) == pytest.approx(
         deviation_of(counts / 12_800, cells), rel=0.03
     )
@@ -106,5 +107,5 @@ def test_even_counts_under_strong_noise_do_not_fall_into_one_cell():
     cells, largest = cells_of(60), []
     for seed in range(REPEATS):
         noisy = noisy_of(np.full(60, 600), np.random.default_rng(seed), 4_000.0)
-        largest.append(estimate_shares(noisy, 4_000.0, cells, 36_000).max())
+        largest.append(shares_of(noisy, 4_000.0, cells, 36_000).max())
     assert np.median(largest) < 0.1

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from noisy_tables import shares_of
 
 from cloister.models.core.bins import Histogram
-from cloister.models.core.denoising import estimate_shares
-from cloister.models.core.histograms import MOST_ONCE, TwoLevels, bin_deviations
+from cloister.models.core.histograms import MOST_ONCE, HistogramCounts, wide_cells
+from cloister.models.core.noisy_table import NoisyTable
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain
 from cloister.schema.partition import declared_cells
@@ -24,7 +25,9 @@ DOMAIN = Domain.of(
     Path(),
 )
 CELLS = declared_cells(DOMAIN["number"])
-LEVELS = TwoLevels.of(CELLS)
+WIDE = wide_cells(CELLS)
+OF_CELL = WIDE.index(CELLS.starts)
+MEMBERS = np.bincount(OF_CELL)
 PLACES = np.arange(CELLS.size)
 HILL = np.exp(-0.5 * ((PLACES - 50) / 20) ** 2)
 SPIKES = np.where(PLACES % 10 == 5, 1.0, 0.02)
@@ -35,16 +38,22 @@ def noisy(counts, deviation, rng):
 
 
 def both_counts(counts, deviation, rng):
-    wide = np.bincount(LEVELS.of_cell, weights=counts)
+    wide = np.bincount(OF_CELL, weights=counts)
     return noisy(counts, deviation, rng), noisy(wide, deviation, rng)
 
 
+def counted(cells, wide, deviation):
+    return HistogramCounts(
+        NoisyTable((CELLS,), cells, deviation), NoisyTable((WIDE,), wide, deviation)
+    )
+
+
 def test_only_numbers_of_many_cells_have_wide_ones_and_special_values_stay_apart():
-    assert TwoLevels.of(declared_cells(DOMAIN["listed"])) is None
-    assert TwoLevels.of(declared_cells(DOMAIN["short"])) is None
-    assert set(CELLS.starts) >= set(LEVELS.wide.starts)
-    assert LEVELS.wide.size == 16 + 2
-    assert LEVELS.members[0] == LEVELS.members[-1] == 1
+    assert wide_cells(declared_cells(DOMAIN["listed"])) is None
+    assert wide_cells(declared_cells(DOMAIN["short"])) is None
+    assert set(CELLS.starts) >= set(WIDE.starts)
+    assert WIDE.size == 16 + 2
+    assert MEMBERS[0] == MEMBERS[-1] == 1
 
 
 @settings(max_examples=20)
@@ -52,7 +61,7 @@ def test_only_numbers_of_many_cells_have_wide_ones_and_special_values_stay_apart
 def test_shares_are_a_distribution_whatever_the_noise(seed, deviation, rows):
     rng = np.random.default_rng(seed)
     cells, wide = both_counts(np.zeros(CELLS.size), deviation, rng)
-    shares = LEVELS.estimate_shares(cells, wide, deviation, rows)
+    shares = counted(cells, wide, deviation).shares(rows)[1]
     assert (shares >= 0).all()
     assert shares.sum() == pytest.approx(1)
 
@@ -66,15 +75,12 @@ def test_wide_cells_are_nearer_than_by_one_count_of_the_same_cost_and_cells_abou
     counts = np.rint(ROWS * shape / shape.sum())
     wide_errors, errors = [], []
     for _ in range(REPEATS):
-        twice = LEVELS.estimate_shares(
-            *both_counts(counts, deviation * np.sqrt(2), rng), deviation * np.sqrt(2), ROWS
-        )
-        once = estimate_shares(noisy(counts, deviation, rng), deviation, CELLS, ROWS)
+        both = both_counts(counts, deviation * np.sqrt(2), rng)
+        twice = counted(*both, deviation * np.sqrt(2)).shares(ROWS)[1]
+        once = shares_of(noisy(counts, deviation, rng), deviation, CELLS, ROWS)
         difference = np.array([twice, once]) - counts / ROWS
         errors.append(np.abs(difference).sum(1))
-        wide_errors.append(
-            [np.abs(np.bincount(LEVELS.of_cell, weights=own)).sum() for own in difference]
-        )
+        wide_errors.append([np.abs(np.bincount(OF_CELL, weights=own)).sum() for own in difference])
     twice, once = np.mean(wide_errors, 0)
     assert twice < 0.85 * once
     twice, once = np.mean(errors, 0)
@@ -84,19 +90,20 @@ def test_wide_cells_are_nearer_than_by_one_count_of_the_same_cost_and_cells_abou
 def test_deviations_of_bins_are_those_of_the_counts_put_together():
     rng = np.random.default_rng(3)
     ordinary = np.zeros(CELLS.size, dtype=np.int64)
-    first, second = LEVELS.wide.starts[[1, 3]]
+    first, second = WIDE.starts[[1, 3]]
     ordinary[first:] += 1
     ordinary[first + 3 :] += 1
     ordinary[second:] += 1
     bins = Histogram.over(CELLS, ordinary, np.full(CELLS.size, 1 / CELLS.size))
     sums = []
     for _ in range(4_000):
-        cells, wide = (rng.normal(0, 1.0, levels.size) for levels in (CELLS, LEVELS.wide))
-        of_cells = np.bincount(LEVELS.of_cell, weights=cells)
-        totals = (wide + of_cells / LEVELS.members) / (1 + 1 / LEVELS.members)
-        together = cells + ((totals - of_cells) / LEVELS.members)[LEVELS.of_cell]
+        cells, wide = (rng.normal(0, 1.0, levels.size) for levels in (CELLS, WIDE))
+        of_cells = np.bincount(OF_CELL, weights=cells)
+        totals = (wide + of_cells / MEMBERS) / (1 + 1 / MEMBERS)
+        together = cells + ((totals - of_cells) / MEMBERS)[OF_CELL]
         sums.append(np.bincount(ordinary, weights=together))
     # standard deviations of 4,000 numbers are within 8 % but for one in 10^12
-    np.testing.assert_allclose(bin_deviations(bins, LEVELS, 1.0)[1], np.std(sums, 0)[1], rtol=0.08)
-    np.testing.assert_allclose(bin_deviations(bins, None, 2.0)[1], 2 * np.sqrt(3))
-    assert (bin_deviations(bins, LEVELS, 1.0) <= bin_deviations(bins, None, 1.0) + 1e-9).all()
+    twice, once = counted(cells, wide, 1.0), HistogramCounts(NoisyTable((CELLS,), cells, 1.0))
+    np.testing.assert_allclose(twice.deviations(bins)[1], np.std(sums, 0)[1], rtol=0.08)
+    np.testing.assert_allclose(once.deviations(bins)[1], np.sqrt(3))
+    assert (twice.deviations(bins) <= once.deviations(bins) + 1e-9).all()

@@ -16,7 +16,7 @@ import torch
 
 from cloister.arrays import Floats
 from cloister.models.core.bins import Histogram
-from cloister.models.core.denoising import to_shares
+from cloister.models.core.noisy_table import to_shares
 from cloister.models.feasible_sets.builder import compile_constraints
 from cloister.models.feasible_sets.expected_shares import ExpectedShares
 from cloister.models.kamino.model import FOLLOWED, KaminoModel, restore_kamino

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from cloister.models.core.histograms import counted_by_value, with_spikes
+from cloister.models.core.estimator import with_values
+from cloister.models.core.histograms import counted_by_value
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain
 from cloister.schema.partition import declared_cells
@@ -32,7 +33,7 @@ def test_a_value_that_stands_out_becomes_a_cell_and_shares_are_kept():
     truth[[0, 2500, 7777]] += [0.3, 0.15, 0.05]
     shares = np.bincount(cells.index(np.arange(10_000)), weights=truth)
     noise = 0.002
-    finer, finer_shares = with_spikes(cells, shares, truth + rng.normal(0, noise, 10_000), noise)
+    finer, finer_shares = with_values(cells, shares, truth + rng.normal(0, noise, 10_000), noise)
     share_at = {int(start): share for start, share in zip(finer.starts, finer_shares, strict=True)}
     assert abs(share_at[2500] - 0.15) < 5 * noise and abs(share_at[7777] - 0.05) < 5 * noise
     assert finer.size <= cells.size + 2 * 4
@@ -47,7 +48,7 @@ def test_noise_alone_makes_few_cells():
     for seed in range(40):
         single = np.random.default_rng(seed).normal(0, 0.002, 10_000)
         extra += (
-            with_spikes(cells, np.full(cells.size, 1 / cells.size), single, 0.002)[0].size
+            with_values(cells, np.full(cells.size, 1 / cells.size), single, 0.002)[0].size
             - cells.size
         )
     assert extra <= 2 * 40

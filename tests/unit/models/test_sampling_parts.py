@@ -12,7 +12,7 @@ from cloister.constraints import parse_denial
 from cloister.constraints.counting import count_violations
 from cloister.errors import StorageError
 from cloister.models.core.bins import bin_cells
-from cloister.models.core.denoising import to_shares
+from cloister.models.core.noisy_table import to_shares
 from cloister.models.sampling.drawing import Sampler, SampleRequest, sample_to
 from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.models.sampling.violation_index import PairIndex

@@ -1,0 +1,336 @@
+"""Shares of rows from the noisy counts of one column: of several estimates, that of least risk.
+
+Each estimate comes with Stein's unbiased estimate of its squared error, which needs the noisy
+counts and the noise alone, so the choice is post-processing. Source: Stein, "Estimation of the mean
+of a multivariate normal distribution" (1981). Outer cells with less mass than noise follow a tail
+(:mod:`cloister.models.core.tails`).
+
+Of many values without order most are often about equally rare, and a few are common. A noisy count
+then says less than the crowd that it stands in, so one estimate learns from all cells what counts
+are likely. Source: Robbins, "An empirical Bayes approach to statistics" (1956), with the most
+likely distribution of counts after Kiefer and Wolfowitz (1956), by expectation-maximization.
+
+Where wide cells are counted too, their totals come first, and are then split over the cells. Where
+single values are counted, those that noise does not explain become cells of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.special import ndtri
+
+from cloister.arrays import TINY, Booleans, Floats
+from cloister.models.core.noisy_table import NoisyTable, to_shares
+from cloister.models.core.tails import Estimate, NoisyCells, with_tails
+from cloister.schema.columns import Codes, Grid
+from cloister.schema.partition import Partition, intervals
+
+_ROUNDS = 15
+"""Rounds of expectation-maximization: with more the distribution follows single cells' noise."""
+
+_FINENESS = 2.0
+"""Possible counts for each standard deviation of the noise."""
+
+_MOST_POSSIBLE = 400
+"""Possible counts at most."""
+
+_DRAWS = 32
+"""Perturbations by which degrees of freedom are estimated, each in both directions."""
+
+_PERTURBATION = 0.5
+"""Size of a perturbation, in standard deviations of the noise."""
+
+_SEED = 20_081_001
+"""Public seed of the perturbations."""
+
+_REACH = 3
+"""Neighbouring cells on either side that a count is averaged with."""
+
+_SPIKE = 2.5
+"""Standard deviations of the noise by which a spike exceeds its neighbourhood's median."""
+
+_CROWD = range(32, 257)
+"""Cells without order from whose counts their distribution is learnt.
+
+Of fewer it is not known well enough. Of many more most hold nothing, and would be given a little.
+"""
+
+_LEAST_ROWS = 1e-6
+"""Rows of a wide cell below which how they are spread does not matter."""
+
+_OCCUPIED = 3.0
+"""Standard deviations of the noise above which a cell is searched for values that stand out."""
+
+_FALSE_ALARMS = 0.2
+"""Expected number of values of an attribute that stand out by noise alone."""
+
+
+def estimate_shares(
+    rows: int, cells: NoisyTable, wide: NoisyTable | None, values: NoisyTable | None
+) -> tuple[Partition, Floats]:
+    """The cells, values that stand out apart, and their shares of ``rows`` rows.
+
+    ``wide`` cells and single ``values`` are counted or not. The number of all rows is public or
+    released, so the noise of the counts' sum is known.
+    """
+    partition = cells.partitions[0]
+    if wide is None:
+        counts = _estimate(cells.counts, cells.noise, partition, rows)
+    else:
+        counts = TwoLevels(cells, wide).split(rows)
+    shares = counts / counts.sum()
+    if values is None:
+        return partition, shares
+    return with_values(partition, shares, values.counts / rows, values.noise / rows)
+
+
+def _estimate(counts: Floats, deviation: float, cells: Partition, rows: float) -> Floats:
+    """Counts (cells,) of ``rows`` rows from noisy ones (cells,): tails at both ends, and a body."""
+    ordered = isinstance(cells.column, Grid)
+    edges = np.column_stack([cells.starts, cells.stops]).astype(np.float64) if ordered else None
+    noisy = NoisyCells(counts, cells.apart, edges, deviation, float(rows))
+    return with_tails(noisy, body)
+
+
+def body(cells: NoisyCells) -> Estimate:
+    """Of the estimates that suit the cells, that of least risk."""
+    noisy, deviation = cells.counts, cells.deviation
+    candidates = [project_counts(noisy, deviation, cells.rows)]
+    if not cells.alone.all():
+        candidates.append(shrink_to_mean(noisy, deviation, cells.alone))
+    if cells.edges is not None and len(noisy) > 4 * _REACH:
+        candidates.append(smooth_counts(noisy, deviation, cells.alone))
+    if cells.edges is None and int((~cells.alone).sum()) in _CROWD:
+        candidates.append(learn_counts(noisy, deviation, cells.alone, cells.rows))
+    return min(candidates, key=lambda estimate: estimate.risk)
+
+
+def project_counts(noisy: Floats, deviation: float, rows: float) -> Estimate:
+    """The nearest non-negative counts of ``rows`` rows: small counts become zero."""
+    counts = to_shares(noisy, rows) * rows
+    return Estimate(counts, stein_risk(noisy, counts, deviation, float((counts > 0).sum() - 1)))
+
+
+def shrink_to_mean(noisy: Floats, deviation: float, alone: Booleans) -> Estimate:
+    """Counts shrunk towards their mean, the more the greater the noise (James and Stein, 1961)."""
+    crowd = noisy[~alone]
+    mean, spread = crowd.mean(), float(np.square(crowd - crowd.mean()).sum())
+    kept = max(0.0, 1.0 - max(len(crowd) - 3, 0) * deviation**2 / max(spread, 1e-12))
+    counts = np.where(alone, noisy, mean + kept * (noisy - mean))
+    return Estimate(
+        counts,
+        stein_risk(noisy, counts, deviation, kept * len(crowd) + 1.0 - kept + float(alone.sum())),
+    )
+
+
+def learn_counts(noisy: Floats, deviation: float, alone: Booleans, rows: float) -> Estimate:
+    """The expected counts by the distribution of all but those ``alone``, of ``rows`` rows."""
+
+    def estimate(counts: Floats) -> Floats:
+        expected = counts.copy()
+        expected[~alone] = expected_counts(counts[~alone], deviation)
+        return to_shares(expected, rows) * rows
+
+    learnt = estimate(noisy)
+    freedom = degrees_of_freedom(estimate, noisy, deviation)
+    return Estimate(learnt, stein_risk(noisy, learnt, deviation, freedom))
+
+
+def smooth_counts(noisy: Floats, deviation: float, alone: Booleans) -> Estimate:
+    """Each count as the mean of its neighbourhood, but for spikes and cells that are ``alone``."""
+    counts, weights = neighbourhood_means(noisy, deviation, alone)
+    return Estimate(counts, stein_risk(noisy, counts, deviation, float(weights.sum())))
+
+
+def neighbourhood_means(noisy: Floats, deviation: float, alone: Booleans) -> tuple[Floats, Floats]:
+    """Smoothed counts (cells,), and the weight (cells,) that each count has in its own mean."""
+    windows = _windows(noisy)
+    spikes = alone | (np.abs(noisy - np.median(windows, axis=1)) > _SPIKE * deviation)
+    calm = 1.0 - _windows(spikes.astype(np.float64))
+    members = np.maximum(calm.sum(1), 1.0)
+    counts = np.where(spikes, noisy, (windows * calm).sum(1) / members)
+    return counts, np.where(spikes, 1.0, 1.0 / members)
+
+
+def stein_risk(noisy: Floats, estimate: Floats, deviation: float, freedom: float) -> float:
+    """Stein's unbiased estimate of the squared error of counts with degrees of ``freedom``."""
+    return float(np.square(noisy - estimate).sum()) + deviation**2 * (2 * freedom - len(noisy))
+
+
+def _windows(values: Floats) -> Floats:
+    padded = np.pad(values, _REACH, mode="reflect")
+    return np.lib.stride_tricks.sliding_window_view(padded, 2 * _REACH + 1)
+
+
+def expected_counts(noisy: Floats, deviation: float) -> Floats:
+    """The expected counts (cells,) given noisy ones (cells,) and their distribution, from 0 on."""
+    most = max(float(noisy.max()), deviation)
+    size = min(int(_FINENESS * most / deviation) + 2, _MOST_POSSIBLE)
+    possible = np.linspace(0.0, most, size)
+    distances = np.square((noisy[:, None] - possible) / deviation)
+    likelihood = np.exp(-(distances - distances.min(1, keepdims=True)) / 2)
+    prior = np.full(size, 1.0 / size)
+    for _ in range(_ROUNDS):
+        prior = _posterior(likelihood, prior).mean(0)
+    return _posterior(likelihood, prior) @ possible
+
+
+def _posterior(likelihood: Floats, prior: Floats) -> Floats:
+    weights = likelihood * prior
+    return weights / weights.sum(1, keepdims=True)
+
+
+def degrees_of_freedom(
+    estimate: Callable[[Floats], Floats], noisy: Floats, deviation: float
+) -> float:
+    """How much all estimates (cells,) follow their own noisy counts (cells,), in sum.
+
+    Source: Ramani, Blu, Unser, "Monte-Carlo SURE" (IEEE Trans. Image Processing, 2008).
+    """
+    rng, followed = np.random.default_rng(_SEED), 0.0
+    for _ in range(_DRAWS):
+        towards = rng.standard_normal(len(noisy))
+        step = _PERTURBATION * deviation * towards
+        followed += float(towards @ (estimate(noisy + step) - estimate(noisy - step)))
+    return followed / (2 * _PERTURBATION * deviation * _DRAWS)
+
+
+@dataclass(frozen=True)
+class TwoLevels:
+    """The counts of the ``cells`` of a column, and of ``wide`` ones that hold several of them each.
+
+    All noise has one standard deviation. A range of wide cells sums few noisy counts, so the
+    distribution function and everything measured over coarse bins gain; inside a wide cell the
+    others say how its rows are spread.
+    """
+
+    cells: NoisyTable
+    wide: NoisyTable
+
+    @cached_property
+    def of_cell(self) -> Codes:
+        """The wide cell of each cell; shape (cells,)."""
+        return self.wide.partitions[0].index(self.cells.partitions[0].starts)
+
+    @cached_property
+    def members(self) -> Floats:
+        """The number of cells in each wide cell; shape (wide cells,)."""
+        return np.bincount(self.of_cell).astype(np.float64)
+
+    @cached_property
+    def totals(self) -> NoisyTable:
+        """The wide cells by both counts: means weighted by inverse variance."""
+        counts = (self.wide.counts + self._sums / self.members) / (1.0 + 1.0 / self.members)
+        deviations = self.cells.noise * np.sqrt(self.members / (self.members + 1.0))
+        return NoisyTable(self.wide.partitions, counts, deviations)
+
+    def split(self, rows: int) -> Floats:
+        """Counts (cells,) of ``rows`` rows."""
+        wide = self.wide.partitions[0]
+        shares = _estimate(self.totals.counts, self.totals.noise, wide, rows)
+        counts = shares / shares.sum() * rows
+        corrected = self.cells.counts + ((counts - self._sums) / self.members)[self.of_cell]
+        return self._split(corrected, counts)
+
+    @cached_property
+    def _sums(self) -> Floats:
+        return np.bincount(self.of_cell, weights=self.cells.counts).astype(np.float64)
+
+    def _split(self, noisy: Floats, totals: Floats) -> Floats:
+        """Counts (cells,) of the rows ``totals`` (wide cells,) in each wide cell."""
+        deviation, alone = self.cells.noise, self.cells.partitions[0].apart
+        smooth, weights = neighbourhood_means(noisy, deviation, alone)
+        curved = self._curved(totals)
+        counts = totals[self.of_cell] / self.members[self.of_cell]
+        for at in np.flatnonzero((totals > _LEAST_ROWS) & (self.members > 1)):
+            inside = self.of_cell == at
+            counts[inside] = best_split(
+                noisy[inside],
+                deviation,
+                float(totals[at]),
+                (smooth[inside], float(weights[inside].sum() - weights[inside].mean())),
+                curved[inside],
+            )
+        return counts
+
+    def _curved(self, totals: Floats) -> Floats:
+        """Counts (cells,) that follow a parabola in each wide cell and have its rows, ``totals``.
+
+        At its ends the density is the mean of its own and its neighbour's, or goes on straight.
+        """
+        of_cell, density = self.of_cell, totals / self.members
+        left, right = _ends(density, self.wide.partitions[0].apart)
+        bend = 3 * (left + right) - 6 * density
+        first = np.searchsorted(of_cell, np.arange(len(totals)))
+        place = (np.arange(len(of_cell)) - first[of_cell] + 0.5) / self.members[of_cell]
+        heights = left[of_cell] + place * ((right - left - bend)[of_cell] + place * bend[of_cell])
+        heights = np.maximum(heights, 0.0) + _LEAST_ROWS
+        return heights * (totals / np.bincount(of_cell, weights=heights))[of_cell]
+
+
+def best_split(
+    noisy: Floats, deviation: float, rows: float, smooth: tuple[Floats, float], curved: Floats
+) -> Floats:
+    """How ``rows`` rows of a wide cell are spread over its cells: the estimate of least risk.
+
+    Of their ``noisy`` counts (cells,), these smoothed, with their degrees of freedom, a ``curved``
+    shape (cells,) that the wide cells suggest, and no shape at all.
+    """
+    means, freedom = smooth
+    candidates = (
+        (project_counts(means, deviation, rows).counts, freedom),
+        (curved, 0.0),
+        (np.full(len(noisy), rows / len(noisy)), 0.0),
+    )
+    estimates = [
+        Estimate(counts, stein_risk(noisy, counts, deviation, free)) for counts, free in candidates
+    ]
+    own = project_counts(noisy, deviation, rows)
+    return min((own, *estimates), key=lambda estimate: estimate.risk).counts
+
+
+def _ends(density: Floats, alone: Booleans) -> tuple[Floats, Floats]:
+    """The density at the left and the right end of each wide cell; shapes (wide cells,)."""
+    joined = ~(alone[1:] | alone[:-1])
+    between = np.where(joined, (density[1:] + density[:-1]) / 2, np.nan)
+    left, right = np.append(np.nan, between), np.append(between, np.nan)
+    straight = [np.where(np.isnan(other), density, 2 * density - other) for other in (right, left)]
+    return (
+        np.where(np.isnan(left), straight[0], left),
+        np.where(np.isnan(right), straight[1], right),
+    )
+
+
+def with_values(
+    cells: Partition, shares: Floats, values: Floats, deviation: float
+) -> tuple[Partition, Floats]:
+    """Cells with the values apart whose noisy share stands out, and shares of all.
+
+    Shapes: ``shares`` (cells,), ``values`` (fine codes,) with noise of standard deviation
+        ``deviation``.
+    """
+    codes = _outstanding(cells, shares, values, deviation)
+    starts = np.unique(np.concatenate([cells.starts, codes, codes + 1]))
+    finer = intervals(cells.column, starts[starts < cells.column.size])
+    of = cells.index(finer.starts)
+    spike = np.isin(finer.starts, codes) & (cells.widths[of] > 1)
+    spiked = np.where(spike, values[finer.starts], 0.0)
+    taken = np.bincount(of, weights=spiked, minlength=cells.size)
+    spiked *= np.minimum(1.0, shares / np.maximum(taken, TINY))[of]
+    left = np.maximum(shares - taken, 0.0)
+    calm = np.where(spike, 0, finer.widths)
+    size = np.maximum(np.bincount(of, weights=calm, minlength=cells.size), 1.0)
+    finer_shares = spiked + (left / size)[of] * calm
+    return finer, finer_shares / finer_shares.sum()
+
+
+def _outstanding(cells: Partition, shares: Floats, values: Floats, deviation: float) -> Codes:
+    """Fine codes of values that noise does not explain, in cells that are occupied."""
+    searched = (shares > _OCCUPIED * deviation) & (cells.widths > 1) & ~cells.apart
+    inside = np.flatnonzero(np.repeat(searched, cells.widths))
+    threshold = -deviation * float(ndtri(_FALSE_ALARMS / max(len(inside), 1)))
+    return inside[values[inside] > threshold].astype(np.int64)
