@@ -25,7 +25,7 @@ FORMER = MappingProxyType({"cloister": "mixture"})
 
 AUTO = "auto"
 
-_PURE = ("dpview+", "dpview", "independent")
+_PURE = ("mixture", "dpview+", "dpview", "independent")
 
 _USUAL = ("mixture", "independent")
 """With a delta: the first has smaller errors than the second even at epsilon 0.1 on 2,000 rows.

@@ -20,7 +20,7 @@ from cloister.privacy.accounting.accountants import calibrate, noise_multiplier,
 from cloister.privacy.accounting.composition import accountable, event_of_stages
 from cloister.privacy.events import Composed, Relation, Sensitivity, repeat
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, DiscreteLaplace
-from cloister.privacy.mechanisms.selection import Exponential
+from cloister.privacy.mechanisms.selection import Exponential, PermuteAndFlip
 
 CountNoise = DiscreteGaussian | DiscreteLaplace
 
@@ -54,17 +54,65 @@ _MOST_DOUBLINGS = 60
 
 
 @dataclass(frozen=True)
+class NoiseLaw:
+    """How noise composes: by rho, or at delta 0, where it is ``pure``, by epsilon.
+
+    Counts have discrete Gaussian noise or discrete Laplace noise, choices are by the exponential
+    mechanism or by permute-and-flip. A level is the noise multiplier of counts, or their epsilon.
+    """
+
+    pure: bool = False
+
+    def counts(self, level: Fraction, weight: Fraction = Fraction(1)) -> CountNoise:
+        """The noise of counts at a level, ``weight`` times less."""
+        return DiscreteLaplace(level * weight) if self.pure else DiscreteGaussian(level / weight)
+
+    def choice(self, epsilon: Fraction) -> Exponential | PermuteAndFlip:
+        """The choice of an epsilon."""
+        return PermuteAndFlip(epsilon) if self.pure else Exponential(epsilon)
+
+    def split(self, kinds: Sequence[Kind], decimals: int = 6) -> BudgetSplit:
+        """The kinds, given their shares of rho, as they share the budget.
+
+        Shares of epsilon leave the noise of kinds in the same proportion: with noise that falls
+        with the root of rho, and with epsilon, a kind of number n has n times the root of its share
+        of rho over the number that its cost in rho is proportional to.
+        """
+        if not self.pure:
+            return BudgetSplit(kinds, decimals)
+        rooted = [
+            replace(
+                kind, share=rounded_up(float(kind.number) * math.sqrt(kind.share / kind.squares), 9)
+            )
+            for kind in kinds
+            if kind.number
+        ]
+        return EpsilonSplit(rooted, decimals)
+
+
+BY_RHO = NoiseLaw()
+
+
+@dataclass(frozen=True)
 class Kind:
     """Queries of one kind: their share of the budget, and how many of equal noise share it.
 
-    ``stage`` makes their stage from that noise. They read all rows, or one disjoint ``part``.
+    ``stage`` makes their stage from that noise. They read all rows, or one disjoint ``part``. Where
+    some have w times less noise, ``number`` sums w or its square, as they cost; ``squares`` always
+    its square.
     """
 
     name: str
     share: float | Fraction
-    number: float
+    number: float | Fraction
     stage: Callable[[Fraction], Stage]
     part: str | None = None
+    weighed: float | None = None
+
+    @property
+    def squares(self) -> float:
+        """The number in squares, which the cost in rho is proportional to."""
+        return float(self.number) if self.weighed is None else self.weighed
 
     def noise(self, multiplier: Fraction) -> Fraction:
         """The mechanism's parameter, for the noise multiplier of counts that cost as much."""
@@ -183,32 +231,40 @@ def weighted_counts(
     tables: Sequence[tuple[Fraction, int]],
     words: str,
     part: str | None = None,
+    law: NoiseLaw = BY_RHO,
 ) -> Kind:
-    """Tables of counts with discrete Gaussian noise: weights, and how many tables have each.
+    """Tables of counts: weights, and how many tables have each.
 
     A weight of w means w times less noise.
     """
 
     def stage(noise: Fraction) -> Stage:
-        weighed = [(DiscreteGaussian(noise / weight), times) for weight, times in tables]
+        weighed = [(law.counts(noise, weight), times) for weight, times in tables]
         return counts_stage(name, weighed, task.neighbours.partition, words)
 
-    number = sum(float(weight) ** 2 * times for weight, times in tables)
-    return Kind(name, share, number, stage, part)
+    squares = sum(float(weight) ** 2 * times for weight, times in tables)
+    number = sum((weight * times for weight, times in tables), Fraction(0))
+    return Kind(name, share, number if law.pure else squares, stage, part, squares)
 
 
 def counts(
-    task: Task, name: str, share: float, number: int, words: str, part: str | None = None
+    task: Task,
+    name: str,
+    share: float,
+    number: int,
+    words: str,
+    part: str | None = None,
+    law: NoiseLaw = BY_RHO,
 ) -> Kind:
-    """``number`` tables of counts with equal discrete Gaussian noise."""
-    return weighted_counts(task, name, share, [(Fraction(1), number)], words, part)
+    """``number`` tables of counts with equal noise."""
+    return weighted_counts(task, name, share, [(Fraction(1), number)], words, part, law)
 
 
-def choices(name: str, share: float, number: int, words: str) -> Kind:
-    """``number`` choices by the exponential mechanism."""
+def choices(name: str, share: float, number: int, words: str, law: NoiseLaw = BY_RHO) -> Kind:
+    """``number`` choices of candidates."""
 
     def stage(epsilon: Fraction) -> Stage:
-        return Stage(name, repeat(Exponential(epsilon).event(), number), words)
+        return Stage(name, repeat(law.choice(epsilon).event(), number), words)
 
     return Choices(name, share, number, stage)
 

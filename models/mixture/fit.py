@@ -32,8 +32,6 @@ from cloister.models.mixture.products import Layout, Mixture
 from cloister.models.mixture.schedule import LAST_STEPS
 from cloister.models.protocol import Progress
 from cloister.models.task import Plan, Task
-from cloister.privacy.mechanisms.noise import DiscreteGaussian
-from cloister.privacy.mechanisms.selection import Exponential
 from cloister.privacy.queries.query import Door, TableRows
 
 MIXTURE_SEED = 20_260_105
@@ -164,7 +162,7 @@ def _measure_joint(
     joint: dict[tuple[str, ...], NoisyTable] = {}
     parameters = plan.parameters
     for names, noise in zip(parameters.joint_tables, parameters.joint_noise, strict=True):
-        mechanism = DiscreteGaussian(noise)
+        mechanism = parameters.law.counts(noise)
         partitions, label = [bins[name] for name in names], f"joint {' x '.join(names)}"
         table = count_table(private, partitions, mechanism, label)
         joint[names], earlier = earlier.pooled_with(table)
@@ -194,8 +192,8 @@ def run_rounds(
     known = (*released, *earlier.marginals)
     if not parameters.rounds:
         return known
-    selection = Exponential(parameters.noise["selection"])
-    counting = DiscreteGaussian(parameters.noise["rounds"])
+    selection = parameters.law.choice(parameters.noise["selection"])
+    counting = parameters.law.counts(parameters.noise["rounds"])
     deviation = counting.deviation(private.neighbours.partition)
     noise_of_cell = _NOISE_IN_FIT * math.sqrt(2 / math.pi) * deviation
     chooser = measurements.TableChoice(selection, rows, noise_of_cell)

@@ -34,8 +34,7 @@ from cloister.models.mixture.prior import ReleasedNumbers, pool_histograms, refi
 from cloister.models.mixture.products import Mixture
 from cloister.models.mixture.schedule import MOST_CANDIDATES
 from cloister.models.task import Plan, Task
-from cloister.privacy.mechanisms.noise import DiscreteGaussian
-from cloister.privacy.mechanisms.selection import Exponential
+from cloister.privacy.mechanisms.selection import Exponential, PermuteAndFlip
 from cloister.privacy.queries.distances import Candidate, CandidateScores, PairScores
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.columns import Grid
@@ -107,9 +106,9 @@ def measure_histograms(
 def _count(
     private: Door[TableRows], task: Task, name: str, parameters: MixtureParameters
 ) -> histograms.HistogramCounts:
-    cells = DiscreteGaussian(parameters.histogram_noise[name])
+    cells = parameters.law.counts(parameters.histogram_noise[name])
     valued = name in parameters.valued
-    values = DiscreteGaussian(parameters.noise["joint tables"]) if valued else cells
+    values = parameters.law.counts(parameters.noise["joint tables"]) if valued else cells
     declared = declared_cells(task.domain[name])
     return histograms.count_histogram(
         private,
@@ -231,7 +230,7 @@ class TableChoice:
     expects, less ``noise_of_cell`` for each cell: what the noise of measuring it would add.
     """
 
-    mechanism: Exponential
+    mechanism: Exponential | PermuteAndFlip
     rows: int
     noise_of_cell: float
 

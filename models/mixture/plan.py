@@ -10,15 +10,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
+from typing import Any
 
+from cloister.errors import PlanError
 from cloister.models import planning
 from cloister.models.core.budget_split import (
+    BY_RHO,
     BudgetSplit,
     Kind,
+    NoiseLaw,
     choices,
     counts,
     in_proportion,
-    require_delta,
     require_signal,
     rounded_up,
     weighted_counts,
@@ -34,7 +37,6 @@ from cloister.models.mixture.schedule import (
 from cloister.models.soft_constraints.pair_counts import PairCounts
 from cloister.models.task import Budget, Counted, Parameters, Plan, Task
 from cloister.privacy.accounting.accountants import zcdp_rho
-from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.schema.partition import declared_cells
 
 _HISTOGRAMS = 0.12
@@ -82,6 +84,12 @@ _WEIGHT_POWER = 0.25
 MOST_WEIGHTED_CELLS = 128
 """Cells of a histogram above which its noise falls no further."""
 
+_PURE_QUERIES = 200
+"""Queries that share epsilon at delta 0, to begin with: the outline then says how many."""
+
+_TURNS = 5
+"""Times that the outline and its scaled size follow from each other; they settle after three."""
+
 WEIGHER = PairCounts()
 
 MIXTURE_SAMPLINGS = (planning.SUPPORTS, planning.SEQUENTIAL)
@@ -92,8 +100,9 @@ MIXTURE_SAMPLINGS = (planning.SUPPORTS, planning.SEQUENTIAL)
 class MixtureParameters(Parameters):
     """Everything that a fit needs besides the task.
 
-    ``noise`` holds the noise multiplier of each kind of count, and the epsilon of one selection;
-    ``histogram_noise`` that of each attribute's histogram. ``by_value`` names the attributes whose
+    ``noise`` holds the noise multiplier of each kind of count, or its epsilon if the plan is
+    ``pure``, and the epsilon of one selection; ``histogram_noise`` that of each attribute's
+    histogram. ``by_value`` names the attributes whose
     single values are counted, ``two_levels`` those counted in wide cells as well, ``valued`` those
     whose values have bins of their own, ``joint_tables`` the attributes of each joint table of a
     hard constraint, ``joint_noise`` its noise multiplier, ``groups`` the bins of a numeric
@@ -116,6 +125,17 @@ class MixtureParameters(Parameters):
     two_levels: tuple[str, ...] = ()
     picks: int = 1
     pair_parts: int | None = None
+    pure: bool = False
+
+    @property
+    def law(self) -> NoiseLaw:
+        """How the noise composes."""
+        return NoiseLaw(self.pure)
+
+    def to_json(self) -> dict[str, Any]:
+        """The parameters as JSON values; that a plan is not pure goes without saying."""
+        fields = super().to_json()
+        return fields if self.pure else {k: v for k, v in fields.items() if k != "pure"}
 
 
 @dataclass(frozen=True)
@@ -137,6 +157,7 @@ class _Outline:
     scaled_size: float
     valued: tuple[str, ...]
     two_levels: tuple[str, ...]
+    law: NoiseLaw
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -164,7 +185,11 @@ class _Outline:
 
     @cached_property
     def split(self) -> BudgetSplit:
-        """How all queries share rho."""
+        """How all queries share the budget."""
+        return self.split_by(self.law)
+
+    def split_by(self, law: NoiseLaw) -> BudgetSplit:
+        """How all queries would share a budget that composes by another law."""
         task, tables, picks = self.task, self.schedule.tables, self.schedule.picks
         part, weights = self.joint_weights
         joint = [(weight, 1) for weight in (*weights.values(), *(Fraction(1) for _ in self.values))]
@@ -175,13 +200,16 @@ class _Outline:
                 histograms_for(self.scaled_size),
                 tuple(self.weights.values()),
                 self._words_of_histograms(),
+                law=law,
             ),
-            weighted_counts(task, "joint tables", part, joint, self._words_of_joint_tables()),
+            weighted_counts(
+                task, "joint tables", part, joint, self._words_of_joint_tables(), law=law
+            ),
         ]
         soft = Kind(
             "soft constraints",
             _SOFT_CONSTRAINTS,
-            bool(task.measured_soft),
+            bool(task.measured_soft) and not law.pure,
             partial(WEIGHER.stage, task),
         )
         rest = 1.0 - sum(kind.share for kind in (*first, soft) if kind.number)
@@ -190,10 +218,11 @@ class _Outline:
             rest * _SELECTION,
             tables,
             "which joint table to measure next, round by round",
+            law,
         )
         words = f"the joint tables chosen, {'one' if picks == 1 else picks} a round"
-        rounds = counts(task, "rounds", rest * (1 - _SELECTION), tables, words)
-        return BudgetSplit(in_proportion((*first, chosen, rounds, soft)))
+        rounds = counts(task, "rounds", rest * (1 - _SELECTION), tables, words, law=law)
+        return law.split(in_proportion((*first, chosen, rounds, soft)))
 
     def counted(
         self, noise: Mapping[str, Fraction], mapped: Mapping[tuple[str, ...], float]
@@ -203,13 +232,14 @@ class _Outline:
         for names, deviation in mapped.items():
             yield Counted({name: self.sizes[name] for name in names}, deviation)
         for name, (weight, _) in self.weights.items():
-            cells, level = declared_cells(self.task.domain[name]), noise["histograms"] / weight
+            cells = declared_cells(self.task.domain[name])
+            deviation = self.law.counts(noise["histograms"], weight).deviation(partition)
             for each in filter(None, (cells, wide_cells(cells))):
-                yield Counted({name: each.size}, DiscreteGaussian(level).scale(partition))
+                yield Counted({name: each.size}, deviation)
         if self.schedule.tables:
             most = self.schedule.pair_parts or max(self.sizes.values())
             sizes = {name: min(size, most) for name, size in self.sizes.items()}
-            deviation = DiscreteGaussian(noise["rounds"]).scale(partition)
+            deviation = self.law.counts(noise["rounds"]).deviation(partition)
             yield Counted(sizes, deviation, self.schedule.tables)
 
     def _words_of_joint_tables(self) -> str:
@@ -228,19 +258,23 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
     """The plan that spends just the budget.
 
     Raises:
-        PlanError: there is no delta to spend, or the noise would drown the rows.
+        PlanError: the noise would drown the rows, or soft constraints need a delta.
     """
-    require_delta("mixture", budget)
-    scaled_size = scaled_size_of(task, float(zcdp_rho(budget.epsilon, budget.delta)))
-    outline = _outline(task, sequence, scaled_size)
+    if not budget.delta and planning.choose_sampling(task, MIXTURE_SAMPLINGS).sequential:
+        raise PlanError(
+            "rows drawn one after the other by soft constraints need a delta above 0; allow one, "
+            "such as 1e-6, or leave sampling and known weights out"
+        )
+    outline = _outline_for(task, sequence, budget)
+    law, scaled_size = outline.law, outline.scaled_size
     estimate = outline.split.estimate(budget)["histograms"]
     outline = _without_drowned_values(outline, estimate)
     estimate = outline.split.estimate(budget)["histograms"]
-    require_signal(DiscreteGaussian(estimate), task, budget)
+    require_signal(law.counts(estimate), task, budget)
     noise = outline.split.calibrate(task, budget)
     joint, soft = noise.get("joint tables"), noise.get("soft constraints")
     joint_noise = (
-        {names: joint / weight for names, weight in outline.joint_weights[1].items()}
+        {names: level_of(law, joint, weight) for names, weight in outline.joint_weights[1].items()}
         if joint
         else {}
     )
@@ -248,7 +282,8 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
     parameters = MixtureParameters(
         noise=noise,
         histogram_noise={
-            name: noise["histograms"] / weight for name, (weight, _) in outline.weights.items()
+            name: level_of(law, noise["histograms"], weight)
+            for name, (weight, _) in outline.weights.items()
         },
         by_value=outline.by_value,
         valued=outline.valued,
@@ -262,11 +297,10 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
         groups=MIXTURE_BINS,
         components=components_for(scaled_size),
         dependence_penalty=penalty_for(scaled_size),
+        pure=law.pure,
     )
     partition = task.neighbours.partition
-    mapped = {
-        names: DiscreteGaussian(level).scale(partition) for names, level in joint_noise.items()
-    }
+    mapped = {names: law.counts(level).deviation(partition) for names, level in joint_noise.items()}
     return Plan(
         "mixture",
         sequence,
@@ -280,7 +314,30 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
     )
 
 
-def _outline(task: Task, sequence: tuple[str, ...], scaled_size: float) -> _Outline:
+def level_of(law: NoiseLaw, level: Fraction, weight: Fraction) -> Fraction:
+    """The level of counts with ``weight`` times less noise."""
+    return level * weight if law.pure else level / weight
+
+
+def _outline_for(task: Task, sequence: tuple[str, ...], budget: Budget) -> _Outline:
+    """The outline for the scaled_size of a budget.
+
+    At delta 0 the scaled_size is that of the rho at which Gaussian noise would be as strong as the
+    Laplace noise of the outline, whose queries are as many as the scaled_size allows.
+    """
+    if budget.delta:
+        return _outline(task, sequence, float(zcdp_rho(budget.epsilon, budget.delta)), BY_RHO)
+    rho = float(budget.epsilon) ** 2 / _PURE_QUERIES
+    for _ in range(_TURNS):
+        outline = _outline(task, sequence, rho, NoiseLaw(pure=True))
+        laplace = outline.split.estimate(budget)["histograms"]
+        gaussian = outline.split_by(BY_RHO).noise_of(1.0)["histograms"]
+        rho = float(gaussian * laplace) ** 2 / 2
+    return _outline(task, sequence, rho, NoiseLaw(pure=True))
+
+
+def _outline(task: Task, sequence: tuple[str, ...], rho: float, law: NoiseLaw) -> _Outline:
+    scaled_size = scaled_size_of(task, rho)
     by_value = counted_by_value(task.domain, sequence, task.data_rows)
     valued = planning.valued_attributes(task, by_value)
     sizes = planning.sizes_by_value(task, planning.public_sizes(task.domain, MIXTURE_BINS), valued)
@@ -296,6 +353,7 @@ def _outline(task: Task, sequence: tuple[str, ...], scaled_size: float) -> _Outl
         scaled_size,
         tuple(name for name in valued if name in learnt),
         tuple(name for name in sequence if wide_cells(declared_cells(task.domain[name]))),
+        law,
     )
 
 
@@ -306,7 +364,8 @@ def _without_drowned_values(outline: _Outline, noise: Fraction) -> _Outline:
         name
         for name in outline.by_value
         if name in outline.valued
-        or _STANDS_OUT * DiscreteGaussian(noise / outline.weights[name][0]).scale(partition) <= most
+        or _STANDS_OUT * outline.law.counts(noise, outline.weights[name][0]).deviation(partition)
+        <= most
     )
     return replace(outline, by_value=counted)
 

@@ -30,7 +30,6 @@ from cloister.models.planning import choose_sampling
 from cloister.models.soft_constraints.penalties import RatePosterior, own_rates
 from cloister.models.soft_constraints.reweighting import TuplesOf, fit_weights, shares_against
 from cloister.models.task import Plan, Task
-from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.domain import Table
@@ -234,9 +233,8 @@ def _fitted(
     task: Task, parameters: MixtureParameters, model: MixtureModel, posteriors: list[RatePosterior]
 ) -> MixtureModel:
     noises = parameters.noise
-    deviation = DiscreteGaussian(noises.get("rounds", noises["histograms"])).scale(
-        task.neighbours.partition
-    )
+    counting = parameters.law.counts(noises.get("rounds", noises["histograms"]))
+    deviation = counting.deviation(task.neighbours.partition)
     penalty, source = parameters.dependence_penalty, _source()
     return fit_rates(model, posteriors, deviation, penalty, source, task.device)
 

@@ -82,7 +82,7 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, "MixtureModel"]):
 
         Rows are reweighted where that fails.
         """
-        if not task.soft:
+        if not task.soft or plan.parameters.pure:
             return model
         from cloister.models.mixture.soft_constraints import weigh_mixture
 

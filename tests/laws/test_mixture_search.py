@@ -1,10 +1,17 @@
 """The public choices of the mixture's plan: monotone in the scaled size, within their bounds."""
 
 import math
+from dataclasses import replace
+from fractions import Fraction
 
-from hypothesis import given
+import pytest
+from examples import examples
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from leavers import leavers
+from random_tables import random_table
 
+from cloister.errors import PlanError
 from cloister.models.mixture.plan import (
     FEWEST_COMPONENTS,
     LEAST_HISTOGRAMS,
@@ -12,6 +19,7 @@ from cloister.models.mixture.plan import (
     MOST_COMPONENTS,
     MOST_HISTOGRAMS,
     MOST_WEIGHTED_CELLS,
+    MixtureParameters,
     components_for,
     histogram_weight,
     histograms_for,
@@ -25,10 +33,16 @@ from cloister.models.mixture.schedule import (
     Schedule,
     schedule_for,
 )
-from cloister.models.task import Task
+from cloister.models.protocol import make_plan
+from cloister.models.registry import create
+from cloister.models.task import Budget, DatabaseTask, RowSampling, Task, table_task
+from cloister.privacy.accounting.accountants import spend
+from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.domain import Domain
+from cloister.tasks.requests.plan import require_within_budget
 
+DOMAIN = table_task(random_table(3).declared(), 100).domain
 scaled_sizes = st.floats(1e-3, 1e8)
 
 
@@ -88,3 +102,37 @@ def test_rows_of_one_unit_lower_the_scaled_size(rows, of_unit, rho):
     persons = Task(Domain(()), (), rows * of_unit, Neighbours(max_rows=of_unit))
     single = Task(Domain(()), (), rows, Neighbours())
     assert math.isclose(scaled_size_of(persons, rho), scaled_size_of(single, rho))
+
+
+@given(
+    st.fractions(Fraction(1, 10), 8, max_denominator=1_000),
+    st.integers(2_000, 10**6),
+    st.sampled_from([Relation.ADD_REMOVE, Relation.REPLACE_ONE]),
+)
+@settings(max_examples=examples(20), deadline=None)
+def test_at_delta_0_epsilons_add_up_to_the_budget_exactly(amount, rows, relation):
+    task = Task(DOMAIN, (), rows, Neighbours(relation))
+    try:
+        plan = make_plan(create("mixture"), task, Budget(amount, Fraction(0)))
+    except PlanError:
+        assume(False)
+    assert plan.parameters.pure and MixtureParameters.from_json(plan.parameters.to_json()).pure
+    assert spend(plan.event, Fraction(0), relation).epsilon == pytest.approx(float(amount), 1e-9)
+    require_within_budget(plan, Budget(amount, Fraction(0)), DatabaseTask.of("rows", task))
+
+
+def test_a_plan_with_a_delta_says_nothing_of_pure_noise():
+    task = Task(DOMAIN, (), 20_000, Neighbours())
+    plan = make_plan(create("mixture"), task, Budget(Fraction(1), Fraction(1, 10**6)))
+    assert "pure" not in plan.parameters.to_json()
+    assert not MixtureParameters.from_json(plan.parameters.to_json()).pure
+
+
+def test_known_weights_need_a_delta():
+    shape = leavers(2_000)
+    task = replace(table_task(shape.declared(), 2_000), sampling=RowSampling("sequential"))
+    soft = tuple(replace(rule, hard=False) for rule in task.constraints)
+    with pytest.raises(PlanError, match="need a delta above 0"):
+        make_plan(
+            create("mixture"), replace(task, constraints=soft), Budget(Fraction(1), Fraction(0))
+        )

@@ -317,7 +317,7 @@ def test_noise_that_the_rows_of_one_unit_need_is_held_against_the_rows(method):
 
 PURE = {
     *("dpview", "dpview+", "dpview-paper", "dpview+-paper"),
-    *("independent", "copula", "copula-identity", "copula-ones"),
+    *("independent", "copula", "copula-identity", "copula-ones", "mixture"),
 }
 
 

@@ -33,7 +33,7 @@ def task_of(rows=5_000, neighbours=None):
     ("task", "delta", "method"),
     [
         (task_of(), USUAL, "mixture"),
-        (task_of(), Fraction(0), "dpview+"),
+        (task_of(), Fraction(0), "mixture"),
         (task_of(neighbours=Neighbours(Relation.REPLACE_ONE, 3)), USUAL, "mixture"),
     ],
 )

@@ -27,6 +27,7 @@ DOMAIN = Domain.of(
     ("method", "budget"),
     [
         ("mixture", Budget(Fraction(1, 3), Fraction(1, 10**6))),
+        ("mixture", Budget(Fraction("0.7"), Fraction(0))),
         ("dpview", Budget(Fraction("0.1"), Fraction(0))),
         ("dpview+", Budget(Fraction("1.1"), Fraction(0))),
         ("copula", Budget(Fraction(1), Fraction(0))),
