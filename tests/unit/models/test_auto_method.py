@@ -41,7 +41,7 @@ def test_the_choice_has_a_plan_and_a_reason(task, delta, method):
     budget = Budget(Fraction(1), delta)
     choice = choose_method(task, budget)
     assert choice.method == method
-    assert "delta" in choice.reason
+    assert "least error" in choice.reason
     assert make_plan(create(choice.method), task, budget).method == method
 
 
