@@ -273,7 +273,8 @@ class Plan(Generic[ParametersT]):
     it is counted: its standard deviation, in rows. ``rate_deviation`` is that of the noise of the
     rate of a soft constraint, as a share of all pairs; None if no rate is measured. ``counted`` are
     all tables, none where a method learns marginals by other means; ``balanced`` if rows are drawn
-    independently, and a balanced part of them is kept.
+    independently, and a balanced part of them is kept. ``parts`` are the tasks and plans of tables
+    that a plan consists of, if it is one of several.
     """
 
     method: str
@@ -285,6 +286,11 @@ class Plan(Generic[ParametersT]):
     rate_deviation: float | None = None
     counted: tuple[Counted, ...] = ()
     balanced: bool = False
+    parts: Mapping[str, tuple[Task, AnyPlan]] = field(default_factory=dict)
+
+    def tables(self, task: DatabaseTask) -> Mapping[str, tuple[Task, AnyPlan]]:
+        """The tables that are modelled, by name: the task and the plan of each."""
+        return self.parts or {task.schema.lead: (task.lead, self.one_fit)}
 
     @property
     def event(self) -> Event:

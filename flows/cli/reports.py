@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple
 from fractions import Fraction
 from pathlib import Path
@@ -78,7 +78,7 @@ def _plan_as_json(
         "accounted_epsilon": plan.total_cost(release_plan, request.budget, context.task),
         **_records(release_plan, request, context),
         "dependencies": [_dependency(forecast, request.budget) for forecast in expected],
-        **_errors_json(forecast_errors(context.task, release_plan)),
+        **_errors_json(_errors_of_tables(context, release_plan)),
         "soft_rate_deviation": release_plan.rate_deviation,
         **plan_report.soft_json(request, context),
         "warnings": _warnings(request, context, release_plan),
@@ -166,20 +166,42 @@ def _expected_errors(
     request: ResolvedRequest, context: PublicContext, release_plan: AnyPlan
 ) -> dict[str, str]:
     """What errors to expect, from public facts."""
-    facts, errors = {}, forecast_errors(context.task, release_plan)
-    if errors is not None:
-        facts["one-way error"] = f"about {errors.one_way:.2g}"
-    if errors is not None and errors.two_way is not None:
-        facts["two-way error"] = f"about {errors.two_way:.2g}; {SPREAD}"
-        if errors.uncounted:
-            share = percent(100 * errors.uncounted)
-            facts["two-way error"] += f"; {share} of pairs are not counted: more of these is lost"
+    facts: dict[str, str] = {}
+    for table, errors in _errors_of_tables(context, release_plan).items():
+        facts |= _error_facts(f" in {table}" if release_plan.parts else "", errors)
     return facts | plan_report.soft_facts(request, context, release_plan)
 
 
-def _errors_json(errors: ErrorForecast | None) -> dict[str, float | None]:
+def _errors_of_tables(
+    context: PublicContext, release_plan: AnyPlan
+) -> dict[str, ErrorForecast | None]:
+    tables = release_plan.tables(context.task)
+    return {name: forecast_errors(*table) for name, table in tables.items()}
+
+
+def _error_facts(where: str, errors: ErrorForecast | None) -> dict[str, str]:
+    if errors is None:
+        return {}
+    facts = {f"one-way error{where}": f"about {errors.one_way:.2g}"}
+    if errors.two_way is not None:
+        words = f"about {errors.two_way:.2g}; {SPREAD}"
+        if errors.uncounted:
+            share = percent(100 * errors.uncounted)
+            words += f"; {share} of pairs are not counted: more of these is lost"
+        facts[f"two-way error{where}"] = words
+    return facts
+
+
+def _errors_json(errors: Mapping[str, ErrorForecast | None]) -> dict[str, Any]:
+    """Numbers of an only table, else numbers by table."""
     keys = ("expected_one_way_error", "expected_two_way_error", "pairs_not_counted")
-    return dict.fromkeys(keys) if errors is None else dict(zip(keys, astuple(errors), strict=True))
+    by_table = {
+        name: dict.fromkeys(keys) if each is None else dict(zip(keys, astuple(each), strict=True))
+        for name, each in errors.items()
+    }
+    if len(by_table) == 1:
+        return next(iter(by_table.values()))
+    return {key: {name: each[key] for name, each in by_table.items()} for key in keys}
 
 
 def _show_dependencies(expected: Sequence[DependencyForecast], budget: Budget) -> None:

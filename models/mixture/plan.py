@@ -351,7 +351,9 @@ def _outline(task: Task, sequence: tuple[str, ...], rho: float, law: NoiseLaw) -
         {name: histogram_weight(declared_cells(task.domain[name]).size) for name in sequence},
         by_value,
         joint,
-        schedule_for(scaled_size, len(sequence), task.data_rows, PURE_GROWTH if law.pure else GROWTH),
+        schedule_for(
+            scaled_size, len(sequence), task.data_rows, PURE_GROWTH if law.pure else GROWTH
+        ),
         scaled_size,
         tuple(name for name in valued if name in learnt),
         tuple(name for name in sequence if wide_cells(declared_cells(task.domain[name]))),

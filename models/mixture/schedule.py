@@ -190,7 +190,9 @@ class Schedule:
         return max(share, FEWEST_STEPS)
 
 
-def schedule_for(scaled_size: float, attributes: int, rows: int, growth: float = GROWTH) -> Schedule:
+def schedule_for(
+    scaled_size: float, attributes: int, rows: int, growth: float = GROWTH
+) -> Schedule:
     """The rounds for a table of ``rows`` rows and ``attributes`` attributes, by the scaled size.
 
     With more pairs of attributes than can be listed, all pairs are candidates, and several are
@@ -218,7 +220,9 @@ def _rounds_for(scaled_size: float, attributes: int, growth: float) -> int:
     """Number of rounds with one table each: more if the noise is small relative to the rows."""
     possible = math.comb(attributes, 2) + math.comb(attributes, 3)
     power = growth if scaled_size < TYPICAL_SCALED_SIZE else GROWTH
-    wanted = round(_ROUNDS * math.sqrt(attributes / 15) * (scaled_size / TYPICAL_SCALED_SIZE) ** power)
+    wanted = round(
+        _ROUNDS * math.sqrt(attributes / 15) * (scaled_size / TYPICAL_SCALED_SIZE) ** power
+    )
     return min(max(wanted, 1), 2 * possible, MOST_ROUNDS)
 
 
@@ -231,7 +235,8 @@ def _tables_for(scaled_size: float, attributes: int, growth: float) -> int:
     wrong = math.log(math.comb(attributes, 2)) / math.sqrt(2 * _CHOICES)
     rankable = int((_TELLING * scaled_size / wrong) ** 2)
     return max(
-        min(_TABLES_OF_ATTRIBUTE * attributes, rankable), _rounds_for(scaled_size, attributes, growth)
+        min(_TABLES_OF_ATTRIBUTE * attributes, rankable),
+        _rounds_for(scaled_size, attributes, growth),
     )
 
 

@@ -186,7 +186,10 @@ class _Parts:
             stages += link_stages(self.task, key, links[joined_table(key)])
         parameters = RelationalParameters(self.base.name, plans, counts, links)
         forecast = self._forecast(plans, links)
-        return Plan(self.name, row_sequence(plans), tuple(stages), parameters, forecast)
+        tables = {name: (self.rows[name], plan) for name, plan in plans.items()}
+        return Plan(
+            self.name, row_sequence(plans), tuple(stages), parameters, forecast, parts=tables
+        )
 
     def _links(self, epsilon: Fraction) -> dict[str, LinkNoise]:
         """The noise of relationships; those that only count degrees get a smaller part."""

@@ -239,7 +239,8 @@ class _Parts:
         stages = (*queries, *_labelled(PERSONS, persons), *_labelled(ROWS, rows))
         parameters = PersonsParameters(noises.get(NUMBER), noises.get(LIKENESS), persons, rows)
         forecast = together([persons, rows])
-        return Plan(rows.method, rows.sequence, stages, parameters, forecast, rows.mapped)
+        tables = {PERSONS: (tasks.persons, persons), ROWS: (tasks.rows, rows)}
+        return Plan(rows.method, rows.sequence, stages, parameters, forecast, parts=tables)
 
     def _part(self, task: Task, sequence: tuple[str, ...], epsilon: Fraction) -> AnyPlan:
         try:

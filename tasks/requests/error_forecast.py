@@ -38,7 +38,7 @@ import numpy as np
 from cloister.arrays import Floats
 from cloister.evaluation.marginals import attribute_sets, marginal_cells
 from cloister.models.core.costs import OVERSAMPLING
-from cloister.models.task import AnyPlan, Counted, DatabaseTask, Task
+from cloister.models.task import AnyPlan, Counted, Task
 from cloister.schema.columns import Grid
 
 SPREAD = "8 of 10 releases had 0.7 to 2 times as much"
@@ -74,14 +74,8 @@ class _Attribute:
         return self.times * len(self.rows)
 
 
-def forecast_errors(whole: DatabaseTask, plan: AnyPlan) -> ErrorForecast | None:
-    """The errors to expect of a release of one table.
-
-    None of several tables, of persons with several rows, and where not each attribute is counted.
-    """
-    task = whole.lead
-    if whole.several or task.persons is not None:
-        return None
+def forecast_errors(task: Task, plan: AnyPlan) -> ErrorForecast | None:
+    """The errors to expect of the rows of a table; None where not each attribute is counted."""
     counted, names = plan.one_fit.counted, task.domain.modelled
     if not {n for t in counted for n in t.cells}.issuperset(names):
         return None

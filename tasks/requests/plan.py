@@ -118,7 +118,7 @@ def require_within_budget(plan: AnyPlan, budget: Budget, task: DatabaseTask) -> 
 
 
 def until_learnt(plan: AnyPlan, task: DatabaseTask) -> bool:
-    """Whether a plan will learn every functional dependency of one table."""
+    """Whether a plan will learn every functional dependency."""
     return all(forecast.learnt for forecast in dependencies_of(plan, task))
 
 
@@ -132,8 +132,12 @@ UNTIL = MappingProxyType({"learnt": until_learnt, "possible": until_possible})
 
 
 def dependencies_of(plan: AnyPlan, task: DatabaseTask) -> tuple[quality.DependencyForecast, ...]:
-    """The forecast for the functional dependencies of one table; public."""
-    return () if task.several else quality.forecast_dependencies(task.lead, plan)
+    """The forecast for the functional dependencies of all tables; public."""
+    return tuple(
+        forecast
+        for table in plan.tables(task).values()
+        for forecast in quality.forecast_dependencies(*table)
+    )
 
 
 def raise_budget(request: resolved.ResolvedRequest, wanted: str) -> resolved.ResolvedRequest:

@@ -23,7 +23,6 @@ from cloister.models.transforms.differences import (
     models_differences,
     orders_of,
 )
-from cloister.models.transforms.person_tables import split_task
 from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.events import Composed, Event, GaussianCounts, LaplaceCounts
 from cloister.schema.columns import Serial
@@ -265,7 +264,7 @@ def plan_warnings(
         *unweighed_soft(request, context),
         *_dropped_references(context),
         *_drowned_counts(context, plan),
-        *_unmodelled_differences(request, context.task),
+        *_unmodelled_differences(context, plan),
         *_never_missing(context),
     )
 
@@ -323,24 +322,16 @@ def _drowned_counts(context: resolved.PublicContext, plan: AnyPlan) -> Iterator[
             yield _DROWNED.format(table=named, noise=figure_range(scales), rows=rows)
 
 
-def _unmodelled_differences(
-    request: resolved.ResolvedRequest, whole: DatabaseTask
-) -> Iterator[str]:
-    if whole.several:
-        return
-    task, method = whole.lead, _method(request)
-    parts = [split_task(task).persons, split_task(task).rows] if task.persons else [task]
-    able, differences = models_differences(method), map(differences_of, parts)
-    modelled = (
-        {difference.rule.name for group in differences for difference in group} if able else set()
-    )
-    unable = f"method '{method.name}' models numbers as they are"
-    for rule in orders_of(task):
-        if rule.name in modelled:
-            continue
-        first, second = rule.attributes
-        reason = _why_unmodelled(rule, task) if able else unable
-        yield _UNMODELLED.format(name=rule.name, first=first, second=second, reason=reason)
+def _unmodelled_differences(context: resolved.PublicContext, plan: AnyPlan) -> Iterator[str]:
+    for task, table_plan in plan.tables(context.task).values():
+        able = models_differences(create(table_plan.method))
+        modelled = {each.rule.name for each in differences_of(task)} if able else set()
+        unable = f"method '{table_plan.method}' models numbers as they are"
+        for rule in orders_of(task):
+            if rule.name not in modelled:
+                first, second = rule.attributes
+                reason = _why_unmodelled(rule, task) if able else unable
+                yield _UNMODELLED.format(name=rule.name, first=first, second=second, reason=reason)
 
 
 def _why_unmodelled(rule: DenialConstraint, task: Task) -> str:

@@ -26,7 +26,6 @@ from tails import heavy_tails
 
 from cloister.errors import PlanError
 from cloister.evaluation.marginals import compare_marginals
-from cloister.models.task import DatabaseTask
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.tasks.requests.error_forecast import forecast_errors
 
@@ -101,7 +100,7 @@ def _ratios(release: Callable, method: str):
             trial = release(epsilon=epsilon, method=method)
         except PlanError:
             continue
-        forecast = forecast_errors(DatabaseTask.of("", trial.task), trial.plan)
+        forecast = forecast_errors(trial.task, trial.plan)
         one, two, *_ = compare_marginals(trial.real, trial.synthetic)
         yield one.half_l1 / forecast.one_way, two.half_l1 / forecast.two_way
 

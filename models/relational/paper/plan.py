@@ -148,7 +148,9 @@ def plan_relational_paper(
     parameters, tables = _parameters(task, key, base.name, plans, rho)
     stages = [*row_stages(plans), *_stages(task, key, parameters, tables)]
     forecast = _forecast(task, key, parameters)
-    return Plan(name, row_sequence(plans), tuple(stages), parameters, forecast)
+    rows, sequence = tasks_of_rows(task), row_sequence(plans)
+    parts = {table: (rows[table], plan) for table, plan in plans.items()}
+    return Plan(name, sequence, tuple(stages), parameters, forecast, parts=parts)
 
 
 def _parameters(

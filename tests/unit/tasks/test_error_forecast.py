@@ -15,7 +15,7 @@ from specs import spec_of
 from cloister.evaluation.marginals import compare_marginals
 from cloister.models.protocol import make_plan
 from cloister.models.registry import create
-from cloister.models.task import Budget, Counted, DatabaseTask, Forecast, Parameters, Plan, task_of
+from cloister.models.task import Budget, Counted, Forecast, Parameters, Plan, task_of
 from cloister.schema.spec import Spec
 from cloister.tasks.requests.error_forecast import forecast_errors
 
@@ -27,13 +27,9 @@ def random_task(rows=ROWS):
     return task_of(random_table(7).declared(), {"random": rows}).lead
 
 
-def errors_of(task, plan):
-    return forecast_errors(DatabaseTask.of("lists", task), plan)
-
-
 def expected(task, method, epsilon):
     budget = Budget(Fraction(epsilon), Fraction(1, 10**6))
-    return errors_of(task, make_plan(create(method), task, budget))
+    return forecast_errors(task, make_plan(create(method), task, budget))
 
 
 def of_lists(*sizes):
@@ -64,7 +60,7 @@ def test_more_rows_or_epsilon_mean_less_error(method):
 
 def test_one_histogram_of_even_shares():
     # noise of 10 rows a count and drawing of 250 rows a cell, by hand
-    errors = errors_of(of_lists(4), counting(Counted({"c0": 4}, 10.0)))
+    errors = forecast_errors(of_lists(4), counting(Counted({"c0": 4}, 10.0)))
     noise = 100 * 250**2 / (100 + 250**2)
     assert errors.one_way == pytest.approx(
         4 * math.sqrt(noise + 250) / math.sqrt(2 * math.pi) / ROWS
@@ -76,7 +72,7 @@ def test_a_cell_is_wrong_as_often_as_simulated():
     rng, lists = np.random.default_rng(5), of_lists(4)
     drawn = rng.multinomial(ROWS, np.maximum(250 + rng.normal(0, 10, (4_000, 4)), 0) / ROWS * 0.999)
     simulated = np.abs(drawn - 250).sum(1).mean() / 2 / ROWS
-    errors = errors_of(lists, counting(Counted({"c0": 4}, 10.0)))
+    errors = forecast_errors(lists, counting(Counted({"c0": 4}, 10.0)))
     assert errors.one_way == pytest.approx(simulated, rel=0.15)
 
 
@@ -84,31 +80,32 @@ def test_tables_that_hold_an_attribute_add_to_what_is_known_of_it():
     lists, first = of_lists(4, 5), Counted({"c0": 4}, 10.0)
     second, both = Counted({"c1": 5}, 10.0), Counted({"c0": 4, "c1": 5}, 2.0)
     alone, more = (
-        errors_of(lists, counting(*tables)) for tables in ((first, second), (first, second, both))
+        forecast_errors(lists, counting(*tables))
+        for tables in ((first, second), (first, second, both))
     )
     assert more.one_way < alone.one_way
     assert more.two_way < alone.two_way
     assert (alone.uncounted, more.uncounted) == (1, 0)
-    balanced = errors_of(lists, counting(first, second, both, balanced=True))
+    balanced = forecast_errors(lists, counting(first, second, both, balanced=True))
     assert balanced.two_way < more.two_way
 
 
 def test_noise_without_end_leaves_no_more_than_all_rows():
     lists = of_lists(40, 50)
-    errors = errors_of(lists, counting(Counted({"c0": 40}, 1e9), Counted({"c1": 50}, 1e9)))
+    errors = forecast_errors(lists, counting(Counted({"c0": 40}, 1e9), Counted({"c1": 50}, 1e9)))
     assert errors.one_way < errors.two_way <= 1
 
 
 def test_what_is_not_counted_is_not_forecast():
     lists = of_lists(4, 5)
-    assert errors_of(lists, counting(Counted({"c0": 4}, 10.0))) is None
+    assert forecast_errors(lists, counting(Counted({"c0": 4}, 10.0))) is None
     assert expected(random_task(), "kamino", 4) is None
 
 
 def test_the_forecast_is_of_the_order_of_a_release():
     # within 2 of most releases; a factor of four would be a broken formula
     trial = release_once(random_table(4), 4, "independent")
-    errors = errors_of(trial.task, trial.plan)
+    errors = forecast_errors(trial.task, trial.plan)
     one, two, *_ = compare_marginals(trial.real, trial.synthetic)
     assert one.half_l1 / 4 < errors.one_way < 4 * one.half_l1
     assert two.half_l1 / 4 < errors.two_way < 4 * two.half_l1
