@@ -47,7 +47,7 @@ def spec_of(folder: Path, method: str, key: str) -> Path:
         ("dpview", "{linking: x}", "KEY.linking: should be 'priority' or 'matching'; write for"),
         ("deniability", "{resampled: many}", "KEY.resampled: matches no known form"),
         ("independent", "{parts: 4}", "KEY: method 'independent' has no options; leave them out"),
-        ("auto", "{k: 4}", "KEY.k: unknown key; use one of view_width, parts, linking"),
+        ("auto", "{k: 4}", "KEY: method 'mixture' has no options; leave them out"),
     ],
 )
 def test_options_that_a_method_has_not_are_refused_by_file_line_and_key(
