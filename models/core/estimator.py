@@ -116,15 +116,25 @@ def project_counts(noisy: Floats, deviation: float, rows: float) -> Estimate:
 
 
 def shrink_to_mean(noisy: Floats, deviation: float, alone: Booleans) -> Estimate:
-    """Counts shrunk towards their mean, the more the greater the noise (James and Stein, 1961)."""
+    """Counts shrunk towards their mean, but for those ``alone``."""
     crowd = noisy[~alone]
-    mean, spread = crowd.mean(), float(np.square(crowd - crowd.mean()).sum())
-    kept = max(0.0, 1.0 - max(len(crowd) - 3, 0) * deviation**2 / max(spread, 1e-12))
-    counts = np.where(alone, noisy, mean + kept * (noisy - mean))
-    return Estimate(
-        counts,
-        stein_risk(noisy, counts, deviation, kept * len(crowd) + 1.0 - kept + float(alone.sum())),
-    )
+    counts = noisy.copy()
+    counts[~alone], freedom = shrink(crowd, np.full(len(crowd), crowd.mean()), deviation)
+    freedom += 1.0 + float(alone.sum())
+    return Estimate(counts, stein_risk(noisy, counts, deviation, freedom))
+
+
+def shrink(noisy: Floats, target: Floats, deviation: float) -> tuple[Floats, float]:
+    """Counts shrunk towards a ``target`` of the same sum, the more the greater the noise.
+
+    With the degrees of freedom that they have beside the sum. Source: James, Stein, "Estimation
+    with quadratic loss" (1961).
+    """
+    difference, free = noisy - target, len(noisy) - 1
+    squares = max(float(np.square(difference).sum()), TINY)
+    kept = max(0.0, 1.0 - max(free - 2, 0) * deviation**2 / squares)
+    freedom = kept * free + 2.0 * (1.0 - kept) if kept else 0.0
+    return target + kept * difference, freedom
 
 
 def learn_counts(noisy: Floats, deviation: float, alone: Booleans, rows: float) -> Estimate:
@@ -275,22 +285,16 @@ class TwoLevels:
 def best_split(
     noisy: Floats, deviation: float, rows: float, smooth: tuple[Floats, float], curved: Floats
 ) -> Floats:
-    """How ``rows`` rows of a wide cell are spread over its cells: the estimate of least risk.
+    """How ``rows`` rows of a wide cell are spread over its cells: the estimate of less risk.
 
-    Of their ``noisy`` counts (cells,), these smoothed, with their degrees of freedom, a ``curved``
-    shape (cells,) that the wide cells suggest, and no shape at all.
+    Of their ``noisy`` counts (cells,) shrunk towards a ``curved`` shape (cells,) that the wide
+    cells suggest, and of these counts smoothed, with their degrees of freedom. All have the rows.
     """
-    means, freedom = smooth
-    candidates = (
-        (project_counts(means, deviation, rows).counts, freedom),
-        (curved, 0.0),
-        (np.full(len(noisy), rows / len(noisy)), 0.0),
-    )
-    estimates = [
-        Estimate(counts, stein_risk(noisy, counts, deviation, free)) for counts, free in candidates
-    ]
-    own = project_counts(noisy, deviation, rows)
-    return min((own, *estimates), key=lambda estimate: estimate.risk).counts
+    estimates = []
+    for estimate, freedom in (shrink(noisy, curved, deviation), smooth):
+        counts = to_shares(estimate, rows) * rows
+        estimates.append(Estimate(counts, stein_risk(noisy, counts, deviation, freedom)))
+    return min(estimates, key=lambda estimate: estimate.risk).counts
 
 
 def _ends(density: Floats, alone: Booleans) -> tuple[Floats, Floats]:
