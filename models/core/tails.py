@@ -153,27 +153,17 @@ Body = Callable[[NoisyCells], Estimate]
 
 def with_tails(cells: NoisyCells, body: Body) -> Floats:
     """Estimated counts (cells,): tails at both ends, if there are any, and a ``body``."""
-
-    def without_tails(rest: NoisyCells) -> Floats:
-        return to_shares(body(rest).counts, rest.rows) * rest.rows
-
-    def without_lower_tail(rest: NoisyCells) -> Floats:
-        return _with_upper_tail(rest.mirrored, body, without_tails)[::-1]
-
-    return _with_upper_tail(cells, body, without_lower_tail)
-
-
-def _with_upper_tail(
-    cells: NoisyCells, body: Body, of_rest: Callable[[NoisyCells], Floats]
-) -> Floats:
-    cut = _best_cut(cells, body)
-    if cut is None:
-        return of_rest(cells)
-    outer, tail = cut
-    counts = np.empty(len(cells.counts))
-    counts[outer] = tail
-    if not outer.all():
-        counts[~outer] = of_rest(cells.part(~outer, cells.rows - float(tail.sum())))
+    counts, rest, inside = np.empty(len(cells.counts)), cells, np.arange(len(cells.counts))
+    for lower in (False, True):
+        if lower:
+            rest, inside = rest.mirrored, inside[::-1]
+        if (cut := _best_cut(rest, body)) is not None:
+            outer, tail = cut
+            counts[inside[outer]] = tail
+            if outer.all():
+                return counts
+            rest, inside = rest.part(~outer, rest.rows - float(tail.sum())), inside[~outer]
+    counts[inside] = to_shares(body(rest).counts, rest.rows) * rest.rows
     return counts
 
 
