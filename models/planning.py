@@ -1,7 +1,7 @@
 """What the plans of several methods share; public.
 
-The schema sequence, the joint tables that hard constraints need, and whether rows are drawn inside
-feasible sets or one after the other.
+The schema sequence, the joint tables that hard constraints need, whether rows are drawn inside
+feasible sets or one after the other, and whether a budget is enough.
 
 Source of the sequence: Kamino Algorithm 4; section 4.3 for very large domains, which come last and
     are drawn from independent noisy histograms inside the feasible sets.
@@ -9,15 +9,19 @@ Source of the sequence: Kamino Algorithm 4; section 4.3 for very large domains, 
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from cloister.constraints import DenialConstraint, functional_dependency, key_attributes, order_rule
 from cloister.errors import PlanError
-from cloister.figures import count_of
+from cloister.figures import count_of, figure
 from cloister.models.core.bins import MOST_VALUES, NUMERIC_BINS
-from cloister.models.task import RowSampling, Task
+from cloister.models.core.budget_split import CountNoise
+from cloister.models.task import Budget, RowSampling, Task
+from cloister.privacy.accounting.accountants import zcdp_rho
 from cloister.schema.columns import Grid
 from cloister.schema.declarations import Sampling
 from cloister.schema.domain import Domain
@@ -53,6 +57,16 @@ _ON_TRIAL = 9_000
 _NONE = "there is no soft constraint, and rows inside feasible sets keep the hard ones"
 
 _USUAL = "rows inside feasible sets are independent, and are drawn in linear time"
+
+
+_NOISIEST = 4
+"""Least ratio of the rows to the scale of a count's noise, in rows."""
+
+_STEPS_TO_DOUBLE = 16
+"""Epsilons tried between one and its double: a message needs no more."""
+
+_MOST_DOUBLINGS = 60
+"""Most doublings of an epsilon that is too small."""
 
 
 def public_sizes(domain: Domain, most: int = NUMERIC_BINS) -> dict[str, int]:
@@ -251,4 +265,69 @@ def _require_sense(task: Task, choice: SamplingChoice) -> None:
         raise PlanError(
             "resample and accept_reject are options of sampling: sequential; add it, or leave "
             "them out"
+        )
+
+
+def epsilon_by_rho(budget: Budget, times: float) -> float:
+    """The epsilon with ``times`` times less Gaussian noise, at the same delta.
+
+    The smaller epsilon is relative to delta, the less the noise depends on it. At delta 0 as
+    :func:`epsilon_in_proportion`.
+    """
+    if not budget.delta:
+        return epsilon_in_proportion(budget, times)
+    wanted = float(zcdp_rho(budget.epsilon, budget.delta)) * times**2
+    steps = range(_MOST_DOUBLINGS * _STEPS_TO_DOUBLE)
+    step = bisect.bisect_left(
+        steps,
+        wanted,
+        key=lambda step: float(zcdp_rho(_raised(budget.epsilon, step), budget.delta)),
+    )
+    return float(_raised(budget.epsilon, step))
+
+
+def _raised(epsilon: Fraction, step: int) -> Fraction:
+    doublings, part = divmod(step, _STEPS_TO_DOUBLE)
+    return epsilon * 2**doublings * (_STEPS_TO_DOUBLE + part) / _STEPS_TO_DOUBLE
+
+
+def epsilon_in_proportion(budget: Budget, times: float) -> float:
+    """The epsilon with ``times`` times less Laplace noise."""
+    return float(budget.epsilon) * times
+
+
+def require_signal(
+    noise: CountNoise,
+    task: Task,
+    budget: Budget,
+    rows: int | None = None,
+    needed: Callable[[Budget, float], float] = epsilon_by_rho,
+) -> None:
+    """Check that noise does not drown one-way counts of ``rows`` rows of the data, or all.
+
+    ``needed`` gives the epsilon with a number of times less noise.
+
+    Raises:
+        PlanError: says what epsilon would do.
+    """
+    scale = noise.scale(task.neighbours.partition) * task.data_rows / (rows or task.data_rows)
+    if scale * _NOISIEST > task.data_rows:
+        least = needed(budget, scale * _NOISIEST / task.data_rows)
+        raise PlanError(
+            f"epsilon {figure(float(budget.epsilon), 6)} is too small for "
+            f"{count_of(task.data_rows, 'row')}: the noise would drown the counts; use at least "
+            f"about {figure(least, 2)}, or more rows"
+        )
+
+
+def require_delta(method: str, budget: Budget) -> None:
+    """Check that there is a delta for Gaussian noise.
+
+    Raises:
+        PlanError: there is none.
+    """
+    if budget.delta <= 0:
+        raise PlanError(
+            f"method {method} adds Gaussian noise and needs a delta above 0; allow one, such as "
+            "1e-6"
         )

@@ -1,8 +1,7 @@
 """What a release is planned from, and the plan as a value; public inputs only.
 
-A :class:`Task` is what a method is given: columns, constraints, sizes, neighbouring relation;
-:func:`task_of` makes it as a spec declares it. A :class:`Plan` says what a fit will do: parameters
-and stages.
+A :class:`Task` is what a method is given, made by :func:`task_of` as a spec declares it. A
+:class:`Plan` says what a fit will do: parameters and stages.
 """
 
 from __future__ import annotations
@@ -113,9 +112,8 @@ class Task:
 
         Constraints on keys are left out, since keys are numbered afresh.
         """
-        return tuple(
-            c for c in self.constraints if not c.hard and not any(map(self._is_key, c.attributes))
-        )
+        keys = {column.name for column in self.domain if column.kind == "key"}
+        return tuple(c for c in self.constraints if not c.hard and keys.isdisjoint(c.attributes))
 
     @property
     def measured_soft(self) -> tuple[DenialConstraint, ...]:
@@ -126,9 +124,6 @@ class Task:
     def weighted_soft(self) -> tuple[DenialConstraint, ...]:
         """Those of the soft constraints whose weight is known."""
         return tuple(c for c in self.soft if c.known and c.known.weight is not None)
-
-    def _is_key(self, name: str) -> bool:
-        return self.domain[name].kind == "key"
 
 
 @dataclass(frozen=True)
@@ -401,8 +396,5 @@ def _determined(known: set[str], rules: Sequence[DenialConstraint]) -> set[str]:
 
 def _named(table: str, task: Task) -> Task:
     """The task with its constraints named by their table, so that no two have one name."""
-    return replace(task, constraints=tuple(_prefixed(table, rule) for rule in task.constraints))
-
-
-def _prefixed(table: str, rule: DenialConstraint) -> DenialConstraint:
-    return replace(rule, name=f"{table}: {rule.name}")
+    rules = (replace(rule, name=f"{table}: {rule.name}") for rule in task.constraints)
+    return replace(task, constraints=tuple(rules))

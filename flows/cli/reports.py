@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, astuple
+from collections.abc import Sequence
+from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from cloister.privacy.certificate.provenance import exact_text, ignored_columns
 from cloister.schema.declarations import DIFFERENTIAL_PRIVACY
 from cloister.tasks.home.home import Home
 from cloister.tasks.requests import plan, plan_report
-from cloister.tasks.requests.error_forecast import SPREAD, ErrorForecast, forecast_errors
+from cloister.tasks.requests.error_forecast import error_facts, errors_by_table, errors_json
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _plan_as_json(
         "accounted_epsilon": plan.total_cost(release_plan, request.budget, context.task),
         **_records(release_plan, request, context),
         "dependencies": [_dependency(forecast, request.budget) for forecast in expected],
-        **_errors_json(_errors_of_tables(context, release_plan)),
+        **errors_json(errors_by_table(context, release_plan)),
         "soft_rate_deviation": release_plan.rate_deviation,
         **plan_report.soft_json(request, context),
         "warnings": _warnings(request, context, release_plan),
@@ -167,41 +167,9 @@ def _expected_errors(
 ) -> dict[str, str]:
     """What errors to expect, from public facts."""
     facts: dict[str, str] = {}
-    for table, errors in _errors_of_tables(context, release_plan).items():
-        facts |= _error_facts(f" in {table}" if release_plan.parts else "", errors)
+    for table, errors in errors_by_table(context, release_plan).items():
+        facts |= error_facts(f" in {table}" if release_plan.parts else "", errors)
     return facts | plan_report.soft_facts(request, context, release_plan)
-
-
-def _errors_of_tables(
-    context: PublicContext, release_plan: AnyPlan
-) -> dict[str, ErrorForecast | None]:
-    tables = release_plan.tables(context.task)
-    return {name: forecast_errors(*table) for name, table in tables.items()}
-
-
-def _error_facts(where: str, errors: ErrorForecast | None) -> dict[str, str]:
-    if errors is None:
-        return {}
-    facts = {f"one-way error{where}": f"about {errors.one_way:.2g}"}
-    if errors.two_way is not None:
-        words = f"about {errors.two_way:.2g}; {SPREAD}"
-        if errors.uncounted:
-            share = percent(100 * errors.uncounted)
-            words += f"; {share} of pairs are not counted: more of these is lost"
-        facts[f"two-way error{where}"] = words
-    return facts
-
-
-def _errors_json(errors: Mapping[str, ErrorForecast | None]) -> dict[str, Any]:
-    """Numbers of an only table, else numbers by table."""
-    keys = ("expected_one_way_error", "expected_two_way_error", "pairs_not_counted")
-    by_table = {
-        name: dict.fromkeys(keys) if each is None else dict(zip(keys, astuple(each), strict=True))
-        for name, each in errors.items()
-    }
-    if len(by_table) == 1:
-        return next(iter(by_table.values()))
-    return {key: {name: each[key] for name, each in by_table.items()} for key in keys}
 
 
 def _show_dependencies(expected: Sequence[DependencyForecast], budget: Budget) -> None:

@@ -26,8 +26,6 @@ from cloister.models.core.budget_split import (
     EpsilonSplit,
     Kind,
     counts_stage,
-    epsilon_in_proportion,
-    require_signal,
     rounded_up,
 )
 from cloister.models.task import Budget, Counted, Forecast, Parameters, Plan, Stage, Task
@@ -255,7 +253,7 @@ def _planned(
     require_few_columns(outline.coding)
     split, partition = outline.split, task.neighbours.partition
     estimate = outline.parameters(split.estimate(budget)).mechanism(HISTOGRAMS)
-    require_signal(estimate, task, budget)
+    planning.require_signal(estimate, task, budget)
     noise = split.calibrate(task, budget)
     made = outline.parameters(noise)
     mapped = {names: made.mechanism(JOINT).deviation(partition) for names in made.joint_tables}
@@ -309,7 +307,7 @@ def plan_copula_paper(
     pairs = math.comb(len(sequence), 2)
     each = epsilon_of_each(budget.epsilon, budget.delta, len(sequence) + pairs)
     mechanism, partition = DiscreteLaplace(each), task.neighbours.partition
-    require_signal(mechanism, task, budget, needed=epsilon_in_proportion)
+    planning.require_signal(mechanism, task, budget, needed=planning.epsilon_in_proportion)
     explained = {
         HISTOGRAMS: ("one-way counts (algorithm 1)", len(sequence)),
         CONJUNCTIONS: ("two-way counts of all pairs of attributes (algorithm 2)", pairs),

@@ -6,7 +6,6 @@ allow. Parts of a plan that are plans themselves have a share of epsilon each.
 
 from __future__ import annotations
 
-import bisect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from fractions import Fraction
 from typing import TypeVar
 
 from cloister.errors import PlanError
-from cloister.figures import count_of, figure, figure_range
+from cloister.figures import count_of, figure_range
 from cloister.models.task import AnyPlan, Budget, Stage, Task
 from cloister.privacy.accounting.accountants import calibrate, noise_multiplier, spend, zcdp_rho
 from cloister.privacy.accounting.composition import accountable, event_of_stages
@@ -43,15 +42,6 @@ PlanT = TypeVar("PlanT", bound=AnyPlan)
 
 KeyT = TypeVar("KeyT")
 
-_NOISIEST = 4
-"""Least ratio of the rows to the scale of a count's noise, in rows."""
-
-_STEPS_TO_DOUBLE = 16
-"""Epsilons tried between one and its double: a message needs no more."""
-
-_MOST_DOUBLINGS = 60
-"""Most doublings of an epsilon that is too small."""
-
 
 @dataclass(frozen=True)
 class NoiseLaw:
@@ -65,7 +55,12 @@ class NoiseLaw:
 
     def counts(self, level: Fraction, weight: Fraction = Fraction(1)) -> CountNoise:
         """The noise of counts at a level, ``weight`` times less."""
-        return DiscreteLaplace(level * weight) if self.pure else DiscreteGaussian(level / weight)
+        mechanism = DiscreteLaplace if self.pure else DiscreteGaussian
+        return mechanism(self.level(level, weight))
+
+    def level(self, level: Fraction, weight: Fraction) -> Fraction:
+        """The level of ``weight`` times less noise."""
+        return level * weight if self.pure else level / weight
 
     def choice(self, epsilon: Fraction) -> Exponential | PermuteAndFlip:
         """The choice of an epsilon."""
@@ -296,71 +291,6 @@ def noise_of_counts(amount: Fraction, delta: Fraction, number: int = 1) -> Count
 def rounded_up(number: float, decimals: int) -> Fraction:
     """A number rounded up, as an exact fraction."""
     return Fraction(math.ceil(number * 10**decimals), 10**decimals)
-
-
-def epsilon_by_rho(budget: Budget, times: float) -> float:
-    """The epsilon with ``times`` times less Gaussian noise, at the same delta.
-
-    The smaller epsilon is relative to delta, the less the noise depends on it. At delta 0 as
-    :func:`epsilon_in_proportion`.
-    """
-    if not budget.delta:
-        return epsilon_in_proportion(budget, times)
-    wanted = float(zcdp_rho(budget.epsilon, budget.delta)) * times**2
-    steps = range(_MOST_DOUBLINGS * _STEPS_TO_DOUBLE)
-    step = bisect.bisect_left(
-        steps,
-        wanted,
-        key=lambda step: float(zcdp_rho(_raised(budget.epsilon, step), budget.delta)),
-    )
-    return float(_raised(budget.epsilon, step))
-
-
-def _raised(epsilon: Fraction, step: int) -> Fraction:
-    doublings, part = divmod(step, _STEPS_TO_DOUBLE)
-    return epsilon * 2**doublings * (_STEPS_TO_DOUBLE + part) / _STEPS_TO_DOUBLE
-
-
-def epsilon_in_proportion(budget: Budget, times: float) -> float:
-    """The epsilon with ``times`` times less Laplace noise."""
-    return float(budget.epsilon) * times
-
-
-def require_signal(
-    noise: CountNoise,
-    task: Task,
-    budget: Budget,
-    rows: int | None = None,
-    needed: Callable[[Budget, float], float] = epsilon_by_rho,
-) -> None:
-    """Check that noise does not drown one-way counts of ``rows`` rows of the data, or all.
-
-    ``needed`` gives the epsilon with a number of times less noise.
-
-    Raises:
-        PlanError: says what epsilon would do.
-    """
-    scale = noise.scale(task.neighbours.partition) * task.data_rows / (rows or task.data_rows)
-    if scale * _NOISIEST > task.data_rows:
-        least = needed(budget, scale * _NOISIEST / task.data_rows)
-        raise PlanError(
-            f"epsilon {figure(float(budget.epsilon), 6)} is too small for "
-            f"{count_of(task.data_rows, 'row')}: the noise would drown the counts; use at least "
-            f"about {figure(least, 2)}, or more rows"
-        )
-
-
-def require_delta(method: str, budget: Budget) -> None:
-    """Check that there is a delta for Gaussian noise.
-
-    Raises:
-        PlanError: there is none.
-    """
-    if budget.delta <= 0:
-        raise PlanError(
-            f"method {method} adds Gaussian noise and needs a delta above 0; allow one, such as "
-            "1e-6"
-        )
 
 
 def divide(

@@ -11,14 +11,7 @@ from functools import cached_property, partial
 from cloister.figures import count_of, figure
 from cloister.models import planning
 from cloister.models.core import costs
-from cloister.models.core.budget_split import (
-    BudgetSplit,
-    Kind,
-    counts,
-    in_proportion,
-    require_delta,
-    require_signal,
-)
+from cloister.models.core.budget_split import BudgetSplit, Kind, counts, in_proportion
 from cloister.models.core.histograms import counted_by_value
 from cloister.models.soft_constraints.pair_counts import PairCounts
 from cloister.models.task import Budget, Forecast, Parameters, Plan, Stage, Task
@@ -219,7 +212,7 @@ class Outline:
     def require_signal(self, budget: Budget) -> None:
         """Check that noise does not drown the histograms."""
         estimate = DiscreteGaussian(self.split.estimate(budget)["histograms"])
-        require_signal(estimate, self.task, budget, self.rows.parameters)
+        planning.require_signal(estimate, self.task, budget, self.rows.parameters)
 
     def mapped(self, noise: Mapping[str, Fraction]) -> dict[tuple[str, ...], float]:
         """The standard deviation of the noise of each joint table, in rows of the whole table.
@@ -269,7 +262,7 @@ def plan_network(
     Raises:
         PlanError: there is no delta to spend, or the noise would drown the rows.
     """
-    require_delta(method, budget)
+    planning.require_delta(method, budget)
     outline = Outline(task, sequence, PartRows(task.data_rows, task.data_rows))
     outline.require_signal(budget)
     noise = outline.split.calibrate(task, budget)

@@ -11,10 +11,10 @@ from fractions import Fraction
 
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure
-from cloister.models.core.budget_split import require_delta
 from cloister.models.deniability import network_plan
 from cloister.models.deniability.paper import plan
 from cloister.models.deniability.seeding import SeedParameters, choose_seeding
+from cloister.models.planning import require_delta
 from cloister.models.task import Budget, Forecast, Parameters, Plan, Stage, Task
 from cloister.privacy.events import Relation
 from cloister.privacy.queries.transformations import Split

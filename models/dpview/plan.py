@@ -12,9 +12,10 @@ from fractions import Fraction
 
 from cloister.errors import PlanError
 from cloister.models.core import costs
-from cloister.models.core.budget_split import EpsilonSplit, Kind, counts_stage, require_signal
+from cloister.models.core.budget_split import EpsilonSplit, Kind, counts_stage
 from cloister.models.dpview import view_choice
 from cloister.models.dpview.views import Names
+from cloister.models.planning import require_signal
 from cloister.models.task import Budget, Counted, Forecast, Plan, Stage, Task
 from cloister.privacy.mechanisms.noise import DiscreteLaplace
 

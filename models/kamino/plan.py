@@ -18,15 +18,7 @@ from cloister.errors import PlanError, UnsupportedEvent
 from cloister.figures import count_of, figure
 from cloister.models import planning
 from cloister.models.core import costs
-from cloister.models.core.budget_split import (
-    BudgetSplit,
-    Kind,
-    counts,
-    in_proportion,
-    least_noise,
-    require_delta,
-    require_signal,
-)
+from cloister.models.core.budget_split import BudgetSplit, Kind, counts, in_proportion, least_noise
 from cloister.models.core.histograms import counted_by_value
 from cloister.models.kamino.recipe import EMBEDDING_WIDTH, LARGEST_BLOCK, KaminoRecipe, Runs
 from cloister.models.task import Budget, Forecast, Parameters, Plan, Stage, Task
@@ -223,10 +215,10 @@ def plan_kamino(
     Raises:
         PlanError: there is no delta to spend, or the noise would drown the rows.
     """
-    require_delta(recipe.name, budget)
+    planning.require_delta(recipe.name, budget)
     outline = _Outline.of(task, sequence, recipe)
     noise = outline.split.noise_of(float(zcdp_rho(budget.epsilon, budget.delta)))
-    require_signal(DiscreteGaussian(noise["histograms"]), task, budget)
+    planning.require_signal(DiscreteGaussian(noise["histograms"]), task, budget)
     stages, trained = outline.split.stages(noise), Fraction(0)
     if outline.steps:
         counted = stages

@@ -22,7 +22,6 @@ from cloister.models.core.budget_split import (
     choices,
     counts,
     in_proportion,
-    require_signal,
     rounded_up,
     weighted_counts,
 )
@@ -49,6 +48,9 @@ LEAST_HISTOGRAMS = 0.05
 
 MOST_HISTOGRAMS = 0.45
 """Greatest part of the budget for one-way histograms."""
+
+MOST_ALONE = 0.9
+"""The same at delta 0, of what joint tables leave: at small sizes noise drowns other tables."""
 
 _SOFT_CONSTRAINTS = 0.06
 """Part of the budget for counts of violating pairs, if there are soft constraints."""
@@ -195,18 +197,12 @@ class _Outline:
         task, tables, picks = self.task, self.schedule.tables, self.schedule.picks
         part, weights = self.joint_weights
         joint = [(weight, 1) for weight in (*weights.values(), *(Fraction(1) for _ in self.values))]
+        most = MOST_ALONE * (1.0 - part) if law.pure else MOST_HISTOGRAMS
+        share, weighed = histograms_for(self.scaled_size, most), tuple(self.weights.values())
+        words = self._words_of_histograms(), self._words_of_joint_tables()
         first = [
-            weighted_counts(
-                task,
-                "histograms",
-                histograms_for(self.scaled_size),
-                tuple(self.weights.values()),
-                self._words_of_histograms(),
-                law=law,
-            ),
-            weighted_counts(
-                task, "joint tables", part, joint, self._words_of_joint_tables(), law=law
-            ),
+            weighted_counts(task, "histograms", share, weighed, words[0], law=law),
+            weighted_counts(task, "joint tables", part, joint, words[1], law=law),
         ]
         soft = Kind(
             "soft constraints",
@@ -222,8 +218,8 @@ class _Outline:
             "which joint table to measure next, round by round",
             law,
         )
-        words = f"the joint tables chosen, {'one' if picks == 1 else picks} a round"
-        rounds = counts(task, "rounds", rest * (1 - _SELECTION), tables, words, law=law)
+        explanation = f"the joint tables chosen, {'one' if picks == 1 else picks} a round"
+        rounds = counts(task, "rounds", rest * (1 - _SELECTION), tables, explanation, law=law)
         return law.split(in_proportion((*first, chosen, rounds, soft)))
 
     def counted(
@@ -272,11 +268,11 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
     estimate = outline.split.estimate(budget)["histograms"]
     outline = _without_drowned_values(outline, estimate)
     estimate = outline.split.estimate(budget)["histograms"]
-    require_signal(law.counts(estimate), task, budget)
+    planning.require_signal(law.counts(estimate), task, budget)
     noise = outline.split.calibrate(task, budget)
     joint, soft = noise.get("joint tables"), noise.get("soft constraints")
     joint_noise = (
-        {names: level_of(law, joint, weight) for names, weight in outline.joint_weights[1].items()}
+        {names: law.level(joint, weight) for names, weight in outline.joint_weights[1].items()}
         if joint
         else {}
     )
@@ -284,7 +280,7 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
     parameters = MixtureParameters(
         noise=noise,
         histogram_noise={
-            name: level_of(law, noise["histograms"], weight)
+            name: law.level(noise["histograms"], weight)
             for name, (weight, _) in outline.weights.items()
         },
         by_value=outline.by_value,
@@ -316,16 +312,10 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
     )
 
 
-def level_of(law: NoiseLaw, level: Fraction, weight: Fraction) -> Fraction:
-    """The level of counts with ``weight`` times less noise."""
-    return level * weight if law.pure else level / weight
-
-
 def _outline_for(task: Task, sequence: tuple[str, ...], budget: Budget) -> _Outline:
-    """The outline for the scaled_size of a budget.
+    """The outline for the scaled size of a budget.
 
-    At delta 0 the scaled_size is that of the rho at which Gaussian noise would be as strong as the
-    Laplace noise of the outline, whose queries are as many as the scaled_size allows.
+    At delta 0 it follows from the rho at which Gaussian noise would be as strong as the outline's.
     """
     if budget.delta:
         return _outline(task, sequence, float(zcdp_rho(budget.epsilon, budget.delta)), BY_RHO)
@@ -394,10 +384,10 @@ def penalty_for(scaled_size: float) -> float:
     return max(_DEPENDENCE_PENALTY * min(ratio, ratio**_PENALTY_POWER), LEAST_PENALTY)
 
 
-def histograms_for(scaled_size: float) -> float:
+def histograms_for(scaled_size: float, most: float = MOST_HISTOGRAMS) -> float:
     """The part of the budget for one-way histograms, by the scaled size: the smaller, the more."""
     wanted = _HISTOGRAMS * (TYPICAL_SCALED_SIZE / scaled_size) ** 0.6
-    return min(max(wanted, LEAST_HISTOGRAMS), MOST_HISTOGRAMS)
+    return min(max(wanted, LEAST_HISTOGRAMS), most)
 
 
 def histogram_weight(cells: int) -> Fraction:

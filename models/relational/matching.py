@@ -1,17 +1,14 @@
 """From shares of relationships to a parent for each row: degrees first, then who refers to whom.
 
 Degrees follow their released distribution, with the means by profile that relationships imply. A
-row that refers takes a free place of a parent with the profile drawn for it; if there is none, of
-the likeliest profile that has places left.
-
-Shares are rounded to whole numbers without bias: arXiv 2405.18670, algorithm 3 (SAMPLE).
+row that refers takes a free place of a parent with the profile drawn for it, or of the likeliest
+with places left. Shares are rounded without bias: arXiv 2405.18670, algorithm 3 (SAMPLE).
 
 Where there are more pairs of profiles than one problem holds, factors are fitted once for all rows:
 the relaxed problem is solved by mirror descent. Its iterates are products of factors, one for each
 cell of each joint table, over the simplex of each row that refers, so factors fitted on some rows
 apply to all. Each step takes the gradient of a random slice of both tables. Rows are then matched
-in disjoint random slices by these factors. Source: section 6 (random slicing); Nemirovski and Yudin
-(1983), mirror descent.
+in disjoint random slices. Source: section 6 (random slicing); Nemirovski and Yudin (1983).
 """
 
 from __future__ import annotations
@@ -44,7 +41,7 @@ _CURVE = 2_001
 """Points of the curve from tilts to means: a degree is drawn to about a hundredth of its mean."""
 
 _ANY_FREE = 1e-12
-"""Weight of any profile with free places: it is chosen when no likelier one has places left."""
+"""Weight of any profile with free places: chosen when no likelier one has any."""
 
 _TRIES = 20
 """Rounds in which rows without a place choose among the places that are left."""

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 PREFIX = "relational"
 """Name of the method; variants append the method of rows after a hyphen."""
 
-_ROWS = "mixture"
-"""Default method of rows: the most accurate one."""
+_WITH_DELTA, _WITHOUT = "mixture", "independent"
+"""Default methods of rows: at delta 0 a table's part of epsilon is too small for joint tables."""
 
 
 class RelationalSynthesizer(protocol.DatabaseSynthesizer[RelationalParameters, "RelationalModel"]):
     """A method for the rows of each table, and measured relationships between them.
 
-    ``rows`` is the method of rows, if it is not the default or an option.
+    ``rows`` is the method of rows; None if the budget is to decide.
     """
 
     options = RelationalOptions
@@ -38,8 +38,9 @@ class RelationalSynthesizer(protocol.DatabaseSynthesizer[RelationalParameters, "
     ) -> None:
         self._rows, self._progress = rows, progress
         self.name = f"{PREFIX}-{rows}" if rows else PREFIX
-        self.weighs_soft = self._base(rows or _ROWS).weighs_soft
-        self.summary = f"several tables: rows by {rows or _ROWS}, then measured relationships"
+        of = rows or f"{_WITH_DELTA} (delta 0: {_WITHOUT})"
+        self.weighs_soft = self._base(rows or _WITH_DELTA).weighs_soft
+        self.summary = f"several tables: rows by {of}, then measured relationships"
 
     def sequence(self, task: DatabaseTask) -> tuple[str, ...]:
         """The tables, parents before the tables that refer to them."""
@@ -52,7 +53,8 @@ class RelationalSynthesizer(protocol.DatabaseSynthesizer[RelationalParameters, "
         budget: Budget,
     ) -> Plan[RelationalParameters]:
         """The plans of all rows and the noise of all relationships."""
-        rows = self._rows or options_of(task, RelationalOptions).table_method or _ROWS
+        default = _WITH_DELTA if budget.delta else _WITHOUT
+        rows = self._rows or options_of(task, RelationalOptions).table_method or default
         return plan_relational(self.name, self._base(rows), task, budget)
 
     def train(

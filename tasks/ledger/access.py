@@ -89,10 +89,7 @@ def _note(home: Home, last: Anchor) -> None:
 
 
 def _checkpoints(home: Home) -> CheckpointFile:
-    """The checkpoint of a home, which its private key signed.
-
-    If the key is in a token, or the home is read-only, the public half in the home verifies it.
-    """
+    """The checkpoint of a home; if it cannot sign, the public half of its key verifies it."""
 
     def key() -> PublicKey | None:
         return house_key(home) if home.read_only or home.house_key else house_signer(home).key

@@ -31,15 +31,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from typing import Any
 
 import numpy as np
 
 from cloister.arrays import Floats
 from cloister.evaluation.marginals import attribute_sets, marginal_cells
+from cloister.figures import percent
 from cloister.models.core.costs import OVERSAMPLING
 from cloister.models.task import AnyPlan, Counted, Task
 from cloister.schema.columns import Grid
+from cloister.tasks.requests.resolved import PublicContext
 
 SPREAD = "8 of 10 releases had 0.7 to 2 times as much"
 """How measured two-way errors spread about their forecasts (docs/benchmarks/forecasts.md)."""
@@ -95,6 +98,38 @@ def forecast_errors(task: Task, plan: AnyPlan) -> ErrorForecast | None:
         float(np.mean(pairs)) / task.data_rows if pairs else None,
         uncounted / max(len(pairs), 1),
     )
+
+
+def errors_by_table(context: PublicContext, plan: AnyPlan) -> dict[str, ErrorForecast | None]:
+    """The errors to expect of each table that a plan models, by its name."""
+    tables = plan.tables(context.task)
+    return {name: forecast_errors(*table) for name, table in tables.items()}
+
+
+def error_facts(where: str, errors: ErrorForecast | None) -> dict[str, str]:
+    """The errors to expect of a table, in words; ``where`` names it."""
+    if errors is None:
+        return {}
+    facts = {f"one-way error{where}": f"about {errors.one_way:.2g}"}
+    if errors.two_way is not None:
+        words = f"about {errors.two_way:.2g}; {SPREAD}"
+        if errors.uncounted:
+            share = percent(100 * errors.uncounted)
+            words += f"; {share} of pairs are not counted: more of these is lost"
+        facts[f"two-way error{where}"] = words
+    return facts
+
+
+def errors_json(errors: Mapping[str, ErrorForecast | None]) -> dict[str, Any]:
+    """Numbers of an only table, else numbers by table."""
+    keys = ("expected_one_way_error", "expected_two_way_error", "pairs_not_counted")
+    by_table = {
+        name: dict.fromkeys(keys) if each is None else dict(zip(keys, astuple(each), strict=True))
+        for name, each in errors.items()
+    }
+    if len(by_table) == 1:
+        return next(iter(by_table.values()))
+    return {key: {name: each[key] for name, each in by_table.items()} for key in keys}
 
 
 def _error(rows: Floats, variance: Floats, drawing: float) -> float:

@@ -31,7 +31,7 @@ RELEASES = int(os.environ.get("CLOISTER_TEST_RELEASES", "1"))
 EPSILONS = ("0.1", "0.2", "0.5", "1", "5")
 METHODS = {
     "1e-6": ("mixture", "kamino", "bayes", "copula", "independent"),
-    "0": ("dpview+", "dpview", "independent"),
+    "0": ("mixture", "dpview+", "dpview", "independent"),
 }  # by delta: those that any table of ours has a plan of
 TABLES = {
     "adult": "adult.csv",

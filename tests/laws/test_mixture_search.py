@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import pytest
 from examples import examples
+from hospital import hospital
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from leavers import leavers
@@ -42,6 +43,7 @@ from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.domain import Domain
 from cloister.tasks.requests.plan import require_within_budget
 
+HOSPITAL = table_task(hospital(100).declared(), 100)  # with joint tables of dependencies
 DOMAIN = table_task(random_table(3).declared(), 100).domain
 scaled_sizes = st.floats(1e-3, 1e8)
 
@@ -111,7 +113,7 @@ def test_rows_of_one_unit_lower_the_scaled_size(rows, of_unit, rho):
 )
 @settings(max_examples=examples(20), deadline=None)
 def test_at_delta_0_epsilons_add_up_to_the_budget_exactly(amount, rows, relation):
-    task = Task(DOMAIN, (), rows, Neighbours(relation))
+    task = replace(HOSPITAL, data_rows=rows, neighbours=Neighbours(relation))
     try:
         plan = make_plan(create("mixture"), task, Budget(amount, Fraction(0)))
     except PlanError:

@@ -93,7 +93,7 @@ class MST(Synthesizer[MSTParameters, MSTModel]):
 
     def search(self, task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[MSTParameters]:
         """A third of rho for each stage; PlanError without a delta, or where noise drowns rows."""
-        budget_split.require_delta(self.name, budget)
+        planning.require_delta(self.name, budget)
         sizes, words = planning.public_sizes(task.domain), "one-way histograms of all attributes"
         joined = tuple(name for name in sequence if sizes[name] <= planning.NETWORKED_LEVELS)
         pairs = max(len(joined) - 1, 0)
@@ -104,7 +104,7 @@ class MST(Synthesizer[MSTParameters, MSTModel]):
         )
         split = budget_split.BudgetSplit(budget_split.in_proportion(kinds))
         estimate = split.estimate(budget)["histograms"]
-        budget_split.require_signal(DiscreteGaussian(estimate), task, budget)
+        planning.require_signal(DiscreteGaussian(estimate), task, budget)
         noise = split.calibrate(task, budget)
         cells = costs.histogram_counts(task) + pairs * max(sizes.values()) ** 2
         parameters, forecast = MSTParameters(noise, joined), costs.counting(task, cells)

@@ -11,8 +11,9 @@ from fractions import Fraction
 
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure
-from cloister.models.core.budget_split import counts_stage, epsilon_in_proportion, require_signal
+from cloister.models.core.budget_split import counts_stage
 from cloister.models.deniability.network_plan import PartRows
+from cloister.models.planning import epsilon_in_proportion, require_signal
 from cloister.models.task import Budget, Parameters, Stage, Task
 from cloister.privacy.accounting.accountants import epsilon_of_each
 from cloister.privacy.events import repeat

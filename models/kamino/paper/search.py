@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from cloister.figures import count_of, figure
 from cloister.models import planning
-from cloister.models.core.budget_split import counts_stage, require_delta, require_signal
+from cloister.models.core.budget_split import counts_stage
 from cloister.models.kamino.plan import KaminoParameters, accounted_for, forecast_kamino
 from cloister.models.kamino.recipe import KaminoRecipe, Runs
 from cloister.models.task import Budget, Plan, Stage, Task
@@ -137,7 +137,7 @@ def search_as_printed(
     Raises:
         PlanError: there is no delta to spend, or the noise would drown the rows.
     """
-    require_delta(recipe.name, budget)
+    planning.require_delta(recipe.name, budget)
     sizes = quantized_sizes(task)
     networked = planning.count_networked(planning.public_sizes(task.domain))
     runs = recipe.trainer.runs([sizes[name] for name in sequence[:networked]])
@@ -151,7 +151,7 @@ def search_as_printed(
 
     with accounted_for(recipe, task):
         chosen = setting(bisect.bisect_left(range(_MOST_MOVES), True, key=holds))
-    require_signal(DiscreteGaussian(chosen.noise), task, budget)
+    planning.require_signal(DiscreteGaussian(chosen.noise), task, budget)
     stages = tuple(chosen.stages())
     steps = chosen.steps * max(len(runs) - 1, 0)
     expected = forecast_kamino(task, sizes, networked, steps, float(chosen.rate * task.data_rows))

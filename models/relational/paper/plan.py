@@ -15,8 +15,9 @@ from typing import Any
 
 from cloister.errors import PlanError
 from cloister.figures import count_of
-from cloister.models.core.budget_split import counts_stage, require_delta
+from cloister.models.core.budget_split import counts_stage
 from cloister.models.core.costs import together
+from cloister.models.planning import require_delta
 from cloister.models.protocol import AnySynthesizer
 from cloister.models.relational.options import PrintedOptions
 from cloister.models.relational.paper.relationship import STEPS, Slicing

@@ -34,6 +34,9 @@ def task_of(rows=5_000, neighbours=None):
     [
         (task_of(), USUAL, "mixture"),
         (task_of(), Fraction(0), "mixture"),
+        (task_of(rows=900), Fraction(0), "independent"),
+        (task_of(neighbours=Neighbours(max_rows=6)), Fraction(0), "independent"),
+        (task_of(rows=900), USUAL, "mixture"),
         (task_of(neighbours=Neighbours(Relation.REPLACE_ONE, 3)), USUAL, "mixture"),
     ],
 )
@@ -41,7 +44,7 @@ def test_the_choice_has_a_plan_and_a_reason(task, delta, method):
     budget = Budget(Fraction(1), delta)
     choice = choose_method(task, budget)
     assert choice.method == method
-    assert "least error" in choice.reason
+    assert "least error" in choice.reason or "few rows" in choice.reason
     assert make_plan(create(choice.method), task, budget).method == method
 
 
