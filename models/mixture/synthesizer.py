@@ -38,7 +38,7 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, "MixtureModel"]):
     samplings = MIXTURE_SAMPLINGS
     name = "mixture"
     summary = (
-        "mixture of products fitted to marginals chosen round by round, inside the supports of "
+        "mixture of products fitted to marginals chosen round by round, inside the feasible sets of "
         "hard constraints"
     )
 
