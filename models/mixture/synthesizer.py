@@ -38,8 +38,8 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, "MixtureModel"]):
     samplings = MIXTURE_SAMPLINGS
     name = "mixture"
     summary = (
-        "mixture of products fitted to marginals chosen round by round, inside the feasible sets of "
-        "hard constraints"
+        "mixture of products fitted to marginals chosen round by round, inside the feasible sets "
+        "of hard constraints"
     )
 
     def __init__(self, progress: Progress = silent, prior: ReleasedNumbers | None = None) -> None:
