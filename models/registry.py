@@ -35,8 +35,8 @@ What the choice loses to the best method, by table, budget and measure: docs/ben
 _LEAST_PURE = 1_000
 """Rows times epsilon, for units of one row, below which ``independent`` is chosen at delta 0.
 
-Its errors of pairs were smaller on six tables with 200 to 1,000, those of the mixture on five with
-1,000 and more.
+Its errors of pairs were smaller there on four tables of five, by up to a fifth; from 1,000 on those
+of the mixture were (docs/benchmarks/auto.md).
 """
 
 
