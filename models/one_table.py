@@ -15,6 +15,7 @@ from cloister.errors import PlanError
 from cloister.models import protocol
 from cloister.models.acceptance import plan_tries
 from cloister.models.core.bins import Histogram
+from cloister.models.core.histograms import ReleasedCounts
 from cloister.models.protocol import AnySynthesizer, DatabaseDoor, DatabaseSynthesizer
 from cloister.models.task import AnyPlan, Budget, DatabaseTask, Parameters, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
@@ -37,6 +38,12 @@ class OneTableModel(protocol.DatabaseModel):
     def histograms(self) -> Mapping[str, Mapping[str, Histogram]]:
         """The released histograms of the table."""
         return {self.schema.lead: self.model.histograms}
+
+    @property
+    def released_counts(self) -> ReleasedCounts | None:
+        """The noisy counts that the fit was told, if the model keeps them; see `KeepsCounts`."""
+        model = self.model
+        return model.released_counts if isinstance(model, protocol.KeepsCounts) else None
 
     def post_processing(self) -> tuple[str, ...]:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""

@@ -10,6 +10,7 @@ import pytest
 from cloister.constraints import KnownFigure
 from cloister.constraints.counting import violation_share
 from cloister.models.constrained import restore_algorithm, state_of_algorithm
+from cloister.models.core.budget_split import BY_RHO
 from cloister.models.mixture.soft_constraints import weigh_mixture
 from cloister.models.sampling.violation_index import Penalty
 from cloister.models.soft_constraints.penalties import _Brackets
@@ -25,7 +26,9 @@ def weighed(before, known, sampling):
     rule = replace(RULE, known=known)
     task = replace(before.task, constraints=(rule,), sampling=sampling)
     plan = SimpleNamespace(
-        parameters=SimpleNamespace(noise={"histograms": Fraction(5)}, dependence_penalty=0.0)
+        parameters=SimpleNamespace(
+            noise={"histograms": Fraction(5)}, dependence_penalty=0.0, law=BY_RHO
+        )
     )
     return weigh_mixture(None, task, plan, replace(before, task=task))
 

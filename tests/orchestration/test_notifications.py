@@ -225,7 +225,7 @@ def test_who_may_not_reserve_is_not_declined_but_refused(ledger):
 @pytest.mark.parametrize(
     ("address", "smtp", "said"),
     [
-        ("http://example.org/hook", "", "in the clear"),
+        ("http://example.org/hook", "", "without encryption"),
         ("https://anna:word@example.org/hook", "", "password"),
         ("ftp://example.org", "", "no address of a webhook"),
         ("https://[", "", "cannot be read"),

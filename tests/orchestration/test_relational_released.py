@@ -163,7 +163,7 @@ def _require_more_rows(release: str, folder: Path, capsys) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("method: relational", "method: relational-mixture", "delta"),
+        ("method: relational", "method: mixture", "of one table"),
         ("V{00001..99999}", "V{00001..03000}", "its pattern has 3,000 keys"),
         ("max_rows: 4", "max_rows: 0", "max_rows"),
         (

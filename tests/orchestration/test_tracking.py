@@ -22,7 +22,9 @@ from mlflow.models import Model
 from cloister.errors import InputError, StorageError, VerificationError
 from cloister.evaluation.marginals import compare_marginals
 from cloister.evaluation.report import Evaluation, Violations
+from cloister.models.one_table import OneTableModel
 from cloister.models.storage import model_digest, save_model
+from cloister.models.task import DatabaseTask
 from cloister.privacy.certificate.certificate import Certificate, StageSpend
 from cloister.privacy.certificate.manifest import RELEASE_TYPE, STATEMENTS, statement_name
 from cloister.privacy.ledger import State
@@ -53,9 +55,9 @@ def certificate(basis: Basis) -> Certificate:
 
 @pytest.fixture(scope="module")
 def saved(fitted, tmp_path_factory) -> Path:
-    return save_model(
-        tmp_path_factory.mktemp("saved") / "model", "kamino", fitted.model, fitted.task, fitted.spec
-    )
+    folder, task = tmp_path_factory.mktemp("saved"), DatabaseTask.of("small", fitted.task)
+    model = OneTableModel(task.schema, fitted.model)
+    return save_model(folder / "model", "kamino", model, task, fitted.spec)
 
 
 @pytest.fixture(scope="module")
