@@ -24,6 +24,7 @@ import pytest
 from absl import logging as absl_logging
 from by_room import ByRoom
 from hypothesis import HealthCheck, settings
+from private_table import PrivateTable
 from warm_python import WarmPython
 from xdist.remote import Producer
 from xdist.scheduler import Scheduling
@@ -37,7 +38,6 @@ from cloister.models.registry import create
 from cloister.models.task import Budget, DatabaseTask, Plan, Task
 from cloister.privacy.certificate.provenance import software
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.ledger import Ledger, ReservationRequest
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource

@@ -14,6 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from private_table import PrivateTable
 
 from cloister.benchmarks.pages import figures as rendering
 from cloister.benchmarks.pages.markdown import insert, markdown, surroundings
@@ -22,7 +23,6 @@ from cloister.models.protocol import Model, make_plan
 from cloister.models.registry import create
 from cloister.models.task import Budget, Task
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.schema.declarations import ConstraintDeclaration

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from private_table import PrivateTable
 
 from cloister.errors import PlanError
 from cloister.evaluation.classifiers import detect
@@ -20,7 +21,6 @@ from cloister.models.protocol import fit, make_plan
 from cloister.models.registry import choose_method, create
 from cloister.models.task import Budget
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.spec_files.loading import load_spec
 

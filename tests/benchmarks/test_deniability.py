@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from census import census
+from private_table import PrivateTable
 from sklearn.ensemble import AdaBoostClassifier, RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 
@@ -21,7 +22,6 @@ from cloister.models.protocol import fit, make_plan
 from cloister.models.registry import create
 from cloister.models.task import Budget, task_of
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.privacy.mechanisms.selection import RandomisedTest
 from cloister.privacy.queries.query import TableRows

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from private_table import PrivateTable
 
 from cloister.evaluation.marginals import compare_marginals
 from cloister.models.protocol import fit, make_plan
 from cloister.models.registry import create
 from cloister.models.task import Budget
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(14_400)]  # seconds

@@ -8,6 +8,7 @@ from fractions import Fraction
 import pytest
 from bases import drawing
 from guarantees import suited, suited_spec
+from private_table import PrivateTable
 
 from cloister.constraints.counting import violation_reports
 from cloister.models.protocol import fit, make_plan
@@ -15,7 +16,6 @@ from cloister.models.registry import METHODS, create
 from cloister.models.task import Budget, DatabaseTask, Plan
 from cloister.privacy.certificate.certificate import Certificate
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.events import Composed, SampledGaussian
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.tasks.release.certify import certify

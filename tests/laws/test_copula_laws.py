@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from private_table import PrivateTable
 
 from cloister.constraints import dependency
 from cloister.constraints.counting import count_violations
@@ -13,7 +14,6 @@ from cloister.models.protocol import fit, make_plan
 from cloister.models.registry import create
 from cloister.models.task import Budget, Task
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Integer

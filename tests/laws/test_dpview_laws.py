@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from private_table import PrivateTable
 
 from cloister.constraints import dependency, parse_denial
 from cloister.constraints.counting import count_violations
@@ -18,7 +19,6 @@ from cloister.models.registry import create
 from cloister.models.task import Budget, Task
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.events import Composed, LaplaceCounts, Relation
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from private_table import PrivateTable
 from torch import Tensor
 
 from cloister.models.kamino.networks import TupleNetwork
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.events import SampledGaussian
 from cloister.privacy.mechanisms.noise import (
     ALLOWANCE,

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from private_table import PrivateTable
 from tiny_tables import domain_of, random_rows, table_of
 
 from cloister.errors import UnplannedQuery, UnsupportedEvent
@@ -18,7 +19,6 @@ from cloister.models.task import Stage
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.accounting.composition import event_of_stages
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.events import (
     Bounded,
     Composed,

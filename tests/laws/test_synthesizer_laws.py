@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from guarantees import accounted, givable, suited
+from private_table import PrivateTable
 
 from cloister.constraints import dependency, parse_denial
 from cloister.constraints.counting import count_violations
@@ -20,7 +21,6 @@ from cloister.models.task import Budget, Task
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.accounting.filters import filter_cost, least_cap
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from private_table import PrivateTable
 
 from cloister.constraints.counting import count_violations
 from cloister.evaluation.marginals import compare_sets
@@ -21,7 +22,6 @@ from cloister.models.protocol import fit, make_plan
 from cloister.models.registry import METHODS, Deferred, create
 from cloister.models.task import Budget, task_of
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.spec import Spec
 from cloister.tasks.home.home import Home

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from private_table import PrivateTable
 from torch._subclasses import FakeTensorMode
 
 from cloister.devices import CPU, Device
@@ -30,7 +31,6 @@ from cloister.models.mixture.factors import join_feasible_sets, separate_factors
 from cloister.models.mixture.optimizer import Fit, MeanTarget, TableTarget
 from cloister.models.mixture.products import Factor, Mixture
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.mechanisms.noise import GaussianGradient, Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.clipped_gradients import Outer, SampledRows, clipped_sum

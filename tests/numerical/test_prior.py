@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from private_table import PrivateTable
 
 from cloister.evaluation.marginals import compare_marginals
 from cloister.models.core.bins import Histogram
@@ -22,7 +23,6 @@ from cloister.models.mixture.synthesizer import MixtureSynthesizer
 from cloister.models.protocol import fit, make_plan
 from cloister.models.task import Budget, Task
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Integer

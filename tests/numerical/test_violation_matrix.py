@@ -8,13 +8,13 @@ import pytest
 from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from private_table import PrivateTable
 
 from cloister.constraints import dependency, parse_denial
 from cloister.constraints.counting import violations_per_row
 from cloister.models.kamino.paper.recipes import completed_constraints, gradient_ascent
 from cloister.models.soft_constraints.reweighting import MEASURES, Reweighting
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.events import GaussianCounts
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource

@@ -273,20 +273,6 @@ class PrivateRows(Generic[RowsT]):
         )
 
 
-class PrivateTable(PrivateRows[TableRows]):
-    """A coded table behind mechanisms; see :class:`PrivateRows`."""
-
-    def __init__(
-        self,
-        table: Table,
-        neighbours: Neighbours,
-        planned: Event,
-        journal: Journal,
-        noise: NoiseSource,
-    ) -> None:
-        super().__init__(TableRows(table), neighbours, PlanBudget(planned), journal, noise)
-
-
 class PrivateColumns(PrivateRows[RawColumns]):
     """Raw columns behind mechanisms, whose domains are not known yet; see :class:`PrivateRows`.
 

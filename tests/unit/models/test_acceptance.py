@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import yaml
+from private_table import PrivateTable
 from pydantic import ValidationError
 from tiny_tables import random_rows, table_of
 
@@ -20,7 +21,6 @@ from cloister.models.criteria import criteria_of
 from cloister.models.task import Budget, Forecast, Parameters, Persons, Plan, Stage, Task
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.mechanisms.noise import DiscreteLaplace, Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.counts import PartitionCounts

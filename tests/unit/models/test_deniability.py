@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from bases import charging, declaring, drawing
 from guarantees import accounted
+from private_table import PrivateTable
 
 from cloister.constraints import dependency, parse_denial
 from cloister.constraints.counting import count_violations, violation_reports
@@ -25,7 +26,6 @@ from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.accounting.composition import record_guarantee
 from cloister.privacy.certificate.page import page
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.door.table import PrivateTable
 from cloister.privacy.events import Relation, SeededRecords, UncountedRecords
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
