@@ -45,9 +45,6 @@ _WORDS: Mapping[Sampling, str] = {
     SEQUENTIAL: "one after the other",
 }
 
-_OTHERS: Mapping[Sampling, str] = {SUPPORTS: "kamino", SEQUENTIAL: "mixture or kamino"}
-"""Methods that have each way."""
-
 _IN_TURN = 2e-5
 """Seconds for each row and soft constraint that it is drawn against: 2 and 128 rules on Adult."""
 
@@ -208,7 +205,7 @@ class SamplingChoice:
             options.append(
                 f"accept-reject of {count_of(self.options.tries, 'try', 'tries')} a cell"
             )
-        return f"row by row (Kamino, Algorithm 3; {', '.join(options)}): {self.reason}"
+        return f"row by row ({', '.join(options)}): {self.reason}"
 
 
 def seconds_in_turn(task: Task, choice: SamplingChoice) -> float:
@@ -232,7 +229,8 @@ def choose_sampling(task: Task, ways: Sequence[Sampling]) -> SamplingChoice:
     if task.soft and choice.way not in ways:
         raise PlanError(
             f"sampling: {choice.way} ({choice.reason}) is not possible with this method, which "
-            f"draws rows {_WORDS[ways[0]]}; use another method, such as {_OTHERS[choice.way]}"
+            f"draws rows {_WORDS[ways[0]]}; use another method: "
+            "cloister methods shows how each draws rows under soft constraints"
         )
     return choice
 

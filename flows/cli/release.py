@@ -142,12 +142,23 @@ def methods(as_json: Json = False) -> None:
     from cloister.flows.cli.console import show_json, show_table
     from cloister.models.registry import create, offered
 
-    summaries = [{"name": name, "summary": create(name).summary} for name in offered()]
+    facts = {name: create(name) for name in offered()}
+    ways = {name: fact.samplings if fact.weighs_soft else () for name, fact in facts.items()}
     if as_json:
-        show_json(summaries)
+        show_json(
+            [
+                {"name": name, "summary": fact.summary, "soft_constraints": list(ways[name])}
+                for name, fact in facts.items()
+            ]
+        )
     else:
         show_table(
-            "Methods", ("method", "what it does"), [tuple(method.values()) for method in summaries]
+            "Methods",
+            ("method", "what it does", "under soft constraints"),
+            [
+                (name, fact.summary, " or ".join(ways[name]) or "not kept")
+                for name, fact in facts.items()
+            ],
         )
 
 

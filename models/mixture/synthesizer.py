@@ -39,7 +39,7 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, "MixtureModel"]):
     name = "mixture"
     summary = (
         "mixture of products fitted to marginals chosen round by round, inside the feasible sets "
-        "of hard constraints"
+        "of hard constraints; delta may be 0"
     )
 
     def __init__(self, progress: Progress = silent, prior: ReleasedNumbers | None = None) -> None:

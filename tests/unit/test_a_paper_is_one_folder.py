@@ -17,7 +17,8 @@ from cloister.models.registry import FORMER, METHODS
 ROOT = Path(__file__).parents[2]
 ROOMS = (
     *("cloister/schema", "cloister/constraints", "cloister/privacy", "cloister/evaluation"),
-    *("tasks", "flows"),
+    *("tasks", "flows", "models/core", "models/sampling", "models/feasible_sets"),
+    *("models/soft_constraints", "models/transforms", "models/planning.py", "models/quality.py"),
 )
 FOLDERS = re.compile(r"kamino|dpview|copula|deniab", re.IGNORECASE)
 """Coined words, which mean a method wherever they stand."""
@@ -61,11 +62,15 @@ def names_a_method(word: str, is_text: bool) -> bool:
     return is_text and (word in NAMES - ALLOWED or OF_A_METHOD.search(word) is not None)
 
 
+def modules_of(room: Path) -> list[Path]:
+    return sorted(room.rglob("*.py")) if room.is_dir() else [room]
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_no_method_is_named(room: str) -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line}: {word[:60]}"
-        for path in sorted((ROOT / room).rglob("*.py"))
+        for path in modules_of(ROOT / room)
         for line, word, is_text in words_of(ast.parse(path.read_text(encoding="utf-8")))
         if names_a_method(word, is_text)
     ]
