@@ -293,11 +293,12 @@ def _show_stages(
         ("sampling", 0.0, "drawing rows is post-processing"),
         ("all together", total, f"charged: epsilon {exact_text(price.epsilon)}"),
     ]
+    accounted = "all stages are accounted for together: the total is not their sum"
     show_table(
         f"Privacy spend at delta {exact_text(budget.delta)}",
         _STAGE_HEADINGS,
         rows,
-        "all stages are accounted for together: the total is not their sum",
+        accounted if budget.delta else "without a delta the epsilons of stages add up",
     )
 
 
