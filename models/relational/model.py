@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from cloister.arrays import Floats
 from cloister.models.core.bins import Histogram
-from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model
+from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model, part_of_arrays
 from cloister.models.relational import profiles
 from cloister.models.relational.constraints import distinct_pairs, rules_across
 from cloister.models.relational.link import Answers, Drawing, Link, Measured
@@ -35,7 +35,6 @@ from cloister.models.relational.rows import (
     train_rows,
     with_counted_rows,
 )
-from cloister.models.several_tables import part_of_arrays
 from cloister.models.task import DatabaseTask, Plan, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.counts import PartitionCounts

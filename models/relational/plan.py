@@ -20,7 +20,7 @@ from typing import Any
 from cloister.errors import PlanError
 from cloister.models.core.budget_split import CountNoise, divide, noise_of_counts
 from cloister.models.core.costs import together
-from cloister.models.protocol import AnySynthesizer
+from cloister.models.protocol import AnySynthesizer, json_texts, plans_json
 from cloister.models.relational.options import RelationalOptions
 from cloister.models.relational.profiles import MOST_PARTS, MOST_UNKNOWNS, candidates
 from cloister.models.relational.rows import (
@@ -35,7 +35,6 @@ from cloister.models.relational.rows import (
     row_stages,
     tasks_of_rows,
 )
-from cloister.models.several_tables import json_texts, plans_json
 from cloister.models.task import (
     AnyPlan,
     Budget,

@@ -23,11 +23,10 @@ from cloister.constraints import DenialConstraint
 from cloister.errors import PlanError
 from cloister.figures import count_of, figure
 from cloister.models.core.budget_split import DIGITS, CountNoise, counts_stage, label_stage
-from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model
+from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model, part_of_arrays
 from cloister.models.relational.constraints import distinct_pairs, kept_by_links, rules_across
 from cloister.models.relational.options import RelationalOptions
 from cloister.models.relational.profiles import MOST_PARTS, candidates
-from cloister.models.several_tables import part_of_arrays
 from cloister.models.task import AnyPlan, DatabaseTask, Stage, Task, options_of
 from cloister.privacy.accounting.accountants import noise_multiplier
 from cloister.privacy.events import repeat

@@ -26,8 +26,7 @@ from cloister.models.core.budget_split import (
 )
 from cloister.models.core.costs import together
 from cloister.models.planning import choose_sampling
-from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Facts
-from cloister.models.several_tables import plans_json
+from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Facts, plans_json
 from cloister.models.task import AnyPlan, Budget, Parameters, Plan, Stage, Task
 from cloister.models.transforms.person_tables import PERSONS, ROWS, PersonTasks, split_task
 from cloister.models.transforms.transformation import Doors, Meta, Models, Transformation

@@ -15,8 +15,14 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from cloister.errors import InputError
 from cloister.models.planning import choose_sampling, seconds_in_turn
-from cloister.models.protocol import AnyModel, AnySynthesizer, Arrays, Facts, ReusesNumbers
-from cloister.models.several_tables import part_of_arrays
+from cloister.models.protocol import (
+    AnyModel,
+    AnySynthesizer,
+    Arrays,
+    Facts,
+    ReusesNumbers,
+    part_of_arrays,
+)
 from cloister.models.task import AnyPlan, Budget, Task
 from cloister.privacy.certificate.certificate import OwnGuarantees
 from cloister.privacy.events import Event, Relation

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from cloister.arrays import Integers
 from cloister.models.core.bins import Histogram
-from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model
+from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model, part_of_arrays
 from cloister.models.relational.constraints import distinct_pairs
 from cloister.models.relational.link import Drawing, Link, Measured, Side
 from cloister.models.relational.model import link_arrays, link_meta, restored_link
@@ -35,7 +35,6 @@ from cloister.models.relational.rows import (
     tasks_of_rows,
     train_rows,
 )
-from cloister.models.several_tables import part_of_arrays
 from cloister.models.task import DatabaseTask, Plan, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.counts import PartitionCounts

@@ -18,7 +18,7 @@ from cloister.figures import count_of
 from cloister.models.core.budget_split import counts_stage
 from cloister.models.core.costs import together
 from cloister.models.planning import require_delta
-from cloister.models.protocol import AnySynthesizer
+from cloister.models.protocol import AnySynthesizer, json_texts, plans_json
 from cloister.models.relational.options import PrintedOptions
 from cloister.models.relational.paper.relationship import STEPS, Slicing
 from cloister.models.relational.profiles import candidates
@@ -31,7 +31,6 @@ from cloister.models.relational.rows import (
     row_stages,
     tasks_of_rows,
 )
-from cloister.models.several_tables import json_texts, plans_json
 from cloister.models.task import (
     AnyPlan,
     Budget,
