@@ -45,7 +45,10 @@ from cloister.schema.columns import Grid
 from cloister.tasks.requests.resolved import PublicContext
 
 SPREAD = "8 of 10 releases had 0.7 to 2 times as much"
-"""How measured two-way errors spread about their forecasts (docs/benchmarks/forecasts.md)."""
+"""How measured two-way errors spread about forecasts of one table (docs/benchmarks/forecasts.md).
+
+Of one of several tables, or of persons, it was not measured.
+"""
 
 
 @dataclass(frozen=True)
@@ -107,12 +110,12 @@ def errors_by_table(context: PublicContext, plan: AnyPlan) -> dict[str, ErrorFor
 
 
 def error_facts(where: str, errors: ErrorForecast | None) -> dict[str, str]:
-    """The errors to expect of a table, in words; ``where`` names it."""
+    """The errors to expect of a table, in words; ``where`` names it, if it is one of several."""
     if errors is None:
         return {}
     facts = {f"one-way error{where}": f"about {errors.one_way:.2g}"}
     if errors.two_way is not None:
-        words = f"about {errors.two_way:.2g}; {SPREAD}"
+        words = f"about {errors.two_way:.2g}" + (f"; {SPREAD}" if not where else "")
         if errors.uncounted:
             share = percent(100 * errors.uncounted)
             words += f"; {share} of pairs are not counted: more of these is lost"
