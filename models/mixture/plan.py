@@ -264,30 +264,43 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
             "such as 1e-6, or leave sampling and known weights out"
         )
     outline = _outline_for(task, sequence, budget)
-    law, scaled_size = outline.law, outline.scaled_size
+    law = outline.law
     estimate = outline.split.estimate(budget)["histograms"]
     outline = _without_drowned_values(outline, estimate)
     estimate = outline.split.estimate(budget)["histograms"]
     planning.require_signal(law.counts(estimate), task, budget)
     noise = outline.split.calibrate(task, budget)
-    joint, soft = noise.get("joint tables"), noise.get("soft constraints")
-    joint_noise = (
-        {names: law.level(joint, weight) for names, weight in outline.joint_weights[1].items()}
-        if joint
-        else {}
+    soft, partition = noise.get("soft constraints"), task.neighbours.partition
+    parameters = _parameters(outline, noise)
+    mapped = {
+        names: law.counts(level).deviation(partition)
+        for names, level in zip(parameters.joint_tables, parameters.joint_noise, strict=True)
+    }
+    return Plan(
+        "mixture",
+        sequence,
+        outline.split.stages(noise),
+        parameters,
+        forecast_fit(task, outline.sizes, outline.joint, outline.schedule, parameters.components),
+        mapped,
+        None if soft is None else WEIGHER.deviation(float(soft), task),
+        counted=tuple(outline.counted(noise, mapped)),
+        balanced=not task.weighted_soft and task.sampling.way != planning.SEQUENTIAL,
     )
-    schedule = outline.schedule
-    parameters = MixtureParameters(
+
+
+def _parameters(outline: _Outline, noise: Mapping[str, Fraction]) -> MixtureParameters:
+    law, schedule, scaled_size = outline.law, outline.schedule, outline.scaled_size
+    weights = {name: weight for name, (weight, _) in outline.weights.items()}
+    joint = outline.joint_weights[1].values() if outline.joint else ()
+    return MixtureParameters(
         noise=noise,
-        histogram_noise={
-            name: law.level(noise["histograms"], weight)
-            for name, (weight, _) in outline.weights.items()
-        },
+        histogram_noise={n: law.level(noise["histograms"], w) for n, w in weights.items()},
         by_value=outline.by_value,
         valued=outline.valued,
         two_levels=outline.two_levels,
         joint_tables=outline.joint,
-        joint_noise=tuple(joint_noise.values()),
+        joint_noise=tuple(law.level(noise["joint tables"], weight) for weight in joint),
         rounds=schedule.rounds,
         picks=schedule.picks,
         pair_parts=schedule.pair_parts,
@@ -296,19 +309,6 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
         components=components_for(scaled_size),
         dependence_penalty=penalty_for(scaled_size),
         pure=law.pure,
-    )
-    partition = task.neighbours.partition
-    mapped = {names: law.counts(level).deviation(partition) for names, level in joint_noise.items()}
-    return Plan(
-        "mixture",
-        sequence,
-        outline.split.stages(noise),
-        parameters,
-        forecast_fit(task, outline.sizes, outline.joint, schedule, parameters.components),
-        mapped,
-        None if soft is None else WEIGHER.deviation(float(soft), task),
-        counted=tuple(outline.counted(noise, mapped)),
-        balanced=not task.weighted_soft and task.sampling.way != planning.SEQUENTIAL,
     )
 
 
