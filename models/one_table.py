@@ -1,7 +1,7 @@
 """A method of one table as a method of databases: a table is a database of one.
 
-The steps of a release know databases alone. Everything that one table has and several have not is
-here: acceptance criteria, conditions on rows, persons with several rows behind doors of their own.
+The steps of a release know databases alone. Planned here is what only one table may have: tries
+under acceptance criteria, and persons with several rows, behind doors of their own.
 """
 
 from __future__ import annotations

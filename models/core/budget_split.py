@@ -1,4 +1,4 @@
-"""How a plan divides its budget between queries: noise, stages, checks of precision; public.
+"""How a plan divides its budget between queries: noise and stages; public.
 
 Shares are only a plan: accountants price all stages together, and noise is the least that they
 allow. Parts of a plan that are plans themselves have a share of epsilon each.
@@ -67,22 +67,17 @@ class NoiseLaw:
         return PermuteAndFlip(epsilon) if self.pure else Exponential(epsilon)
 
     def split(self, kinds: Sequence[Kind], decimals: int = 6) -> BudgetSplit:
-        """The kinds, given their shares of rho, as they share the budget.
+        """The split of a budget between kinds whose shares are of rho.
 
-        Shares of epsilon leave the noise of kinds in the same proportion: with noise that falls
-        with the root of rho, and with epsilon, a kind of number n has n times the root of its share
-        of rho over the number that its cost in rho is proportional to.
+        At delta 0 their shares of epsilon keep the ratios between the noise of kinds: noise of a
+        kind falls with the root of its share of rho, but in proportion to its share of epsilon.
         """
         if not self.pure:
             return BudgetSplit(kinds, decimals)
-        rooted = [
-            replace(
-                kind, share=rounded_up(float(kind.number) * math.sqrt(kind.share / kind.squares), 9)
-            )
-            for kind in kinds
-            if kind.number
-        ]
-        return EpsilonSplit(rooted, decimals)
+        of_epsilon = (float(kind.number) * math.sqrt(kind.share / kind.squares) for kind in kinds)
+        shares = [rounded_up(share, 9) for share in of_epsilon]
+        shared = [replace(kind, share=s) for kind, s in zip(kinds, shares, strict=True)]
+        return EpsilonSplit(shared, decimals)
 
 
 BY_RHO = NoiseLaw()
@@ -93,8 +88,8 @@ class Kind:
     """Queries of one kind: their share of the budget, and how many of equal noise share it.
 
     ``stage`` makes their stage from that noise. They read all rows, or one disjoint ``part``. Where
-    some have w times less noise, ``number`` sums w or its square, as they cost; ``squares`` always
-    its square.
+    queries have weights w, w times less noise, ``number`` is the sum of w, their cost in epsilon,
+    and ``squared`` the sum of its squares, their cost in rho.
     """
 
     name: str
@@ -102,12 +97,12 @@ class Kind:
     number: float | Fraction
     stage: Callable[[Fraction], Stage]
     part: str | None = None
-    weighed: float | None = None
+    squared: float | None = None
 
     @property
     def squares(self) -> float:
-        """The number in squares, which the cost in rho is proportional to."""
-        return float(self.number) if self.weighed is None else self.weighed
+        """The sum of the squares of weights: the number of queries, if all weights are 1."""
+        return float(self.number) if self.squared is None else self.squared
 
     def noise(self, multiplier: Fraction) -> Fraction:
         """The mechanism's parameter, for the noise multiplier of counts that cost as much."""
@@ -171,7 +166,7 @@ class BudgetSplit:
         return [kind for kind in self.kinds if kind.number]
 
     def _multiplier(self, kind: Kind, rho: float) -> Fraction:
-        return rounded_up(math.sqrt(kind.number / (2 * float(kind.share) * rho)), self.decimals)
+        return rounded_up(math.sqrt(kind.squares / (2 * float(kind.share) * rho)), self.decimals)
 
 
 @dataclass(frozen=True)
@@ -239,7 +234,7 @@ def weighted_counts(
 
     squares = sum(float(weight) ** 2 * times for weight, times in tables)
     number = sum((weight * times for weight, times in tables), Fraction(0))
-    return Kind(name, share, number if law.pure else squares, stage, part, squares)
+    return Kind(name, share, number, stage, part, squares)
 
 
 def counts(
