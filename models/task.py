@@ -153,8 +153,8 @@ class DatabaseTask:
 
     @property
     def several(self) -> bool:
-        """Whether there is more than one table, and so relationships."""
-        return len(self.tables) > 1
+        """Whether tables were declared, be it only one: their rows are released as a database."""
+        return bool(self.schema.units) or len(self.tables) > 1
 
     @property
     def guarantee(self) -> str:

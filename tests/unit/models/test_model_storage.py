@@ -16,6 +16,7 @@ from cloister.models.one_table import OneTableModel
 from cloister.models.storage import load_model, load_saved, save_model, self_contained
 from cloister.models.task import DatabaseTask, task_of
 from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.schema.spec import Spec
 
 
 def save(folder: Path, fitted) -> Path:
@@ -105,3 +106,16 @@ def test_an_unwritable_folder_is_one_clear_error(fitted, tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CloisterError, match="cannot be written"):
         save(tmp_path / "file" / "model", fitted)
+
+
+def test_a_declared_table_is_a_database_be_it_the_only_one(tmp_path: Path):
+    alone = leavers(200).spec
+    outer = ("name", "privacy", "release", "tables")
+    table = {key: part for key, part in alone.items() if key not in outer}
+    declared = {key: alone[key] for key in outer if key in alone}
+    spec = Spec.declared_in(tmp_path, declared | {"tables": {"people": table}})
+    several, one = (
+        task_of(spec, {"people": 200}),
+        task_of(leavers(200).declared(), {"leavers": 200}),
+    )
+    assert (several.several, one.several) == (True, False)
