@@ -40,6 +40,7 @@ from cloister.models.registry import create, over_databases
 from cloister.models.task import DatabaseTask, Task, task_of
 from cloister.schema.attributes import AnyAttribute, Categorical, Ordinal, ValuesFile
 from cloister.schema.codelists import resolve_values
+from cloister.schema.domain import Domain
 from cloister.schema.spec import Spec, TableSpec
 from cloister.schema.spec_files.loading import spec_digest
 
@@ -185,10 +186,8 @@ def self_contained(spec: Spec) -> Spec:
 
 
 def _written_parts(declared: Spec | TableSpec, folder: Path) -> dict[str, Any]:
-    nullable = [name for name, attribute in declared.attributes.items() if attribute.nullable]
-    constraints = constraints_of(
-        declared.constraints, declared.attributes, folder, nullable=nullable
-    )
+    domain = Domain.of(declared.attributes, folder)
+    constraints = constraints_of(declared.constraints, domain.names, folder, domain=domain)
     return {
         "attributes": {
             name: _written_out(attribute, folder) for name, attribute in declared.attributes.items()

@@ -349,9 +349,8 @@ def sampling_of(declared: declarations.ReleaseSpec) -> RowSampling:
 def _of_one(spec: Spec, rows: int, neighbours: Neighbours, wanted: int | None) -> Task:
     domain = Domain.of(spec.attributes, spec.folder)
     fits = partial(bind, domain=domain)
-    nullable = [column.name for column in domain if column.attribute.nullable]
     constraints = constraints_of(
-        spec.constraints, domain.names, spec.folder, spec.ignore, fits, nullable
+        spec.constraints, domain.names, spec.folder, spec.ignore, fits, domain
     )
     return Task(domain, constraints, rows, neighbours, wanted)
 

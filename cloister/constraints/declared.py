@@ -27,25 +27,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from cloister.constraints import dates, text
 from cloister.constraints.denial import Cell, Constant, DenialConstraint, KnownFigure, Op, Predicate
-from cloister.constraints.text import (
-    compare,
-    dependency,
-    format_denial,
-    format_dependency,
-    format_text,
-    functional_dependency,
-    key,
-    key_attributes,
-    on_first_row,
-    parse_check,
-    parse_denial,
-    parse_dependency,
-    read_number,
-    unquote,
-)
 from cloister.errors import ConstraintError, StorageError
 from cloister.schema.declarations import ConstraintDeclaration, KnownSoftness
+from cloister.schema.domain import Domain
 from cloister.schema.sources.files_and_urls import read_small_file, reason_of
 
 _MOST_BYTES = 1_000_000
@@ -109,7 +95,7 @@ def parse_holoclean(line: str, location: str) -> tuple[Predicate, ...]:
         predicates.append(_predicate(match, location))
         start = match.end()
     _require_declared(predicates, rows[1], location)
-    return on_first_row(tuple(predicates))
+    return text.on_first_row(tuple(predicates))
 
 
 def format_holoclean(constraint: DenialConstraint) -> str:
@@ -139,7 +125,7 @@ def format_holoclean(constraint: DenialConstraint) -> str:
 
 def _predicate(match: re.Match[str], location: str) -> Predicate:
     op, left, right = match.groups()
-    predicate = compare(_read(left), _OPS[op], _read(right))
+    predicate = text.compare(_read(left), _OPS[op], _read(right))
     if predicate is None:
         raise ConstraintError(
             f"{location}: {op} compares two constants; one side must be t1.name or t2.name"
@@ -149,15 +135,15 @@ def _predicate(match: re.Match[str], location: str) -> Predicate:
 
 def _read(operand: str) -> Cell | Constant:
     if operand[0] == "t":
-        return Cell(int(operand[1]), unquote(operand[3:].strip()))
+        return Cell(int(operand[1]), text.unquote(operand[3:].strip()))
     if operand[0] in "'\"":
         return operand[1:-1].replace(operand[0] * 2, operand[0])
-    return read_number(operand)
+    return text.read_number(operand)
 
 
 def _operand(operand: Cell | Constant) -> str:
     if not isinstance(operand, Cell):
-        return format_text(operand if isinstance(operand, dt.date) else str(operand))
+        return text.format_text(operand if isinstance(operand, dt.date) else str(operand))
     name = operand.attribute
     return f"t{operand.row}." + (
         name if re.fullmatch(_BARE, name) else "`" + name.replace("`", "``") + "`"
@@ -175,9 +161,9 @@ def _require_declared(predicates: list[Predicate], rows: str, location: str) -> 
         )
 
 
-def _unreadable(location: str, text: str) -> ConstraintError:
+def _unreadable(location: str, rest: str) -> ConstraintError:
     return ConstraintError(
-        f"{location}: cannot read '{text}'; write t1&t2&EQ(t1.a,t2.a)&IQ(t1.b,t2.b), constants "
+        f"{location}: cannot read '{rest}'; write t1&t2&EQ(t1.a,t2.a)&IQ(t1.b,t2.b), constants "
         "quoted"
     )
 
@@ -188,23 +174,24 @@ def constraints_of(
     folder: Path,
     ignored: Collection[str] = (),
     require: Callable[[DenialConstraint], object] | None = None,
-    nullable: Collection[str] | None = None,
+    domain: Domain | None = None,
 ) -> tuple[DenialConstraint, ...]:
     """The constraints of a spec, in order; files are looked up in ``folder``.
 
     ``ignored`` columns are left out of the data; no constraint can use them. ``require`` raises a
-    ConstraintError for one that cannot be used, which then has the keys of its declaration. Cells
-    of ``nullable`` attributes may be missing, which a ``check`` must know.
+    ConstraintError for one that cannot be used, which then has the keys of its declaration. A
+    ``check`` is read with the ``domain``: what may be missing, and which values are months.
 
     Raises:
         ConstraintError: one cannot be read, names an unknown attribute, or two have the same name.
         StorageError: a constraint file cannot be read.
     """
     constraints: list[DenialConstraint] = []
+    known = partial(_require_known, names=attribute_names, ignored=ignored)
     for position, declaration in enumerate(declarations):
         with declared_at("constraints", position):
-            for constraint in _constraints(declaration, position + 1, folder, nullable):
-                _require_known(constraint, attribute_names, ignored)
+            for constraint in _constraints(declaration, position + 1, folder, domain, known):
+                known(constraint.name, constraint.attributes)
                 if require:
                     require(constraint)
                 constraints.append(_as_declared(constraint, declaration))
@@ -236,12 +223,12 @@ def declaration_of(constraint: DenialConstraint) -> ConstraintDeclaration:
         soft=_softness(constraint),
         provenance=constraint.provenance,
     )
-    attributes, rule = key_attributes(constraint), functional_dependency(constraint)
+    attributes, rule = text.key_attributes(constraint), text.functional_dependency(constraint)
     if attributes is not None:
         return declare(key=list(attributes))
     if rule is not None and rule[0]:
-        return declare(fd=format_dependency(rule[0], [rule[1]]))
-    return declare(deny=format_denial(constraint))
+        return declare(fd=text.format_dependency(rule[0], [rule[1]]))
+    return declare(deny=text.format_denial(constraint))
 
 
 def _softness(constraint: DenialConstraint) -> bool | KnownSoftness:
@@ -257,33 +244,46 @@ def _as_declared(
     """The constraint with what is declared beside its rule."""
     soft = declaration.soft
     known = None if isinstance(soft, bool) else KnownFigure(soft.weight, soft.rate, soft.provenance)
-    return replace(constraint, known=known, provenance=declaration.provenance)
+    return replace(
+        constraint,
+        known=known,
+        provenance=declaration.provenance,
+        sentence=declaration.check or "",
+    )
 
 
 def _constraints(
-    declaration: ConstraintDeclaration, number: int, folder: Path, nullable: Collection[str] | None
+    declaration: ConstraintDeclaration,
+    number: int,
+    folder: Path,
+    domain: Domain | None,
+    known: Callable[[str, Sequence[str]], None],
 ) -> tuple[DenialConstraint, ...]:
     name, hard = declaration.name or f"constraint_{number}", not declaration.soft
     if declaration.fd is not None:
         return _dependencies(declaration.fd, name, hard)
     if declaration.deny is not None:
-        return (parse_denial(declaration.deny, name, hard),)
+        return (text.parse_denial(declaration.deny, name, hard),)
     if declaration.check is not None:
-        if nullable is None:
-            raise TypeError("a check is read with the names of the attributes that may be missing")
-        return parse_check(declaration.check, name, nullable, hard)
+        if domain is None:
+            raise TypeError("a check is read with the domain of its attributes")
+        if dates.says_date(declaration.check):
+            known(name, dates.date_columns(declaration.check, name))
+            return dates.date_rules(declaration.check, name, domain, hard)
+        nullable = [column.name for column in domain if column.attribute.nullable]
+        return text.parse_check(declaration.check, name, nullable, hard)
     if declaration.key is not None:
-        return (key(name, declaration.key, hard),)
+        return (text.key(name, declaration.key, hard),)
     path = folder / str(declaration.file)
     return read_holoclean(path, declaration.name or path.stem, hard)
 
 
-def _dependencies(text: str, name: str, hard: bool) -> tuple[DenialConstraint, ...]:
-    left, right = parse_dependency(text, name)
+def _dependencies(rule: str, name: str, hard: bool) -> tuple[DenialConstraint, ...]:
+    left, right = text.parse_dependency(rule, name)
     if len(right) == 1:
-        return (dependency(name, left, right[0], hard),)
+        return (text.dependency(name, left, right[0], hard),)
     return tuple(
-        dependency(f"{name}_{position}", left, attribute, hard)
+        text.dependency(f"{name}_{position}", left, attribute, hard)
         for position, attribute in enumerate(right, 1)
     )
 
@@ -297,21 +297,19 @@ def _require_unique(names: list[str]) -> None:
 
 
 def _require_known(
-    constraint: DenialConstraint, attribute_names: Collection[str], ignored: Collection[str]
+    constraint: str, attributes: Sequence[str], names: Collection[str], ignored: Collection[str]
 ) -> None:
-    for attribute in constraint.attributes:
+    for attribute in attributes:
         if attribute in ignored:
             raise ConstraintError(
-                f"constraint '{constraint.name}': '{attribute}' is left out by ignore; declare it "
+                f"constraint '{constraint}': '{attribute}' is left out by ignore; declare it "
                 "under attributes"
             )
-        if attribute not in attribute_names:
-            close = difflib.get_close_matches(attribute, attribute_names, n=1)
+        if attribute not in names:
+            close = difflib.get_close_matches(attribute, names, n=1)
             hint = (
                 f"did you mean '{close[0]}'?"
                 if close
                 else "declare it under attributes or correct the name"
             )
-            raise ConstraintError(
-                f"constraint '{constraint.name}': no attribute '{attribute}'; {hint}"
-            )
+            raise ConstraintError(f"constraint '{constraint}': no attribute '{attribute}'; {hint}")

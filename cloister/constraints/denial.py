@@ -102,7 +102,8 @@ class DenialConstraint:
     """A named rule ``not (P1 and ... and Pm)`` over one or two rows.
 
     Hard (no violation) or soft, with a ``known`` weight or rate or one that is to be measured.
-    ``provenance`` is where it is declared to come from, which is no part of the rule.
+    ``provenance`` is where it is declared to come from, and ``sentence`` the check that it stands
+    for, maybe with others: neither is part of the rule.
     """
 
     name: str
@@ -110,6 +111,7 @@ class DenialConstraint:
     hard: bool = True
     known: KnownFigure | None = None
     provenance: str = field(default="", compare=False)
+    sentence: str = field(default="", compare=False)
 
     @property
     def attributes(self) -> tuple[str, ...]:

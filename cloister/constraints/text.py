@@ -5,7 +5,7 @@
            t1.`my col` != t2.`my col`                other names in backquotes, `` for a backquote
            t.left is not missing and t.status = 'a'  missing or not; null is another word for it
     check  t.left is missing exactly if t.status = 'a'
-           t.q7 is not missing only if t.q6 = 'yes'  exactly if, if, only if; and, or on the right
+           t.q7 > 0 only if t.q6 = 'yes'             exactly if, if, only if; and, or on the right
     fd     zip, street name -> city, state           one rule for each attribute on the right
     key    a list of names                           no two rows agree on all
 
@@ -53,12 +53,13 @@ _EITHER = (
 
 _CHECK = re.compile(
     r"""(?P<left>(?:'(?:[^']|'')*'|`(?:[^`]|``)*`|[^'`])*?)\s+
-        (?P<word>exactly\s+if|only\s+if|if)\s+(?P<right>.*)""",
+        (?P<word>exactly\s+if|if\s+and\s+only\s+if|only\s+if|if)\s+(?P<right>.*)""",
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
 _SENTENCE = (
-    "write one such as t.left is missing exactly if t.status = 'active'; exactly if, if or only "
-    "if, and on its right comparisons joined by and, or by or"
+    "write one such as t.left is missing exactly if t.status = 'active', one comparison, then "
+    "exactly if, if or only if, then comparisons joined by and, or by or; or t.month, t.day is a "
+    "date"
 )
 
 
@@ -92,7 +93,7 @@ def parse_denial(text: str, name: str, hard: bool = True) -> DenialConstraint:
 def parse_check(
     text: str, name: str, nullable: Collection[str], hard: bool = True
 ) -> tuple[DenialConstraint, ...]:
-    """The constraints that say when an attribute is missing, or is not, called ``name_1``, ...
+    """The constraints that say when a comparison holds, called ``name_1``, ``name_2``, ...
 
     A condition does not hold where what it compares is missing, as those of ``nullable`` may be.
 
@@ -101,14 +102,14 @@ def parse_check(
     """
     match = _CHECK.fullmatch(text.strip())
     head = _predicates(match["left"], name) if match else ()
-    if match is None or len(head) != 1 or head[0].right is not None:
+    if match is None or len(head) != 1:
         raise ConstraintError(f"constraint '{name}': cannot read '{text}'; {_SENTENCE}")
     right, either = _condition(match["right"], name)
     singly, together = [(predicate,) for predicate in right], [right]
     met, unmet = (singly, together) if either else (together, singly)
     word, denied = match["word"].lower(), list[tuple[Predicate, ...]]()
     if not word.startswith("only"):
-        denied += [(*part, head[0].negated) for part in met]
+        denied += [(*part, *rest) for part in met for rest in _none_holding(head, nullable)]
     if word != "if":
         denied += [(head[0], *rest) for part in unmet for rest in _none_holding(part, nullable)]
     rules = [DenialConstraint(name, on_first_row(predicates), hard) for predicates in denied]

@@ -107,10 +107,11 @@ class ConstraintDeclaration(Declared):
     """One entry of ``constraints``: exactly one of ``fd``, ``deny``, ``check``, ``key``, ``file``.
 
     ``fd`` reads ``a, b -> c``; ``deny`` reads ``t1.x > t2.x and t1.y < t2.y``; ``check`` reads
-    ``t.left is missing exactly if t.status = 'active'``; ``key`` lists attributes that no two rows
-    share; ``file`` is a HoloClean file beside the spec. Hard unless ``soft``, of which a weight or
-    a rate may be known. ``provenance`` is a public source, or ``data-derived``, which a release
-    refuses: that all rows of the data agree with a rule is a fact of the data.
+    ``t.left is missing exactly if t.status = 'active'`` or ``t.year, t.month, t.day is a date``;
+    ``key`` lists attributes that no two rows share; ``file`` is a HoloClean file beside the spec.
+    Hard unless ``soft``, of which a weight or a rate may be known. ``provenance`` is a public
+    source, or ``data-derived``, which a release refuses: that all rows of the data agree with a
+    rule is a fact of the data.
     """
 
     name: str | None = Field(default=None, min_length=1)

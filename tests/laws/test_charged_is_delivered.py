@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from calls import calls
 from hospital import hospital
 from leavers import leavers
 from random_persons import random_persons
@@ -71,9 +72,10 @@ def test_a_random_table_with_random_rules_is_released(method, brief_training):
     assert any(charged)
 
 
+@pytest.mark.parametrize("shape", [leavers, calls])
 @pytest.mark.parametrize("method", FEW)
-def test_columns_missing_where_another_one_says_so_are_missing_just_there(method, brief_training):
-    assert delivered(method, 1, lambda seed: leavers(1_500, seed))
+def test_what_checks_say_of_rows_holds_in_all(method, shape, brief_training):
+    assert delivered(method, 1, lambda seed: shape(1_500, seed))
 
 
 @pytest.mark.parametrize("method", FEW_OF_PERSONS)

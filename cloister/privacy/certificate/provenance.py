@@ -198,8 +198,10 @@ def _noisy(spec: Spec) -> str:
 
 
 def rule_text(constraint: DenialConstraint) -> str:
-    """A constraint as a spec writes it."""
+    """A constraint as a spec writes it, after the check that it stands for."""
     declared = declaration_of(constraint)
+    if constraint.sentence:
+        return f"check: {constraint.sentence}; so deny: {declared.deny}"
     if declared.key is not None:
         return f"key: {', '.join(declared.key)}"
     return f"fd: {declared.fd}" if declared.fd is not None else f"deny: {declared.deny}"

@@ -1,4 +1,4 @@
-"""When an attribute is missing: denials that say so, and the sentences that stand for them."""
+"""Checks: sentences on a row that stand for denials, also of when an attribute is missing."""
 
 from __future__ import annotations
 
@@ -75,6 +75,15 @@ MEANINGS: dict[str, Callable[[Row], bool]] = {
     "t.left is missing only if t.q6 is null or t.q5 is not missing": lambda r: (
         r[0] is not None or r[2] is None or r[3] is not None
     ),
+    "t.left = 3 exactly if t.status = 'a'": lambda r: (r[0] == 3) == (r[1] == "a"),
+    "t.q5 = 0 if and only if t.left = 3": lambda r: (r[3] == 0) == (r[0] == 3),
+    "t.q5 != 0 if t.status = 'a' or t.left = 3": lambda r: (
+        r[3] in (1, 2) or (r[1] != "a" and r[0] is None)
+    ),
+    "t.left > t.q5 only if t.q6 = 'a' and t.q5 < 2": lambda r: (
+        r[0] is None or r[3] is None or (r[2] == "a" and r[3] < 2)
+    ),
+    "t.q5 >= 1 exactly if t.q6 is not missing": lambda r: (r[3] in (1, 2)) == (r[2] is not None),
 }
 
 
@@ -98,7 +107,7 @@ def test_denials_of_missing_are_declared_again_as_they_were() -> None:
         ConstraintDeclaration(check="t.left is missing exactly if t.q6 = 'a'", name="leave"),
         ConstraintDeclaration(deny="t1.left is missing and t2.q5 is not null", soft=True),
     ]
-    rules = constraints_of(declared, DOMAIN.names, Path(), nullable=NULLABLE)
+    rules = constraints_of(declared, DOMAIN.names, Path(), domain=DOMAIN)
     again = [declaration_of(rule) for rule in rules]
     assert constraints_of(again, DOMAIN.names, Path()) == rules
     assert [rule.arity for rule in rules] == [1, 1, 1, 2]
@@ -107,7 +116,7 @@ def test_denials_of_missing_are_declared_again_as_they_were() -> None:
 @pytest.mark.parametrize(
     ("check", "said"),
     [
-        ("t.left = 3 if t.status = 'a'", "cannot read"),
+        ("t.left = 3 when t.status = 'a'", "cannot read"),
         ("t.left is missing", "cannot read"),
         ("t.left is missing and t.q6 is missing if t.q5 = 1", "cannot read"),
         ("t.left is missing if t.q5 = 1 and t.q6 = 'a' or t.q6 = 'b'", "both and and or"),
