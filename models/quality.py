@@ -20,7 +20,7 @@ constraint across it is violated. Released numbers show how many were.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -30,7 +30,7 @@ from scipy.special import ndtri
 from cloister.arrays import Floats
 from cloister.constraints import DenialConstraint, functional_dependency
 from cloister.models.core.bins import Histogram
-from cloister.models.task import AnyPlan, Budget, Task
+from cloister.models.task import Budget, Task
 from cloister.privacy.accounting.accountants import zcdp_rho
 from cloister.schema.columns import Codes
 from cloister.schema.domain import Table
@@ -109,22 +109,31 @@ def _strength(epsilon: Fraction, delta: Fraction) -> float:
     return float(zcdp_rho(epsilon, delta)) if delta else float(epsilon) ** 2
 
 
-def forecast_dependencies(task: Task, plan: AnyPlan) -> tuple[DependencyForecast, ...]:
-    """The forecast of every hard functional dependency of a task."""
-    known = set(plan.sequence)
+def forecast_dependencies(
+    task: Task, sequence: Sequence[str], mapped: Mapping[tuple[str, ...], float]
+) -> tuple[DependencyForecast, ...]:
+    """The forecast of every hard functional dependency between attributes of a ``sequence``.
+
+    ``mapped`` is the deviation of the noise of the joint table of left and right sides, in rows.
+    """
+    known = set(sequence)
     rules = ((rule, functional_dependency(rule)) for rule in task.hard)
     return tuple(
-        _forecast(task, plan, rule, *dependency)
+        _forecast(task, mapped, rule, *dependency)
         for rule, dependency in rules
         if dependency is not None and known.issuperset((*dependency[0], dependency[1]))
     )
 
 
 def _forecast(
-    task: Task, plan: AnyPlan, rule: DenialConstraint, left: tuple[str, ...], right: str
+    task: Task,
+    mapped: Mapping[tuple[str, ...], float],
+    rule: DenialConstraint,
+    left: tuple[str, ...],
+    right: str,
 ) -> DependencyForecast:
     sides = math.prod(task.domain[name].values for name in left)
-    deviation = plan.mapped.get((*left, right))
+    deviation = mapped.get((*left, right))
     values = task.domain[right].values
     return DependencyForecast(
         *(rule.name, left, right, sides, values, task.data_rows / sides, deviation)

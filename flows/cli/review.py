@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from cloister.errors import InputError
 from cloister.figures import count_of
 from cloister.flows.cli.comparison import show
 from cloister.flows.cli.console import say, show_json, show_table
@@ -64,7 +66,9 @@ def add_review_commands(app: typer.Typer) -> None:
     )
     app.command(
         epilog=example(
-            "cloister report r-0123456789", "cloister report r-0123456789 --registry visits.yaml"
+            "cloister report r-0123456789",
+            "cloister report r-0123456789 --for analysts --out report.html",
+            "cloister report r-0123456789 --registry visits.yaml",
         )
     )(report)
     app.command(
@@ -217,8 +221,32 @@ def countersign(release: ReleaseId, by: By, as_json: Json = False) -> None:
         say(f"{release}: signed {', '.join(signed) or 'nothing, all was signed'}")
 
 
+class Audience(StrEnum):
+    """Whom a report is for."""
+
+    analysts = "analysts"
+    reviewers = "reviewers"
+
+
 def report(
-    release: ReleaseId,
+    release: Annotated[
+        str,
+        typer.Argument(
+            metavar="RELEASE", help="The id of a release; with --for its public folder, too."
+        ),
+    ],
+    audience: Annotated[
+        Audience | None,
+        typer.Option(
+            "--for",
+            help="One HTML page of columns, pairs, rules, losses: public for analysts, with exact "
+            "figures and internal for reviewers.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A copy of the page for analysts, ending in .html."),
+    ] = None,
     registry: Annotated[
         Path | None,
         typer.Option(
@@ -229,14 +257,38 @@ def report(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show the certificate of a release, what was decided on it, and where its page lies."""
+    """Show the certificate of a release, what was decided on it, and where its page lies.
+
+    With --for, say where the report lies that was made with the release. Of a release of an earlier
+    version the one for analysts is made now, from its model.
+    """
     from cloister.flows.cli.reports import show_certificate
     from cloister.tasks.release.publish import write_registry_entry
 
     home = Home.current()
+    if audience:
+        _show_report(home, release, audience, out, as_json)
+        return
     if registry:
         write_registry_entry(home, release, registry)
     show_certificate(home, release, as_json)
+
+
+def _show_report(
+    home: Home, release: str, audience: Audience, out: Path | None, as_json: bool
+) -> None:
+    from cloister.tasks.release.analyst_page import internal_report_of, report_of
+
+    if audience is Audience.analysts:
+        page = report_of(home, release, out)
+    elif out is None:
+        page = internal_report_of(home, release)
+    else:
+        raise InputError("--for reviewers: the page is internal and stays in the home; drop --out")
+    if as_json:
+        show_json({"release": release, "page": str(page)})
+    else:
+        say(f"Page: {page}")
 
 
 def _mover(state: str) -> Callable[..., None]:

@@ -10,7 +10,7 @@ Some are counted twice: in wide cells, and in the declared cells, which split th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -124,10 +124,16 @@ class HistogramCounts:
 
 @dataclass(frozen=True)
 class ReleasedCounts:
-    """Noisy counts of each attribute that a fit was told, of a table of ``rows`` rows."""
+    """Noisy counts of each attribute that a fit was told, of a table of ``rows`` rows.
+
+    ``bins`` are what it made of them, and ``tables`` joint tables over their coarsenings; none of a
+    method that counts none.
+    """
 
     rows: int
     histograms: Mapping[str, HistogramCounts]
+    bins: Mapping[str, Histogram] = field(default_factory=dict)
+    tables: tuple[NoisyTable, ...] = ()
 
 
 def count_histogram(

@@ -173,9 +173,10 @@ class MixtureModel(constrained.SequentialModel):
 
     @property
     def released_counts(self) -> ReleasedCounts | None:
-        """The noisy counts of single attributes; None of a model that was saved without."""
-        numbers = self.numbers
-        return ReleasedCounts(numbers.rows, numbers.histograms) if numbers else None
+        """All noisy counts; None of a model that was saved without."""
+        if (numbers := self.numbers) is None:
+            return None
+        return ReleasedCounts(numbers.rows, numbers.histograms, numbers.bins, numbers.tables)
 
     def reweighted(self, reweighting: Reweighting) -> MixtureModel:
         """The same model, with weights of its soft constraints."""

@@ -43,6 +43,7 @@ from cloister.tasks.home.files import Reference, digest_of, emptied
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_digest, code_version
 from cloister.tasks.ledger.access import COMPOSITION, FILTERED, open_ledger, uncounted_releases
+from cloister.tasks.release.analyst_page import write_reports
 from cloister.tasks.release.basis import Basis
 from cloister.tasks.release.kept_request import kept_previous
 from cloister.tasks.release.preflight import reused_releases
@@ -80,6 +81,9 @@ def write_certificate(
     artefacts = _place_tables(drawn, request, context, folder)
     artefacts |= {file.name: digest_of(file) for file in published_schema(context).write(folder)}
     certificate = certify(_basis(request, context, fitted, drawn, artefacts, home))
+    report = write_reports(home, fitted.release, certificate)
+    artefacts = dict(sorted({**certificate.artefacts, report.name: digest_of(report)}.items()))
+    certificate = certificate.model_copy(update={"artefacts": artefacts})
     (folder / YAML_NAME).write_text(certificate.to_yaml(), encoding="utf-8")
     (folder / PAGE_NAME).write_text(page(certificate), encoding="utf-8")
     return Certified(fitted, drawn, Reference.of(folder))

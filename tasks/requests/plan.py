@@ -135,8 +135,8 @@ def dependencies_of(plan: AnyPlan, task: DatabaseTask) -> tuple[quality.Dependen
     """The forecast for the functional dependencies of all tables; public."""
     return tuple(
         forecast
-        for table in plan.tables(task).values()
-        for forecast in quality.forecast_dependencies(*table)
+        for one, fit in plan.tables(task).values()
+        for forecast in quality.forecast_dependencies(one, fit.sequence, fit.mapped)
     )
 
 

@@ -20,6 +20,7 @@ FILES = (
     "synthetic.csv",
     "certificate.yaml",
     "certificate.html",
+    "report.html",
     "schema.py",
     "schema.yaml",
 )

@@ -98,6 +98,7 @@ def test_the_folder_handed_on_is_whole_and_is_the_one_kept(released):
         "schema.yaml",
         "certificate.yaml",
         "certificate.html",
+        "report.html",
         "manifest.json",
         "candidate.dsse.json",
     }
@@ -191,6 +192,7 @@ def test_pointers_name_input_synthetic_table_and_certificate(released):
     assert {path.name for path in pointers.glob("*.dvc")} == {
         "input.dvc",
         "synthetic.dvc",
+        "_report.html.dvc",
         "_schema.py.dvc",
         "_schema.yaml.dvc",
         "certificate.dvc",

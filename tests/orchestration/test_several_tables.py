@@ -191,6 +191,7 @@ def test_two_tables_are_released_with_one_charge_and_one_certificate(clinic: Pat
     assert {path.name for path in out.iterdir()} == {
         "certificate.html",
         "certificate.yaml",
+        "report.html",
         "manifest.json",
         "candidate.dsse.json",
         "schema.py",

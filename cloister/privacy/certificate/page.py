@@ -22,6 +22,11 @@ _JOINTS = re.compile(r"([_./\\:+])(?=\w)")
 def page(certificate: Certificate) -> str:
     """The page of a certificate; every text in it is escaped."""
     source = files("cloister.privacy.certificate").joinpath(_TEMPLATE).read_text(encoding="utf-8")
+    return render(source, c=certificate, not_stated=NOT_STATED)
+
+
+def render(source: str, **facts: object) -> str:
+    """A page by its template; every text among the facts is escaped."""
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -33,7 +38,7 @@ def page(certificate: Certificate) -> str:
         "event": _event,
         "soft": _soft,
     }
-    return environment.from_string(source).render(c=certificate, not_stated=NOT_STATED)
+    return environment.from_string(source).render(facts)
 
 
 def _figure(amount: float) -> str:

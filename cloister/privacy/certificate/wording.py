@@ -124,6 +124,9 @@ _AS_GIVEN = (
 )
 _TIMING = "How long the run took is not protected and not published."
 
+ALWAYS_SAID = (_SMALL_GROUPS, _INTERNAL, _AS_GIVEN, _TIMING)
+"""Limitations of every release."""
+
 
 def definition_of(delta: Fraction) -> str:
     """The definition of privacy that a release satisfies."""
@@ -297,16 +300,7 @@ def limitations(spec: Spec, secure: bool, uncounted: int = 0, refusals: int = 0)
     apart = (_UNCOUNTED_RELEASES.format(releases=uncounted),) if uncounted else ()
     answers = count_of(refusals, "exact answer")
     answered = (_EXACT_ANSWERS.format(answers=answers),) if refusals else ()
-    return (
-        *stain,
-        *apart,
-        *answered,
-        *unit_words(spec).limits,
-        _SMALL_GROUPS,
-        _INTERNAL,
-        _AS_GIVEN,
-        _TIMING,
-    )
+    return (*stain, *apart, *answered, *unit_words(spec).limits, *ALWAYS_SAID)
 
 
 def _factor(epsilon: float) -> str:

@@ -16,7 +16,8 @@ METHODS = ("mixture", "kamino", "dpview", "independent")
 def forecasts(method, epsilon, rows=1_000):
     task = task_of(hospital(rows).declared(), {"hospital": rows}).lead
     budget = Budget(Fraction(str(epsilon)), Fraction(1, 10**6))
-    return forecast_dependencies(task, make_plan(create(method), task, budget)), budget
+    plan = make_plan(create(method), task, budget)
+    return forecast_dependencies(task, plan.sequence, plan.mapped), budget
 
 
 @pytest.mark.parametrize("method", METHODS)

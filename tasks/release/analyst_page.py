@@ -1,0 +1,361 @@
+"""The report of a release for analysts: one page that loads nothing, made of its public facts.
+
+Privacy: from the certificate, the saved model with its spec and the released rows alone, all of
+which are as public as the release. The twin for reviewers adds exact figures of the evaluation,
+which is internal, and so is that page.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cloister.errors import InputError, VerificationError
+from cloister.figures import figure, figure_range
+from cloister.models.storage import load_saved
+from cloister.privacy.certificate.certificate import (
+    NOT_STATED,
+    YAML_NAME,
+    Certificate,
+    ConstraintOrigin,
+    read_certificate,
+)
+from cloister.privacy.certificate.page import render
+from cloister.privacy.certificate.wording import ALWAYS_SAID
+from cloister.schema.relations import Database
+from cloister.tasks.data.tables import read_synthetic
+from cloister.tasks.home.files import digest_of, replace_file
+from cloister.tasks.home.home import Home
+from cloister.tasks.ledger.access import release_of
+from cloister.tasks.release.analyst_facts import TAIL, ColumnFacts, TableFacts, table_facts
+from cloister.tasks.release.integrity import recorded_certificate
+from cloister.tasks.requests.resolved import PublicContext
+
+REPORT_NAME = "report.html"
+"""The page's file: beside the certificate for analysts, with the evaluation for reviewers."""
+
+_WIDTH, _HEIGHT = 320, 96
+"""A plot of a column in its own units; the page scales it."""
+
+_MOST_IN_MATRIX = 40
+"""Columns of a matrix at most: those of the strongest pairs. More are no picture."""
+
+_CELL, _LABELS = 18, 150
+"""Pixels of a cell of the matrix, and of its names."""
+
+_LONGEST_LABEL = 22
+"""Letters of a name beside the matrix; its cells tell the whole."""
+
+_FOLDED = 60
+"""Columns of a table that are shown at once; of more, by as many, in parts that unfold."""
+
+
+@dataclass(frozen=True)
+class Bars:
+    """The ranges of a number as an SVG: paths of bars and of intervals; labels of both ends."""
+
+    bars: str
+    intervals: str
+    begin: str
+    end: str
+    width: int = _WIDTH
+    height: int = _HEIGHT
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Pairs of columns as an SVG: names, and cells: row, column, strength, counted or not."""
+
+    names: tuple[str, ...]
+    labels: tuple[str, ...]
+    cells: tuple[tuple[int, int, float, bool | None], ...]
+    cell: int = _CELL
+    left: int = _LABELS
+
+    @property
+    def width(self) -> int:
+        """Pixels."""
+        return self.left + self.cell * len(self.names)
+
+    @property
+    def height(self) -> int:
+        """Pixels."""
+        return self.cell * (len(self.names) + 1)
+
+
+@dataclass(frozen=True)
+class ExactFigures:
+    """Exact figures of an evaluation: internal.
+
+    ``distances`` are half L1 distances of marginals by table and columns, the only table under no
+    name; ``rules`` are percent of real rows, or pairs, that violate each.
+    """
+
+    distances: Mapping[tuple[str, frozenset[str]], float]
+    rules: Mapping[str, float]
+    measures: Mapping[str, float]
+
+    @classmethod
+    def of(cls, evaluation: Mapping[str, Any]) -> ExactFigures:
+        """Those in the JSON of an evaluation of one table, or of several."""
+        distances = {
+            (name, frozenset(each["attributes"])): each["half_l1"]
+            for name, table in evaluation.get("tables", {"": evaluation}).items()
+            for way in table["marginals"]
+            for each in way["sets"]
+        }
+        rules = {rule["name"]: rule["real_percent"] for rule in evaluation["violations"]}
+        return cls(distances, rules, evaluation.get("headline", evaluation["metrics"]))
+
+    def distance(self, table: str, *names: str) -> float | None:
+        """Of the marginal of some columns; None where it was not measured."""
+        key = frozenset(names)
+        return self.distances.get((table, key), self.distances.get(("", key)))
+
+
+def write_reports(home: Home, release: str, certificate: Certificate) -> Path:
+    """Write the page for analysts to the public files of a release, which are there; its file.
+
+    The twin for reviewers goes to the internal ones, which hold the evaluation.
+
+    Raises:
+        StorageError, VerificationError: model or rows cannot be read, or are not what was saved.
+    """
+    folder = home.release(release)
+    tables = released_facts(folder)
+    internal = folder / "internal"
+    evaluation = json.loads((internal / "evaluation.json").read_text(encoding="utf-8"))
+    twin = analyst_page(certificate, tables, ExactFigures.of(evaluation))
+    (internal / REPORT_NAME).write_text(twin, encoding="utf-8")
+    report = folder / "public" / REPORT_NAME
+    report.write_text(analyst_page(certificate, tables), encoding="utf-8")
+    return report
+
+
+def report_of(home: Home, what: str, out: Path | None) -> Path:
+    """The page for analysts of a release, or of a folder of its public files; a copy at ``out``.
+
+    Of a release of an earlier version, which has none, it is made at ``out``, by its model.
+
+    Raises:
+        InputError: there is no such release, or it has no page and nothing to make one of.
+        StorageError, VerificationError: a file cannot be read or written, or was altered.
+    """
+    folder, certificate = _public_files(home, what)
+    page, release = folder / REPORT_NAME, certificate.subject.id
+    if out and (out.exists() or out.suffix != ".html"):
+        raise InputError(f"{out}: give --out a new file that ends in .html")
+    if REPORT_NAME not in certificate.artefacts:
+        if out is None:
+            raise InputError(
+                f"release {release} was made without a report; add --out FILE, which gets one, "
+                "made from its model"
+            )
+        text = analyst_page(certificate, released_facts(home.release(release)))
+    elif not page.is_file() or digest_of(page) != certificate.artefacts[REPORT_NAME]:
+        raise VerificationError(f"{page} is not the report that was released; see cloister verify")
+    else:
+        text = page.read_text(encoding="utf-8")
+    if out is None:
+        return page
+    replace_file(out, lambda part: part.write_text(text, encoding="utf-8"))
+    return out
+
+
+def internal_report_of(home: Home, what: str) -> Path:
+    """The page for reviewers of a release, by its id or the folder of its public files.
+
+    Raises:
+        InputError: there is no such release, or it has no such page.
+        StorageError, VerificationError: its certificate cannot be read, or was altered.
+    """
+    release = _public_files(home, what)[1].subject.id
+    page = home.release(release_of(home, release).id) / "internal" / REPORT_NAME
+    if page.is_file():
+        return page
+    raise InputError(
+        f"release {release} has no internal report: an earlier version made it, or it was deleted; "
+        f"see cloister review show {release}"
+    )
+
+
+def _public_files(home: Home, what: str) -> tuple[Path, Certificate]:
+    """The folder of public files that is meant, and the certificate in it."""
+    if Path(what).is_dir():
+        return Path(what), read_certificate(Path(what))
+    entry = release_of(home, what)
+    folder = home.release(entry.id) / "public"
+    if not (folder / YAML_NAME).exists():
+        raise InputError(
+            f"release {what} is {entry.state.words} and has no certificate; run its command again "
+            "to finish it"
+        )
+    return folder, recorded_certificate(folder, entry)
+
+
+def released_facts(folder: Path) -> tuple[TableFacts, ...]:
+    """The facts of the release in a folder of a home, by its model and its released rows.
+
+    Raises:
+        StorageError, VerificationError: they cannot be read, or are not what was saved.
+    """
+    saved = load_saved(folder / "model")
+    files = PublicContext(saved.spec, saved.task).files
+    tables = {
+        name: read_synthetic(folder / "public" / f"{files[name]}.parquet", task)
+        for name, task in saved.task.tables.items()
+    }
+    return table_facts(saved, Database(saved.task.schema, tables))
+
+
+def analyst_page(
+    certificate: Certificate, tables: Sequence[TableFacts], exact: ExactFigures | None = None
+) -> str:
+    """The page; with exact figures the internal one. Every text in it is escaped."""
+    source = files("cloister.tasks.release").joinpath(REPORT_NAME).read_text(encoding="utf-8")
+    return render(
+        source,
+        c=certificate,
+        tables=tables,
+        several=certificate.subject.product == "synthetic database",
+        stated=defaultdict(str, {k: v for k, v in certificate.about.items() if v != NOT_STATED}),
+        attributes={attribute.name: attribute for attribute in certificate.attributes},
+        groups=_group_sizes(tables),
+        matrices={table.name: matrix(table) for table in tables},
+        plot=column_plot,
+        rule_words=rule_words,
+        folded=_FOLDED,
+        types=_TYPES,
+        exact=exact,
+        table_files=[name for name in certificate.artefacts if name.endswith(".parquet")],
+        number=figure,
+        percents=_percents,
+        always_said=ALWAYS_SAID,
+    )
+
+
+_TYPES = {
+    "integer": "whole number",
+    "float": "decimal number",
+    "date": "date",
+    "datetime": "date and time",
+    "categorical": "one of a list",
+    "ordinal": "one of an ordered list",
+    "boolean": "yes or no",
+    "text": "key",
+}
+
+
+def _percents(share: float) -> str:
+    """A share in percent with a decimal place, or two digits where it is small."""
+    percent = 100 * share
+    return f"{percent:.1f}" if percent >= 1 or percent < 0.0005 else figure(percent, 2)
+
+
+def _group_sizes(tables: Sequence[TableFacts]) -> list[tuple[str, list[str]]]:
+    """What is counted, and the smallest groups for each error; nothing where noise is unknown."""
+    kinds = {
+        "values of one column": [
+            column.least for table in tables for column in table.columns if column.least
+        ],
+        "values of two columns that were counted together": [
+            table.least_of_pairs for table in tables if table.least_of_pairs
+        ],
+    }
+    return [
+        (what, [figure_range(sizes, 2) for sizes in zip(*least, strict=True)])
+        for what, least in kinds.items()
+        if least
+    ]
+
+
+def column_plot(column: ColumnFacts) -> Bars | None:
+    """The plot of a number's ranges; None of a list, or of a single range.
+
+    Heights are shares for the usual width of a range. Ends with next to no rows are not drawn.
+    """
+    drawn = [group for group in column.groups if group.extent]
+    while drawn and drawn[0].share <= TAIL:
+        drawn = drawn[1:]
+    while drawn and drawn[-1].share <= TAIL:
+        drawn = drawn[:-1]
+    if len(drawn) < 2:
+        return None
+    extents = np.array([group.extent for group in drawn], dtype=np.float64)
+    widths = extents[:, 1] - extents[:, 0]
+    scale = np.median(widths) / widths
+    begin, span = extents[0, 0], extents[-1, 1] - extents[0, 0]
+    left, right = (_WIDTH * (extents[:, end] - begin) / span for end in (0, 1))
+    highest = max(
+        max(group.share, group.high or 0.0) * times
+        for group, times in zip(drawn, scale, strict=True)
+    )
+
+    def up(share: float, times: float) -> float:
+        return float(_HEIGHT * (1 - share * times / highest))
+
+    bars, lines = [], []
+    for group, times, begins, ends in zip(drawn, scale, left, right, strict=True):
+        bars.append(
+            f"M{begins:.1f} {_HEIGHT}V{up(group.share, times):.1f}H{ends - 1:.1f}V{_HEIGHT}Z"
+        )
+        if group.low is not None and group.high is not None:
+            middle = (begins + ends - 1) / 2
+            lines.append(f"M{middle:.1f} {up(group.low, times):.1f}V{up(group.high, times):.1f}")
+    first, last = drawn[0].label.partition(" to ")[0], drawn[-1].label.rpartition(" to ")[2]
+    return Bars("".join(bars), "".join(lines), first, last)
+
+
+def matrix(table: TableFacts) -> Matrix | None:
+    """The matrix of a table's pairs; None of fewer than two columns.
+
+    Of many columns it has those of the strongest pairs, in the order of the table.
+    """
+    if len(table.names) < 2:
+        return None
+    strongest = np.where(np.eye(len(table.names), dtype=bool), 0, table.strengths).max(axis=1)
+    chosen = np.sort(np.argsort(-strongest, kind="stable")[:_MOST_IN_MATRIX])
+    names = tuple(table.names[position] for position in chosen)
+    cells = tuple(
+        (row, column, table.strengths[chosen[row], chosen[column]], table.counts(*pair))
+        for row in range(len(names))
+        for column in range(row)
+        for pair in [(names[row], names[column])]
+    )
+    labels = tuple(
+        name
+        if len(name) <= _LONGEST_LABEL
+        else name[: _LONGEST_LABEL - 1] + "\N{HORIZONTAL ELLIPSIS}"
+        for name in names
+    )
+    return Matrix(names, labels, cells)
+
+
+def rule_words(rule: ConstraintOrigin) -> str:
+    """What a rule says, in words, as a whole sentence."""
+    kind, _, text = rule.rule.partition(": ")
+    left, _, right = text.partition(" -> ")
+    pair = re.search(r"\bt2\.", text)
+    sentences = {
+        "fd": f"Rows with the same {_and(left)} have the same {_and(right)}.",
+        "key": f"No two rows have the same {_and(text)}.",
+        "foreign key": f"Each {text.replace(' refers to ', ' that is there is a ')}.",
+    }
+    if kind in sentences:
+        return sentences[kind]
+    alone = re.sub(r"\bt\.", "", text)
+    if kind == "check":
+        return f"In each row: {alone.partition('; so deny: ')[0]}."
+    return f"No two rows t1, t2 have {text}." if pair else f"No row has {alone}."
+
+
+def _and(names: str) -> str:
+    return names.replace(", ", " and ")
