@@ -23,8 +23,12 @@ from cloister.models.task import DatabaseTask
 from cloister.schema.domain import Table
 from cloister.schema.relations import ForeignKey, Schema, joined_table
 
-_LINK_EXCHANGES = 30
-"""Rounds in which doubled links exchange an end with random ones; two or three if sparse."""
+_LINK_EXCHANGES = 100
+"""Rounds in which doubled links exchange an end with random ones; two or three if sparse.
+
+In the first half, with links whose right ends are alike: all joint tables stay as they were. Films
+of which a third of the users have one each take about forty.
+"""
 
 _PARENT_EXCHANGES = 20
 """Rounds in which a row of each cycle exchanges its parent with a random one; few cycles stay."""
@@ -193,27 +197,42 @@ def without_duplicates(
     left: Integers,
     right: Integers,
     rows: tuple[int, int],
+    alike: Integers,
     most: int,
     rng: np.random.Generator,
 ) -> Integers:
     """The right ends (m,) of links, changed so that no two links have both ends in common.
 
     ``rows`` are the numbers of rows of both sides; no right row gets more than ``most`` links.
-    Doubled links exchange right ends with random ones, which keeps degrees; where that fails, links
-    are moved along an augmenting path. There must be room for all links within the bounds.
+    Doubled links exchange right ends with random ones, which keeps degrees, first with those of the
+    same kind: ``alike`` (right rows,) numbers kinds. Where that fails, links are moved along an
+    augmenting path. There must be room for all links within the bounds.
     """
-    right = right.copy()
-    for _ in range(_LINK_EXCHANGES):
+    right, kinds = right.copy(), alike[right]
+    order = np.argsort(kinds, kind="stable")
+    first, last = (np.searchsorted(kinds[order], kinds, side) for side in ("left", "right"))
+    for turn in range(_LINK_EXCHANGES):
         doubled = _doubled(left, right, rows[1])
         if not len(doubled):
             return right
-        partners = rng.choice(len(left), len(doubled))
-        alone = np.unique(partners, return_index=True)[1]
-        doubled, partners = doubled[alone], partners[alone]
-        apart = ~np.isin(partners, doubled)
-        doubled, partners = doubled[apart], partners[apart]
-        right[doubled], right[partners] = right[partners], right[doubled]
+        if 2 * turn < _LINK_EXCHANGES:
+            partners = order[rng.integers(first[doubled], last[doubled])]
+        else:
+            partners = rng.choice(len(left), len(doubled))
+        links = np.concatenate([doubled, partners])
+        ends = np.concatenate([right[partners], right[doubled]])
+        new = left[links] * rows[1] + ends
+        apart = ~np.isin(new, left * rows[1] + right) & _first(new) & _first(links)
+        both = np.tile(apart.reshape(2, -1).all(0), 2)
+        right[links[both]] = ends[both]
     return _augmented(left, right, rows[1], most)
+
+
+def _first(numbers: Integers) -> Booleans:
+    """Which numbers (k,) are the first of their value."""
+    first = np.zeros(len(numbers), dtype=bool)
+    first[np.unique(numbers, return_index=True)[1]] = True
+    return first
 
 
 def _doubled(left: Integers, right: Integers, width: int) -> Integers:

@@ -159,11 +159,11 @@ class Tilts:
         ``counts`` (U,) are the parents of each profile, ``expected`` (U,) their degrees in sum.
         Of all tables with these parents and means, the mixture's is nearest to the distribution.
         """
-        everyone = _tilted(degrees, np.array([total / counts.sum()]))[0]
+        everyone = with_means(degrees, np.array([total / counts.sum()]))[0]
         means = np.clip(expected / counts, 0.0, len(degrees) - 1)
         factors = everyone.copy()
         for _ in range(_DEGREE_SCALINGS):
-            sums = (counts[:, None] * _tilted(factors, means)).sum(0)
+            sums = (counts[:, None] * with_means(factors, means)).sum(0)
             wanted = everyone * counts.sum()
             factors = factors * np.divide(wanted, sums, out=np.ones_like(sums), where=sums > 0)
             factors = factors / factors.sum()
@@ -176,7 +176,7 @@ class Tilts:
 
     def shares(self, means: Floats) -> Floats:
         """The distributions (n, d_max + 1) of means (n,)."""
-        return _tilted(self.factors, np.clip(means, 0.0, self.most))
+        return with_means(self.factors, np.clip(means, 0.0, self.most))
 
     def draw(self, means: Floats, rng: np.random.Generator) -> Integers:
         """A degree (n,) of each mean."""
@@ -192,7 +192,7 @@ class Tilts:
         return tilts, _tilted_by(self.factors, tilts) @ np.arange(self.most + 1)
 
 
-def _tilted(shares: Floats, means: Floats) -> Floats:
+def with_means(shares: Floats, means: Floats) -> Floats:
     """Distributions (n, d_max + 1) proportional to shares times exp(t k), with given means (n,)."""
     numbers = np.arange(len(shares))
     low, high = np.full(len(means), -_STEEPEST), np.full(len(means), _STEEPEST)

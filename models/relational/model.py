@@ -19,7 +19,7 @@ from cloister.models.core.bins import Histogram
 from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model, part_of_arrays
 from cloister.models.relational import profiles
 from cloister.models.relational.constraints import distinct_pairs, rules_across
-from cloister.models.relational.link import Answers, Drawing, Link, Measured
+from cloister.models.relational.link import Answers, DegreeGroups, Drawing, Link, Measured
 from cloister.models.relational.plan import RelationalParameters
 from cloister.models.relational.rows import (
     DEGREES,
@@ -42,7 +42,7 @@ from cloister.privacy.queries.distances import Candidate, CandidateScores
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.privacy.queries.transformations import LabelledDoor
 from cloister.schema import relations
-from cloister.schema.partition import Partition, intervals
+from cloister.schema.partition import Partition
 
 _ROWS = "the rows of each table are drawn by a model of that table alone"
 
@@ -246,6 +246,7 @@ def train_relational(
     rng = SamplingSource(_SEED)
     pools = Drawing(task.schema, rng.generator, distinct_pairs(task))
     links: dict[str, Link] = {}
+    numbers = {name: rows.get(name, table).data_rows for name, table in task.tables.items()}
     for name in task.schema.tables:
         places = pools.places(name)
         number = min(_POOL, task.tables[name].data_rows, _POOL if places is None else places)
@@ -253,7 +254,7 @@ def train_relational(
         pools.add(name, model.sample(number, rng) if model else None, number)
         for key in task.schema.parents_of(name):
             link = relations.joined_table(key)
-            fit = _LinkFit(private, key, parameters.links[link], pools, links)
+            fit = _LinkFit(private, key, parameters.links[link], pools, links, numbers)
             links[link] = fit.fit()
             pools.relate(links[link])
     return RelationalModel(base.name, task, rows, models, links)
@@ -280,13 +281,17 @@ def weigh_relational(
 
 @dataclass(frozen=True)
 class _LinkFit:
-    """The fit of one relationship; ``links`` are the relationships fitted before it."""
+    """The fit of one relationship; ``links`` are the relationships fitted before it.
+
+    ``rows`` are the numbers of rows of tables, released or declared.
+    """
 
     private: DatabaseDoor
     key: relations.ForeignKey
     noise: LinkNoise
     pools: Drawing
     links: dict[str, Link]
+    rows: Mapping[str, int]
 
     def fit(self) -> Link:
         """The link after all rounds."""
@@ -328,13 +333,14 @@ class _LinkFit:
 
         Privacy: a partition of the parents.
         """
-        parts = intervals(relations.degree_column(self.key), np.arange(self.key.max_rows + 1))
+        groups = DegreeGroups.of(self.key)
         door = LabelledDoor(
             self.private.table(relations.degree_table(self.key)), relations.joined_table(self.key)
         )
-        counts = door.answer(PartitionCounts((parts,)), self.noise.degrees, DEGREES)
-        positive = _nearest_counts(counts.astype(np.float64))
-        return positive / positive.sum()
+        counts = door.answer(PartitionCounts((groups.partition,)), self.noise.degrees, DEGREES)
+        rows, parents = (self.rows[name] for name in (self.key.table, self.key.parent))
+        scale = self.noise.degrees.scale(door.neighbours.partition)
+        return groups.shares(counts.astype(np.float64), scale, rows / parents)
 
     def _parts(self) -> dict[str, Partition]:
         parents, children, _ = self.pools.sides(self.key)
@@ -377,11 +383,3 @@ class _LinkFit:
 
 def _partitions(link: Link, workload: profiles.Workload) -> tuple[Partition, ...]:
     return tuple(link.parts[name] for name in workload.names)
-
-
-def _nearest_counts(noisy: Floats) -> Floats:
-    """The nearest non-negative counts (n,), with the same sum where that is positive."""
-    total = max(float(noisy.sum()), 1.0)
-    falling = -np.sort(-noisy)
-    levels = (np.cumsum(falling) - total) / np.arange(1, len(noisy) + 1)
-    return np.maximum(noisy - levels[np.flatnonzero(falling > levels)[-1]], 0.0)

@@ -184,7 +184,7 @@ def link_stages(task: DatabaseTask, key: relations.ForeignKey, noise: LinkNoise)
     yield Stage(
         f"{link}: {DEGREES}",
         noise.degrees.event(parents),
-        f"how many rows of {key.parent} have none, one, ... {key.max_rows} of {key.table}; "
+        f"how many rows of {key.parent} have none to {key.max_rows} of {key.table}, in groups; "
         f"noise of {count_of(figure(noise.degrees.scale(parents)), 'row')} a count",
     )
     if noise.selection:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister.models.relational.constraints import on_cycles, without_cycles, without_duplicates
-from cloister.models.relational.link import Drawing, Link, Measured
+from cloister.models.relational.link import DegreeGroups, Drawing, Link, Measured
 from cloister.models.relational.profiles import Workload, parts_of
 from cloister.schema.attributes import Categorical, TextKey
 from cloister.schema.domain import Domain, Table
@@ -30,18 +31,21 @@ def test_links_are_made_distinct_with_their_left_ends_and_their_number(
     number = data.draw(st.integers(1, min(lefts * rights, rights * most)))
     left = rng.permutation(np.repeat(np.arange(lefts), rights))[:number]
     right = rng.permutation(np.repeat(np.arange(rights), most))[:number]
-    ends = without_duplicates(left, right, (lefts, rights), most, rng)
+    alike = rng.integers(0, 3, rights)
+    ends = without_duplicates(left, right, (lefts, rights), alike, most, rng)
     assert len(set(zip(left.tolist(), ends.tolist(), strict=True))) == number
     assert ends.min() >= 0
     assert ends.max() < rights
     assert np.bincount(ends).max() <= most
 
 
-def test_few_doubled_links_keep_all_degrees() -> None:
+def test_few_doubled_links_keep_all_degrees_and_joint_tables() -> None:
     rng = np.random.default_rng(3)
     left, right = rng.integers(0, 500, 3_000), rng.integers(0, 300, 3_000)
-    ends = without_duplicates(left, right, (500, 300), 99, rng)
+    alike = np.arange(300) % 7
+    ends = without_duplicates(left, right, (500, 300), alike, 99, rng)
     assert (np.bincount(ends) == np.bincount(right)).all()
+    assert (alike[ends] == alike[right]).all()
     assert (ends != right).mean() < 0.1
 
 
@@ -102,3 +106,25 @@ def test_a_link_table_has_its_number_of_distinct_links_within_both_bounds(
     assert list(drawing.database().dangling()) == [(key, 0) for key in SCHEMA.keys]
     assert np.bincount(ratings["user"]).max() <= 4
     assert np.bincount(ratings["movie"]).max() <= 5
+
+
+def test_degrees_are_spread_inside_groups_and_those_that_noise_drowns_have_the_mean() -> None:
+    key = ForeignKey("visits", "patient", "patients", "id", 200)
+    rng, groups = np.random.default_rng(5), DegreeGroups.of(key)
+    degrees = rng.gamma(2.0, 20.0, 1_000).astype(int).clip(0, 200)
+    size, parts = groups.partition.size, groups.partition.index(degrees)
+    counts = np.bincount(parts, minlength=size).astype(float)
+    clear = groups.shares(counts + rng.normal(0, 10, len(counts)), 10.0, 40.0)
+    assert clear.max() < 0.04
+    assert abs(clear @ np.arange(201) - degrees.mean()) < 3
+    drowned = [
+        groups.shares(counts + rng.normal(0, 9_000, len(counts)), 9_000.0, 40.0) for _ in range(20)
+    ]
+    assert np.median([shares.max() for shares in drowned]) < 0.03
+    assert np.median([shares @ np.arange(201) for shares in drowned]) == pytest.approx(40, abs=1)
+
+
+def test_few_degrees_are_counted_one_by_one() -> None:
+    groups = DegreeGroups.of(ForeignKey("visits", "patient", "patients", "id", 4))
+    shares = groups.shares(np.array([1.0, 2, 3, 2, 2]), 0.0, 2.2)
+    assert shares == pytest.approx([0.1, 0.2, 0.3, 0.2, 0.2])
