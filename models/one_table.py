@@ -15,7 +15,6 @@ from cloister.errors import PlanError
 from cloister.models import protocol
 from cloister.models.acceptance import plan_tries
 from cloister.models.core.bins import Histogram
-from cloister.models.core.histograms import ReleasedCounts
 from cloister.models.protocol import AnySynthesizer, DatabaseDoor, DatabaseSynthesizer
 from cloister.models.task import AnyPlan, Budget, DatabaseTask, Parameters, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
@@ -40,10 +39,9 @@ class OneTableModel(protocol.DatabaseModel):
         return {self.schema.lead: self.model.histograms}
 
     @property
-    def released_counts(self) -> ReleasedCounts | None:
-        """The noisy counts that the fit was told, if the model keeps them; see `KeepsCounts`."""
-        model = self.model
-        return model.released_counts if isinstance(model, protocol.KeepsCounts) else None
+    def models(self) -> Mapping[str, protocol.Model]:
+        """The model of the table."""
+        return {self.schema.lead: self.model}
 
     def post_processing(self) -> tuple[str, ...]:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""

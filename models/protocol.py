@@ -99,6 +99,11 @@ class DatabaseModel(Protocol):
         ...
 
     @property
+    def models(self) -> Mapping[str, Model]:
+        """The models of the rows of each table that has attributes beside its references."""
+        ...
+
+    @property
     def histograms(self) -> Mapping[str, Mapping[str, Histogram]]:
         """The released histograms of the rows of each table, if it has any."""
         ...
@@ -220,6 +225,11 @@ class KeepsCounts(Protocol):
     def released_counts(self) -> ReleasedCounts | None:
         """The counts; None of a model that was saved without."""
         ...
+
+
+def counts_of(model: Model) -> ReleasedCounts | None:
+    """The noisy counts that a model of one table keeps; None if it keeps none."""
+    return model.released_counts if isinstance(model, KeepsCounts) else None
 
 
 class DatabaseSynthesizer(Facts, Protocol[ParametersT, DatabaseModelT]):

@@ -12,7 +12,7 @@ from cloister.figures import count_of
 from cloister.models.constrained import ConstrainedModel, merge_states
 from cloister.models.core.bins import Histogram
 from cloister.models.core.histograms import ReleasedCounts
-from cloister.models.protocol import HasBinaryColumns, KeepsCounts, ModelState
+from cloister.models.protocol import HasBinaryColumns, ModelState, counts_of
 from cloister.models.sampling.conditions import condition_code
 from cloister.models.sampling.drawing import (
     ANYTHING,
@@ -79,7 +79,7 @@ class DifferencedModel(TransformedModel[Differences]):
     @property
     def released_counts(self) -> ReleasedCounts | None:
         """Those of the inner model; differences count as attributes of their own."""
-        return self.inner.released_counts if isinstance(self.inner, KeepsCounts) else None
+        return counts_of(self.inner)
 
     def post_processing(self) -> tuple[str, ...]:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""

@@ -19,10 +19,9 @@ from cloister.evaluation.dependence import dependence, ordinary, rank_correlatio
 from cloister.figures import count_of, figure
 from cloister.models.core.bins import Histogram
 from cloister.models.core.histograms import HistogramCounts, ReleasedCounts
-from cloister.models.protocol import KeepsCounts
+from cloister.models.protocol import DatabaseModel, Model, counts_of
 from cloister.models.quality import DependencyForecast, forecast_dependencies
-from cloister.models.storage import SavedModel
-from cloister.models.task import Task
+from cloister.models.task import DatabaseTask, Task
 from cloister.schema.columns import Codes, Column, Grid
 from cloister.schema.domain import Table
 from cloister.schema.partition import Partition, declared_cells
@@ -126,19 +125,22 @@ _MOST_PAIRS = 200
 """Pairs of columns that are listed, the strongest first."""
 
 
-def table_facts(saved: SavedModel, released: Database) -> tuple[TableFacts, ...]:
-    """The facts of each table of a release with these rows."""
+def table_facts(
+    task: DatabaseTask, model: DatabaseModel, released: Database
+) -> tuple[TableFacts, ...]:
+    """The facts of each table of a release of these rows.
+
+    A table of references alone has no columns here, and no model.
+    """
     tables = row_tables(released)
     return tuple(
-        _of_table(saved, name, tables[name], number) for name, number in released.rows.items()
+        _of_table(name, number, task.tables[name], model.models.get(name), tables[name])
+        for name, number in released.rows.items()
     )
 
 
-def _of_table(saved: SavedModel, name: str, rows: Table, number: int) -> TableFacts:
-    """Those of a table of so many rows; one of references alone has no columns here."""
-    task, histograms = saved.task.tables[name], saved.model.histograms.get(name, {})
-    model = saved.model
-    counts = model.released_counts if isinstance(model, KeepsCounts) else None
+def _of_table(name: str, number: int, task: Task, model: Model | None, rows: Table) -> TableFacts:
+    histograms, counts = (model.histograms, counts_of(model)) if model else ({}, None)
     counted, names = _counted_pairs(counts), rows.domain.modelled
     strengths = dependence(rows)
     noise = [table.noise for table in counts.tables if len(table.names) == 2] if counts else []

@@ -213,7 +213,7 @@ def released_facts(folder: Path) -> tuple[TableFacts, ...]:
         name: read_synthetic(folder / "public" / f"{files[name]}.parquet", task)
         for name, task in saved.task.tables.items()
     }
-    return table_facts(saved, Database(saved.task.schema, tables))
+    return table_facts(saved.task, saved.model, Database(saved.task.schema, tables))
 
 
 def analyst_page(

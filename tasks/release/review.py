@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from cloister.errors import InputError
 from cloister.models.core.drift import Drift, drifts
 from cloister.models.core.histograms import ReleasedCounts
-from cloister.models.protocol import KeepsCounts
+from cloister.models.protocol import counts_of
 from cloister.privacy.certificate.certificate import YAML_NAME, Certificate
 from cloister.privacy.exact import decimal
 from cloister.privacy.ledger import Release, State
@@ -134,16 +134,25 @@ def compare(home: Home, release: str, against: str | None = None) -> Review:
 def _drifts(home: Home, before: ReleaseView | None, now: ReleaseView) -> tuple[Drift, ...]:
     if before is None or now.certificate is None or now.certificate.reused:
         return ()
-    counts = [_counts(home, view.entry) for view in (before, now)]
-    return drifts(counts[0], counts[1]) if counts[0] and counts[1] else ()
+    earlier, later = (_counts(home, view.entry) for view in (before, now))
+    return tuple(
+        replace(drift, attribute=name + drift.attribute)
+        for name, counts in later.items()
+        if name in earlier
+        for drift in drifts(earlier[name], counts)
+    )
 
 
-def _counts(home: Home, entry: Release) -> ReleasedCounts | None:
-    """The noisy counts that a release was made from; None where its model was deleted."""
+def _counts(home: Home, entry: Release) -> Mapping[str, ReleasedCounts]:
+    """The noisy counts that a release was made from, by what names a table of several.
+
+    None where its model was deleted.
+    """
     if not (home.release(entry.id) / "model").is_dir():
-        return None
-    model = saved_model(entry, home).model
-    return model.released_counts if isinstance(model, KeepsCounts) else None
+        return {}
+    saved = saved_model(entry, home)
+    kept = {saved.spec.naming(n): counts_of(model) for n, model in saved.model.models.items()}
+    return {name: counts for name, counts in kept.items() if counts}
 
 
 def _previous(home: Home, entry: Release) -> Release | None:

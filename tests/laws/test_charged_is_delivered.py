@@ -1,4 +1,7 @@
-"""What was charged is delivered: rows without a violation, whatever the table, rules and noise."""
+"""What was charged is delivered: rows without a violation, whatever the table, rules and noise.
+
+And its report: the facts and plots of all columns.
+"""
 
 import os
 from dataclasses import replace
@@ -14,6 +17,11 @@ from shape import release_once
 
 from cloister.constraints.counting import count_violations
 from cloister.errors import PlanError
+from cloister.models.one_table import OneTableModel
+from cloister.models.task import DatabaseTask
+from cloister.schema.relations import Database
+from cloister.tasks.release.analyst_facts import table_facts
+from cloister.tasks.release.analyst_page import column_plot, matrix
 
 TABLES = int(os.environ.get("CLOISTER_TEST_TABLES", "100"))
 # In the default suite, of each method: as many as take a few seconds.
@@ -47,7 +55,23 @@ def delivered(method, seed, random_shape=random_table):
     broken = [rule.name for rule in trial.task.hard if count_violations(rule, trial.synthetic)]
     assert not broken, (method, seed, epsilon)
     assert not persons_at_odds(trial), (method, seed, epsilon)
+    assert_reported(trial)
     return True
+
+
+def assert_reported(trial):
+    """Check that the report has every column, with all rows in its groups, and can be drawn."""
+    task = DatabaseTask.of("rows", trial.task)
+    released = Database(task.schema, {"rows": trial.synthetic})
+    (facts,) = table_facts(task, OneTableModel(task.schema, trial.model), released)
+    assert [column.name for column in facts.columns] == list(trial.task.domain.modelled)
+    assert (matrix(facts) is None) == (len(facts.columns) < 2)
+    for column in facts.columns:
+        groups = [*column.groups, *column.apart]
+        assert sum(group.share for group in groups) == pytest.approx(1)
+        assert len(groups) <= 20
+        assert all(group.low <= group.high for group in groups if group.low is not None)
+        column_plot(column)
 
 
 @pytest.mark.parametrize("method", ["independent", "copula"])
