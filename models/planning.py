@@ -146,7 +146,10 @@ def valued_attributes(task: Task, by_value: Sequence[str]) -> tuple[str, ...]:
         for name in names
         if name not in binned
         and isinstance(column := task.domain[name], Grid)
-        and (name in by_value or declared_cells(column).size == column.size)
+        and (
+            (name in by_value and not column.roundings)
+            or declared_cells(column).size == column.size
+        )
     )
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from cloister.schema import written_moments
 from cloister.schema.written_numbers import require_number_format
@@ -25,6 +25,12 @@ _DayForm = Annotated[
 ]
 _MomentForm = Annotated[
     str, AfterValidator(lambda form: written_moments.require_moment_format(form, clock=True))
+]
+
+_Steps = Annotated[
+    list[int | float],
+    BeforeValidator(lambda steps: steps if isinstance(steps, list) else [steps]),
+    Field(max_length=4),
 ]
 
 _YEARS, _SHORT_YEARS = range(1, 10_000), range(1969, 2069)
@@ -42,6 +48,9 @@ tells microseconds apart."""
 
 LARGEST_WHOLE = 10**18 - 1
 """The greatest whole number of an integer attribute: all of 18 digits fit into int64."""
+
+MOST_MULTIPLES = 1_000_000
+"""Multiples of a rounding at most: each is a cell while rows are counted."""
 
 DATA_DERIVED = "data-derived"
 MEASURED = "dp:"
@@ -139,7 +148,8 @@ class Integer(Attribute):
     """Whole numbers from ``min`` to ``max`` by ``step``.
 
     ``special`` ones are point masses, in or out of range. Bins of ``scale`` log grow with
-    the distance from zero.
+    the distance from zero. Multiples of each of ``rounded`` are more frequent than other numbers:
+    how much so, a release measures.
     """
 
     type: Literal["integer"]
@@ -149,6 +159,7 @@ class Integer(Attribute):
     bins: int | None = Field(default=None, ge=1, le=_MOST_BINS)
     scale: Literal["log"] | None = Field(default=None, exclude_if=_is_none)
     special: list[int] = []
+    rounded: _Steps = Field(default=[], exclude_if=lambda steps: not steps)
     format: _WholeForm | None = None
 
     @model_validator(mode="after")
@@ -160,7 +171,7 @@ class Integer(Attribute):
 class Float(Attribute):
     """Decimal numbers from ``min`` to ``max`` on a grid of ``decimals`` places, or by ``step``.
 
-    See `Integer` for ``special`` and ``scale``.
+    See `Integer` for ``special``, ``scale`` and ``rounded``.
     """
 
     type: Literal["float"]
@@ -171,6 +182,7 @@ class Float(Attribute):
     bins: int | None = Field(default=None, ge=1, le=_MOST_BINS)
     scale: Literal["log"] | None = Field(default=None, exclude_if=_is_none)
     special: list[float] = []
+    rounded: _Steps = Field(default=[], exclude_if=lambda steps: not steps)
     format: _DecimalForm | None = None
 
     @model_validator(mode="after")

@@ -89,6 +89,11 @@ class Column(ABC):
         """The listed values as text, in order; None for numbers and keys."""
         return None
 
+    @property
+    def roundings(self) -> tuple[int, ...]:
+        """The distances, in fine codes, of values that are often round, the greatest first."""
+        return ()
+
     def encode(self, values: pd.Series) -> Codes:
         """Fine codes (n,) of raw or typed values; -1 where a value is outside the domain."""
         from cloister.schema.parsing import parse
@@ -257,6 +262,11 @@ class Grid(Column):
         """Fine codes of the declared special values."""
         ticks = [tick_of(self.attribute, value) for value in getattr(self.attribute, "special", [])]
         return tuple(int(code) for code in self.codes_of_ticks(np.array(ticks, dtype=np.int64)))
+
+    @property
+    def roundings(self) -> tuple[int, ...]:
+        steps = sorted(getattr(self.attribute, "rounded", []), reverse=True)
+        return tuple(tick_of(self.attribute, step) // self.stride for step in steps)
 
     def codes_of_ticks(self, ticks: Codes) -> Codes:
         """Fine codes (n,) of ticks; -1 outside the domain."""

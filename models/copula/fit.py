@@ -38,7 +38,7 @@ from cloister.models.copula.plan import (
     public_coding,
 )
 from cloister.models.core.bins import Histogram
-from cloister.models.core.histograms import measure_histogram
+from cloister.models.core.histograms import counted_by_rounding, measure_histogram
 from cloister.models.core.noisy_table import NoisyTable, NoisyTables, count_table, to_shares
 from cloister.models.feasible_sets.builder import compile_constraints
 from cloister.models.feasible_sets.expected_shares import ExpectedShares
@@ -139,9 +139,10 @@ def _count_bins(
 ) -> dict[str, Histogram]:
     """The bins of every attribute, from its noisy histogram."""
     mechanism, most = plan.parameters.mechanism(HISTOGRAMS), plan.parameters.groups
-    bins = {}
+    bins, rounded = {}, counted_by_rounding(task.domain, plan.sequence)
     for done, name in enumerate(plan.sequence, start=1):
-        bins[name] = measure_histogram(private, task, name, mechanism, most=most)
+        values = mechanism if name in rounded else None
+        bins[name] = measure_histogram(private, task, name, mechanism, values, most)
         progress(done, len(plan.sequence) + 1)
     return bins
 

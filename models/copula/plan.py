@@ -28,6 +28,7 @@ from cloister.models.core.budget_split import (
     counts_stage,
     rounded_up,
 )
+from cloister.models.core.histograms import counted_by_rounding
 from cloister.models.task import Budget, Counted, Forecast, Parameters, Plan, Stage, Task
 from cloister.privacy.accounting.accountants import epsilon_of_each
 from cloister.privacy.events import Sensitivity
@@ -152,6 +153,10 @@ class _Outline:
         return public_coding(self.task, self.coded, self.groups)
 
     @cached_property
+    def rounded(self) -> tuple[str, ...]:
+        return counted_by_rounding(self.task.domain, self.sequence)
+
+    @cached_property
     def joint(self) -> tuple[tuple[str, ...], ...]:
         return planning.wanted_tables(
             self.task, planning.public_sizes(self.task.domain, self.groups)
@@ -161,7 +166,7 @@ class _Outline:
     def queries(self) -> dict[str, tuple[Sensitivity, int]]:
         """The sensitivity and number of each kind of count."""
         partition = self.task.neighbours.partition
-        queries = {HISTOGRAMS: (partition, len(self.sequence))}
+        queries = {HISTOGRAMS: (partition, len(self.sequence) + len(self.rounded))}
         if self.pairs and sum(map(bool, self.coding.widths)) > 1:
             whole = conjunction_sensitivity(self.coding, self.task.neighbours)
             queries[CONJUNCTIONS] = (whole, 1)

@@ -4,6 +4,9 @@ A histogram is over declared cells, and over single values of numbers in wide ce
 wide cells may have values that many rows hold (a common fee, a top code, a tax bracket). Where its
 domain is not much larger than the table, every single value is counted with noise too.
 
+Of a number whose spec declares roundings (multiples of 100, whole numbers) rows are counted by how
+round their value is, in place of single values, and each cell gets its part of the round ones.
+
 Some are counted twice: in wide cells, and in the declared cells, which split these.
 """
 
@@ -14,15 +17,21 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cloister.arrays import Floats
+from cloister.arrays import TINY, Floats, Integers
 from cloister.models.core.bins import NUMERIC_BINS, Histogram, bin_cells, bin_values
 from cloister.models.core.estimator import TwoLevels, estimate_shares
-from cloister.models.core.noisy_table import NoisyCounts, NoisyTable, count_table
+from cloister.models.core.noisy_table import NoisyCounts, NoisyTable, count_table, project_rows
 from cloister.models.task import Task
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.columns import Grid
 from cloister.schema.domain import Domain
-from cloister.schema.partition import Partition, declared_cells, intervals, single_values
+from cloister.schema.partition import (
+    Partition,
+    RoundedValues,
+    counted_values,
+    declared_cells,
+    intervals,
+)
 
 _WIDE = 16
 """Wide cells of an attribute, special and missing values apart."""
@@ -36,6 +45,21 @@ _LEAST_SHARE = 1e-12
 _VALUES_PER_ROW = 4
 """Values of a domain for each row at most, for its single values to be counted."""
 
+_TURNS = 10
+"""Turns in which shares are scaled to those of levels and of cells; they settle in few."""
+
+_DRAWN = 4
+"""Round values that a cell keeps for each row that is expected to have one, ..."""
+
+_AT_LEAST = 16
+"""... and at least: others could be drawn as well, and there may be a million."""
+
+_NEVER = -10.0
+"""In place of the share of what does not occur, far below all that is projected."""
+
+_SEED = 20_261_126
+"""Public seed of the choice of round values."""
+
 
 def wide_cells(cells: Partition) -> Partition | None:
     """Wide cells of about equally many cells; None where there are too few, or without an order."""
@@ -47,17 +71,104 @@ def wide_cells(cells: Partition) -> Partition | None:
     return intervals(cells.column, cells.starts[begins])
 
 
-def counted_by_value(domain: Domain, names: Sequence[str], rows: int) -> tuple[str, ...]:
-    """The numeric attributes whose single values are counted, from public sizes."""
+def counted_by_rounding(domain: Domain, names: Sequence[str]) -> tuple[str, ...]:
+    """The numbers whose rows are counted by how round they are; cells of one value say it alone."""
     return tuple(
         name
         for name in names
-        if isinstance(domain[name], Grid) and _countable(declared_cells(domain[name]), rows)
+        if domain[name].roundings and declared_cells(domain[name]).size < domain[name].size
+    )
+
+
+def counted_by_value(domain: Domain, names: Sequence[str], rows: int) -> tuple[str, ...]:
+    """The numeric attributes whose values are counted beside their cells, from public sizes."""
+    rounded = counted_by_rounding(domain, names)
+    return tuple(
+        name
+        for name in names
+        if name in rounded
+        or (isinstance(domain[name], Grid) and _countable(declared_cells(domain[name]), rows))
     )
 
 
 def _countable(cells: Partition, rows: int) -> bool:
     return cells.size < cells.column.size <= _VALUES_PER_ROW * rows
+
+
+def with_rounded_values(
+    cells: Partition, shares: Floats, counted: NoisyTable, rows: int
+) -> tuple[Partition, Floats]:
+    """Cells with round values apart, and shares of all, from ``shares`` (cells,) of ``rows`` rows.
+
+    ``counted`` are noisy counts by how round values are. Round values of a group of cells get the
+    share that they were counted to have, those of a cell that are equally round equal parts of it.
+    Source of the scaling: Deming and Stephan, "On a least squares adjustment" (1940).
+    """
+    assert isinstance(cells.column, Grid)
+    values = RoundedValues.of(cells.column)
+    groups = values.groups[np.searchsorted(values.starts, cells.starts)]
+    totals = np.bincount(groups, weights=shares)
+    wanted = totals[:, None] * _level_shares(
+        values, counted, np.asarray(totals * rows, dtype=np.float64)
+    )
+    size, of_cell = (cells.size, wanted.shape[1]), cells.index(values.starts)
+    occurs = np.zeros(size, dtype=bool)
+    occurs[of_cell, values.levels] = True
+    mass = occurs * (wanted / np.maximum(totals, TINY)[:, None] + _LEAST_SHARE)[groups]
+    mass *= (shares / mass.sum(1))[:, None]
+    wide = cells.widths > 1
+    for _ in range(_TURNS):
+        sums = np.zeros_like(wanted)
+        np.add.at(sums, groups, mass)
+        mass *= (wanted / np.maximum(sums, TINY))[groups]
+        mass[wide] *= (shares / np.maximum(mass.sum(1), TINY))[wide, None]
+    return _divided(cells, values, of_cell, mass, rows)
+
+
+def _level_shares(values: RoundedValues, counted: NoisyTable, totals: Floats) -> Floats:
+    """The share (groups, levels) of the ``totals`` (groups,) rows of groups that are so round.
+
+    Shares of a group are those of all groups together, but for as much as groups differ beyond the
+    noise: an empirical Bayes estimate.
+    """
+    size = (len(totals), int(values.levels.max()) + 1)
+    noisy, variance, occurs = np.zeros(size), np.zeros(size), np.zeros(size, dtype=bool)
+    for table, entries in ((noisy, counted.counts), (variance, counted.variances), (occurs, True)):
+        np.put(table, values.joint_levels, entries)
+    noisy += variance / variance.sum(1, keepdims=True) * (totals - noisy.sum(1))[:, None]
+    mixed = occurs.sum(1) > 1
+    pooled = np.maximum(noisy[mixed].sum(0), TINY)
+    pooled = np.tile(pooled / pooled.sum(), (size[0], 1))
+    differences = noisy - pooled * totals[:, None]
+    spread = np.maximum((np.square(differences) - variance)[mixed].sum(0), 0.0)
+    spread = spread / max(float(np.square(totals[mixed]).sum()), TINY)
+    rows = np.maximum(totals, TINY)[:, None]
+    trusted = spread / (spread + variance / np.square(rows) + TINY)
+    shares = pooled + trusted * differences / rows
+    return project_rows(np.where(occurs, shares, _NEVER), np.ones(size[0]))
+
+
+def _divided(
+    cells: Partition, values: RoundedValues, of_cell: Integers, mass: Floats, rows: int
+) -> tuple[Partition, Floats]:
+    """Cells with round values apart, and their shares, from the ``mass`` (cells, levels) of all."""
+    levels = mass.shape[1]
+    joint = of_cell * levels + values.levels
+    number = np.bincount(joint, minlength=mass.size)
+    most = (_AT_LEAST + _DRAWN * rows * mass).ravel() / np.maximum(number, 1)
+    kept = np.random.default_rng(_SEED).random(len(joint)) < most[joint]
+    kept[np.unique(joint, return_index=True)[1]] = True
+    round_values = values.starts[kept & (values.levels < levels - 1)]
+    starts = np.unique(np.concatenate([cells.starts, round_values, round_values + 1]))
+    finer = intervals(cells.column, starts[starts < cells.column.size])
+    of_finer = cells.index(finer.starts)
+    known = np.isin(finer.starts, round_values) | (cells.widths[of_finer] == 1)
+    run = np.searchsorted(values.starts, finer.starts, side="right") - 1
+    level = np.where(known, values.levels[run], levels - 1)
+    piece = of_finer * levels + level
+    width = np.bincount(piece, weights=finer.widths, minlength=mass.size)
+    shares = mass.ravel()[piece] * finer.widths / width[piece]
+    return finer, shares / shares.sum()
 
 
 @dataclass(frozen=True)
@@ -77,8 +188,26 @@ class HistogramCounts:
         return self.cells.partitions[0]
 
     def shares(self, rows: int) -> tuple[Partition, Floats]:
-        """The cells, values that stand out apart, and their shares of ``rows`` rows."""
-        return estimate_shares(rows, self.cells, self.wide, self.values)
+        """The cells, values that stand out and round ones apart, and their shares of the rows."""
+        levels = self._levels
+        if levels is None:
+            return estimate_shares(rows, self.cells, self.wide, self.values)
+        return with_rounded_values(
+            *estimate_shares(rows, self.cells, self.wide, None), levels, rows
+        )
+
+    @property
+    def _levels(self) -> NoisyTable | None:
+        """The counts by how round values are, if known: counted, or of cells of one value each."""
+        column = self.partition.column
+        if not isinstance(column, Grid) or not column.roundings:
+            return None
+        if self.values is not None or self.partition.cells < column.size:
+            return self.values
+        levels = RoundedValues.of(column).partition
+        of_cell = levels.index(self.partition.starts)
+        counts = np.bincount(of_cell, weights=self.cells.counts).astype(np.float64)
+        return NoisyTable((levels,), counts, self.cells.noise * np.sqrt(np.bincount(of_cell)))
 
     def bins(self, task: Task, most: int = NUMERIC_BINS) -> Histogram:
         """The bins of the attribute, at most ``most`` of a numeric one.
@@ -145,8 +274,8 @@ def count_histogram(
 ) -> HistogramCounts:
     """The noisy counts of one attribute.
 
-    ``mechanism`` counts the cells and the ``wide`` ones, ``by_value`` the single values, if these
-    are counted.
+    ``mechanism`` counts the cells and the ``wide`` ones, ``by_value`` the values, alone or by
+    how round they are, if these are counted.
 
     Privacy: one to three partitions of the rows, each with the noise of its mechanism.
     """
@@ -157,7 +286,7 @@ def count_histogram(
     return HistogramCounts(
         count(cells, mechanism, "histogram"),
         None if wide is None else count(wide, mechanism, "wide histogram"),
-        None if by_value is None else count(single_values(cells.column), by_value, "values"),
+        None if by_value is None else count(counted_values(cells.column), by_value, "values"),
     )
 
 

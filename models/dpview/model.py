@@ -27,6 +27,7 @@ from cloister.models.dpview.tables import (
     shrink_view,
 )
 from cloister.models.dpview.view_choice import (
+    ROUNDINGS,
     DPViewOptions,
     Linking,
     PlannedTable,
@@ -40,7 +41,7 @@ from cloister.models.protocol import Arrays, ModelState, Progress
 from cloister.models.task import Plan, Task, options_of
 from cloister.privacy.mechanisms.noise import DiscreteLaplace
 from cloister.privacy.queries.query import Door, TableRows
-from cloister.schema.partition import Partition, declared_cells
+from cloister.schema.partition import Partition, counted_values, declared_cells
 
 _ALONE = (
     "each attribute is drawn on its own, from its histogram: relations between attributes are not "
@@ -200,7 +201,14 @@ class Counting:
             query.names[0]: self._count([self._cells(query)], query)
             for query in self._of("attributes")
         }
-        bins = {n: HistogramCounts(table).bins(self._task) for n, table in single.items()}
+        rounded = {
+            query.names[0]: self._count([counted_values(self._task.domain[query.names[0]])], query)
+            for query in self._of(ROUNDINGS)
+        }
+        bins = {
+            name: HistogramCounts(table, values=rounded.get(name)).bins(self._task)
+            for name, table in single.items()
+        }
         coarsenings = {name: coarse(bins[name], self._shape.parts) for name in self._inside()}
         tables = {
             q.names: self._count([bins[name] for name in q.names], q)
@@ -248,8 +256,10 @@ def denoise_views(
 
 def _summed(single: NoisyTable, coarsening: Partition) -> NoisyTable:
     """The histogram of an attribute over the parts of its coarsening."""
-    counts = np.bincount(coarsening.parts, weights=single.counts, minlength=coarsening.size)
-    deviation = single.deviation * math.sqrt(coarsening.cells / coarsening.size)
+    cells = single.partitions[0]
+    parts = coarsening.index(cells.starts)
+    counts = np.bincount(parts, weights=single.counts, minlength=coarsening.size)
+    deviation = single.deviation * math.sqrt(cells.size / coarsening.size)
     return NoisyTable((coarsening,), counts.astype(np.float64), deviation)
 
 

@@ -29,6 +29,7 @@ _LINKED_CELL = 2e-6
 
 EXPLANATIONS: Mapping[str, str] = {
     "attributes": "one-way histograms of all attributes",
+    view_choice.ROUNDINGS: "how round values are, where the spec declares roundings",
     "views": "base and cross views over merged parts, chosen from public sizes alone",
     "upper views": "upper cross views over merged parts, referees of the linking",
     "joint tables": "joint tables of hard constraints",

@@ -28,11 +28,12 @@ from scipy.special import ndtr, ndtri
 
 from cloister.arrays import Floats
 from cloister.constraints import functional_dependency
+from cloister.models.core.histograms import counted_by_rounding
 from cloister.models.dpview.views import Names, Sizes, ViewList, best_views, cells, dealt_views
 from cloister.models.planning import NETWORKED_LEVELS, public_sizes, wanted_tables
 from cloister.models.task import Parameters, Task, options_of
 from cloister.schema.attributes import Declared
-from cloister.schema.partition import declared_cells
+from cloister.schema.partition import counted_values, declared_cells
 
 _MOST_WIDTH = 20
 """Most attributes of a view: with two values each they have a million cells."""
@@ -152,11 +153,17 @@ class PlannedTable:
         return f"{self.stage}: {' x '.join(self.names)}"
 
 
+ROUNDINGS = "roundings"
+"""The stage of counts of attributes by how round their values are."""
+
+
 def planned_tables(task: Task, shape: Shape) -> Iterator[PlannedTable]:
     """All counted tables, attributes first."""
     sizes = public_sizes(task.domain)
     for name in task.domain.modelled:
         yield PlannedTable("attributes", (name,), {name: declared_cells(task.domain[name]).size})
+    for name in counted_by_rounding(task.domain, task.domain.modelled):
+        yield PlannedTable(ROUNDINGS, (name,), {name: counted_values(task.domain[name]).size})
     for names in shape.tables:
         yield PlannedTable("joint tables", names, sizes, _ADVICE)
     if shape.views:

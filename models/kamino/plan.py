@@ -176,7 +176,7 @@ class _Outline:
         """How counts share rho; what they do not need is left to training, if there is any."""
         words = f"noisy one-way histogram of {count_of(len(self.sequence), 'attribute')}"
         if self.by_value:
-            words += ", and the single values of " + ", ".join(self.by_value)
+            words += ", and the values of " + ", ".join(self.by_value)
         listed = ", ".join(" x ".join(names) for names in self.tables)
         soft = bool(self.task.measured_soft)
         kinds = (

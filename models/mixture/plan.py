@@ -148,8 +148,8 @@ class _Outline:
 
     ``histogram_weights`` divide the noise of attributes' histograms, if these were counted without
     wide cells, which are counted for ``two_levels``. The single values of ``by_value`` attributes
-    are counted as well, those of ``valued`` as precisely as most of ``joint``, the tables of hard
-    constraints.
+    are counted as well, or how round they are, those of ``valued`` as precisely as most of
+    ``joint``, the tables of hard constraints.
     """
 
     task: Task
@@ -358,6 +358,7 @@ def _without_drowned_values(outline: _Outline, noise: Fraction) -> _Outline:
         name
         for name in outline.by_value
         if name in outline.valued
+        or outline.task.domain[name].roundings
         or _STANDS_OUT * outline.law.counts(noise, outline.weights[name][0]).deviation(partition)
         <= most
     )

@@ -31,7 +31,7 @@ from cloister.models.core.noisy_table import NoisyTable
 from cloister.models.protocol import Arrays, ModelState
 from cloister.models.task import Task
 from cloister.schema.columns import Grid
-from cloister.schema.partition import Partition, declared_cells, intervals, single_values
+from cloister.schema.partition import Partition, counted_values, declared_cells, intervals
 
 _SIGNIFICANT = 3.0
 """Standard deviations by which a sum of squares must exceed that of noise to show a change.
@@ -112,7 +112,7 @@ def _restore_histogram(
     return HistogramCounts(
         counted,
         None if wide is None else table("wide", wide, "deviation"),
-        table("values", single_values(cells.column), "value_deviation"),
+        table("values", counted_values(cells.column), "value_deviation"),
     )
 
 

@@ -59,8 +59,14 @@ class Difference:
         least, most = self._unit * -(-self._extremes[0] // self._unit), self._extremes[1]
         beyond = tuple(most + 1 + index for index in range(len(self.moved.special_codes)))
         nullable = self.moved.attribute.nullable
+        both = [{step * each.stride for step in each.roundings} for each in (self.base, self.moved)]
         number = Integer(
-            type="integer", min=least, max=most, special=list(beyond), nullable=nullable
+            type="integer",
+            min=least,
+            max=most,
+            special=list(beyond),
+            rounded=sorted(set.intersection(*both)),
+            nullable=nullable,
         )
         steps = (most - least) // self._unit + 1
         return Grid(self.name, number, least, self._unit, steps, beyond, geometric=True)

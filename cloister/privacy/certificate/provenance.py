@@ -263,6 +263,8 @@ def _range_words(attribute: attributes.AnyAttribute) -> str:
         words.append("bins on a logarithmic scale")
     if special := getattr(attribute, "special", ()):
         words.append(f"special: {', '.join(str(value) for value in special)}")
+    if rounded := getattr(attribute, "rounded", ()):
+        words.append(f"often multiples of {', '.join(str(step) for step in rounded)}")
     return "; ".join(words)
 
 

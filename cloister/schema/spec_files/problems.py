@@ -73,6 +73,7 @@ _EXAMPLES = {
     "file": "file: codes/zip.txt",
     "check": "check: t.left is missing exactly if t.status = 'active'",
     "partial": "partial: missing",
+    "rounded": "rounded: [100, 10]",
     "max_rows": "max_rows: 5",
     "block": "block: {column: admitted, per: month}",
     "group": "group: {key: patient, max_rows: 5}",

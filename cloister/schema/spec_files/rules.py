@@ -5,6 +5,7 @@ Those on its source: formats that can be read back, columns left out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from fractions import Fraction
 
@@ -19,7 +20,7 @@ from cloister.schema.spec import Above, PersonUnit, Spec, TableUnit
 from cloister.schema.spec_files.foreign_keys import broken_relations
 from cloister.schema.spec_files.problems import BrokenRules, closest
 from cloister.schema.spec_files.yaml_text import Key
-from cloister.schema.ticks import float_decimals
+from cloister.schema.ticks import float_decimals, stride_of, tick_of, ticks_per_unit
 from cloister.schema.written_numbers import groups_thousands
 
 _NUMERIC = ("integer", "float", "date", "datetime")
@@ -86,6 +87,23 @@ def _attribute_rules(name: str, attribute: attributes.AnyAttribute, spec: Spec) 
         )
     if isinstance(attribute, attributes.TextKey):
         yield from _pattern_rules(attribute)
+    if isinstance(attribute, attributes.Integer | attributes.Float):
+        yield from ((("rounded",), text) for text in _rounded_rules(attribute))
+
+
+def _rounded_rules(attribute: attributes.Integer | attributes.Float) -> Iterator[str]:
+    """Multiples are values of the grid, and few enough for each to be drawn."""
+    unit = ticks_per_unit(attribute)
+    for step in attribute.rounded:
+        ticks = round(step * unit)
+        if ticks <= 0 or not math.isclose(ticks, step * unit) or ticks % stride_of(attribute):
+            yield f"{step} is no multiple of the step of the values; declare finer values, or omit"
+        elif ticks == stride_of(attribute):
+            yield f"all values are multiples of {step}; leave it out, or declare finer values"
+        elif (attribute.max - attribute.min) / step > attributes.MOST_MULTIPLES:
+            yield f"there are more than a million multiples of {step}; narrow the bounds"
+    if attribute.rounded and tick_of(attribute, attribute.min) % stride_of(attribute):
+        yield "min is no multiple of step, so that no value is round; correct one of them"
 
 
 def _whole_rules(attribute: attributes.Integer) -> BrokenRules:

@@ -28,16 +28,7 @@ from cloister.figures import count_of
 from cloister.models import planning
 from cloister.models.core import costs
 from cloister.models.core.bins import Histogram
-from cloister.models.kamino.recipe import (
-    EMBEDDING_WIDTH,
-    KAMINO_SEED,
-    ByRates,
-    Joint,
-    KaminoRecipe,
-    Material,
-    Runs,
-    single_runs,
-)
+from cloister.models.kamino import recipe
 from cloister.models.protocol import Arrays
 from cloister.models.soft_constraints.pair_counts import describe_soft
 from cloister.models.task import Stage, Task
@@ -74,7 +65,7 @@ PRINTED = "kamino-paper"
 """The method as printed."""
 
 
-def hyper_runs(sizes: Sequence[int]) -> Runs:
+def hyper_runs(sizes: Sequence[int]) -> recipe.Runs:
     """Runs of neighbouring attributes, each as long as ``HYPER_LEVELS`` joint levels allow."""
     runs: list[list[int]] = []
     for position, size in enumerate(sizes):
@@ -85,8 +76,8 @@ def hyper_runs(sizes: Sequence[int]) -> Runs:
     return tuple(map(tuple, runs))
 
 
-RUNS: Mapping[str, Callable[[Sequence[int]], Runs]] = {
-    "attributes": single_runs,
+RUNS: Mapping[str, Callable[[Sequence[int]], recipe.Runs]] = {
+    "attributes": recipe.single_runs,
     "hyper-attributes": hyper_runs,
 }
 
@@ -104,15 +95,15 @@ class OneByOne:
     attention: str = "softmax"
     heads: str = "levels"
     steps: int = 100
-    width: int = field(default=EMBEDDING_WIDTH)
+    width: int = field(default=recipe.EMBEDDING_WIDTH)
 
-    def runs(self, sizes: Sequence[int]) -> Runs:
+    def runs(self, sizes: Sequence[int]) -> recipe.Runs:
         return RUNS[self.units](sizes)
 
     def repeats(self, units: int) -> int:
         return max(units - 1, 0)
 
-    def train(self, material: Material) -> UnitChain:
+    def train(self, material: recipe.Material) -> UnitChain:
         from cloister.models.kamino.paper.training import train_chain
 
         return train_chain(material, self.steps, self._recipe)
@@ -140,19 +131,19 @@ class SideBySide:
     """One run for sub-models that share nothing: each step trains all of them."""
 
     steps: int = 200
-    width: int = field(default=EMBEDDING_WIDTH)
+    width: int = field(default=recipe.EMBEDDING_WIDTH)
 
-    def runs(self, sizes: Sequence[int]) -> Runs:
-        return single_runs(sizes)
+    def runs(self, sizes: Sequence[int]) -> recipe.Runs:
+        return recipe.single_runs(sizes)
 
     def repeats(self, units: int) -> int:
         return int(units > 1)
 
-    def train(self, material: Material) -> UnitChain:
+    def train(self, material: recipe.Material) -> UnitChain:
         from cloister.models.kamino.paper.training import train_side_by_side
 
-        recipe = {"attention": "softmax", "heads": "levels", "width": self.width}
-        return train_side_by_side(material, recipe)
+        trained = {"attention": "softmax", "heads": "levels", "width": self.width}
+        return train_side_by_side(material, trained)
 
     def restore(
         self, meta: Mapping[str, Any], arrays: Arrays, bins: Sequence[Histogram]
@@ -214,7 +205,7 @@ class MatrixAscent:
         if noise is not None:
             answer = private.answer(self.query(task), DiscreteGaussian(noise), "soft constraints")
             rules = completed_constraints(model.sequence, task.measured_soft)
-            rng = np.random.default_rng(KAMINO_SEED)
+            rng = np.random.default_rng(recipe.KAMINO_SEED)
             weights = gradient_ascent(np.maximum(answer, 0), rules, rng)
             learnt = (*learnt, *map(Penalty, task.measured_soft, weights.tolist()))
         rates = {
@@ -222,9 +213,9 @@ class MatrixAscent:
             for rule in task.soft
             if rule.known is not None and rule.known.rate is not None
         }
-        pool = model.pool(costs.POOL_ROWS, SamplingSource(KAMINO_SEED))
+        pool = model.pool(costs.POOL_ROWS, SamplingSource(recipe.KAMINO_SEED))
         sampler = model.sequential(options, ()).constraint_sampler
-        rng = np.random.default_rng(KAMINO_SEED)
+        rng = np.random.default_rng(recipe.KAMINO_SEED)
         return model.sequential(options, fit_penalties(task, rates, learnt, sampler, pool, rng))
 
 
@@ -307,20 +298,20 @@ class Unweighed:
 
 
 PAPER_RECIPES = (
-    KaminoRecipe(
+    recipe.KaminoRecipe(
         "kamino-sequential",
         "kamino with one sub-model after another, each from the embeddings of the last, softmax "
         "attention, and hyper-attributes",
         OneByOne(units="hyper-attributes"),
-        ByRates(),
+        recipe.ByRates(),
     ),
-    KaminoRecipe(
+    recipe.KaminoRecipe(
         "kamino-parallel",
         "kamino with one sub-model per attribute, each from its own start, all trained at once",
         SideBySide(),
-        ByRates(),
+        recipe.ByRates(),
     ),
-    KaminoRecipe(
+    recipe.KaminoRecipe(
         PRINTED,
         "kamino as its paper prints it: sub-models in sequence by plain gradient descent, weights "
         "from a violation matrix, rows one after the other",
@@ -328,17 +319,17 @@ PAPER_RECIPES = (
         MatrixAscent(),
         planning.printed_sequence,
     ),
-    KaminoRecipe(
+    recipe.KaminoRecipe(
         "kamino-unsequenced",
         "kamino with an arbitrary sequence of attributes, to measure what the schema sequence adds",
-        Joint(),
-        ByRates(),
+        recipe.Joint(),
+        recipe.ByRates(),
         random_sequence,
     ),
-    KaminoRecipe(
+    recipe.KaminoRecipe(
         "kamino-unweighed",
         "kamino with soft constraints left to the model, to measure what their weights add",
-        Joint(),
+        recipe.Joint(),
         Unweighed(),
     ),
 )
