@@ -19,6 +19,9 @@ from cloister.constraints.counting import violation_reports
 from cloister.errors import InputError
 from cloister.figures import figure, percent
 from cloister.flows.database_sampling import draw_database
+from cloister.flows.sampling import answer_of
+from cloister.models.answers.answer import Answer
+from cloister.models.answers.figures import Estimand
 from cloister.models.storage import SavedModel
 from cloister.privacy.certificate.certificate import Certificate, ConstraintOrigin
 from cloister.privacy.mechanisms.randomness import SamplingSource
@@ -217,6 +220,30 @@ class EvaluationResult:
         return facts_table("Internal: measured on the real rows without noise", self.metrics)
 
 
+@dataclass(frozen=True, repr=False)
+class AnswerResult:
+    """Figures with their intervals, and ``notes`` that say what these hold."""
+
+    answer: Answer
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The figures, a row for each group."""
+        return pd.DataFrame(self.answer.records())
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the figures are of and from, and what their intervals contain."""
+        return self.answer.notes
+
+    def __repr__(self) -> str:
+        return _line(self, question=self.answer.question.text, groups=len(self.answer.estimates))
+
+    def _repr_html_(self) -> str:
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        return str(self.frame.to_html(border=0, index=False)) + notes
+
+
 @dataclass(frozen=True)
 class LoadedModel:
     """The model of an approved release."""
@@ -238,6 +265,18 @@ class LoadedModel:
         drawn = model.sample(n, SamplingSource(seed), where)
         require_hard_constraints(violation_reports(task.hard, drawn))
         return drawn.frame()
+
+    def answer(
+        self, question: str, of: Estimand = "population", confidence: float = 0.95
+    ) -> AnswerResult:
+        """A figure such as ``mean(age) by sex`` with its interval, from released numbers alone.
+
+        ``of`` the population that the rows are a sample of, or of the ``"table"`` itself.
+
+        Raises:
+            InputError: the question cannot be read, or the released numbers do not answer it.
+        """
+        return AnswerResult(answer_of(self.saved, question, of, confidence))
 
     def sample_tables(self, n: int, seed: int | None = None) -> dict[str, pd.DataFrame]:
         """Another database, at no cost, with ``n`` rows in the table of the privacy unit.

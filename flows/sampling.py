@@ -1,4 +1,4 @@
-"""More rows from the model of a release that was approved: post-processing, at no cost."""
+"""More rows and answers from the model of an approved release: post-processing, at no cost."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from cloister.constraints.counting import violation_reports
 from cloister.errors import InputError, StorageError
 from cloister.flows import database_sampling
 from cloister.flows.cli.console import show_facts, show_json, warn
+from cloister.models.answers.answer import Answer, answer_question
+from cloister.models.answers.figures import Estimand
+from cloister.models.answers.question import parse_question
 from cloister.models.protocol import HasBinaryColumns
 from cloister.models.registry import methods_with
 from cloister.models.sampling.drawing import SampleRequest, Where, sample_to
@@ -244,6 +247,16 @@ def approved_model(home: Home, release: str) -> SavedModel:
     entry = release_of(home, release)
     _require_open(entry)
     return load_saved(home.release(release) / "model", _bound_model(home, entry))
+
+
+def answer_of(saved: SavedModel, text: str, estimand: Estimand, confidence: float) -> Answer:
+    """The answer of a model's released numbers to a question.
+
+    Raises:
+        InputError: the question cannot be read, or the released numbers do not answer it.
+    """
+    task, model = saved.one
+    return answer_question(parse_question(text, task.domain), model, task, estimand, confidence)
 
 
 def _write(saved: SavedModel, draw: Draw, where: Where) -> None:

@@ -85,6 +85,13 @@ class Until(StrEnum):
     LEARNT = "learnt"
 
 
+class Of(StrEnum):
+    """What the figures of an answer are of."""
+
+    population = "population"
+    table = "table"
+
+
 class LogOption(StrEnum):
     """How progress is written where it is not drawn on a terminal."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cloister.flows.cli.options import DELIVERY, Json, ReleaseId, Until, command_of, example
+from cloister.flows.cli.options import DELIVERY, Json, Of, ReleaseId, Until, command_of, example
 from cloister.schema.sources.files_and_urls import is_url
 from cloister.tasks.home.identity import identity
 from cloister.tasks.home.process import reporting_to
@@ -41,6 +41,13 @@ def add_release_commands(app: typer.Typer) -> None:
             "education=Doctorate",
         ),
     )(sample_model)
+    app.command(
+        "answer",
+        epilog=example(
+            'cloister answer r-0123456789 "mean(age) by sex"',
+            "cloister answer r-0123456789 \"share(income = '>50K') by sex where age >= 65\"",
+        ),
+    )(answer_release)
     app.command(epilog=example("cloister methods"))(methods)
 
 
@@ -135,6 +142,49 @@ def sample_model(
     folder, database = (Path(), out) if is_url(out) else (Path(out), None)
     draw = Draw(release, rows, folder, tuple(where or ()), seed, binary, csv, database)
     sample_release(Home.current(), draw, as_json)
+
+
+def answer_release(
+    release: ReleaseId,
+    question: Annotated[
+        str,
+        typer.Argument(
+            metavar="QUESTION",
+            help="count(), share(...), mean(...), median(...), quantile(..., 0.9) or table(...), "
+            "then by COLUMN, ... and where CONDITION if wanted.",
+        ),
+    ],
+    of: Annotated[
+        Of,
+        typer.Option(
+            help="What the figures are of: the population that the rows are a sample of, or the "
+            "table itself."
+        ),
+    ] = Of.population,
+    confidence: Annotated[
+        float,
+        typer.Option(help="Share of intervals that hold the true figure.", min=0.5, max=0.999),
+    ] = 0.95,
+    as_json: Json = False,
+) -> None:
+    """Answer a question from the released numbers of an approved release, at no cost.
+
+    Each figure has an interval, and what the release does not tell is said.
+    """
+    from cloister.flows.cli.console import say, show_json, show_table
+    from cloister.flows.sampling import answer_of, approved_model
+    from cloister.tasks.home.home import Home
+
+    answer = answer_of(approved_model(Home.current(), release), question, of.value, confidence)
+    if as_json:
+        show_json({"release": release, "epsilon": 0, **answer.to_json()})
+        return
+    rows = answer.records()
+    shown = [name for name in rows[0] if any(row[name] not in ("", None) for row in rows)]
+    cells = [["-" if row[name] is None else row[name] for name in shown] for row in rows]
+    show_table(question, shown, cells)
+    for note in answer.notes:
+        say(note)
 
 
 def methods(as_json: Json = False) -> None:

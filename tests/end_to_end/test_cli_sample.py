@@ -1,4 +1,4 @@
-"""Rows drawn from an approved release by the command line."""
+"""Rows drawn from an approved release by the command line, and its answers."""
 
 import io
 
@@ -104,3 +104,14 @@ def test_binary_columns_are_refused_of_a_model_without_them(approved, own, capsy
     assert run(["sample", approved, "--rows", "5", "--binary", "--out", str(out)]) == 2
     assert "release with --method copula or copula-paper" in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_a_question_is_answered_at_no_cost(approved, own, cloister, capsys):
+    said = cloister("answer", approved, "share(member = 'True') by `home region`")
+    assert [row["home region"] for row in said["estimates"]] == ["north", "south", "east"]
+    assert all(0 < row["low"] < row["estimate"] < row["high"] < 1 for row in said["estimates"])
+    assert said["epsilon"] == 0
+    assert run(["answer", approved, "median(income) where age >= 20", "--of", "table"]) == 0
+    assert "missing and special values of income are left out" in capsys.readouterr().out
+    assert run(["answer", approved, "mean(wages)"]) == 2
+    assert "no column 'wages'" in capsys.readouterr().err

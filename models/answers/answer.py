@@ -1,0 +1,155 @@
+"""Answers to questions about a table, from the released numbers of its model.
+
+Privacy: released numbers alone, so post-processing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from cloister.models.answers.evidence import JointCounts, drawn_counts, joint_counts
+from cloister.models.answers.figures import Estimand, Estimate, Figures
+from cloister.models.answers.groups import cases_of, cut_slices
+from cloister.models.answers.question import Question
+from cloister.models.core.bins import Histogram
+from cloister.models.protocol import KeepsCounts, Model
+from cloister.models.task import Task
+from cloister.schema.columns import Column
+from cloister.schema.partition import declared_cells
+
+_OF: Mapping[Estimand, str] = {
+    "population": "{} % intervals hold noise, and that rows are a sample of a population",
+    "table": "{} % intervals hold noise alone: figures are of the table itself",
+}
+"""What intervals contain, in words, by what figures are of."""
+
+_DRAWN = (
+    "rows drawn from the model, since no table that the release counted holds these columns "
+    "together: intervals lack what noise and the model add"
+)
+
+_CLEAR = "of groups of fewer than {} rows, noise moves the count by more than a tenth"
+
+_MOSTLY_NOISE = 0.1
+"""Part of a group's rows that the noise of its count moves, at which the group is clear of it."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The estimates of a question, and what their intervals contain.
+
+    Groups of fewer rows than ``clear_from`` are mostly noise. ``basis`` is where the figures come
+    from, in words.
+    """
+
+    question: Question
+    estimand: Estimand
+    confidence: float
+    estimates: tuple[Estimate, ...]
+    clear_from: float
+    basis: str
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the figures are of and from, what intervals contain, and how small groups may be."""
+        of = _OF[self.estimand].format(f"{100 * self.confidence:g}")
+        notes = [f"from {self.basis}, at no cost; {of}"]
+        if self.question.by:
+            notes.append(_CLEAR.format(f"{math.ceil(self.clear_from):,}"))
+        numbers = self.question.of if self.question.kind in ("mean", "quantile") else ()
+        notes += [
+            f"missing and special values of {column.name} are left out"
+            for column in numbers
+            if column.null_code is not None or getattr(column.attribute, "special", None)
+        ]
+        return tuple(notes)
+
+    def records(self) -> list[dict[str, Any]]:
+        """The estimates as plain values, the figures of dates and moments as text."""
+        return [
+            {
+                **each.group,
+                "estimate": self._written(each.value),
+                "low": self._written(each.low),
+                "high": self._written(each.high),
+                "noise": each.noise,
+                "sampling": each.sampling,
+                "rows": round(each.rows),
+                "remark": each.remark,
+            }
+            for each in self.estimates
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """The answer as JSON values."""
+        return {
+            "question": self.question.text,
+            "of": self.estimand,
+            "confidence": self.confidence,
+            "estimates": self.records(),
+            "clear_from_rows": math.ceil(self.clear_from),
+            "notes": list(self.notes),
+        }
+
+    def _written(self, number: float | None) -> float | str | None:
+        of = self.question.of if self.question.kind in ("mean", "quantile") else ()
+        kind = of[0].attribute.type if of else ""
+        if number is None or kind not in ("date", "datetime"):
+            return number
+        moment = np.datetime64(round(number), "D" if kind == "date" else "s")
+        return str(moment).replace("T", " ")
+
+
+def answer_question(
+    question: Question,
+    model: Model,
+    task: Task,
+    estimand: Estimand = "population",
+    confidence: float = 0.95,
+) -> Answer:
+    """The answer of a model's released numbers: of counted tables, or else of rows drawn from it.
+
+    Of several tables that hold all columns of the question, the one with the narrowest intervals.
+
+    Raises:
+        InputError: there are too many groups.
+        SampleError: no table holds the columns, and rows cannot be drawn.
+    """
+    released = model.released_counts if isinstance(model, KeepsCounts) else None
+    names = question.names or task.domain.modelled[:1]
+    known = {**model.histograms, **(released.bins if released else {})}
+    bins = {name: known.get(name) or _even(task.domain[name]) for name in names}
+    slices = {name: cut_slices(bins[name], question) for name in names}
+    cases = cases_of(question, bins, slices)
+    z = float(ndtri((1 + confidence) / 2))
+
+    def answer(joint: JointCounts, basis: str) -> Answer:
+        figures = Figures(question, estimand, z, task.data_rows, joint)
+        estimates = tuple(figures.estimate(case) for case in cases)
+        noise = float(np.median([figures.noise_of_rows(case) for case in cases]))
+        return Answer(question, estimand, confidence, estimates, z * noise / _MOSTLY_NOISE, basis)
+
+    counted = joint_counts(released, names, slices) if released else ()
+    if counted:
+        basis = f"the noisy counts of {' x '.join(names)}"
+        return min((answer(joint, basis) for joint in counted), key=_width)
+    return answer(drawn_counts(model, task.data_rows, names, slices), _DRAWN)
+
+
+def _even(column: Column) -> Histogram:
+    """A column of which nothing was released, its values equally frequent."""
+    cells = declared_cells(column)
+    return Histogram.over(cells, cells.parts, cells.widths / column.size)
+
+
+def _width(answer: Answer) -> tuple[int, float]:
+    """How little an answer says: estimates that lack, and the mean width of the others."""
+    ends = [(each.low, each.high) for each in answer.estimates]
+    widths = [high - low for low, high in ends if high is not None and low is not None]
+    return len(ends) - len(widths), float(np.mean(widths)) if widths else 0.0

@@ -1,0 +1,293 @@
+"""The joint counts of some columns: by least squares of all noisy tables, or of drawn rows.
+
+The counts of the cells of a released table are unknown numbers x, observed as y = x + noise with
+known variances D. Every other released table that shares columns with it observes sums of them, h =
+A x + noise of variances V, at the finest parts that both tables have. The least-squares estimate of
+x and its covariance are::
+
+    x + D A' (V + A D A')^-1 (h - A y),        D - D A' (V + A D A')^-1 A D
+
+which takes no more than a matrix of the size of the sums. No count is made positive: estimates stay
+unbiased, and their noise is normal with a known covariance. (The noise of a count is discrete
+Gaussian or Laplace; sums over cells are near normal.) Source: Gauss-Markov; for noisy histograms
+Hay, Rastogi, Miklau, Suciu, "Boosting the accuracy of differentially private histograms through
+consistency" (VLDB 2010).
+
+Values inside a part of a table follow the released histogram of their column, whatever the other
+columns are.
+
+Privacy: released numbers alone, so post-processing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cholesky, solve_triangular
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from cloister.arrays import Floats, Integers
+from cloister.models.core.bins import Histogram
+from cloister.models.core.histograms import ReleasedCounts
+from cloister.models.core.noisy_table import NoisyTable
+from cloister.models.protocol import Model
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.schema.partition import Partition, intervals
+
+_MOST_SUMS = 600
+"""Most sums that other tables observe: their square is solved, in a tenth of a second."""
+
+_MOST_NUMBERS = 4_000_000
+"""Most sums times cells: 32 MB. Of a larger table only sums of few parts are used."""
+
+_FLOOR = 1e-9
+"""Share added to each slice in proportion to its width, so that parts without mass have weights."""
+
+
+DRAWN_ROWS = 20_000
+"""Rows that are drawn: they add a tenth of a point to the deviation of a share of 1 in 50."""
+
+_MOST_CELLS = 200_000
+"""Cells of the joint counts at most; of more the columns are in bins."""
+
+_SEED = 20_261_126
+"""Public seed of the draw, so that a question has one answer."""
+
+
+def slices_of(bins: Histogram, cuts: Sequence[int], cells: Partition) -> Histogram:
+    """A column in slices: each lies in one bin, one declared cell, and on one side of each cut."""
+    starts = np.unique(np.concatenate([bins.starts, cells.starts, np.asarray(cuts, np.int64)]))
+    slices = intervals(bins.column, starts[starts < bins.column.size])
+    whole = bins.cell_index(slices.starts)
+    shares = bins.shares[whole] * slices.widths / bins.widths[whole]
+    return Histogram.over(slices, np.arange(slices.cells, dtype=np.int64), shares)
+
+
+@dataclass(frozen=True)
+class Weight:
+    """What each slice of a column counts for: the mean and the mean square over its values.
+
+    Shapes (slices,).
+    """
+
+    mean: Floats
+    square: Floats
+
+    @classmethod
+    def of(cls, numbers: Floats) -> Weight:
+        """The same number for all values of a slice."""
+        return cls(numbers, np.square(numbers))
+
+    def times(self, other: Weight) -> Weight:
+        """The product of two weights, one of which does not vary within slices."""
+        return Weight(self.mean * other.mean, self.square * other.square)
+
+
+Weights = Mapping[str, Weight]
+"""The weight of a row: the product of those of its columns; of one left out it is 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class JointCounts:
+    """Least-squares counts of a table over ``slices``, one axis a column.
+
+    ``parts`` are the parts of the table of each slice. ``counts`` (cells,) have the covariance
+    ``diag(variances) - known' known``; shape of ``known``: (sums, cells).
+    """
+
+    slices: Mapping[str, Histogram]
+    partitions: tuple[Partition, ...]
+    counts: Floats
+    variances: Floats
+    known: Floats
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns, in the order of the axes."""
+        return tuple(partition.name for partition in self.partitions)
+
+    @cached_property
+    def parts(self) -> Mapping[str, Integers]:
+        """The part of the table that each slice of a column lies in; shapes (slices,)."""
+        return {
+            partition.name: partition.index(self.slices[partition.name].starts)
+            for partition in self.partitions
+        }
+
+    def over_cells(self, numbers: Mapping[str, Floats]) -> Floats:
+        """The mean (cells,) in each cell of a product of ``numbers`` (slices,) of columns."""
+        product = np.ones(())
+        for partition in self.partitions:
+            column = numbers.get(partition.name)
+            means = np.ones(partition.size)
+            if column is not None:
+                means = self._means(partition.name, column)
+            product = np.multiply.outer(product, means)
+        return product.ravel()
+
+    def total(self, weights: Floats) -> float:
+        """The sum over rows of weights (cells,)."""
+        return float(weights @ self.counts)
+
+    def noise(self, first: Floats, second: Floats) -> float:
+        """The covariance of two such sums by noise alone."""
+        both = float((first * self.variances) @ second)
+        return both - float((self.known @ first) @ (self.known @ second))
+
+    def resolves(self, name: str, numbers: Floats) -> bool:
+        """Whether all values of each part of a column have the same number."""
+        parts = self.parts[name]
+        first = np.unique(parts, return_index=True)[1]
+        return bool((numbers == numbers[first][parts]).all())
+
+    def _means(self, name: str, numbers: Floats) -> Floats:
+        slices, parts = self.slices[name], self.parts[name]
+        shares = slices.shares + _FLOOR * slices.widths / slices.column.size
+        return np.bincount(parts, weights=shares * numbers) / np.bincount(parts, weights=shares)
+
+
+def joint_counts(
+    released: ReleasedCounts, names: Sequence[str], slices: Mapping[str, Histogram]
+) -> tuple[JointCounts, ...]:
+    """The least-squares counts of each released table that holds all these columns.
+
+    None if there is no such table.
+    """
+    tables = [*_histograms(released), *released.tables]
+    bases = [table for table in tables if set(names) <= set(table.names)]
+    return tuple(
+        _combined(base.project(names), [table for table in tables if table is not base], slices)
+        for base in bases
+    )
+
+
+def _histograms(released: ReleasedCounts) -> list[NoisyTable]:
+    """The tables of single columns, but for those of single values."""
+    counted = released.histograms.values()
+    return [table for each in counted for table in (each.cells, each.wide) if table is not None]
+
+
+def _combined(
+    base: NoisyTable, tables: Sequence[NoisyTable], slices: Mapping[str, Histogram]
+) -> JointCounts:
+    sums = _sums(base, tables, slices)
+    counts, variances = base.counts.ravel().astype(np.float64), base.variances.ravel()
+    known = np.zeros((0, len(counts)))
+    if sums:
+        matrix = np.concatenate([each.matrix for each in sums])
+        spread = matrix * variances
+        covariance = spread @ matrix.T + np.diag(np.concatenate([each.variances for each in sums]))
+        root = cholesky(covariance, lower=True)
+        known = solve_triangular(root, spread, lower=True)
+        missing = np.concatenate([each.counts for each in sums]) - matrix @ counts
+        counts = counts + known.T @ solve_triangular(root, missing, lower=True)
+    return JointCounts(slices, base.partitions, counts, variances, known)
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Sums of cells that another table observes; shapes (sums, cells), (sums,), (sums,)."""
+
+    matrix: Floats
+    counts: NDArray[Any]
+    variances: NDArray[Any]
+
+
+def _sums(
+    base: NoisyTable, tables: Sequence[NoisyTable], slices: Mapping[str, Histogram]
+) -> list[_Sums]:
+    """What other tables say of sums of cells: those of most columns and least noise first."""
+    shared = [(table, [name for name in base.names if name in table.names]) for table in tables]
+    projected = [table.project(names) for table, names in shared if names]
+    order = sorted(projected, key=lambda table: (-len(table.names), table.variance))
+    room = min(_MOST_SUMS, _MOST_NUMBERS // base.counts.size)
+    chosen: list[_Sums] = []
+    for table in order:
+        joint = {name: _common(base, table, slices[name], name) for name in table.names}
+        size = math.prod(int(common[0].max()) + 1 for common in joint.values())
+        if size <= room:
+            chosen.append(_observed(base, table, joint))
+            room -= size
+    return chosen
+
+
+Common = tuple[Integers, Integers]
+"""The common part of each part of one partition, and of each part of another."""
+
+
+def _common(base: NoisyTable, table: NoisyTable, slices: Histogram, name: str) -> Common:
+    """The finest parts that are whole parts of both tables."""
+    first, second = (
+        next(partition for partition in each.partitions if partition.name == name)
+        for each in (base, table)
+    )
+    size = first.size + second.size
+    ends = first.index(slices.starts), first.size + second.index(slices.starts)
+    links = coo_array((np.ones(slices.cells), ends), shape=(size, size))
+    labels = connected_components(links, directed=False)[1].astype(np.int64)
+    return labels[: first.size], labels[first.size :]
+
+
+def _observed(base: NoisyTable, table: NoisyTable, joint: Mapping[str, Common]) -> _Sums:
+    """The sums of cells of a base, by their ``joint`` parts with a table that shares all of its."""
+    parts = [joint[partition.name][1] for partition in table.partitions]
+    number = _numbered(parts)
+    size = int(number.max()) + 1
+    of_cell = _numbered(
+        [
+            joint[partition.name][0] if partition.name in joint else np.zeros(partition.size, int)
+            for partition in base.partitions
+        ]
+    )
+    matrix = np.zeros((size, base.counts.size))
+    matrix[of_cell, np.arange(base.counts.size)] = 1.0
+    counts = np.bincount(number, weights=table.counts.ravel())
+    return _Sums(matrix, counts, np.bincount(number, weights=table.variances.ravel()))
+
+
+def _numbered(parts: Sequence[Integers]) -> Integers:
+    """A number for each cell (cells,) of axes whose parts are so numbered, in their order."""
+    number = np.zeros((), np.int64)
+    for of_axis in parts:
+        number = np.add.outer(number * (int(of_axis.max()) + 1), of_axis)
+    return np.asarray(number, np.int64).ravel()
+
+
+def drawn_counts(
+    model: Model, rows: int, names: Sequence[str], slices: Mapping[str, Histogram]
+) -> JointCounts:
+    """The counts of some columns among drawn rows, scaled to a table of ``rows`` rows.
+
+    Their variance is that of the draw alone: what the noise of the release and the choice of a
+    model add is not known of every method.
+
+    Raises:
+        SampleError: the rows cannot be drawn.
+    """
+    drawn = min(DRAWN_ROWS, model.capacity or DRAWN_ROWS)
+    table = model.sample(drawn, SamplingSource(_SEED))
+    partitions = tuple(_partition(slices[name], len(names)) for name in names)
+    number: Integers = np.zeros(drawn, np.int64)
+    for partition in partitions:
+        number = number * partition.size + partition.index(table.codes[partition.name])
+    size = math.prod(partition.size for partition in partitions)
+    scale = rows / drawn
+    counts = np.bincount(number, minlength=size).astype(np.float64) * scale
+    return JointCounts(slices, partitions, counts, counts * scale, np.zeros((0, size)))
+
+
+def _partition(slices: Histogram, columns: int) -> Partition:
+    """The slices; of many, runs of neighbours of about equal mass."""
+    most = int(_MOST_CELLS ** (1 / columns))
+    if slices.size <= most:
+        return slices
+    ends = np.cumsum(slices.mass) * most
+    parts = np.unique(np.minimum(ends.astype(np.int64), most - 1), return_inverse=True)[1]
+    return slices.coarsen(parts.astype(np.int64))

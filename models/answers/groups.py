@@ -1,0 +1,167 @@
+"""The groups of rows that a question is of, and the weights of its conditions and numbers.
+
+A column is cut into slices: inside one all values are in the same cell, bin and group, and fulfil
+the same conditions.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+import numpy as np
+
+from cloister.arrays import Floats
+from cloister.constraints.denial import BoundPredicate, holds
+from cloister.errors import InputError
+from cloister.models.answers.evidence import Weight, Weights, slices_of
+from cloister.models.answers.question import Question
+from cloister.models.core.bins import Histogram, coarse
+from cloister.schema.columns import Column, Grid
+from cloister.schema.partition import Partition, declared_cells, single_values
+
+_MOST_GROUPS = 2_000
+"""Groups of a question at most: what a page can hold, and a minute can answer."""
+
+_MOST_SINGLE = 24
+"""Values of a number at most that are groups of their own; others are in ranges."""
+
+_RANGES = 8
+"""Ranges of a number that groups are made of, of about equally many rows."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A group: its values in words, the weights of its rows, and of those ``chosen`` among them.
+
+    What is chosen of a share are the rows that it is of, else all.
+    """
+
+    group: Mapping[str, str]
+    rows: Weights
+    chosen: Weights
+
+
+def cut_slices(bins: Histogram, question: Question) -> Histogram:
+    """The slices of a column, cut where a condition of the question begins or ends to hold."""
+    cuts = [
+        cut
+        for predicate in (*question.where, *question.having)
+        if predicate.left.attribute == bins.name and isinstance(predicate.right, float)
+        for cut in _cuts(bins.column, predicate.right)
+    ]
+    return slices_of(bins, cuts, declared_cells(bins.column))
+
+
+def _cuts(column: Column, constant: float) -> tuple[int, ...]:
+    """The codes from which on a number is at least a constant, and greater."""
+    if not isinstance(column, Grid):
+        return ()
+    codes = range(column.steps)
+
+    def number(code: int) -> float:
+        return float(column.comparable(np.array([code]))[0])
+
+    return bisect_left(codes, constant, key=number), bisect_right(codes, constant, key=number)
+
+
+def cases_of(
+    question: Question, bins: Mapping[str, Histogram], slices: Mapping[str, Histogram]
+) -> tuple[Case, ...]:
+    """The groups of a question, by the bins of its columns; of a table its cells too.
+
+    Raises:
+        InputError: there are too many.
+    """
+    cells = question.of if question.kind == "table" else ()
+    columns = (*question.by, *cells)
+    groups = [list(_groups(bins[column.name], slices[column.name])) for column in columns]
+    if (number := prod(map(len, groups))) > _MOST_GROUPS:
+        raise InputError(
+            f"the question has {number:,} groups, more than {_MOST_GROUPS:,}; ask by fewer "
+            "columns, or of some of their values with where"
+        )
+    where = _conditions(question.where, slices)
+    having = _conditions(question.having, slices)
+    return tuple(
+        _case(columns, chosen, len(question.by), where, having) for chosen in product(*groups)
+    )
+
+
+def _case(
+    columns: Sequence[Column],
+    chosen: Sequence[tuple[str, Floats]],
+    by: int,
+    where: Mapping[str, Floats],
+    having: Mapping[str, Floats],
+) -> Case:
+    named = list(zip((column.name for column in columns), chosen, strict=True))
+    masks = [(name, mask) for name, (_, mask) in named]
+    rows = _joined([*where.items(), *masks[:by]])
+    cells = _joined([*where.items(), *masks, *having.items()])
+    return Case({name: words for name, (words, _) in named}, rows, cells)
+
+
+def _joined(masks: Sequence[tuple[str, Floats]]) -> Weights:
+    """Weights of rows that all masks admit."""
+    joined: dict[str, Floats] = {}
+    for name, mask in masks:
+        joined[name] = joined.get(name, 1.0) * mask
+    return {name: Weight.of(mask) for name, mask in joined.items()}
+
+
+def _conditions(
+    predicates: Sequence[BoundPredicate], slices: Mapping[str, Histogram]
+) -> dict[str, Floats]:
+    """Where conditions on a column hold, 1 or 0, in each of its slices."""
+    masks: dict[str, Floats] = {}
+    for predicate in predicates:
+        name = predicate.left.attribute
+        numbers = slices[name].column.comparable(slices[name].starts)
+        assert predicate.right is None or isinstance(predicate.right, float)
+        mask = holds(predicate.op, numbers, predicate.right).astype(np.float64)
+        masks[name] = masks.get(name, 1.0) * mask
+    return masks
+
+
+def _groups(bins: Histogram, slices: Histogram) -> Iterator[tuple[str, Floats]]:
+    """The groups of a column: words, and where it is, 1 or 0, in each slice."""
+    parts = _group_parts(bins).index(slices.starts)
+    for part in dict.fromkeys(parts.tolist()):
+        inside = np.flatnonzero(parts == part)
+        ends = slices.starts[inside[0]], slices.stops[inside[-1]] - 1
+        yield _words(slices.column, *ends), (parts == part).astype(np.float64)
+
+
+def _group_parts(bins: Histogram) -> Partition:
+    """The values of a list, or of a short grid; else ranges, special and missing values apart."""
+    column = bins.column
+    if not isinstance(column, Grid) or column.steps <= _MOST_SINGLE:
+        return single_values(column)
+    return coarse(bins, _RANGES)
+
+
+def _words(column: Column, first: int, last: int) -> str:
+    low, high = (_word(column, code) for code in (first, last))
+    return low if first == last else f"{low} to {high}"
+
+
+def _word(column: Column, code: int) -> str:
+    if code == column.null_code:
+        return "missing"
+    return str(column.decode(np.array([code], dtype=np.int64)).iloc[0])
+
+
+def mean_weights(slices: Histogram) -> tuple[Weight, Weight]:
+    """The numbers of a column's slices, and 1 where there is one: neither special nor missing."""
+    present = (~slices.apart).astype(np.float64)
+    first = np.nan_to_num(slices.column.comparable(slices.starts))
+    last = np.nan_to_num(slices.column.comparable(slices.stops - 1))
+    width = slices.widths.astype(np.float64)
+    # of a number that is even over w values from a to b
+    spread = np.square(last - first) * (width + 1) / (12 * np.maximum(width - 1, 1))
+    mean = (first + last) / 2 * present
+    return Weight(mean, (np.square(mean) + spread) * present), Weight.of(present)

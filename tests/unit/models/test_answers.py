@@ -1,0 +1,127 @@
+"""Answers from released counts: exact without noise, honest with it, none where there is none."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from interviews import interviews
+from shape import release_once
+
+from cloister.errors import InputError
+from cloister.models.answers.answer import answer_question
+from cloister.models.answers.question import parse_question
+from cloister.privacy.mechanisms.randomness import NoiseSource
+
+ROWS = 400
+
+
+@pytest.fixture(scope="module")
+def trial():
+    """A release with next to no noise."""
+    return release_once(interviews(ROWS), 200, method="mixture", noise=NoiseSource.insecure(2))
+
+
+@pytest.fixture(scope="module")
+def real(trial) -> pd.DataFrame:
+    return trial.real.frame()
+
+
+@pytest.fixture(scope="module")
+def ask(trial):
+    def answered(text, estimand="table", confidence=0.95):
+        question = parse_question(text, trial.task.domain)
+        return answer_question(question, trial.model, trial.task, estimand, confidence)
+
+    return answered
+
+
+def only(answer):
+    (estimate,) = answer.estimates
+    return estimate
+
+
+def test_without_noise_figures_are_those_of_the_rows(ask, real):
+    women = real[real["sex"] == "F"]
+    assert only(ask("count()")).value == pytest.approx(ROWS, abs=1)
+    assert only(ask("count() where age >= 40 and age < 65")).value == pytest.approx(
+        real["age"].between(40, 64).sum(), abs=1
+    )
+    assert only(ask("mean(age)")).value == pytest.approx(real["age"].mean(), abs=0.1)
+    assert only(ask("median(age)")).value == pytest.approx(real["age"].median(), abs=1)
+    assert only(ask("quantile(hours, 0.9)")).value == pytest.approx(
+        real["hours"].quantile(0.9), abs=1
+    )
+    smoking = ask("share(smokes = 'yes') by sex")
+    by_sex = {each.group["sex"]: each.value for each in smoking.estimates}
+    assert by_sex["F"] == pytest.approx((women["smokes"] == "yes").mean(), abs=0.01)
+    cells = ask("table(sex, smokes)").estimates
+    assert sum(each.value for each in cells) == pytest.approx(1, abs=0.01)
+
+
+def test_means_by_groups_hold_what_lies_inside_bins(ask, real):
+    means = real.groupby("sex")["income"].mean()
+    for each in ask("mean(income) by sex").estimates:
+        assert each.low <= means[each.group["sex"]] <= each.high
+        assert each.high - each.low < 12
+
+
+def test_the_population_has_wider_intervals_than_the_table(ask):
+    for text in ("share(sex = 'F')", "mean(age)", "median(age)", "count() where sex = 'F'"):
+        table, population = only(ask(text)), only(ask(text, "population"))
+        assert population.high - population.low > 2 * (table.high - table.low)
+    wide = only(ask("mean(age)", "population", 0.99))
+    assert wide.high - wide.low > only(ask("mean(age)", "population")).high - wide.low - wide.low
+
+
+def test_odd_names_ranges_and_orders_of_clauses(ask):
+    regions = ask("share(sex = 'F') by `home region` where age >= 30")
+    assert [each.group["home region"] for each in regions.estimates][-1] == "islands"
+    groups = [each.group["age"] for each in ask("count() by age").estimates]
+    assert len(groups) == 8
+    assert groups[0].startswith("18 to ")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "cannot read"),
+        ("average(age)", "cannot read"),
+        ("mean(age) for sex", "cannot read"),
+        ("mean(agee)", "no column 'agee'; use one of age"),
+        ("mean(sex)", "'sex' holds no numbers"),
+        ("mean(age, hours)", "1 columns, not 2"),
+        ("quantile(age, 90)", "between 0 and 1"),
+        ("share(sex = 'X')", "'sex'"),
+        ("share(sex)", "condition 'sex'"),
+        ("count() where age > hours", "compares two columns"),
+        ("count() where age > 30 or age < 20", "condition"),
+        ("mean(age) by region", "no column 'region'; use one of home region"),
+    ],
+)
+def test_a_question_that_cannot_be_read_says_why(ask, text, said):
+    with pytest.raises(InputError, match=said):
+        ask(text)
+
+
+def test_a_group_within_the_noise_has_no_figure():
+    trial = release_once(interviews(ROWS), 0.5, method="mixture", noise=NoiseSource.insecure(2))
+    question = parse_question("mean(age) where age >= 85", trial.task.domain)
+    estimate = only(answer_question(question, trial.model, trial.task))
+    assert estimate.value is None
+    assert "noise" in estimate.remark
+
+
+@pytest.mark.slow
+def test_intervals_of_counts_hold_the_truth_as_often_as_they_say():
+    inside = []
+    for seed in range(12):
+        shape = interviews(ROWS, seed)
+        noise = NoiseSource.insecure(100 + seed)
+        trial = release_once(shape, 1, method="mixture", noise=noise)
+        for text, column in (("table(`home region`)", "home region"), ("table(sex)", "sex")):
+            question = parse_question(text, trial.task.domain)
+            answer = answer_question(question, trial.model, trial.task, "table")
+            truth = trial.real.frame()[column].value_counts(normalize=True)
+            inside += [
+                each.low <= truth[each.group[column]] <= each.high for each in answer.estimates
+            ]
+    assert 0.85 < np.mean(inside) <= 1
