@@ -7,7 +7,7 @@ is made of them is post-processing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -41,6 +41,9 @@ _NORMAL = 1.96
 
 ERRORS = (0.25, 0.10)
 """Relative errors for which the smallest group is told."""
+
+FAINT = 0.1
+"""A strength below which a pair is no news: of 3,000 rows of independent numbers .05 occurs."""
 
 REST = "all others"
 """The label of all values of a list that are not shown."""
@@ -153,7 +156,7 @@ def _of_table(name: str, number: int, task: Task, model: Model | None, rows: Tab
         _strongest(rows, strengths, counted),
         counted,
         smallest_groups(float(np.median(noise))) if noise else (),
-        tuple(_losses(task, histograms, counts, counted)),
+        tuple(_losses(task, histograms, counts, _alone(names, strengths, counted))),
     )
 
 
@@ -189,11 +192,12 @@ def _column(
         ends = _intervals(parts, histogram, noisy, counts.rows)
     groups: list[Group] = []
     apart: list[Group] = []
-    for part in range(parts.size):
-        cells = np.flatnonzero(parts.parts == part)
+    for part, (label, first, last) in enumerate(_labelled(parts)):
         low, high = (None, None) if ends is None else (float(end[part]) for end in ends)
-        group = Group(_label(parts, cells), float(shares[part]), low, high, _extent(parts, cells))
-        (apart if parts.apart[cells[0]] else groups).append(group)
+        ranged = isinstance(column, Grid) and not parts.apart[first]
+        extent = (float(parts.starts[first]), float(parts.stops[last])) if ranged else None
+        group = Group(label, float(shares[part]), low, high, extent)
+        (apart if parts.apart[first] else groups).append(group)
     if column.kind == "nominal":
         groups.sort(key=lambda group: (group.label.startswith(REST), -group.share))
     least = smallest_groups(noisy.cells.noise) if noisy else ()
@@ -241,28 +245,26 @@ def _ranges(cells: Partition, counts: Integers) -> Integers:
     return ranges
 
 
-def _label(parts: Partition, cells: Integers) -> str:
-    """The values of some cells, as text."""
-    column = parts.column
-    first, last = int(parts.starts[cells[0]]), int(parts.stops[cells[-1]]) - 1
-    if first == column.null_code:
-        return "missing"
-    if column.kind == "nominal" and len(cells) > 1:
-        return f"{REST} ({count_of(int(parts.widths[cells].sum()), 'value')})"
-    return " to ".join(dict.fromkeys(_texts(column, np.array([first, last]))))
+def _labelled(parts: Partition) -> Iterator[tuple[str, int, int]]:
+    """The values of each part as text, and the first and the last of its cells."""
+    column, first = parts.column, np.unique(parts.parts, return_index=True)[1]
+    last = parts.cells - 1 - np.unique(parts.parts[::-1], return_index=True)[1]
+    ends = np.stack([parts.starts[first], parts.stops[last] - 1])
+    texts = np.array(_texts(column, ends.ravel()), dtype=object).reshape(ends.shape)
+    values = np.bincount(parts.parts, weights=parts.widths).astype(np.int64)
+    for part, (begin, end) in enumerate(texts.T):
+        label = begin if begin == end else f"{begin} to {end}"
+        if ends[0, part] == column.null_code:
+            label = "missing"
+        elif column.kind == "nominal" and values[part] > 1:
+            label = f"{REST} ({count_of(int(values[part]), 'value')})"
+        yield label, int(first[part]), int(last[part])
 
 
 def _texts(column: Column, codes: Codes) -> list[str]:
     """Values as text, decimal numbers with all of their declared places."""
     values, places = column.decode(codes), getattr(column.attribute, "decimals", None)
     return [f"{value:.{places}f}" for value in values] if places else [*values.astype(str)]
-
-
-def _extent(parts: Partition, cells: Integers) -> tuple[float, float] | None:
-    """Where a range of numbers begins and ends, in fine codes; None of other values."""
-    if not isinstance(parts.column, Grid) or parts.apart[cells[0]]:
-        return None
-    return float(parts.starts[cells[0]]), float(parts.stops[cells[-1]])
 
 
 def _quartiles(column: Column, codes: Codes) -> tuple[str, ...]:
@@ -292,19 +294,32 @@ def _strongest(
     )
 
 
+def _alone(
+    names: Sequence[str], strengths: Floats, counted: frozenset[frozenset[str]] | None
+) -> tuple[str, ...]:
+    """The columns that no noisy table relates to others, and that follow none in the rows."""
+    if counted is None:
+        return ()
+    joined = frozenset[str]().union(*counted)
+    strongest = (strengths - np.eye(len(strengths))).max(axis=1, initial=0.0)
+    return tuple(
+        name
+        for name, strength in zip(names, strongest, strict=True)
+        if name not in joined and strength < FAINT
+    )
+
+
 def _losses(
     task: Task,
     histograms: Mapping[str, Histogram],
     counts: ReleasedCounts | None,
-    counted: frozenset[frozenset[str]] | None,
+    alone: tuple[str, ...],
 ) -> Iterator[Loss]:
-    domain = task.domain
-    if keys := tuple(column.name for column in domain if column.kind == "key"):
+    if keys := tuple(column.name for column in task.domain if column.kind == "key"):
         yield Loss("Numbered afresh: a key names no real row, and joins to no other data.", keys)
-    if counts is not None and counted is not None:
-        joined = frozenset[str]().union(*counted)
-        if alone := tuple(name for name in domain.modelled if name not in joined):
-            yield Loss("Drawn by their own distribution alone: they follow no other column.", alone)
+    if alone:
+        yield Loss("Drawn by their own distribution alone: they follow no other column.", alone)
+    if counts is not None and counts.tables:
         yield from map(_unlearnt, _forecasts(task, counts))
     if merged := tuple(name for name, bins in histograms.items() if _merges_values(bins)):
         yield Loss("Rare values go together with other columns as one group, not each.", merged)

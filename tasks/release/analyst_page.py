@@ -35,7 +35,7 @@ from cloister.tasks.data.tables import read_synthetic
 from cloister.tasks.home.files import digest_of, replace_file
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import release_of
-from cloister.tasks.release.analyst_facts import TAIL, ColumnFacts, TableFacts, table_facts
+from cloister.tasks.release.analyst_facts import FAINT, TAIL, ColumnFacts, TableFacts, table_facts
 from cloister.tasks.release.integrity import recorded_certificate
 from cloister.tasks.requests.resolved import PublicContext
 
@@ -51,7 +51,7 @@ _MOST_IN_MATRIX = 40
 _CELL, _LABELS = 18, 150
 """Pixels of a cell of the matrix, and of its names."""
 
-_LONGEST_LABEL = 22
+_LONGEST_LABEL = 18
 """Letters of a name beside the matrix; its cells tell the whole."""
 
 _FOLDED = 60
@@ -315,11 +315,11 @@ def column_plot(column: ColumnFacts) -> Bars | None:
 
 
 def matrix(table: TableFacts) -> Matrix | None:
-    """The matrix of a table's pairs; None of fewer than two columns.
+    """The matrix of a table's pairs; None where no strength reaches `FAINT`.
 
     Of many columns it has those of the strongest pairs, in the order of the table.
     """
-    if len(table.names) < 2:
+    if not table.pairs or table.pairs[0].strength < FAINT:
         return None
     strongest = np.where(np.eye(len(table.names), dtype=bool), 0, table.strengths).max(axis=1)
     chosen = np.sort(np.argsort(-strongest, kind="stable")[:_MOST_IN_MATRIX])
