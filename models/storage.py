@@ -38,8 +38,8 @@ from cloister.models.one_table import OneTableModel
 from cloister.models.protocol import DatabaseModel, Model
 from cloister.models.registry import create, over_databases
 from cloister.models.task import DatabaseTask, Task, task_of
-from cloister.schema.attributes import AnyAttribute, Categorical, Ordinal, ValuesFile
-from cloister.schema.codelists import resolve_values
+from cloister.schema import attributes
+from cloister.schema.codelists import parents_of, resolve_values
 from cloister.schema.domain import Domain
 from cloister.schema.spec import Spec, TableSpec
 from cloister.schema.spec_files.loading import spec_digest
@@ -196,12 +196,15 @@ def _written_parts(declared: Spec | TableSpec, folder: Path) -> dict[str, Any]:
     }
 
 
-def _written_out(attribute: AnyAttribute, folder: Path) -> AnyAttribute:
-    if isinstance(attribute, Categorical | Ordinal) and isinstance(attribute.values, ValuesFile):
-        return attribute.model_copy(
-            update={"values": list(resolve_values(attribute.values, folder))}
-        )
-    return attribute
+def _written_out(attribute: attributes.AnyAttribute, folder: Path) -> attributes.AnyAttribute:
+    written: dict[str, Any] = {}
+    if isinstance(attribute, attributes.Categorical | attributes.Ordinal) and isinstance(
+        attribute.values, attributes.ValuesFile
+    ):
+        written["values"] = list(resolve_values(attribute.values, folder))
+    if isinstance(tree := getattr(attribute, "hierarchy", None), attributes.ParentsFile):
+        written["hierarchy"] = attributes.Parents(parents=dict(parents_of(tree, folder)))
+    return attribute.model_copy(update=written)
 
 
 def _record(folder: Path) -> dict[str, Any]:

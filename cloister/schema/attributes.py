@@ -122,11 +122,28 @@ class ValuesPattern(Declared):
     pattern: str
 
 
+class ParentsFile(Declared):
+    """A tree of codes in a text file beside the spec: one ``code,parent`` a line, as in CSV."""
+
+    file: str
+
+
+class Parents(Declared):
+    """A tree of codes, written out: the parent of each."""
+
+    parents: dict[str | int, str | int]
+
+
 class Categorical(Attribute):
-    """A column with a public list of values, unordered."""
+    """A column with a public list of values, unordered.
+
+    ``hierarchy`` makes a tree of them: by the lengths of prefixes that values of one node share,
+    coarse first, or by the parent of each code.
+    """
 
     type: Literal["categorical"]
     values: list[Scalar] | ValuesFile | ValuesPattern
+    hierarchy: list[int] | ParentsFile | Parents | None = Field(default=None, exclude_if=_is_none)
 
 
 class Ordinal(Attribute):

@@ -1,15 +1,19 @@
-"""Public lists of values: written out, in a file beside the spec, or as a numbered pattern."""
+"""Public lists of values: written out, in a file beside the spec, or as a numbered pattern.
+
+And trees of codes above them: the node of each value on every level, from prefixes or parents.
+"""
 
 from __future__ import annotations
 
+import csv
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from cloister.errors import SpecError
 from cloister.figures import count_of
-from cloister.schema.attributes import Scalar, ValuesFile, ValuesPattern
+from cloister.schema.attributes import Parents, ParentsFile, Scalar, ValuesFile, ValuesPattern
 from cloister.schema.sources.files_and_urls import read_small_file, reason_of
 
 _MOST_VALUES = 1_000_000
@@ -23,6 +27,12 @@ MOST_VALUES_BYTES = 20_000_000
 
 MOST_PATTERN_DIGITS = 18
 """Digits of a number in a pattern at most: as many as a 64-bit integer holds."""
+
+MOST_LEVELS = 4
+"""Levels above the values at most: each is counted, and takes a part of the budget."""
+
+Levels = tuple[tuple[int, ...], ...]
+"""Coarse first, the number of the node of each value; shape (levels, values)."""
 
 NUMBERED_PATTERN = re.compile(
     r"(?P<prefix>[^{}]*)\{(?P<first>\d+)\.\.(?P<last>\d+)\}(?P<suffix>[^{}]*)"
@@ -42,7 +52,7 @@ def resolve_values(
             twice.
     """
     if isinstance(declared, ValuesFile):
-        return _unique(_lines_of(folder / declared.file), f"the values file {declared.file}")
+        return _unique(lines_of(folder / declared.file), f"the values file {declared.file}")
     if isinstance(declared, ValuesPattern):
         return _unique(_numbered(declared.pattern), f"the pattern {declared.pattern}")
     return _unique(_same_kind(declared), "the list of values")
@@ -88,19 +98,24 @@ def _bytes_of(path: Path) -> int:
         return 0
 
 
-def _lines_of(path: Path) -> list[str]:
+def lines_of(path: Path, what: str = "values file") -> list[str]:
+    """The lines of a text file that are not blank.
+
+    Raises:
+        SpecError: it cannot be read, is not UTF-8, or is too long.
+    """
     try:
         raw = read_small_file(path, MOST_VALUES_BYTES)
     except OSError as error:
         raise SpecError(
-            f"the values file {path} cannot be read ({reason_of(error)}); correct its path"
+            f"the {what} {path} cannot be read ({reason_of(error)}); correct its path"
         ) from None
     try:
         lines = [line for line in raw.decode("utf-8-sig").split("\n") if line.strip()]
     except UnicodeDecodeError:
-        raise SpecError(f"the values file {path} is not UTF-8 text; save it as UTF-8") from None
+        raise SpecError(f"the {what} {path} is not UTF-8 text; save it as UTF-8") from None
     if len(lines) > _MOST_VALUES:
-        raise SpecError(f"the values file {path} has more than {_MOST_VALUES:,} values; shorten it")
+        raise SpecError(f"the {what} {path} has more than {_MOST_VALUES:,} lines; shorten it")
     return lines
 
 
@@ -144,3 +159,104 @@ def _unique(values: Sequence[Scalar], what: str) -> tuple[Scalar, ...]:
             "list each once"
         )
     return tuple(values)
+
+
+def resolve_levels(
+    declared: Sequence[int] | ParentsFile | Parents | None, labels: Sequence[str], folder: Path
+) -> Levels:
+    """The levels above listed values (values,), none of which puts all or no values together.
+
+    Files are looked up in ``folder``. A value whose branch ends above a level is a node there.
+
+    Raises:
+        SpecError: lengths do not increase, or one is as long as all values; a file that cannot be
+            read; a value without a parent, a code with two, a circle; too many levels.
+    """
+    if declared is None:
+        return ()
+    if isinstance(declared, ParentsFile | Parents):
+        paths = _paths(parents_of(declared, folder), labels)
+    else:
+        paths = _prefixes(declared, labels)
+    depth = max(map(len, paths))
+    if depth > MOST_LEVELS:
+        raise SpecError(
+            f"the tree has {depth} levels above the values, of which at most {MOST_LEVELS} are "
+            "counted; leave some out"
+        )
+    ends = zip(paths, labels, strict=True)
+    named = [[*path, *[label] * (depth - len(path))] for path, label in ends]
+    levels = (_numbered_nodes(names) for names in zip(*named, strict=True))
+    by_size = {max(level) + 1: level for level in levels}
+    return tuple(by_size[size] for size in sorted(by_size) if 1 < size < len(labels))
+
+
+def _numbered_nodes(names: Sequence[str]) -> tuple[int, ...]:
+    """The number of each name (values,), in the order in which they first occur."""
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return tuple(numbers[name] for name in names)
+
+
+def _prefixes(lengths: Sequence[int], labels: Sequence[str]) -> list[list[str]]:
+    """The prefixes of each value that are shorter than the value."""
+    longest = max(map(len, labels))
+    if list(lengths) != sorted(set(lengths)) or not lengths or lengths[0] < 1:
+        raise SpecError(
+            "the lengths of prefixes should increase from 1 on; write for example [1, 3]"
+        )
+    if lengths[-1] >= longest:
+        raise SpecError(
+            f"a prefix of {lengths[-1]} letters is as long as the longest value; write shorter ones"
+        )
+    return [[label[:n] for n in lengths if n < len(label)] for label in labels]
+
+
+def _paths(parents: Mapping[str, str], labels: Iterable[str]) -> list[list[str]]:
+    """The ancestors of each value, the root first."""
+    return [_ancestors(parents, label)[::-1] for label in labels]
+
+
+def _ancestors(parents: Mapping[str, str], label: str) -> list[str]:
+    """The ancestors of a value, the nearest first."""
+    if label not in parents:
+        raise SpecError(f"the hierarchy has no parent of the value '{label}'; add it")
+    ancestors = [parents[label]]
+    while (above := parents.get(ancestors[-1])) is not None:
+        if above == label or above in ancestors:
+            raise SpecError(
+                f"the hierarchy goes in a circle: '{above}' is above itself; correct a parent"
+            )
+        ancestors.append(above)
+    return ancestors
+
+
+def parents_of(declared: ParentsFile | Parents, folder: Path) -> dict[str, str]:
+    """The parent of each code; see :func:`resolve_levels`."""
+    if isinstance(declared, Parents):
+        return {str(code): str(parent) for code, parent in declared.parents.items()}
+    parents: dict[str, str] = {}
+    for number, code, parent in _pairs(declared.file, folder):
+        if parents.get(code, parent) != parent:
+            raise SpecError(
+                f"line {number} of the hierarchy file {declared.file} gives '{code}' a second "
+                "parent; keep one"
+            )
+        if code == parent:
+            raise SpecError(
+                f"line {number} of the hierarchy file {declared.file}: '{code}' is its own "
+                "parent; leave the line out, or correct it"
+            )
+        parents[code] = parent
+    return parents
+
+
+def _pairs(file: str, folder: Path) -> Iterator[tuple[int, str, str]]:
+    """The number of each line, and its code and parent."""
+    reader = csv.reader(lines_of(folder / file, "hierarchy file"))
+    for cells in reader:
+        if len(cells) != 2 or not all(cell.strip() for cell in cells):
+            raise SpecError(
+                f"line {reader.line_num} of the hierarchy file {file} is no pair of a code and "
+                "its parent; write: CODE,PARENT"
+            )
+        yield reader.line_num, cells[0].strip(), cells[1].strip()

@@ -150,9 +150,13 @@ class Column(ABC):
 
 @dataclass(frozen=True)
 class Listed(Column):
-    """A categorical, ordinal or boolean column: codes are positions in the declared list."""
+    """A categorical, ordinal or boolean column: codes are positions in the declared list.
+
+    ``levels`` are those of a tree above the values, coarse first: the node of each value.
+    """
 
     listed: tuple[Scalar, ...]
+    levels: tuple[tuple[int, ...], ...] = ()
 
     @property
     def kind(self) -> ColumnKind:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from cloister.arrays import Array, Booleans, Floats, Integers
 from cloister.errors import DataError
 from cloister.figures import count_of, listed
 from cloister.schema.attributes import AnyAttribute, Boolean, Categorical, Ordinal, Scalar, TextKey
-from cloister.schema.codelists import NUMBERED_PATTERN, resolve_values
+from cloister.schema.codelists import NUMBERED_PATTERN, resolve_levels, resolve_values
 from cloister.schema.columns import OUTSIDE, Codes, Column, Grid, Listed, Serial
 from cloister.schema.ticks import stride_of, tick_of
 
@@ -35,7 +35,9 @@ _MOST_NARROW = 2**32
 def column_of(name: str, attribute: AnyAttribute, folder: Path) -> Column:
     """The column of a declared attribute; value files are looked up in ``folder``."""
     if isinstance(attribute, Categorical | Ordinal):
-        return Listed(name, attribute, resolve_values(attribute.values, folder))
+        column = Listed(name, attribute, resolve_values(attribute.values, folder))
+        declared = getattr(attribute, "hierarchy", None)
+        return replace(column, levels=resolve_levels(declared, column.labels, folder))
     if isinstance(attribute, Boolean):
         words = (attribute.false, attribute.true)
         return Listed(name, attribute, _NATIVE.get(words, words))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Booleans, Integers
-from cloister.schema.columns import Codes, Column, Grid
+from cloister.schema.columns import Codes, Column, Grid, Listed
 
 PartNumbers = NDArray[np.integer[Any]]
 
@@ -91,6 +91,11 @@ class Partition:
         if self.column.null_code is not None:
             mask[-1] = True
         return mask
+
+    @cached_property
+    def alone(self) -> Booleans:
+        """Parts that hold nothing but special or missing values; shape (size,)."""
+        return np.bincount(self.parts[~self.apart], minlength=self.size) == 0
 
     @cached_property
     def separate(self) -> bool:
@@ -210,6 +215,34 @@ def counted_values(column: Column) -> Partition:
     if isinstance(column, Grid) and column.roundings:
         return RoundedValues.of(column).partition
     return single_values(column)
+
+
+def tree_of(column: Column) -> tuple[Partition, ...]:
+    """The levels of a declared tree above the values, coarse first; the missing value is apart."""
+    levels = column.levels if isinstance(column, Listed) else ()
+    apart = range(column.attribute.nullable)
+    nodes = (np.array([*numbers, *(max(numbers) + 1 for _ in apart)]) for numbers in levels)
+    return tuple(single_values(column).coarsen(numbers) for numbers in nodes)
+
+
+def nearest_of(known: Booleans, levels: list[Integers]) -> Integers:
+    """The nearest ``known`` cell of each cell (cells,), in the same part of the finest level.
+
+    ``levels``, coarse first, are the parts (cells,) of each cell. Each part of the coarsest has a
+    known cell.
+    """
+    size = len(known)
+    cells = np.arange(size, dtype=np.int64)
+    nearest = np.where(known, cells, -1)
+    for parts in reversed(levels):
+        keys = parts * size + cells
+        ends = np.sort(keys[known])
+        right = np.searchsorted(ends, keys)
+        sides = ends[np.clip([right - 1, right], 0, len(ends) - 1)]
+        far = np.where(sides // size == parts, np.abs(sides - keys), size)
+        near = np.where(far.min(0) < size, sides[far.argmin(0), cells] % size, -1)
+        nearest = np.where(nearest < 0, near, nearest)
+    return nearest
 
 
 def one_part(column: Column) -> Partition:

@@ -171,7 +171,7 @@ def joint_counts(
 def _histograms(released: ReleasedCounts) -> list[NoisyTable]:
     """The tables of single columns, but for those of single values."""
     counted = released.histograms.values()
-    return [table for each in counted for table in (each.cells, each.wide) if table is not None]
+    return [table for each in counted for table in (each.cells, *each.coarser)]
 
 
 def _combined(

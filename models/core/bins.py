@@ -19,7 +19,7 @@ import numpy as np
 from cloister.arrays import TINY, Booleans, Floats, Integers
 from cloister.models.feasible_sets.feasible_set import Levels
 from cloister.schema.columns import Codes, Grid
-from cloister.schema.partition import Partition
+from cloister.schema.partition import Partition, tree_of
 
 NUMERIC_BINS = 20
 """Bins of a numeric attribute at most, special and missing values apart."""
@@ -166,7 +166,7 @@ def bin_cells(
 
     Numeric attributes: at most ``most`` runs of about equal mass, special values and missing
     apart. Listed ones: values below three standard deviations of the noise are merged, unless
-    ``keep`` (the attribute is in a hard constraint, where each value matters).
+    ``keep`` (the attribute is in a hard constraint, where each value matters); groups stay.
 
     Args:
         shares: shape (cells,), released share of rows in each cell.
@@ -174,7 +174,7 @@ def bin_cells(
     """
     if isinstance(cells.column, Grid):
         return Histogram.over(cells, _equal_mass_runs(cells, shares, noise, most), shares)
-    if keep or cells.size <= 3:
+    if keep or cells.size <= 3 or not cells.separate:
         return Histogram.over(cells, cells.parts, shares)
     return Histogram.over(cells, _merge_rare(cells, shares, noise), shares)
 
@@ -257,8 +257,8 @@ def coarse(bins: Histogram, most: int) -> Partition:
     if bins.size <= most:
         return bins
     if bins.column.kind == "nominal":
-        return bins.coarsen(_heaviest(bins, most))
-    separate = alone(bins)
+        return _coarse_tree(bins, most)
+    separate = bins.alone
     if separate.sum() > most:
         separate = np.zeros(bins.size, dtype=bool)
     return bins.coarsen(_runs(bins.mass, separate, most))
@@ -270,8 +270,8 @@ def coarse_by_spread(bins: Histogram, most: int) -> Partition:
     Each part has about as much as another of the mass and of the variance together, so that tails
     have parts of their own, however few rows they hold.
     """
-    weights = bins.mass / max(float(bins.mass[~alone(bins)].sum()), _LEAST_ORDINARY_MASS)
-    return bins.coarsen(_runs(weights + variance_shares(bins), alone(bins), most))
+    weights = bins.mass / max(float(bins.mass[~bins.alone].sum()), _LEAST_ORDINARY_MASS)
+    return bins.coarsen(_runs(weights + variance_shares(bins), bins.alone, most))
 
 
 def variance_shares(bins: Histogram) -> Floats:
@@ -293,13 +293,15 @@ def _runs(weights: Floats, separate: Booleans, most: int) -> Integers:
     return np.unique(parts, return_inverse=True)[1].astype(np.int64)
 
 
-def alone(bins: Histogram) -> Booleans:
-    """The bins (bins,) that hold nothing but special or missing values."""
-    others = np.bincount(bins.parts[~bins.apart], minlength=bins.size)
-    return others == 0
-
-
-def _heaviest(bins: Histogram, most: int) -> Integers:
-    parts = np.full(bins.size, most - 1, dtype=np.int64)
-    parts[np.argsort(-bins.mass, kind="stable")[: most - 1]] = np.arange(most - 1)
-    return parts
+def _coarse_tree(bins: Histogram, most: int) -> Partition:
+    """The finest level of a tree with at most ``most`` nodes; else its heaviest, and the rest."""
+    nodes = np.arange(bins.size)
+    for level in reversed(tree_of(bins.column)):
+        of_bin = level.index(bins.levels.point)
+        nodes = np.unique(of_bin, return_inverse=True)[1].astype(np.int64)
+        if nodes.max() < most:
+            return bins.coarsen(nodes)
+    mass = np.bincount(nodes, weights=bins.mass)
+    parts = np.full(len(mass), most - 1, dtype=np.int64)
+    parts[np.argsort(-mass, kind="stable")[: most - 1]] = np.arange(most - 1)
+    return bins.coarsen(parts[nodes])

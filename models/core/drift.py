@@ -58,23 +58,28 @@ def drifts(before: ReleasedCounts, now: ReleasedCounts) -> tuple[Drift, ...]:
 
 def _drift(name: str, before: ReleasedCounts, now: ReleasedCounts, level: float) -> Drift:
     old, new = before.histograms[name], now.histograms[name]
-    variance = (old.cells.noise / before.rows) ** 2 + (new.cells.noise / now.rows) ** 2
-    shares = old.cells.counts / before.rows, new.cells.counts / now.rows
-    changes = [shares[1] - shares[0]]
-    if old.wide is not None and new.wide is not None:
-        changes.append(new.wide.counts / now.rows - old.wide.counts / before.rows)
-    squares = sum(float(np.square(change).sum()) for change in changes) / variance
-    p_value = float(chi2.sf(squares, sum(map(len, changes))))
-    largest = int(np.argmax(np.abs(changes[0])))
-    width = float(norm.isf((1 - CONFIDENCE) / (2 * len(changes[0]))) * math.sqrt(variance))
-    change = float(changes[0][largest])
+    levels = [(old.cells, new.cells)]
+    if [table.counts.shape for table in old.coarser] == [t.counts.shape for t in new.coarser]:
+        levels += zip(old.coarser, new.coarser, strict=True)
+    scaled = [(ago.scale(1 / before.rows), today.scale(1 / now.rows)) for ago, today in levels]
+    squares = sum(
+        float(np.square(today.counts - ago.counts).sum()) / (ago.variance + today.variance)
+        for ago, today in scaled
+    )
+    p_value = float(chi2.sf(squares, sum(today.counts.size for _, today in scaled)))
+    earlier, later = scaled[0]
+    changes = later.counts - earlier.counts
+    largest = int(np.argmax(np.abs(changes)))
+    deviation = math.sqrt(earlier.variance + later.variance)
+    width = float(norm.isf((1 - CONFIDENCE) / (2 * len(changes))) * deviation)
+    change = float(changes[largest])
     return Drift(
         name,
         signal=p_value < level,
         p_value=p_value,
         cell=cell_labels(new.partition, slice(largest, largest + 1))[0],
-        before=float(shares[0][largest]),
-        now=float(shares[1][largest]),
+        before=float(earlier.counts[largest]),
+        now=float(later.counts[largest]),
         least=change - width,
         most=change + width,
     )

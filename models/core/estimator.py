@@ -10,24 +10,23 @@ then says less than the crowd that it stands in, so one estimate learns from all
 are likely. Source: Robbins, "An empirical Bayes approach to statistics" (1956), with the most
 likely distribution of counts after Kiefer and Wolfowitz (1956), by expectation-maximization.
 
-Where wide cells are counted too, their totals come first, and are then split over the cells. Where
-single values are counted, those that noise does not explain become cells of their own.
+Where coarser levels are counted too, the totals of their parts come first, and are then split over
+the parts below. Where single values are counted, those that noise does not explain become cells of
+their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.special import ndtri
 
 from cloister.arrays import TINY, Booleans, Floats
-from cloister.models.core.noisy_table import NoisyTable, to_shares
+from cloister.models.core.noisy_table import NestedCounts, NoisyTable, to_shares
 from cloister.models.core.tails import Estimate, NoisyCells, with_tails
 from cloister.schema.columns import Codes, Grid
-from cloister.schema.partition import Partition, intervals
+from cloister.schema.partition import Partition, intervals, nearest_of
 
 _ROUNDS = 15
 """Rounds of expectation-maximization: with more the distribution follows single cells' noise."""
@@ -62,6 +61,13 @@ Of fewer it is not known well enough. Of many more most hold nothing, and would 
 _LEAST_ROWS = 1e-6
 """Rows of a wide cell below which how they are spread does not matter."""
 
+_FALSE_ROWS = 0.05
+"""Expected share of rows that noise alone puts on values that stand out in a tree.
+
+On made lists of 1,350 codes and 5,000 rows at deviations of 4 to 40, a tenth let 8 to 13 % of all
+rows have a code that no row has, and at 0.02 a seventh of the codes were fewer.
+"""
+
 _OCCUPIED = 3.0
 """Standard deviations of the noise above which a cell is searched for values that stand out."""
 
@@ -70,18 +76,19 @@ _FALSE_ALARMS = 0.2
 
 
 def estimate_shares(
-    rows: int, cells: NoisyTable, wide: NoisyTable | None, values: NoisyTable | None
+    rows: int, cells: NoisyTable, coarser: Sequence[NoisyTable], values: NoisyTable | None
 ) -> tuple[Partition, Floats]:
     """The cells, values that stand out apart, and their shares of ``rows`` rows.
 
-    ``wide`` cells and single ``values`` are counted or not. The number of all rows is public or
-    released, so the noise of the counts' sum is known.
+    Those of a tree are in groups whose rows are all in one cell. ``coarser`` levels, coarse first,
+    and single ``values`` are counted or not. The number of all rows is public or released, so the
+    noise of the counts' sum is known.
     """
     partition = cells.partitions[0]
-    if wide is None:
+    if not coarser:
         counts = _estimate(cells.counts, cells.noise, partition, rows)
     else:
-        counts = TwoLevels(cells, wide).split(rows)
+        partition, counts = split_levels(NestedCounts((*coarser, cells)), rows)
     shares = counts / counts.sum()
     if values is None:
         return partition, shares
@@ -92,7 +99,7 @@ def _estimate(counts: Floats, deviation: float, cells: Partition, rows: float) -
     """Counts (cells,) of ``rows`` rows from noisy ones (cells,): tails at both ends, and a body."""
     ordered = isinstance(cells.column, Grid)
     edges = np.column_stack([cells.starts, cells.stops]).astype(np.float64) if ordered else None
-    noisy = NoisyCells(counts, cells.apart, edges, deviation, float(rows))
+    noisy = NoisyCells(counts, cells.alone, edges, deviation, float(rows))
     return with_tails(noisy, body)
 
 
@@ -209,77 +216,117 @@ def degrees_of_freedom(
     return followed / (2 * _PERTURBATION * deviation * _DRAWS)
 
 
-@dataclass(frozen=True)
-class TwoLevels:
-    """The counts of the ``cells`` of a column, and of ``wide`` ones that hold several of them each.
+def split_levels(levels: NestedCounts, rows: int) -> tuple[Partition, Floats]:
+    """The cells, those of a tree in groups, and their counts (cells,) of ``rows`` rows."""
+    top, cells = levels.pooled[0], levels.tables[-1].partitions[0]
+    shares = _estimate(top.counts, top.noise, top.partitions[0], rows)
+    totals = shares / shares.sum() * rows
+    if not isinstance(cells.column, Grid):
+        return _pruned(levels, totals)
+    return cells, _split(levels, corrected(levels, 1, totals), totals)
 
-    All noise has one standard deviation. A range of wide cells sums few noisy counts, so the
-    distribution function and everything measured over coarse bins gain; inside a wide cell the
-    others say how its rows are spread.
+
+def _pruned(levels: NestedCounts, totals: Floats) -> tuple[Partition, Floats]:
+    """The cells of a tree in groups, each with all of its rows in one cell.
+
+    Level by level, the parts that noise does not explain have their counts, and the others below
+    the same one share the rest evenly. A cell that noise explains is in the group of the nearest
+    that has its counts, below the same part if one is there.
     """
+    known = np.ones(len(totals), dtype=bool)
+    for level, of in enumerate(levels.parents, start=1):
+        noisy = corrected(levels, level, totals)
+        clear = clear_of_noise(noisy, known[of] & (totals[of] > 0), levels.pooled[level].noise)
+        bare = known & (np.bincount(of, weights=clear) == 0)
+        known = clear | (_greatest(noisy, of) & bare[of])
+        totals = _spread(np.where(known, noisy, 0.0), known, totals, of, levels.sizes[level])
+    cells = levels.tables[-1].partitions[0]
+    above = [table.partitions[0].index(cells.starts) for table in levels.tables[:-1]]
+    heads, groups = np.unique(nearest_of(known, above), return_inverse=True)
+    counts = np.zeros(cells.cells)
+    counts[heads] = np.bincount(groups, weights=totals)
+    return cells.coarsen(groups.astype(np.int64)), counts
 
-    cells: NoisyTable
-    wide: NoisyTable
 
-    @cached_property
-    def of_cell(self) -> Codes:
-        """The wide cell of each cell; shape (cells,)."""
-        return self.wide.partitions[0].index(self.cells.partitions[0].starts)
+def corrected(levels: NestedCounts, level: int, totals: Floats) -> Floats:
+    """The pooled counts of a level, moved so that those below a part sum to its total."""
+    pooled, of = levels.pooled[level], levels.parents[level - 1]
+    sums, below = (np.bincount(of, weights=each) for each in (pooled.counts, pooled.variances))
+    return np.asarray(pooled.counts + pooled.variances * ((totals - sums) / below)[of])
 
-    @cached_property
-    def members(self) -> Floats:
-        """The number of cells in each wide cell; shape (wide cells,)."""
-        return np.bincount(self.of_cell).astype(np.float64)
 
-    @cached_property
-    def totals(self) -> NoisyTable:
-        """The wide cells by both counts: means weighted by inverse variance."""
-        counts = (self.wide.counts + self._sums / self.members) / (1.0 + 1.0 / self.members)
-        deviations = self.cells.noise * np.sqrt(self.members / (self.members + 1.0))
-        return NoisyTable(self.wide.partitions, counts, deviations)
+def clear_of_noise(noisy: Floats, inside: Booleans, deviation: float) -> Booleans:
+    """The parts (parts,) ``inside`` (parts,) whose counts noise does not explain.
 
-    def split(self, rows: int) -> Floats:
-        """Counts (cells,) of ``rows`` rows."""
-        wide = self.wide.partitions[0]
-        shares = _estimate(self.totals.counts, self.totals.noise, wide, rows)
-        counts = shares / shares.sum() * rows
-        corrected = self.cells.counts + ((counts - self._sums) / self.members)[self.of_cell]
-        return self._split(corrected, counts)
+    Noise puts as much below zero as above, so what lies below the negative of a threshold says how
+    many of the rows above it are noise alone: a share of `_FALSE_ROWS` at most.
 
-    @cached_property
-    def _sums(self) -> Floats:
-        return np.bincount(self.of_cell, weights=self.cells.counts).astype(np.float64)
+    Source: Barber, Candes, "Controlling the false discovery rate via knockoffs" (Annals of
+    Statistics 43, 2015), section 1.2, with rows in place of the number of parts.
+    """
+    counts = np.sort(noisy[inside])[::-1]
+    mirrored = np.sort(-counts[counts < 0])[::-1]
+    beyond = np.searchsorted(-mirrored, -counts)
+    false = deviation + np.append(0.0, np.cumsum(mirrored))[beyond]
+    enough = np.flatnonzero((counts > 0) & (false <= _FALSE_ROWS * np.cumsum(counts)))
+    return inside & (noisy >= (counts[enough[-1]] if len(enough) else np.inf))
 
-    def _split(self, noisy: Floats, totals: Floats) -> Floats:
-        """Counts (cells,) of the rows ``totals`` (wide cells,) in each wide cell."""
-        deviation, alone = self.cells.noise, self.cells.partitions[0].apart
-        smooth, weights = neighbourhood_means(noisy, deviation, alone)
-        curved = self._curved(totals)
-        counts = totals[self.of_cell] / self.members[self.of_cell]
-        for at in np.flatnonzero((totals > _LEAST_ROWS) & (self.members > 1)):
-            inside = self.of_cell == at
-            counts[inside] = best_split(
-                noisy[inside],
-                deviation,
-                float(totals[at]),
-                (smooth[inside], float(weights[inside].sum() - weights[inside].mean())),
-                curved[inside],
-            )
-        return counts
 
-    def _curved(self, totals: Floats) -> Floats:
-        """Counts (cells,) that follow a parabola in each wide cell and have its rows, ``totals``.
+def _greatest(noisy: Floats, of: Codes) -> Booleans:
+    """The part (parts,) of the greatest count below each part of the level above."""
+    order = np.lexsort((noisy, of))
+    greatest = np.zeros(len(noisy), dtype=bool)
+    greatest[order[np.diff(of[order], append=-1) != 0]] = True
+    return greatest
 
-        At its ends the density is the mean of its own and its neighbour's, or goes on straight.
-        """
-        of_cell, density = self.of_cell, totals / self.members
-        left, right = _ends(density, self.wide.partitions[0].apart)
-        bend = 3 * (left + right) - 6 * density
-        first = np.searchsorted(of_cell, np.arange(len(totals)))
-        place = (np.arange(len(of_cell)) - first[of_cell] + 0.5) / self.members[of_cell]
-        heights = left[of_cell] + place * ((right - left - bend)[of_cell] + place * bend[of_cell])
-        heights = np.maximum(heights, 0.0) + _LEAST_ROWS
-        return heights * (totals / np.bincount(of_cell, weights=heights))[of_cell]
+
+def _spread(noisy: Floats, known: Booleans, totals: Floats, of: Codes, sizes: Floats) -> Floats:
+    """Counts (parts,) that have the ``totals`` of the parts above, those ``of`` (parts,) each.
+
+    The ``known`` parts have their ``noisy`` counts, the others the rest, by their numbers of cells.
+    """
+    counts = np.maximum(noisy, 0.0)
+    others = np.where(known, 0.0, sizes)
+    rest = totals - np.bincount(of, weights=counts)
+    alone = np.bincount(of, weights=others) == 0
+    scale = np.where(alone | (rest < 0), totals / (totals - rest + TINY), 1.0)
+    even = np.maximum(rest, 0.0) / np.maximum(np.bincount(of, weights=others), 1.0)
+    return np.asarray(counts * scale[of] + others * even[of])
+
+
+def _split(levels: NestedCounts, noisy: Floats, totals: Floats) -> Floats:
+    """Counts (cells,) of the rows ``totals`` (wide cells,) in each wide cell."""
+    of_cell, members = levels.parents[-1], levels.sizes[-2]
+    deviation, alone = levels.tables[-1].noise, levels.tables[-1].partitions[0].apart
+    smooth, weights = neighbourhood_means(noisy, deviation, alone)
+    curved = _curved(levels, totals)
+    counts = totals[of_cell] / members[of_cell]
+    for at in np.flatnonzero((totals > _LEAST_ROWS) & (members > 1)):
+        inside = of_cell == at
+        counts[inside] = best_split(
+            noisy[inside],
+            deviation,
+            float(totals[at]),
+            (smooth[inside], float(weights[inside].sum() - weights[inside].mean())),
+            curved[inside],
+        )
+    return counts
+
+
+def _curved(levels: NestedCounts, totals: Floats) -> Floats:
+    """Counts (cells,) that follow a parabola in each wide cell and have its rows, ``totals``.
+
+    At its ends the density is the mean of its own and its neighbour's, or goes on straight.
+    """
+    of_cell, members = levels.parents[-1], levels.sizes[-2]
+    density = totals / members
+    left, right = _ends(density, levels.tables[-2].partitions[0].apart)
+    bend = 3 * (left + right) - 6 * density
+    first = np.searchsorted(of_cell, np.arange(len(totals)))
+    place = (np.arange(len(of_cell)) - first[of_cell] + 0.5) / members[of_cell]
+    heights = left[of_cell] + place * ((right - left - bend)[of_cell] + place * bend[of_cell])
+    heights = np.maximum(heights, 0.0) + _LEAST_ROWS
+    return heights * (totals / np.bincount(of_cell, weights=heights))[of_cell]
 
 
 def best_split(

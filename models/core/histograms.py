@@ -1,4 +1,4 @@
-"""One-way histograms: counted once or on two levels, and made into bins.
+"""One-way histograms: counted once or on several levels, and made into bins.
 
 A histogram is over declared cells, and over single values of numbers in wide cells. A number in
 wide cells may have values that many rows hold (a common fee, a top code, a tax bracket). Where its
@@ -7,20 +7,29 @@ domain is not much larger than the table, every single value is counted with noi
 Of a number whose spec declares roundings (multiples of 100, whole numbers) rows are counted by how
 round their value is, in place of single values, and each cell gets its part of the round ones.
 
-Some are counted twice: in wide cells, and in the declared cells, which split these.
+Some are counted on coarser levels too: numbers in wide cells, listed values in the nodes of a
+declared tree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 import numpy as np
 
 from cloister.arrays import TINY, Floats, Integers
 from cloister.models.core.bins import NUMERIC_BINS, Histogram, bin_cells, bin_values
-from cloister.models.core.estimator import TwoLevels, estimate_shares
-from cloister.models.core.noisy_table import NoisyCounts, NoisyTable, count_table, project_rows
+from cloister.models.core.budget_split import rounded_up
+from cloister.models.core.estimator import estimate_shares
+from cloister.models.core.noisy_table import (
+    NestedCounts,
+    NoisyCounts,
+    NoisyTable,
+    count_table,
+    project_rows,
+)
 from cloister.models.task import Task
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.columns import Grid
@@ -31,6 +40,7 @@ from cloister.schema.partition import (
     counted_values,
     declared_cells,
     intervals,
+    tree_of,
 )
 
 _WIDE = 16
@@ -41,6 +51,19 @@ MOST_ONCE = 24
 
 _LEAST_SHARE = 1e-12
 """Share of all rows that each cell has at least where shares are weights."""
+
+_WEIGHT_POWER = 0.25
+"""The noise of a histogram falls with this power of its cells; see :func:`histogram_weight`."""
+
+MOST_WEIGHTED_CELLS = 128
+"""Cells of a histogram above which its noise falls no further."""
+
+MOST_TREE_CELLS = 2_048
+"""The same of a level of a tree, which is declared for the values that stand out of the noise.
+
+With 128, 1,350 codes of 5,000 rows at epsilon 1 had a deviation of 18 instead of 13, and 12 %
+instead of 8 % of the rows a code that no row has.
+"""
 
 _VALUES_PER_ROW = 4
 """Values of a domain for each row at most, for its single values to be counted."""
@@ -61,14 +84,19 @@ _SEED = 20_261_126
 """Public seed of the choice of round values."""
 
 
-def wide_cells(cells: Partition) -> Partition | None:
-    """Wide cells of about equally many cells; None where there are too few, or without an order."""
+def levels_above(cells: Partition) -> tuple[Partition, ...]:
+    """The coarser levels of cells, coarse first: a declared tree, or wide cells of a number.
+
+    Wide cells have about equally many cells; a number of few cells has none.
+    """
     ordinary = int((~cells.apart).sum())
-    if not isinstance(cells.column, Grid) or ordinary <= MOST_ONCE:
-        return None
+    if not isinstance(cells.column, Grid):
+        return tree_of(cells.column)
+    if ordinary <= MOST_ONCE:
+        return ()
     wide = (np.cumsum(~cells.apart) - 1) * _WIDE // ordinary
     begins = cells.apart | (np.diff(np.where(cells.apart, -1, wide), prepend=-2) != 0)
-    return intervals(cells.column, cells.starts[begins])
+    return (intervals(cells.column, cells.starts[begins]),)
 
 
 def counted_by_rounding(domain: Domain, names: Sequence[str]) -> tuple[str, ...]:
@@ -173,13 +201,13 @@ def _divided(
 
 @dataclass(frozen=True)
 class HistogramCounts:
-    """Noisy counts of one attribute: of its cells, and of wide cells and single values, if counted.
+    """Noisy counts of one attribute: of its cells, and of single values, if counted.
 
-    Those of cells and wide cells have the same noise.
+    ``coarser`` are the counts of the levels above the cells, coarse first, all of them or none.
     """
 
     cells: NoisyTable
-    wide: NoisyTable | None = None
+    coarser: tuple[NoisyTable, ...] = ()
     values: NoisyTable | None = None
 
     @property
@@ -191,9 +219,16 @@ class HistogramCounts:
         """The cells, values that stand out and round ones apart, and their shares of the rows."""
         levels = self._levels
         if levels is None:
-            return estimate_shares(rows, self.cells, self.wide, self.values)
-        return with_rounded_values(
-            *estimate_shares(rows, self.cells, self.wide, None), levels, rows
+            return estimate_shares(rows, self.cells, self._above, self.values)
+        estimated = estimate_shares(rows, self.cells, self._above, None)
+        return with_rounded_values(*estimated, levels, rows)
+
+    @property
+    def _above(self) -> tuple[NoisyTable, ...]:
+        """The counts of coarser levels; a tree whose nodes are not counted has sums of cells."""
+        nodes = () if self.coarser else tree_of(self.partition.column)
+        return self.coarser or tuple(
+            NoisyTable((each,), np.zeros(each.size), np.inf) for each in nodes
         )
 
     @property
@@ -232,11 +267,10 @@ class HistogramCounts:
         as well as those of the few cells at its beginning.
         """
         deviation = self.cells.noise
-        if self.wide is None:
-            owner, totals = np.arange(bins.cells), np.full(bins.cells, deviation)
-        else:
-            owner = self.wide.partitions[0].index(bins.starts)
-            totals = np.sqrt(TwoLevels(self.cells, self.wide).totals.variances)
+        owner, totals = np.arange(bins.cells), np.full(bins.cells, deviation)
+        if self._above:
+            above = NestedCounts((*self._above, self.cells)).pooled[-2]
+            owner, totals = above.partitions[0].index(bins.starts), np.sqrt(above.variances)
         shares = bins.shares + _LEAST_SHARE
         both, piece = np.unique(bins.parts * len(totals) + owner, return_inverse=True)
         of_bin, of_owner = np.divmod(both, len(totals))
@@ -270,22 +304,26 @@ def count_histogram(
     cells: Partition,
     mechanism: NoisyCounts,
     by_value: NoisyCounts | None = None,
-    wide: Partition | None = None,
+    coarser: Sequence[NoisyCounts] = (),
 ) -> HistogramCounts:
     """The noisy counts of one attribute.
 
-    ``mechanism`` counts the cells and the ``wide`` ones, ``by_value`` the values, alone or by
-    how round they are, if these are counted.
+    ``mechanism`` counts the cells, ``coarser`` ones the levels above them, coarse first, and
+    ``by_value`` the values, alone or by how round they are, if these are counted.
 
-    Privacy: one to three partitions of the rows, each with the noise of its mechanism.
+    Privacy: partitions of the rows, public as the spec is, each with the noise of its mechanism.
     """
 
     def count(partition: Partition, noise: NoisyCounts, label: str) -> NoisyTable:
         return count_table(private, (partition,), noise, f"{label} {cells.name}")
 
+    levels = zip(levels_above(cells), coarser, strict=True) if coarser else ()
     return HistogramCounts(
         count(cells, mechanism, "histogram"),
-        None if wide is None else count(wide, mechanism, "wide histogram"),
+        tuple(
+            count(partition, noise, f"wide histogram{f' {level}' if level else ''}")
+            for level, (partition, noise) in enumerate(levels)
+        ),
         None if by_value is None else count(counted_values(cells.column), by_value, "values"),
     )
 
@@ -306,3 +344,35 @@ def measure_histogram(
     """
     cells = declared_cells(task.domain[name])
     return count_histogram(private, cells, mechanism, by_value).bins(task, most)
+
+
+def histogram_weights(cells: Partition, by_value: bool) -> tuple[Fraction, ...]:
+    """The factor by which each histogram of an attribute has less noise, that of its cells last.
+
+    Wide cells share the budget of the cells and of single values, if these are counted
+    ``by_value``, and all have the same noise. The levels of a tree share that of its values by the
+    fourth roots of their sizes: which codes are drawn depends on the last, and all else on those
+    above.
+    """
+    if nodes := tree_of(cells.column):
+        roots = [_root(level.size, MOST_TREE_CELLS) for level in (*nodes, cells)]
+        parts = [(root / sum(roots)) ** 0.5 for root in roots]
+        return tuple(rounded_up(roots[-1] * part, 6) for part in parts)
+    once = 1 + by_value
+    whole = once + len(levels_above(cells))
+    weight = histogram_weight(cells.size) * rounded_up((once / whole) ** 0.5, 6)
+    return (weight,) * whole
+
+
+def histogram_weight(cells: int) -> Fraction:
+    """The factor by which a histogram of ``cells`` cells gets less noise than one of two.
+
+    The error of a histogram grows with cells times noise, and its cost with the inverse square of
+    the noise, so the cube root of the cells would minimise the sum of errors. In large histograms
+    few cells matter, so this is the fourth root.
+    """
+    return rounded_up(_root(cells, MOST_WEIGHTED_CELLS), 6)
+
+
+def _root(cells: int, most: int) -> float:
+    return float(min(max(cells - 1, 1), most) ** _WEIGHT_POWER)

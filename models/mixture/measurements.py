@@ -38,7 +38,7 @@ from cloister.privacy.mechanisms.selection import Exponential, PermuteAndFlip
 from cloister.privacy.queries.distances import Candidate, CandidateScores, PairScores
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.columns import Grid
-from cloister.schema.partition import Partition, declared_cells
+from cloister.schema.partition import Partition, declared_cells, tree_of
 
 TRIPLE_CELLS = 1_500
 """Most cells of a candidate triple."""
@@ -109,13 +109,13 @@ def _count(
     cells = parameters.law.counts(parameters.histogram_noise[name])
     valued = name in parameters.valued
     values = parameters.law.counts(parameters.noise["joint tables"]) if valued else cells
-    declared = declared_cells(task.domain[name])
+    nodes = [parameters.law.counts(noise) for noise in parameters.tree_noise.get(name, ())]
     return histograms.count_histogram(
         private,
-        declared,
+        declared_cells(task.domain[name]),
         cells,
         values if name in parameters.by_value else None,
-        histograms.wide_cells(declared) if name in parameters.two_levels else None,
+        [cells] if name in parameters.two_levels else nodes,
     )
 
 
@@ -169,7 +169,8 @@ def _tail_pairs(bins: Mapping[str, Histogram]) -> list[Coarsenings]:
 
 
 def _worthwhile(bins: Histogram, most: int) -> bool:
-    return bins.size > (2 * most if most == max(_RESOLUTIONS) else most)
+    twice = most == max(_RESOLUTIONS) and not tree_of(bins.column)
+    return bins.size > (2 * most if twice else most)
 
 
 def _sets(levels: Mapping[str, Sequence[Partition]], ways: int, cells: int) -> list[Coarsenings]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, partial
 from typing import Any
@@ -22,10 +22,9 @@ from cloister.models.core.budget_split import (
     choices,
     counts,
     in_proportion,
-    rounded_up,
     weighted_counts,
 )
-from cloister.models.core.histograms import counted_by_value, wide_cells
+from cloister.models.core.histograms import counted_by_value, histogram_weights, levels_above
 from cloister.models.mixture.schedule import (
     GROWTH,
     PURE_GROWTH,
@@ -38,7 +37,7 @@ from cloister.models.mixture.schedule import (
 from cloister.models.soft_constraints.pair_counts import PairCounts
 from cloister.models.task import Budget, Counted, Parameters, Plan, Task
 from cloister.privacy.accounting.accountants import zcdp_rho
-from cloister.schema.partition import declared_cells
+from cloister.schema.partition import declared_cells, tree_of
 
 _HISTOGRAMS = 0.12
 """Part of the budget, as a share of rho, for one-way histograms at the typical scaled size."""
@@ -82,12 +81,6 @@ _SPIKE = 0.01
 _STANDS_OUT = 4.6
 """Standard deviations of the noise above which a single value of a large domain stands out."""
 
-_WEIGHT_POWER = 0.25
-"""The noise of a histogram falls with this power of its cells; see `histogram_weight`."""
-
-MOST_WEIGHTED_CELLS = 128
-"""Cells of a histogram above which its noise falls no further."""
-
 _PURE_QUERIES = 200
 """Queries that share epsilon at delta 0, to begin with: the outline then says how many."""
 
@@ -106,13 +99,14 @@ class MixtureParameters(Parameters):
 
     ``noise`` holds the noise multiplier of each kind of count, or its epsilon if the plan is
     ``pure``, and the epsilon of one selection; ``histogram_noise`` that of each attribute's
-    histogram. ``by_value`` names the attributes whose
-    single values are counted, ``two_levels`` those counted in wide cells as well, ``valued`` those
-    whose values have bins of their own, ``joint_tables`` the attributes of each joint table of a
-    hard constraint, ``joint_noise`` its noise multiplier, ``groups`` the bins of a numeric
-    attribute at most. After each of the ``rounds``, in each of which ``picks`` tables are chosen,
-    the fit takes ``steps``; ``dependence_penalty`` is what dependence costs it. With
-    ``pair_parts``, all pairs of attributes, in at most so many parts each, are candidates.
+    histogram, and ``tree_noise`` that of the levels above the values of a tree, coarse first.
+    ``by_value`` names the attributes whose single values are counted, ``two_levels`` those counted
+    in wide cells as well, ``valued`` those whose values have bins of their own, ``joint_tables``
+    the attributes of each joint table of a hard constraint, ``joint_noise`` its noise multiplier,
+    ``groups`` the bins of a numeric attribute at most. After each of the ``rounds``, in each of
+    which ``picks`` tables are chosen, the fit takes ``steps``; ``dependence_penalty`` is what
+    dependence costs it. With ``pair_parts``, all pairs of attributes, in at most so many parts
+    each, are candidates.
     """
 
     noise: Mapping[str, Fraction]
@@ -130,6 +124,7 @@ class MixtureParameters(Parameters):
     picks: int = 1
     pair_parts: int | None = None
     pure: bool = False
+    tree_noise: Mapping[str, tuple[Fraction, ...]] = field(default_factory=dict)
 
     @property
     def law(self) -> NoiseLaw:
@@ -137,30 +132,29 @@ class MixtureParameters(Parameters):
         return NoiseLaw(self.pure)
 
     def to_json(self) -> dict[str, Any]:
-        """The parameters as JSON values; that a plan is not pure goes without saying."""
+        """The parameters as JSON values; what most plans lack is left out."""
         fields = super().to_json()
-        return fields if self.pure else {k: v for k, v in fields.items() if k != "pure"}
+        absent = {name for name in ("pure", "tree_noise") if not fields[name]}
+        return {name: value for name, value in fields.items() if name not in absent}
 
 
 @dataclass(frozen=True)
 class _Outline:
     """The queries of a plan, before the noise is known.
 
-    ``histogram_weights`` divide the noise of attributes' histograms, if these were counted without
-    wide cells, which are counted for ``two_levels``. The single values of ``by_value`` attributes
-    are counted as well, or how round they are, those of ``valued`` as precisely as most of
-    ``joint``, the tables of hard constraints.
+    Histograms are counted of all attributes of the ``sequence``. The single values of ``by_value``
+    attributes are counted as well, or how round they are, those of ``valued`` as precisely as most
+    of ``joint``, the tables of hard constraints.
     """
 
     task: Task
+    sequence: tuple[str, ...]
     sizes: Mapping[str, int]
-    histogram_weights: Mapping[str, Fraction]
     by_value: tuple[str, ...]
     joint: tuple[tuple[str, ...], ...]
     schedule: Schedule
     scaled_size: float
     valued: tuple[str, ...]
-    two_levels: tuple[str, ...]
     law: NoiseLaw
 
     @property
@@ -168,19 +162,25 @@ class _Outline:
         """The attributes whose single values are counted as precisely as joint tables."""
         return tuple(name for name in self.valued if name in self.by_value)
 
-    @property
-    def weights(self) -> dict[str, tuple[Fraction, int]]:
-        """The factor by which each attribute has less noise, and how many histograms it has.
+    @cached_property
+    def weights(self) -> dict[str, tuple[Fraction, ...]]:
+        """The factor by which each attribute's histograms have less noise, that of cells last."""
+        once = {*self.by_value} - {*self.valued}
+        return {
+            name: histogram_weights(declared_cells(self.task.domain[name]), name in once)
+            for name in self.sequence
+        }
 
-        Wide cells share the budget of the others.
-        """
-        weights = {}
-        for name, weight in self.histogram_weights.items():
-            by_value = name in self.by_value and name not in self.valued
-            times = 1 + by_value + (name in self.two_levels)
-            share = rounded_up(math.sqrt((times - (name in self.two_levels)) / times), 6)
-            weights[name] = weight * share, times
-        return weights
+    @property
+    def trees(self) -> tuple[str, ...]:
+        """The attributes whose values are counted by the nodes of a tree too."""
+        return tuple(name for name in self.sequence if tree_of(self.task.domain[name]))
+
+    @property
+    def two_levels(self) -> tuple[str, ...]:
+        """The attributes that are counted in wide cells too."""
+        cells = {name: declared_cells(self.task.domain[name]) for name in self.sequence}
+        return tuple(n for n in self.sequence if n not in self.trees and levels_above(cells[n]))
 
     @cached_property
     def joint_weights(self) -> tuple[float, dict[tuple[str, ...], Fraction]]:
@@ -198,7 +198,8 @@ class _Outline:
         part, weights = self.joint_weights
         joint = [(weight, 1) for weight in (*weights.values(), *(Fraction(1) for _ in self.values))]
         most = MOST_ALONE * (1.0 - part) if law.pure else MOST_HISTOGRAMS
-        share, weighed = histograms_for(self.scaled_size, most), tuple(self.weights.values())
+        share = histograms_for(self.scaled_size, most)
+        weighed = [(weight, 1) for weights in self.weights.values() for weight in weights]
         words = self._words_of_histograms(), self._words_of_joint_tables()
         first = [
             weighted_counts(task, "histograms", share, weighed, words[0], law=law),
@@ -229,10 +230,11 @@ class _Outline:
         partition = self.task.neighbours.partition
         for names, deviation in mapped.items():
             yield Counted({name: self.sizes[name] for name in names}, deviation)
-        for name, (weight, _) in self.weights.items():
+        for name, weights in self.weights.items():
             cells = declared_cells(self.task.domain[name])
-            deviation = self.law.counts(noise["histograms"], weight).deviation(partition)
-            for each in filter(None, (cells, wide_cells(cells))):
+            levels = (*levels_above(cells), cells)
+            for each, weight in zip(levels, weights[-len(levels) :], strict=True):
+                deviation = self.law.counts(noise["histograms"], weight).deviation(partition)
                 yield Counted({name: each.size}, deviation)
         if self.schedule.tables:
             most = self.schedule.pair_parts or max(self.sizes.values())
@@ -291,11 +293,11 @@ def plan_mixture(task: Task, sequence: tuple[str, ...], budget: Budget) -> Plan[
 
 def _parameters(outline: _Outline, noise: Mapping[str, Fraction]) -> MixtureParameters:
     law, schedule, scaled_size = outline.law, outline.schedule, outline.scaled_size
-    weights = {name: weight for name, (weight, _) in outline.weights.items()}
+    levels = outline.weights
     joint = outline.joint_weights[1].values() if outline.joint else ()
     return MixtureParameters(
         noise=noise,
-        histogram_noise={n: law.level(noise["histograms"], w) for n, w in weights.items()},
+        histogram_noise={n: law.level(noise["histograms"], w[-1]) for n, w in levels.items()},
         by_value=outline.by_value,
         valued=outline.valued,
         two_levels=outline.two_levels,
@@ -309,6 +311,10 @@ def _parameters(outline: _Outline, noise: Mapping[str, Fraction]) -> MixturePara
         components=components_for(scaled_size),
         dependence_penalty=penalty_for(scaled_size),
         pure=law.pure,
+        tree_noise={
+            n: tuple(law.level(noise["histograms"], weight) for weight in levels[n][:-1])
+            for n in outline.trees
+        },
     )
 
 
@@ -337,8 +343,8 @@ def _outline(task: Task, sequence: tuple[str, ...], rho: float, law: NoiseLaw) -
     learnt = {name for names in joint for name in names}
     return _Outline(
         task,
+        sequence,
         sizes,
-        {name: histogram_weight(declared_cells(task.domain[name]).size) for name in sequence},
         by_value,
         joint,
         schedule_for(
@@ -346,7 +352,6 @@ def _outline(task: Task, sequence: tuple[str, ...], rho: float, law: NoiseLaw) -
         ),
         scaled_size,
         tuple(name for name in valued if name in learnt),
-        tuple(name for name in sequence if wide_cells(declared_cells(task.domain[name]))),
         law,
     )
 
@@ -359,7 +364,7 @@ def _without_drowned_values(outline: _Outline, noise: Fraction) -> _Outline:
         for name in outline.by_value
         if name in outline.valued
         or outline.task.domain[name].roundings
-        or _STANDS_OUT * outline.law.counts(noise, outline.weights[name][0]).deviation(partition)
+        or _STANDS_OUT * outline.law.counts(noise, outline.weights[name][-1]).deviation(partition)
         <= most
     )
     return replace(outline, by_value=counted)
@@ -389,13 +394,3 @@ def histograms_for(scaled_size: float, most: float = MOST_HISTOGRAMS) -> float:
     """The part of the budget for one-way histograms, by the scaled size: the smaller, the more."""
     wanted = _HISTOGRAMS * (TYPICAL_SCALED_SIZE / scaled_size) ** 0.6
     return min(max(wanted, LEAST_HISTOGRAMS), most)
-
-
-def histogram_weight(cells: int) -> Fraction:
-    """The factor by which a histogram of ``cells`` cells gets less noise than one of two.
-
-    The error of a histogram grows with cells times noise, and its cost with the inverse square of
-    the noise, so the cube root of the cells would minimise the sum of errors. In large histograms
-    few cells matter, so this is the fourth root.
-    """
-    return rounded_up(min(max(cells - 1, 1), MOST_WEIGHTED_CELLS) ** _WEIGHT_POWER, 6)

@@ -26,7 +26,7 @@ from scipy.sparse.csgraph import connected_components
 
 from cloister.arrays import Floats, Integers
 from cloister.models.core.bins import Histogram
-from cloister.models.core.histograms import HistogramCounts, wide_cells
+from cloister.models.core.histograms import HistogramCounts, levels_above
 from cloister.models.core.noisy_table import NoisyTable
 from cloister.models.protocol import Arrays, ModelState
 from cloister.models.task import Task
@@ -88,14 +88,22 @@ def restore_numbers(
 
 
 def _state_of_histogram(number: int, counted: HistogramCounts) -> ModelState:
-    tables = {"cells": counted.cells, "wide": counted.wide, "values": counted.values}
+    levels = {_level(index): table for index, table in enumerate(counted.coarser)}
+    tables = {"cells": counted.cells, **levels, "values": counted.values}
     arrays: dict[str, NDArray[Any]] = {
         f"counted.{number}.{kind}": table.counts for kind, table in tables.items() if table
     }
-    about = {"deviation": counted.cells.noise}
+    about: dict[str, Any] = {"deviation": counted.cells.noise}
+    if any(table.noise != counted.cells.noise for table in levels.values()):
+        about["deviations"] = {kind: table.noise for kind, table in levels.items()}
     if counted.values is not None:
         about["value_deviation"] = counted.values.noise
     return about, arrays
+
+
+def _level(index: int) -> str:
+    """The name of the counts of a level above the cells, the coarsest first."""
+    return f"wide.{index}" if index else "wide"
 
 
 def _restore_histogram(
@@ -103,16 +111,19 @@ def _restore_histogram(
 ) -> HistogramCounts:
     cells = declared_cells(task.domain[name])
 
-    def table(kind: str, partition: Partition, noise: str) -> NoisyTable | None:
+    def table(kind: str, partition: Partition, noise: float) -> NoisyTable | None:
         counts = arrays.get(f"counted.{number}.{kind}")
-        return None if counts is None else NoisyTable((partition,), counts, about[noise])
+        return None if counts is None else NoisyTable((partition,), counts, noise)
 
-    counted = NoisyTable((cells,), arrays[f"counted.{number}.cells"], about["deviation"])
-    wide = wide_cells(cells)
+    noise, deviations = about["deviation"], about.get("deviations", {})
+    levels = (
+        table(kind := _level(index), partition, deviations.get(kind, noise))
+        for index, partition in enumerate(levels_above(cells))
+    )
     return HistogramCounts(
-        counted,
-        None if wide is None else table("wide", wide, "deviation"),
-        table("values", counted_values(cells.column), "value_deviation"),
+        NoisyTable((cells,), arrays[f"counted.{number}.cells"], noise),
+        tuple(level for level in levels if level),
+        table("values", counted_values(cells.column), about.get("value_deviation", noise)),
     )
 
 
@@ -154,18 +165,19 @@ def pool_histograms(new: HistogramCounts, old: HistogramCounts, scale: float) ->
     Counts of single values are pooled if both releases have them.
     """
     levels = [(new.cells, old.cells.scale(scale))]
-    if new.wide is not None and old.wide is not None:
-        levels.append((new.wide, old.wide.scale(scale)))
+    if len(new.coarser) == len(old.coarser):
+        ends = zip(new.coarser, old.coarser, strict=True)
+        levels += ((table, earlier.scale(scale)) for table, earlier in ends)
     changes = [_change(*tables) for tables in levels]
     most = max(
         change / table.counts.size for change, (table, _) in zip(changes, levels, strict=True)
     )
-    cells, *wide = [table.pool(earlier, most) for table, earlier in levels]
+    cells, *coarser = [table.pool(earlier, most) for table, earlier in levels]
     values = new.values
     if values is not None and old.values is not None:
         earlier = old.values.scale(scale)
         values = values.pool(earlier, _change(values, earlier) / values.counts.size)
-    return PooledHistogram(HistogramCounts(cells, wide[0] if wide else None, values), changes[0])
+    return PooledHistogram(HistogramCounts(cells, tuple(coarser), values), changes[0])
 
 
 def _change(new: NoisyTable, earlier: NoisyTable) -> float:

@@ -23,7 +23,7 @@ import torch
 from scipy.special import ndtr, ndtri
 
 from cloister.arrays import Booleans, Floats, Integers
-from cloister.models.core.bins import Histogram, alone
+from cloister.models.core.bins import Histogram
 from cloister.models.mixture.products import Mixture
 from cloister.schema.columns import Grid
 
@@ -75,7 +75,7 @@ class NormalScores:
     @cached_property
     def alone(self) -> Booleans:
         """The bins (size,) without a score."""
-        return alone(self.bins)
+        return self.bins.alone
 
     @cached_property
     def heights(self) -> Floats:

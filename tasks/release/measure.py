@@ -19,7 +19,7 @@ from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.discovery import Findings, discover
 from cloister.privacy.door.table import PrivateColumns
 from cloister.privacy.exact import decimal, decimal_below
-from cloister.schema.attributes import DATA_DERIVED, MEASURED, ValuesFile
+from cloister.schema.attributes import DATA_DERIVED, MEASURED, ParentsFile, ValuesFile
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.yaml_text import read_marked, spec_text
 from cloister.tasks.data.session import Spent
@@ -114,7 +114,9 @@ def _written_before(
 def _names_files(spec: Spec) -> bool:
     declared = [attribute for attribute in spec.attributes.values() if not attribute.data_derived]
     lists = any(
-        isinstance(getattr(attribute, "values", None), ValuesFile) for attribute in declared
+        isinstance(getattr(attribute, key, None), ValuesFile | ParentsFile)
+        for attribute in declared
+        for key in ("values", "hierarchy")
     )
     return lists or any(declaration.file for declaration in spec.constraints)
 

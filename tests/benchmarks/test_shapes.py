@@ -25,7 +25,7 @@ from trials import RELEASES, marginal_errors, releases, show
 from cloister.evaluation.learning import TrainTestSplit, synthetic_training_rows, train_and_test
 from cloister.evaluation.persons import PersonColumns, compare_persons
 from cloister.evaluation.targets import targets_of
-from cloister.models.core.histograms import HistogramCounts, wide_cells
+from cloister.models.core.histograms import HistogramCounts, levels_above
 from cloister.models.core.noisy_table import NoisyTable
 from cloister.models.protocol import make_plan
 from cloister.models.registry import create
@@ -176,7 +176,7 @@ def test_counts_of_loans():
     figures = [{} for _ in range(300)]
     for name in ("derogatory reports", "delinquent lines"):
         cells = declared_cells(task.domain[name])
-        broad = wide_cells(cells)
+        (broad,) = levels_above(cells)
         noise = DiscreteGaussian(plan.parameters.histogram_noise[name])
         deviation = noise.scale(task.neighbours.partition)
         real = shape.frame[name].dropna().astype(int).value_counts()
@@ -186,10 +186,8 @@ def test_counts_of_loans():
         truth = deviation_of(counts)
         for figure in figures:
             found = HistogramCounts(
-                *(
-                    NoisyTable((part,), exact + rng.normal(0, deviation, len(exact)), deviation)
-                    for part, exact in ((cells, counts), (broad, wide))
-                )
+                NoisyTable((cells,), counts + rng.normal(0, deviation, len(counts)), deviation),
+                (NoisyTable((broad,), wide + rng.normal(0, deviation, len(wide)), deviation),),
             )
             share = deviation_of(found.shares(task.data_rows)[1]) / truth
             figure |= {f"sd {name}": share, f"{name}, within half": float(0.5 < share < 1.5)}
@@ -223,7 +221,7 @@ def noisy_deviation(plan, task, codes, name, rng):
         counts = np.bincount(partition.index(codes), minlength=partition.size)
         return NoisyTable((partition,), counts + rng.normal(0, noise, partition.size), noise)
 
-    wide = noisy(wide_cells(cells)) if name in parameters.two_levels else None
+    wide = tuple(map(noisy, levels_above(cells)))
     single = single_values(cells.column)
     values = noisy(single) if name in parameters.by_value else None
     counted = HistogramCounts(noisy(cells), wide, values)

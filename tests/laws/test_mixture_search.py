@@ -13,16 +13,15 @@ from leavers import leavers
 from random_tables import random_table
 
 from cloister.errors import PlanError
+from cloister.models.core.histograms import MOST_WEIGHTED_CELLS, histogram_weight
 from cloister.models.mixture.plan import (
     FEWEST_COMPONENTS,
     LEAST_HISTOGRAMS,
     LEAST_PENALTY,
     MOST_COMPONENTS,
     MOST_HISTOGRAMS,
-    MOST_WEIGHTED_CELLS,
     MixtureParameters,
     components_for,
-    histogram_weight,
     histograms_for,
     penalty_for,
     scaled_size_of,

@@ -62,7 +62,7 @@ def counts(deviation, rng, of=None):
     def noisy(partition, rows):
         return NoisyTable((partition,), rows + rng.normal(0, deviation, len(rows)), deviation)
 
-    return HistogramCounts(noisy(AGES, exact), noisy(wide_ages, wide), noisy(AGES, exact))
+    return HistogramCounts(noisy(AGES, exact), (noisy(wide_ages, wide),), noisy(AGES, exact))
 
 
 def test_counts_of_the_same_rows_are_pooled_by_inverse_variance():

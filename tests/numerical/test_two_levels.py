@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from noisy_tables import shares_of
 
 from cloister.models.core.bins import Histogram
-from cloister.models.core.histograms import MOST_ONCE, HistogramCounts, wide_cells
+from cloister.models.core.histograms import MOST_ONCE, HistogramCounts, levels_above
 from cloister.models.core.noisy_table import NoisyTable
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain
@@ -25,7 +25,7 @@ DOMAIN = Domain.of(
     Path(),
 )
 CELLS = declared_cells(DOMAIN["number"])
-WIDE = wide_cells(CELLS)
+(WIDE,) = levels_above(CELLS)
 OF_CELL = WIDE.index(CELLS.starts)
 MEMBERS = np.bincount(OF_CELL)
 PLACES = np.arange(CELLS.size)
@@ -44,13 +44,13 @@ def both_counts(counts, deviation, rng):
 
 def counted(cells, wide, deviation):
     return HistogramCounts(
-        NoisyTable((CELLS,), cells, deviation), NoisyTable((WIDE,), wide, deviation)
+        NoisyTable((CELLS,), cells, deviation), (NoisyTable((WIDE,), wide, deviation),)
     )
 
 
 def test_only_numbers_of_many_cells_have_wide_ones_and_special_values_stay_apart():
-    assert wide_cells(declared_cells(DOMAIN["listed"])) is None
-    assert wide_cells(declared_cells(DOMAIN["short"])) is None
+    assert not levels_above(declared_cells(DOMAIN["listed"]))
+    assert not levels_above(declared_cells(DOMAIN["short"]))
     assert set(CELLS.starts) >= set(WIDE.starts)
     assert WIDE.size == 16 + 2
     assert MEMBERS[0] == MEMBERS[-1] == 1

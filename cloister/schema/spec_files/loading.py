@@ -110,6 +110,8 @@ def _files_of(spec: Spec) -> Iterator[str]:
                 attribute.values, attributes.ValuesFile
             ):
                 yield attribute.values.file
+            if isinstance(tree := getattr(attribute, "hierarchy", None), attributes.ParentsFile):
+                yield tree.file
         for declaration in part.constraints:
             if declaration.file is not None:
                 yield declaration.file

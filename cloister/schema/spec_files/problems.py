@@ -67,6 +67,7 @@ _EXAMPLES = {
     "attributes": "attributes: {age: {type: integer, min: 0, max: 120}}",
     "type": "type: integer",
     "values": "values: [red, green]",
+    "hierarchy": "hierarchy: [1, 3]",
     "min": "min: 0",
     "max": "max: 100",
     "pattern": "pattern: R{0001..9999}",
@@ -88,6 +89,8 @@ _EXAMPLES = {
 _SHAPES = {
     "values": "is a list of texts or numbers, or {file: codes/zip.txt}, "
     "or {pattern: 'zip{501..99950}'}; write one",
+    "hierarchy": "is a list of lengths of prefixes, such as [1, 3], or {file: codes/tree.csv} with "
+    "one CODE,PARENT a line, or {parents: {A01: A, A02: A}}; write one",
     "unit": "is row, or {key: ATTRIBUTE, max_rows: NUMBER, persons: {public: NUMBER}}, persons if "
     "wanted; write one of them",
     "targets": "is a list of positive values, or {above: NUMBER}; write one of them",

@@ -72,7 +72,9 @@ def _attribute_rules(name: str, attribute: attributes.AnyAttribute, spec: Spec) 
     if not name.strip():
         yield (), "an attribute has no name; name the column as the data does"
     if isinstance(attribute, attributes.Categorical | attributes.Ordinal):
-        yield from ((("values",), text) for text in _list_rules(attribute, spec))
+        broken = [*_list_rules(attribute, spec)]
+        yield from ((("values",), text) for text in broken)
+        yield from () if broken else _tree_rules(name, attribute, spec)
     if isinstance(attribute, attributes.Boolean):
         yield from _boolean_rules(attribute, spec)
     if isinstance(attribute, attributes.Integer):
@@ -147,6 +149,13 @@ def _list_rules(
             "a listed value is a missing token too; leave it out, "
             "or set source.missing to other texts"
         )
+
+
+def _tree_rules(name: str, attribute: attributes.AnyAttribute, spec: Spec) -> BrokenRules:
+    try:
+        column_of(name, attribute, spec.folder)
+    except SpecError as error:
+        yield ("hierarchy",), str(error)
 
 
 def _kind_rules(values: list[attributes.Scalar]) -> Iterator[str]:

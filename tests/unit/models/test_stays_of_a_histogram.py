@@ -13,9 +13,8 @@ from types import FrameType
 
 import numpy as np
 
-from cloister.models.core.estimator import TwoLevels
-from cloister.models.core.histograms import HistogramCounts, count_histogram, wide_cells
-from cloister.models.core.noisy_table import NoisyTable
+from cloister.models.core.histograms import HistogramCounts, count_histogram
+from cloister.models.core.noisy_table import NestedCounts, NoisyTable
 from cloister.models.core.tails import NoisyCells
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, Neighbours
@@ -23,7 +22,7 @@ from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain
 from cloister.schema.partition import Partition, declared_cells
 
-HISTOGRAM = (Partition, NoisyTable, HistogramCounts, TwoLevels, NoisyCells)
+HISTOGRAM = (Partition, NoisyTable, HistogramCounts, NestedCounts, NoisyCells)
 AMOUNT = Integer(type="integer", min=0, max=9_999, bins=50)
 TASK = Task(Domain.of({"amount": AMOUNT}, Path()), (), 5_000, Neighbours())
 
@@ -63,9 +62,7 @@ def walk_of(make: Callable[[Door], object]) -> list[str]:
 
 def test_a_histogram_has_few_stays_and_returns_once() -> None:
     cells, noise = declared_cells(TASK.domain["amount"]), DiscreteGaussian(Fraction(10))
-    walk = walk_of(
-        lambda door: count_histogram(door, cells, noise, noise, wide_cells(cells)).bins(TASK)
-    )
+    walk = walk_of(lambda door: count_histogram(door, cells, noise, noise, [noise]).bins(TASK))
     assert len(walk) <= 7
     assert len(walk) - len(set(walk)) <= 2
     assert {"histograms", "estimator", "tails", "bins"} <= set(walk)

@@ -1,0 +1,162 @@
+"""Histograms of codes in a tree: least squares over its levels, and codes that stand out."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from diagnoses import CHAPTERS, diagnoses
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cloister.models.core.bins import Histogram, coarse
+from cloister.models.core.estimator import clear_of_noise, corrected
+from cloister.models.core.histograms import HistogramCounts, levels_above
+from cloister.models.core.noisy_table import NestedCounts, NoisyTable
+from cloister.schema.attributes import Categorical
+from cloister.schema.domain import Domain
+from cloister.schema.partition import declared_cells, nearest_of
+
+ROWS = 5_000
+
+
+def column_of(codes, hierarchy, nullable=False):
+    code = Categorical(type="categorical", values=codes, hierarchy=hierarchy, nullable=nullable)
+    return Domain.of({"code": code}, Path())["code"]
+
+
+SMALL = column_of(["A01", "A02", "A11", "B01", "B02", "B03", "C", "D15", "D16"], [1, 2], True)
+LEVELS = (*levels_above(declared_cells(SMALL)), declared_cells(SMALL))
+
+
+def counts_of(codes, levels, deviations, rng):
+    """The counts of all levels with Gaussian noise, coarse first."""
+    tables = []
+    for level, deviation in zip(levels, deviations, strict=True):
+        exact = np.bincount(level.index(codes), minlength=level.size)
+        noisy = exact + rng.normal(0, deviation, level.size)
+        tables.append(NoisyTable((level,), noisy, deviation))
+    return tuple(tables)
+
+
+def test_consistent_counts_are_those_of_weighted_least_squares():
+    rng = np.random.default_rng(1)
+    deviations = (3.0, 7.0, 5.0)
+    tables = counts_of(rng.integers(0, SMALL.size, 400), LEVELS, deviations, rng)
+    cells = np.arange(SMALL.size)
+    design = np.concatenate(
+        [
+            np.eye(level.size)[level.index(cells)].T / table.deviation
+            for level, table in zip(LEVELS, tables, strict=True)
+        ]
+    )
+    noisy = np.concatenate([table.counts / table.deviation for table in tables])
+    best = np.linalg.lstsq(design, noisy, rcond=None)[0]
+    nested = NestedCounts(tables)
+    totals = nested.pooled[0].counts
+    for level in (1, 2):
+        totals = corrected(nested, level, totals)
+        of = LEVELS[level].index(cells)
+        np.testing.assert_allclose(totals, np.bincount(of, weights=best), atol=1e-8)
+
+
+def test_pooled_deviations_are_those_of_the_pooled_counts():
+    rng = np.random.default_rng(2)
+    nested = [
+        NestedCounts(counts_of(np.zeros(1, dtype=int), LEVELS, (3.0, 7.0, 5.0), rng))
+        for _ in range(3_000)
+    ]
+    found = np.std([each.pooled[0].counts for each in nested], axis=0)
+    np.testing.assert_allclose(found, nested[0].pooled[0].deviation, rtol=0.08)
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 40))
+def test_the_nearest_known_cell_is_in_the_finest_part_that_has_one(seed, size):
+    rng = np.random.default_rng(seed)
+    coarse_parts = rng.integers(0, 3, size)
+    fine = coarse_parts * 3 + rng.integers(0, 3, size)
+    known = rng.random(size) < 0.3
+    for part in np.unique(coarse_parts):
+        known[np.flatnonzero(coarse_parts == part)[0]] = True
+    nearest = nearest_of(known, [coarse_parts, fine])
+    for cell, near in enumerate(nearest):
+        assert known[near]
+        parts = fine if known[fine == fine[cell]].any() else coarse_parts
+        inside = np.flatnonzero(known & (parts == parts[cell]))
+        assert near in inside or known[cell]
+        assert abs(near - cell) == (0 if known[cell] else np.abs(inside - cell).min())
+
+
+def test_noise_alone_seldom_stands_out_and_has_few_rows_beside_common_codes():
+    rng = np.random.default_rng(3)
+    everywhere = np.ones(1_000, dtype=bool)
+    alone = [clear_of_noise(rng.normal(0, 10, 1_000), everywhere, 10.0).sum() for _ in range(50)]
+    assert np.mean(alone) < 1
+    counts = np.where(np.arange(1_000) < 30, 80.0, 0.0)
+    false = []
+    for _ in range(50):
+        noisy = counts + rng.normal(0, 10, 1_000)
+        clear = clear_of_noise(noisy, everywhere, 10.0)
+        assert clear[:30].all()
+        false.append(noisy[30:][clear[30:]].sum() / noisy[clear].sum())
+    assert 0.01 < np.mean(false) < 0.06  # a twentieth is allowed
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32 - 1), st.floats(0.5, 5_000), st.integers(1, 10**6))
+def test_shares_are_a_distribution_whatever_the_noise(seed, deviation, rows):
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, SMALL.size, 30)
+    *coarser, cells = counts_of(codes, LEVELS, (deviation,) * 3, rng)
+    partition, shares = HistogramCounts(cells, tuple(coarser)).shares(rows)
+    assert (shares >= 0).all()
+    assert shares.sum() == pytest.approx(1)
+    assert len(np.unique(partition.parts[shares > 0])) == (shares > 0).sum()
+    assert (LEVELS[0].index(np.arange(SMALL.size)) == LEVELS[0].index(heads_of(partition))).all()
+
+
+def heads_of(partition):
+    """For each code, the first of its group."""
+    first = np.unique(partition.parts, return_index=True)[1]
+    return first[partition.parts]
+
+
+def test_without_noise_the_shares_are_those_of_the_rows():
+    rng = np.random.default_rng(4)
+    codes = rng.choice(SMALL.size, 5_000, p=rng.dirichlet(np.ones(SMALL.size)))
+    *coarser, cells = counts_of(codes, LEVELS, (1e-6,) * 3, rng)
+    shares = HistogramCounts(cells, tuple(coarser)).shares(5_000)[1]
+    np.testing.assert_allclose(shares, np.bincount(codes, minlength=SMALL.size) / 5_000, atol=1e-6)
+
+
+@pytest.mark.parametrize(("skew", "used"), [(0.8, 0.4), (1.2, 0.4), (0.8, 1.0), (1.8, 1.0)])
+def test_few_rows_have_a_code_that_no_row_has_and_chapters_are_kept(skew, used):
+    rng, figures = np.random.default_rng(5), []
+    for seed in range(1, 5):
+        shape = diagnoses(ROWS, seed, skew, used)
+        column = column_of(shape.spec["attributes"]["code"]["values"], [1])
+        codes, levels = column.encode(shape.frame["code"]), levels_above(declared_cells(column))
+        exact = np.bincount(codes, minlength=column.size) / ROWS
+        *coarser, cells = counts_of(codes, (*levels, declared_cells(column)), (22.0, 13.0), rng)
+        shares = HistogramCounts(cells, tuple(coarser)).shares(ROWS)[1]
+        chapters = np.bincount(levels[0].parts, weights=shares - exact)
+        figures.append((np.abs(chapters).sum() / 2, shares[exact == 0].sum()))
+    chapter_error, invented = np.mean(figures, axis=0)
+    assert chapter_error < 0.05
+    assert invented < 0.10
+
+
+def test_parts_of_codes_in_candidates_are_nodes_of_the_tree():
+    cells = declared_cells(SMALL)
+    bins = Histogram.over(cells, cells.parts, np.full(SMALL.size, 1 / SMALL.size))
+    assert coarse(bins, 8).parts.tolist() == LEVELS[1].parts.tolist()
+    assert coarse(bins, 5).parts.tolist() == LEVELS[0].parts.tolist()
+    heaviest = coarse(bins, 3)
+    assert heaviest.size == 3
+    assert len({*zip(LEVELS[0].parts.tolist(), heaviest.parts.tolist(), strict=True)}) == 5
+
+
+def test_the_made_list_is_as_long_as_said():
+    shape = diagnoses(100)
+    assert len(shape.spec["attributes"]["code"]["values"]) == 1_350
+    assert len({code[0] for code in shape.spec["attributes"]["code"]["values"]}) == CHAPTERS
