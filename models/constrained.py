@@ -62,7 +62,7 @@ _CHECKED = (
 )
 
 BALANCED = (
-    "of three times the rows, those are kept whose two-way tables are nearest to the tables of all"
+    "of four times the rows, those are kept whose two-way tables are nearest to the tables of all"
 )
 
 _REWEIGHTED = "rows are kept with weights fitted to {} of the soft constraints"

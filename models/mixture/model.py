@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
 from cloister.models import constrained
+from cloister.models.core import costs
 from cloister.models.core.bins import Histogram
 from cloister.models.core.histograms import ReleasedCounts
 from cloister.models.feasible_sets.builder import CompiledConstraints
@@ -86,6 +87,7 @@ class MixtureChain:
 
 
 _FITTED = "a mixture of products is fitted to all noisy tables together, and rows are drawn from it"
+_EVEN = "rows are points of a scrambled Sobol sequence, so their tables are near the mixture's"
 _RELATED = (
     "inside their bins, values of a number follow those of the number with which they correlate "
     "most in the fitted tables"
@@ -101,11 +103,11 @@ class MixtureModel(constrained.SequentialModel):
 
     ``sequence`` lists the attributes of the mixture first; the others follow their histograms.
     Where the mixture's factors and dependent attributes satisfy all rules on pairs (``even``), rows
-    are drawn with low variance.
+    are points of a sequence that fills the unit cube evenly.
     """
 
     drawn_whole: ClassVar[frozenset[str]] = frozenset(
-        {constrained.BALANCED, constrained.REPAIRED, _RELATED}
+        {constrained.BALANCED, constrained.REPAIRED, _EVEN, _RELATED}
     )
 
     task: Task
@@ -123,8 +125,10 @@ class MixtureModel(constrained.SequentialModel):
         """Balanced draws, or the constraint sampler alone if rows depend on those before them."""
         if self.constraint_sampler.remembers:
             return self.constraint_sampler
+        if self.even:
+            return self._independent_sampler
         inside = {name: self.bins[name] for name in self.mixture.layout.sizes}
-        return BalancedSampler(self._independent_sampler, inside)
+        return BalancedSampler(self.constraint_sampler, inside)
 
     def pool(self, rows: int, rng: SamplingSource) -> Table:
         """About ``rows`` rows on which the model's own rates are measured, keys left unset.
@@ -201,9 +205,12 @@ class MixtureModel(constrained.SequentialModel):
             if refitted
             else ()
         )
+        remembers = self.constraint_sampler.remembers
+        even = (_EVEN,) if self.even and not remembers else ()
         related = (_RELATED,) if self.even and self._relations else ()
-        balanced = () if self.constraint_sampler.remembers else (constrained.BALANCED,)
-        return (_FITTED, *soft, *related, *balanced)
+        few = not self.even or self.task.output_rows < costs.MANY_ROWS
+        balanced = few and not remembers
+        return (_FITTED, *soft, *even, *related, *((constrained.BALANCED,) if balanced else ()))
 
 
 def _state_of_mixture(mixture: Mixture) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

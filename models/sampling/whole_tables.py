@@ -65,8 +65,7 @@ class BalancedSampler(Sampler):
 
     def draw(self, rows: int, rng: SamplingSource, given: Given = ANYTHING) -> Table:
         """Exactly ``rows`` rows; SampleError if they cannot be drawn."""
-        draws = (self.inner.draw(rows, source, given) for source in rng.spawn(OVERSAMPLING))
-        pool = Table.concatenate(draw.narrow() for draw in draws)
+        pool = self.inner.draw(OVERSAMPLING * rows, rng, given).narrow()
         levels = {
             n: histogram.index(pool.stored[n]).astype(np.int32)
             for n, histogram in self.bins.items()

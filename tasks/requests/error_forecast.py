@@ -20,7 +20,7 @@ c v / (c + v) is left. A fit that chooses pairs leaves those out whose error is 
 counting them, so all are taken for counted. What attributes have to do with each other is lost
 beside, where no table holds them or noise hides it.
 
-*Drawing* as many rows adds a variance of c, and a third of it where a balanced part of three times
+*Drawing* as many rows adds a variance of c, and a quarter of it where a balanced part of four times
 the rows is kept. The mean size of an error is its deviation times sqrt(2 / pi), as that of a normal
 one, and a cell is wrong by no more than its rows.
 

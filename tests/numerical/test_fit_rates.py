@@ -148,7 +148,7 @@ def test_rows_are_drawn_evenly_though_few_are_kept():
             return rng.random(rows.rows) < 0.03
 
     fitted = model()
-    sampler = EvenSampler(replace(fitted.sampler.inner.plain, acceptance=Picky()), fitted.mixture)
+    sampler = EvenSampler(replace(fitted.sampler.plain, acceptance=Picky()), fitted.mixture)
     assert sampler.draw(20_000, SamplingSource(2)).rows == 20_000
 
 

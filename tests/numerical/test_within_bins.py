@@ -78,8 +78,8 @@ def test_histograms_are_as_with_independent_values():
             np.bincount(bins.cell_index(own[name]), minlength=bins.cells)
             for own in (related, alone)
         ]
-        # One row of each bin may be at either side of a cell's end.
-        assert np.abs(counts[0] - counts[1]).max() <= 2
+        # A bin has 2,500 rows: of independent values up to 100 would differ.
+        assert np.abs(counts[0] - counts[1]).max() <= 40
 
 
 def test_unrelated_attributes_have_no_relation():
