@@ -94,9 +94,13 @@ class Aim:
             self._measure(clique, sigma)
             before, model = model, self._estimate(model)
             rows, domain = self._answers[clique].sum(), self._data.domain
-            change = rows * np.abs(
-                _shares(_tables(model), domain, clique) - _shares(_tables(before), domain, clique)
-            ).sum()
+            change = (
+                rows
+                * np.abs(
+                    _shares(_tables(model), domain, clique)
+                    - _shares(_tables(before), domain, clique)
+                ).sum()
+            )
             if change <= math.sqrt(2 / math.pi) * sigma * self._data.domain.size(clique):
                 sigma, epsilon = sigma / 2, epsilon * 2
         return model

@@ -39,7 +39,7 @@ def parity_spec(bits: int, source: Path) -> dict[str, object]:
     return {
         "name": f"parity-{bits}",
         "source": {"path": str(source)},
-        "attributes": {name: bit for name in (*(f"x{index}" for index in range(BITS)), "parity")},
+        "attributes": dict.fromkeys((*(f"x{index}" for index in range(BITS)), "parity"), bit),
         "privacy": {
             "rows": {"public": ROWS},
             "unit": "row",

@@ -33,7 +33,7 @@ _LEAST_SHARE = 1e-12
 """Added to the share of every level, so that a level required by parents can be drawn."""
 
 _SEQUENCE = 1 << 20
-"""Points of a sequence; further rows are of another one. To skip points costs time in proportion."""
+"""Points of a sequence; rows beyond are of another one, as skipping points costs time for each."""
 
 
 def ranked_quantiles(kinds: Integers, keys: Floats, rng: np.random.Generator) -> Floats:
@@ -97,6 +97,13 @@ def _points(engine: Sobol, count: int) -> Floats:
     return engine.random_base2((count - 1).bit_length())[:count]
 
 
+def _consecutive(scramble: int, axes: int, first: int, count: int) -> Floats:
+    """Points (count, axes) of the sequences of a draw, from number ``first`` on."""
+    sequence, skipped = divmod(first, _SEQUENCE)
+    engine = Sobol(axes, rng=np.random.default_rng([scramble, sequence]))
+    return _points(engine.fast_forward(skipped) if skipped else engine, count)
+
+
 @dataclass(frozen=True)
 class EvenSampler(Sampler):
     """Draws tables from a mixture whose factors and ``dependents`` satisfy all rules on pairs.
@@ -129,20 +136,15 @@ class EvenSampler(Sampler):
 
         Rows that can hardly be drawn come from the ``plain`` sampler; SampleError if it has none.
         """
-        first = [] if self.scramble is None else [self._shared_points(given.first, rows)]
+        scramble, axes = self.scramble, self._axes
+        first = [] if scramble is None else [_consecutive(scramble, axes, given.first, rows)]
 
         def propose(count: int, generator: np.random.Generator) -> Batch:
-            points = first.pop() if first else _points(Sobol(self._axes, rng=generator), count)
+            points = first.pop() if first else _points(Sobol(axes, rng=generator), count)
             shuffled = points[generator.permutation(count)].T.copy()
             return self._batch(shuffled, generator)
 
         return self.plain.draw(rows, rng, given, propose)
-
-    def _shared_points(self, first: int, rows: int) -> Floats:
-        """Points (rows, axes) of the draw's sequences, from number ``first`` on."""
-        sequence, skipped = divmod(first, _SEQUENCE)
-        engine = Sobol(self._axes, rng=np.random.default_rng([self.scramble, sequence]))
-        return _points(engine.fast_forward(skipped) if skipped else engine, rows)
 
     @cached_property
     def _wide(self) -> list[str]:
@@ -159,7 +161,9 @@ class EvenSampler(Sampler):
         chain, rows = self.plain.chain, points.shape[1]
         axes = iter(points)
         levels = self._levels(axes, rows)
-        quantiles = dict.fromkeys(chain.sequence, np.zeros(rows)) | dict(zip(self._wide, axes, strict=False))
+        quantiles = dict.fromkeys(chain.sequence, np.zeros(rows)) | dict(
+            zip(self._wide, axes, strict=False)
+        )
         nodes = [self._leaves(number, levels) for number in range(len(chain.feasible_sets))]
         batch = Batch(levels, nodes, quantiles, rng)
         self._relate(batch, rng)
