@@ -22,6 +22,7 @@ from cloister.constraints.denial import Cell, Op, Predicate
 from cloister.errors import PlanError
 from cloister.figures import count_of
 from cloister.models.task import Persons, Task
+from cloister.privacy.door.table import position_among_equal
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.columns import Column, Grid, Serial
@@ -134,6 +135,17 @@ class PersonTasks:
                 bounds.append(math.prod(domain[name].values for name in names))
         return min(bounds)
 
+    def contributing(self, most: int) -> PersonTasks:
+        """The same tasks where at most so many rows of each person are counted."""
+        bounded = replace(self.rows.neighbours, max_rows=most)
+        return replace(self, rows=replace(self.rows, neighbours=bounded))
+
+    @property
+    def counted_rows(self) -> str:
+        """Which rows are counted, in words."""
+        counted, most = self.rows.neighbours.max_rows, self.whole.neighbours.max_rows
+        return "of the rows" if counted == most else f"of {count_of(counted, 'row')} a person"
+
     def estimated(self, persons: int, rows: int) -> PersonTasks:
         """The same tasks for other numbers of persons and of rows, such as released ones."""
         return replace(
@@ -202,6 +214,18 @@ def person_tables(table: Table, task: Task) -> Database:
     domain = Domain((*tasks.persons.domain, *tasks.compared.values()))
     tables = {PERSONS: Table(domain, codes), ROWS: table}
     return Database(Schema({name: one.domain for name, one in tables.items()}), tables)
+
+
+def places_of_rows(table: Table, task: Task) -> dict[str, Integers]:
+    """The place of each bounded row among those of its person, in the order of lots.
+
+    Privacy: a function of that person's rows alone, as for :func:`person_tables`.
+    """
+    keys = table.codes[_persons(task).key]
+    order = np.argsort(keys, kind="stable")
+    places = np.empty(len(keys), dtype=np.int64)
+    places[order] = position_among_equal(keys[order])
+    return {ROWS: places}
 
 
 def neighbours_of_tables(task: Task) -> dict[str, Neighbours]:

@@ -1,15 +1,16 @@
 """Persons with several rows, by any method: one row a person, and the rows, under one budget.
 
-A person changes one row of the first table and up to ``max_rows`` of the second, so what is asked
-of both composes. With a delta the budgets of the parts are found such that everything together,
-priced by the accountants as one, costs no more than the whole; at delta 0 epsilons add up.
+A person changes one row of the first table and as many rows of the second as are counted there, by
+lot: fewer than ``max_rows`` where noise says more than the rows that are left out would. What is
+asked of both composes. With a delta the budgets of the parts are found such that everything
+together, priced by the accountants as one, costs no more than the whole; at delta 0 epsilons add
+up.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from cloister.models.core.budget_split import (
     noise_of_counts,
 )
 from cloister.models.core.costs import together
-from cloister.models.planning import choose_sampling
+from cloister.models.planning import choose_sampling, contribution, wanted_budget
 from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Facts, plans_json
 from cloister.models.task import AnyPlan, Budget, Parameters, Plan, Stage, Task
 from cloister.models.transforms.person_tables import PERSONS, ROWS, PersonTasks, split_task
@@ -50,9 +51,6 @@ LIKENESS = "likeness"
 _LIKENESS = Fraction(6, 100)
 """Part of the budget, as a share of rho, of kinds of pairs of rows of one person."""
 
-_PERSONS = Fraction(2, 5)
-"""Part of the rest of the table of persons; the rows have what is left."""
-
 _SEED = 20_261_122
 """Public seed of the persons by which the mean number of rows is computed."""
 
@@ -64,14 +62,16 @@ _POOL = 4_096
 class PersonsParameters(Parameters):
     """The plans of both tables, and the noise of what is asked of persons besides.
 
-    ``number`` is that of their number if it is measured, ``likeness`` that of the kinds of pairs of
-    rows for each attribute of rows, if there are any.
+    ``contribution`` is how many rows of each person are counted, ``number`` the noise of the number
+    of persons if it is measured, ``likeness`` that of the kinds of pairs of rows for each attribute
+    of rows, if there are any.
     """
 
     number: CountNoise | None
     likeness: CountNoise | None
     persons: AnyPlan
     rows: AnyPlan
+    contribution: int
 
     @property
     def plans(self) -> Mapping[str, AnyPlan]:
@@ -82,10 +82,10 @@ class PersonsParameters(Parameters):
         """The parameters as JSON values."""
         noises = {NUMBER: self.number, LIKENESS: self.likeness}
         levels = {
-            name: [str(level) for level in dataclasses.astuple(noise)] if noise else None
+            name: [str(level) for level in astuple(noise)] if noise else None
             for name, noise in noises.items()
         }
-        return levels | plans_json(self.plans)
+        return {"contribution": self.contribution} | levels | plans_json(self.plans)
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,9 @@ class Persons(Transformation):
 
     def doors(self, private: DatabaseDoor) -> Doors:
         """The doors to both tables."""
-        return {name: LabelledDoor(private.table(name), name) for name in (PERSONS, ROWS)}
+        rows = private.bounded(ROWS, self.tasks.rows.neighbours.max_rows)
+        doors = {PERSONS: private.table(PERSONS), ROWS: rows}
+        return {name: LabelledDoor(door, name) for name, door in doors.items()}
 
     def sequence(self, method: AnySynthesizer) -> tuple[str, ...]:
         """The method's sequence of the rows, attributes of persons first."""
@@ -150,10 +152,29 @@ class Persons(Transformation):
         self, method: AnySynthesizer, sequence: tuple[str, ...], budget: Budget
     ) -> Plan[PersonsParameters]:
         """The plan of a method for both tables, which together spend the budget."""
-        parts = _Parts(method, self.tasks, sequence, budget)
+        parts = _Parts(method, self._contributing(budget), sequence, budget)
         refusal = "persons and rows was found; allow more, or declare max_rows: 1"
         relation = self.tasks.whole.neighbours.relation
         return divide(parts.plan, parts.shares, budget, relation, refusal)
+
+    def _contributing(self, budget: Budget) -> PersonTasks:
+        """The tasks where as many rows of each person are counted as noise suggests.
+
+        It is that of tables of all attributes and as many pairs. Persons of an unknown number are
+        taken to have as many rows as the root of their bound: between one and all.
+        """
+        task, most = self.tasks.rows, self.tasks.whole.neighbours.max_rows
+        tables = 2 * len(task.domain.modelled)
+        one = self.tasks.persons.neighbours.partition
+        noise = noise_of_counts(budget.epsilon, budget.delta, tables).deviation(one)
+        persons = self.tasks.number or round(task.data_rows / most**0.5)
+        counted, rows = contribution(task.data_rows, persons, most, noise)
+        tasks = self.tasks.contributing(counted)
+        return tasks.estimated(tasks.persons.data_rows, rows)
+
+    def planned(self, plan: AnyPlan) -> Persons:
+        """Those of the plan's contribution."""
+        return replace(self, tasks=self.tasks.contributing(plan.parameters.contribution))
 
     def plans(self, plan: AnyPlan) -> Mapping[str, AnyPlan]:
         """Those of both tables."""
@@ -175,6 +196,7 @@ class Persons(Transformation):
             number = max(int(door.answer(everyone, parameters.number, NUMBER)[0]), 1)
             return replace(self, tasks=tasks.estimated(number, tasks.rows.data_rows))
         drawn = tasks.counts(models[PERSONS].sample(_POOL, SamplingSource(_SEED)))
+        drawn = np.minimum(drawn, parameters.contribution)
         number = tasks.persons.data_rows
         tasks = tasks.estimated(number, max(round(number * float(drawn.mean())), 1))
         if parameters.likeness is None:
@@ -211,9 +233,10 @@ class _Parts:
         """The share of each part in the budget."""
         number = Fraction(0) if self.tasks.number else _NUMBER
         likeness = _LIKENESS if self.tasks.compared else Fraction(0)
-        rest = 1 - number - likeness
+        rest, tasks = 1 - number - likeness, (self.tasks.persons, self.tasks.rows)
+        wanted = dict(zip((PERSONS, ROWS), map(wanted_budget, tasks), strict=True))
         parts = {NUMBER: number, LIKENESS: likeness}
-        parts |= {PERSONS: rest * _PERSONS, ROWS: rest * (1 - _PERSONS)}
+        parts |= {name: rest * one / sum(wanted.values()) for name, one in wanted.items()}
         return {name: share for name, share in parts.items() if share}
 
     def plan(self, epsilons: Mapping[str, Fraction]) -> Plan[PersonsParameters]:
@@ -235,8 +258,15 @@ class _Parts:
             )
             for name, noise in noises.items()
         ]
-        stages = (*queries, *_labelled(PERSONS, persons), *_labelled(ROWS, rows))
-        parameters = PersonsParameters(noises.get(NUMBER), noises.get(LIKENESS), persons, rows)
+        of_persons = _labelled(PERSONS, _ONE_ROW_EACH, persons)
+        stages = (*queries, *of_persons, *_labelled(ROWS, tasks.counted_rows, rows))
+        parameters = PersonsParameters(
+            noises.get(NUMBER),
+            noises.get(LIKENESS),
+            persons,
+            rows,
+            tasks.rows.neighbours.max_rows,
+        )
         forecast = together([persons, rows])
         tables = {PERSONS: (tasks.persons, persons), ROWS: (tasks.rows, rows)}
         return Plan(rows.method, rows.sequence, stages, parameters, forecast, parts=tables)
@@ -257,11 +287,8 @@ _ASKED = {
     LIKENESS: "how alike two rows of one person are, in each attribute of rows",
 }
 
-_OF_TABLE = {
-    PERSONS: "of a table with one row a person",
-    ROWS: "of the rows",
-}
+_ONE_ROW_EACH = "of a table with one row a person"
 
 
-def _labelled(table: str, plan: AnyPlan) -> tuple[Stage, ...]:
-    return tuple(label_stage(stage, table, f"{_OF_TABLE[table]}: ") for stage in plan.stages)
+def _labelled(table: str, words: str, plan: AnyPlan) -> tuple[Stage, ...]:
+    return tuple(label_stage(stage, table, f"{words}: ") for stage in plan.stages)

@@ -76,6 +76,10 @@ class Transformation(ABC):
         """The plan of each part: by default the same."""
         return dict.fromkeys(self.parts, plan)
 
+    def planned(self, plan: AnyPlan) -> Self:  # noqa: ARG002
+        """The transformation as its plan chose it: by default the only one that there is."""
+        return self
+
     def before(self, part: str, doors: Doors, plan: AnyPlan, models: Models) -> Self:  # noqa: ARG002
         """The transformation with what is asked of the data before a part is fitted.
 
@@ -166,6 +170,7 @@ class Transformed(AnySynthesizer):
         transformation, rest = self._first(lambda kind: kind.of(task, self._method))
         if not transformation:
             return self._method.train(private, task, plan)
+        transformation = transformation.planned(plan)
         doors, plans, models = (
             transformation.doors(private),
             transformation.plans(plan),

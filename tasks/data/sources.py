@@ -24,7 +24,7 @@ from pandas.api import types as pt
 from cloister.constraints import presence_rules
 from cloister.errors import DataError
 from cloister.models.task import DatabaseTask
-from cloister.models.transforms.person_tables import neighbours_of_tables, person_tables
+from cloister.models.transforms import person_tables as persons
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import (
     PrivateColumns,
@@ -144,8 +144,10 @@ def private_database(
 ) -> PrivateDatabase:
     """The doors of the bounded rows of tables, all under one plan."""
     if task.lead.persons:
-        tables = person_tables(rows.tables[task.schema.lead], task.lead)
-        return PrivateDatabase(tables, neighbours_of_tables(task.lead), planned, journal, noise)
+        bounded, unit = rows.tables[task.schema.lead], persons.neighbours_of_tables(task.lead)
+        tables = persons.person_tables(bounded, task.lead)
+        places = persons.places_of_rows(bounded, task.lead)
+        return PrivateDatabase(tables, unit, planned, journal, noise, places)
     derived = {**relations.row_tables(rows), **relations.joined_tables(rows)}
     changed = relations.rows_changed(rows.schema)
     neighbours = {name: Neighbours(task.neighbours.relation, changed[name]) for name in derived}

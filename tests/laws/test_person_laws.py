@@ -18,6 +18,7 @@ from cloister.models.transforms.person_tables import (
     ROWS,
     neighbours_of_tables,
     person_tables,
+    places_of_rows,
 )
 from cloister.privacy.door.table import bound_contribution, person_numbers
 from cloister.schema.domain import Table
@@ -105,6 +106,44 @@ def test_persons_made_of_others_rows_break_the_law():
     @given(data=st.data())
     def law(data):
         assert keeps_the_law(data, by_the_whole_table)
+
+    with pytest.raises(AssertionError):
+        law()
+
+
+def few_rows_keep_the_law(data, places) -> bool:
+    """Rows of the first places, of as many as ``most`` a person."""
+    most = data.draw(st.integers(1, MOST))
+
+    def few(table: Table, task: Task) -> Database:
+        tables = person_tables(table, task)
+        rows = tables.tables[ROWS].take(places(table, task)[ROWS] < most)
+        return Database(tables.schema, tables.tables | {ROWS: rows})
+
+    rows = data.draw(st.lists(st.tuples(NAMES, ROW), min_size=1, max_size=14))
+    own = [("new", row) for row in data.draw(st.lists(ROW, min_size=1, max_size=5))]
+    before, after = tables_of(rows, few)[ROWS], tables_of([*own, *rows], few)[ROWS]
+    return not before - after and (after - before).total() == min(most, MOST, len(own))
+
+
+@settings(max_examples=examples(150))
+@given(data=st.data())
+def test_a_person_more_is_as_many_rows_more_as_are_counted_of_each(data):
+    assert few_rows_keep_the_law(data, places_of_rows)
+
+
+def places_in_the_table(table: Table, task: Task) -> dict[str, np.ndarray]:
+    """Sabotage: the place of a row is among all rows of its city."""
+    city = table.codes["city"]
+    places = [int((city[:at] == code).sum()) for at, code in enumerate(city)]
+    return {ROWS: np.array(places)}
+
+
+def test_places_among_rows_of_others_break_the_law():
+    @settings(max_examples=300, phases=[Phase.generate])
+    @given(data=st.data())
+    def law(data):
+        assert few_rows_keep_the_law(data, places_in_the_table)
 
     with pytest.raises(AssertionError):
         law()

@@ -102,9 +102,9 @@ def rows_within_bound(
     cells = keyed_rows((people, *columns), key + b"units")
     grouped = np.lexsort((cells, people))
     cells, owners = cells[grouped], people[grouped]
-    lots = keyed_rows((cells, _position(cells)), key + b"lots")
+    lots = keyed_rows((cells, position_among_equal(cells)), key + b"lots")
     drawn = grouped[np.lexsort((lots, owners))]
-    return drawn[_position(owners) < most]
+    return drawn[position_among_equal(owners) < most]
 
 
 def rows_first_in_line(parents: Integers, rows: Table, most: int, key: bytes) -> Integers:
@@ -114,10 +114,10 @@ def rows_first_in_line(parents: Integers, rows: Table, most: int, key: bytes) ->
     more takes the place of at most one other.
     """
     line = np.lexsort((keyed_rows(rows.stored.values(), key + b"links"), parents))
-    return line[_position(parents[line]) < most]
+    return line[position_among_equal(parents[line]) < most]
 
 
-def _position(grouped: Integers | Words) -> Integers:
+def position_among_equal(grouped: Integers | Words) -> Integers:
     """The rank of each row among equal ones, from 0; equal rows are adjacent."""
     if not len(grouped):
         return np.zeros(0, dtype=np.int64)
@@ -299,6 +299,8 @@ class PrivateDatabase:
     Args:
         database: the rows, bounded to so many rows of each table a unit as ``neighbours`` says.
         planned: everything that may be asked of all tables, as reserved in the ledger.
+        places: the place (n,) of each row among those of its unit, from 0, by table; a function of
+            that unit's rows alone. Of tables of which a unit has one row at most there is none.
 
     Privacy: the answers of one table compose with those of the others, since a unit may have rows
         in each: all events are taken out of one plan.
@@ -311,12 +313,14 @@ class PrivateDatabase:
         planned: Event,
         journal: Journal,
         noise: NoiseSource,
+        places: Mapping[str, Integers] | None = None,
     ) -> None:
         self.plan_budget = PlanBudget(planned)
         self._secure = noise.secure
+        self.__tables, self.__places, self._neighbours = database.tables, places or {}, neighbours
+        self._journal, self._noise = journal, noise
         self._doors = {
-            name: PrivateRows(TableRows(table), neighbours[name], self.plan_budget, journal, noise)
-            for name, table in database.tables.items()
+            name: self._door(table, neighbours[name]) for name, table in database.tables.items()
         }
 
     @property
@@ -327,3 +331,21 @@ class PrivateDatabase:
     def table(self, name: str) -> PrivateRows[TableRows]:
         """The door to one table."""
         return self._doors[name]
+
+    def bounded(self, name: str, most: int) -> PrivateRows[TableRows]:
+        """The door to at most ``most`` rows of each unit, those of the first places.
+
+        Privacy: proof. Whether a row is among them is a function of its place, and so of the rows
+            of its unit alone: another unit's rows do not change it. Places of a unit's rows
+            differ, so at most ``most`` of them are below that number. So tables that differ in one
+            unit's rows differ here in at most as many rows, and queries are of that sensitivity
+            (``tests/laws/test_person_laws.py``). They are taken out of the plan of all tables.
+        """
+        if most >= self._neighbours[name].max_rows:
+            return self._doors[name]
+        first = self.__tables[name].take(self.__places[name] < most)
+        return self._door(first, Neighbours(self._neighbours[name].relation, most))
+
+    def _door(self, table: Table, neighbours: Neighbours) -> PrivateRows[TableRows]:
+        rows = TableRows(table)
+        return PrivateRows(rows, neighbours, self.plan_budget, self._journal, self._noise)

@@ -142,6 +142,17 @@ def test_both_tables_cost_no_more_than_the_budget_and_nearly_all_of_it(method, d
     assert tables == {PERSONS, ROWS}
 
 
+def test_fewer_rows_of_a_person_are_counted_where_noise_is_strong():
+    def counted(budget: str) -> tuple[int, float]:
+        task = task_with(persons={"public": PEOPLE})
+        plan = make_plan(create("independent"), task, Budget(Fraction(budget), Fraction(0)))
+        of = {stage.name: stage.event.parts[0][0].sensitivity.l1 for stage in plan.stages}
+        return plan.parameters.contribution, of["rows: attributes"]
+
+    assert counted("1") == (1, 1)
+    assert counted("9000") == (MOST, MOST)
+
+
 def test_the_number_of_persons_is_measured_where_it_is_not_declared():
     """By Laplace noise of scale 5 / 3: off by more than 40 less than once in ten billion."""
     _, plan, model = fitted(task_with(persons={"measured": True}))
@@ -152,8 +163,9 @@ def test_the_number_of_persons_is_measured_where_it_is_not_declared():
 def test_rows_are_measured_as_those_of_a_unit_of_several_and_persons_as_one():
     task = task_with()
     _, plan, _ = fitted(task)
+    assert plan.parameters.contribution == 3 < MOST
     of = {stage.name: stage.event.parts[0][0].sensitivity.l1 for stage in plan.stages}
-    assert of["persons: attributes"] == 1 and of["rows: attributes"] == MOST
+    assert of["persons: attributes"] == 1 and of["rows: attributes"] == 3
     with tempfile.TemporaryDirectory() as folder:
         journal = Journal.open(Path(folder), {"run": "persons"})
         door = door_to(real_rows(task), task, plan, journal, NoiseSource.insecure(1))
