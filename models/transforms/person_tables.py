@@ -17,12 +17,11 @@ from pathlib import Path
 import numpy as np
 
 from cloister import constraints
-from cloister.arrays import Integers
+from cloister.arrays import Integers, place_among_equal
 from cloister.constraints.denial import Cell, Op, Predicate
 from cloister.errors import PlanError
 from cloister.figures import count_of
 from cloister.models.task import Persons, Task
-from cloister.privacy.door.table import position_among_equal
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.columns import Column, Grid, Serial
@@ -224,7 +223,7 @@ def places_of_rows(table: Table, task: Task) -> dict[str, Integers]:
     keys = table.codes[_persons(task).key]
     order = np.argsort(keys, kind="stable")
     places = np.empty(len(keys), dtype=np.int64)
-    places[order] = position_among_equal(keys[order])
+    places[order] = place_among_equal(keys[order])
     return {ROWS: places}
 
 

@@ -23,9 +23,9 @@ from typing import Generic
 import numpy as np
 import pandas as pd
 
-from cloister.arrays import Array, Integers
+from cloister.arrays import Array, Integers, place_among_equal
 from cloister.errors import DataError, UnplannedQuery
-from cloister.hashing import Words, keyed_numbers, keyed_rows
+from cloister.hashing import keyed_numbers, keyed_rows
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import Composed, Event, Parallel, RepeatedSelection, SampledGaussian
 from cloister.privacy.mechanisms.noise import Neighbours
@@ -102,9 +102,9 @@ def rows_within_bound(
     cells = keyed_rows((people, *columns), key + b"units")
     grouped = np.lexsort((cells, people))
     cells, owners = cells[grouped], people[grouped]
-    lots = keyed_rows((cells, position_among_equal(cells)), key + b"lots")
+    lots = keyed_rows((cells, place_among_equal(cells)), key + b"lots")
     drawn = grouped[np.lexsort((lots, owners))]
-    return drawn[position_among_equal(owners) < most]
+    return drawn[place_among_equal(owners) < most]
 
 
 def rows_first_in_line(parents: Integers, rows: Table, most: int, key: bytes) -> Integers:
@@ -114,16 +114,7 @@ def rows_first_in_line(parents: Integers, rows: Table, most: int, key: bytes) ->
     more takes the place of at most one other.
     """
     line = np.lexsort((keyed_rows(rows.stored.values(), key + b"links"), parents))
-    return line[position_among_equal(parents[line]) < most]
-
-
-def position_among_equal(grouped: Integers | Words) -> Integers:
-    """The rank of each row among equal ones, from 0; equal rows are adjacent."""
-    if not len(grouped):
-        return np.zeros(0, dtype=np.int64)
-    starts = np.flatnonzero(np.r_[True, grouped[1:] != grouped[:-1]])
-    sizes = np.diff(np.r_[starts, len(grouped)])
-    return np.arange(len(grouped)) - np.repeat(starts, sizes)
+    return line[place_among_equal(parents[line]) < most]
 
 
 class PlanBudget:
