@@ -145,7 +145,8 @@ class Facts(Protocol):
     release records under. One that ``weighs_soft`` does something about
     soft constraints; ``samplings`` are its ways to draw rows under them, the usual one first. One
     ``as_printed`` is given no other columns than the table's. Models of one that has
-    ``binary_columns`` are `HasBinaryColumns`.
+    ``binary_columns`` are `HasBinaryColumns`. A method chooses no joint table of more than
+    ``most_joint`` columns to learn from, if there is such a bound.
     """
 
     name: str
@@ -159,6 +160,7 @@ class Facts(Protocol):
     samplings: tuple[Sampling, ...] = ("supports",)
     as_printed: bool = False
     binary_columns: bool = False
+    most_joint: int | None = None
 
     def own_guarantees(
         self,

@@ -111,6 +111,7 @@ def _plan_facts(
         "epsilon": exact_text(request.budget.epsilon),
         "method": f"{request.method}: {request.reason}",
         **_expected_errors(request, context, release_plan),
+        **plan_report.dependence_facts(request),
         "rows to draw": request.rows,
         "sequence": shorten_list(", ".join(release_plan.sequence), whole),
         "columns left out": shorten_list(", ".join(ignored_columns(context.spec)) or "none", whole),

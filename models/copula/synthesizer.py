@@ -67,6 +67,7 @@ class CopulaSynthesizer(Synthesizer[CopulaParameters, "CopulaModel"]):
 
     supports_conditionals = True
     binary_columns = True
+    most_joint = 2
 
     def __init__(self, progress: Progress = silent, recipe: CopulaRecipe = COPULA) -> None:
         self.name, self.summary = recipe.name, recipe.summary

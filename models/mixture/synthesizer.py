@@ -35,6 +35,7 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, "MixtureModel"]):
     supports_conditionals = True
     reuses_numbers = True
     weighs_soft = True
+    most_joint = 3
     samplings = MIXTURE_SAMPLINGS
     name = "mixture"
     summary = (

@@ -136,6 +136,19 @@ def device_json(request: resolved.ResolvedRequest, plan: AnyPlan) -> dict[str, A
     return {"device": str(device), "determinism": device.determinism}
 
 
+def dependence_facts(request: resolved.ResolvedRequest) -> dict[str, str]:
+    """What the method cannot learn of how columns go together, if there is a bound."""
+    match _method(request).most_joint:
+        case None:
+            return {}
+        case 1:
+            return {"not learnt": "how columns go together"}
+        case most:
+            return {
+                "not learnt": f"what only {most + 1} or more columns together show, as a parity"
+            }
+
+
 _UNWEIGHED = (
     "{names}: method {method} does not model soft constraints; how often its rows break them is "
     "not adjusted to the data"

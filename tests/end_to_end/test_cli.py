@@ -294,6 +294,8 @@ def test_plan_is_a_table_for_people(place, capsys):
     said = capsys.readouterr().out
     assert "all together" in said
     assert "of processor time, with quick evaluation" in said
+    assert run(["plan", str(place.spec), "--method", "mixture"]) == 0
+    assert "what only 4 or more columns together show" in capsys.readouterr().out
 
 
 def test_evaluate_compares_files(released, own, cloister):
