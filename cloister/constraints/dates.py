@@ -18,17 +18,11 @@ from cloister.errors import ConstraintError
 from cloister.schema.columns import Column, Grid, Listed
 from cloister.schema.declarations import BARE_NAME
 from cloister.schema.domain import Domain
+from cloister.schema.written_moments import MONTHS, number_of_name
 
 _SENTENCE = re.compile(r"(.*\S)\s+is\s+an?\s+(?:valid\s+)?date\s*", re.IGNORECASE | re.DOTALL)
 _CELL = rf"[tT]1?\.(`(?:[^`]|``)+`|{BARE_NAME})"
 _CELLS = re.compile(rf"\s*{_CELL}(?:\s*(?:,|\sand\s)\s*{_CELL}){{1,2}}")
-
-_MONTHS = (
-    *("january", "february", "march", "april", "may", "june", "july"),
-    *("august", "september", "october", "november", "december"),
-)
-_FEWEST_LETTERS = 3
-"""Letters of a month's name at least: fewer begin several names."""
 
 _KINDS = {"year": range(1000, 10_000), "month": range(1, 13), "day": range(1, 32)}
 """The numbers of each part of a date; years of two digits are of no one century."""
@@ -145,9 +139,8 @@ def _numbers_of(column: Column, kind: str, name: str) -> dict[Constant, int | No
 
 def _number_of(label: str, kind: str) -> int | None:
     """The number of a listed year, month or day; None if it is none."""
-    text = label.strip().rstrip(".").lower()
-    if kind == "month" and len(text) >= _FEWEST_LETTERS and text.isalpha():
-        months = (number for number, month in enumerate(_MONTHS, 1) if month.startswith(text))
-        return next(months, None)
+    text = label.strip()
+    if kind == "month" and not text.isdigit():
+        return number_of_name(text, MONTHS)
     number = int(text) if re.fullmatch("[0-9]{1,4}", text) else 0
     return number if number in _KINDS[kind] else None

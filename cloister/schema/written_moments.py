@@ -22,6 +22,14 @@ MONTHS = (
 _SHORT = 3
 """Letters of the short name of a month."""
 
+
+def number_of_name(text: str, names: Sequence[str]) -> int | None:
+    """The number, from 1, of the name that a text is or begins, in capitals or not."""
+    letters = text.strip().rstrip(".").lower()
+    numbers = (number for number, name in enumerate(names, 1) if name.startswith(letters))
+    return next(numbers, None) if len(letters) >= _SHORT else None
+
+
 PIVOT = 69
 """Two-digit years from here on are of the 20th century, as POSIX has it."""
 

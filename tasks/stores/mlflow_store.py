@@ -27,16 +27,7 @@ from typing import Any, Self
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag, LoggedModel, Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
-from mlflow.utils.mlflow_tags import (
-    MLFLOW_DATASET_CONTEXT,
-    MLFLOW_GIT_COMMIT,
-    MLFLOW_LOGGED_ARTIFACTS,
-    MLFLOW_PARENT_RUN_ID,
-    MLFLOW_RUN_NOTE,
-    MLFLOW_SOURCE_NAME,
-    MLFLOW_SOURCE_TYPE,
-    MLFLOW_USER,
-)
+from mlflow.utils import mlflow_tags
 
 from cloister.evaluation.report import AnyEvaluation
 from cloister.privacy.certificate.certificate import StageSpend
@@ -107,12 +98,12 @@ class RunOrigin:
     def tags(self) -> dict[str, str]:
         """What MLflow shows of it at the head of a run."""
         tags = {
-            MLFLOW_USER: self.user,
-            MLFLOW_SOURCE_NAME: f"{self.command} ({__version__})",
-            MLFLOW_SOURCE_TYPE: "LOCAL",
-            MLFLOW_RUN_NOTE: self.description,
+            mlflow_tags.MLFLOW_USER: self.user,
+            mlflow_tags.MLFLOW_SOURCE_NAME: f"{self.command} ({__version__})",
+            mlflow_tags.MLFLOW_SOURCE_TYPE: "LOCAL",
+            mlflow_tags.MLFLOW_RUN_NOTE: self.description,
         }
-        return tags | ({MLFLOW_GIT_COMMIT: self.commit} if self.commit else {})
+        return tags | ({mlflow_tags.MLFLOW_GIT_COMMIT: self.commit} if self.commit else {})
 
 
 @dataclass(frozen=True)
@@ -159,7 +150,7 @@ class Tracker:
             **(origin.tags if origin else {}),
         }
         for run in self._runs(experiment, release):
-            if MLFLOW_PARENT_RUN_ID not in run.data.tags:
+            if mlflow_tags.MLFLOW_PARENT_RUN_ID not in run.data.tags:
                 self._end_orphans(experiment, release)
                 self.client.update_run(run.info.run_id, status="RUNNING")
                 self._tag(run.info.run_id, described)
@@ -250,7 +241,7 @@ class Tracker:
         source = json.dumps({"kept": "in the private home"})
         data = Dataset(dataset, digest[:_LONGEST_DIGEST], "private", source)
         self.client.log_inputs(
-            run, [DatasetInput(data, [InputTag(MLFLOW_DATASET_CONTEXT, "training")])]
+            run, [DatasetInput(data, [InputTag(mlflow_tags.MLFLOW_DATASET_CONTEXT, "training")])]
         )
 
     def log_evaluation(self, run: str, evaluation: AnyEvaluation, folder: Path) -> None:
@@ -296,13 +287,17 @@ class Tracker:
 
     def _end_orphans(self, experiment: str, release: str) -> None:
         for run in self._runs(experiment, release):
-            if MLFLOW_PARENT_RUN_ID in run.data.tags and run.info.status == "RUNNING":
+            if mlflow_tags.MLFLOW_PARENT_RUN_ID in run.data.tags and run.info.status == "RUNNING":
                 self.client.set_terminated(run.info.run_id, "KILLED")
 
     def _child(self, parent: str, name: str) -> str:
         """The child run of a stage, running: a new one, or that of an earlier attempt."""
         run = self.client.get_run(parent)
-        tags = {MLFLOW_PARENT_RUN_ID: parent, _STAGE: name, RELEASE: run.data.tags[RELEASE]}
+        tags = {
+            mlflow_tags.MLFLOW_PARENT_RUN_ID: parent,
+            _STAGE: name,
+            RELEASE: run.data.tags[RELEASE],
+        }
         for child in self._runs(run.info.experiment_id, tags[RELEASE]):
             if child.data.tags.get(_STAGE) == name:
                 self.client.update_run(child.info.run_id, status="RUNNING")
@@ -325,9 +320,15 @@ class Tracker:
         self.client.log_dict(
             run, {"columns": columns, "data": [list(row.values()) for row in rows]}, path
         )
-        shown = json.loads(self.client.get_run(run).data.tags.get(MLFLOW_LOGGED_ARTIFACTS, "[]"))
+        shown = json.loads(
+            self.client.get_run(run).data.tags.get(mlflow_tags.MLFLOW_LOGGED_ARTIFACTS, "[]")
+        )
         entry = {"path": path, "type": "table"}
-        return {} if entry in shown else {MLFLOW_LOGGED_ARTIFACTS: json.dumps([*shown, entry])}
+        return (
+            {}
+            if entry in shown
+            else {mlflow_tags.MLFLOW_LOGGED_ARTIFACTS: json.dumps([*shown, entry])}
+        )
 
     def _metrics(self, run: str, figures: Mapping[str, float], tags: Mapping[str, str]) -> None:
         """Log figures, and tags with the first of them: each request costs the store's own time."""

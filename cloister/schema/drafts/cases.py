@@ -20,6 +20,7 @@ from cloister.schema.attributes import DATA_DERIVED, AnyAttribute
 from cloister.schema.codelists import MOST_PATTERN_DIGITS
 from cloister.schema.drafts import columns, times
 from cloister.schema.drafts.numbers import ANY_NUMBER, ANY_WHOLE, guess_decimal, guess_whole
+from cloister.schema.drafts.scales import ordered_texts
 from cloister.schema.parsing import parse
 from cloister.schema.written_numbers import CURRENCIES, NO_UNIT, unit_beside
 
@@ -297,6 +298,7 @@ CASES = (
     Case("", times.guess_date, "03.04.2020|25.06.2021"),
     Case("", times.guess_partial_date, "2021-03-15|2021-03|2021-04-01"),
     Case("", times.guess_moment, "2024-05-06T07:15:00Z|2024-05-07T12:30:00Z"),
+    Case("", ordered_texts, "jan|Feb.|December"),
     Case(_PREFIXED, _prefixed_key, "P-{n}", "Pat.-Nr."),
     Case("", _free_text, "remark of {n} words"),
     Case("", _listed, "Rome|Oslo"),

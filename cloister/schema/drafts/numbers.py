@@ -14,7 +14,7 @@ import pandas as pd
 from pandas.api import types as pt
 
 from cloister.figures import count_of
-from cloister.schema.attributes import LARGEST_WHOLE, Float, Integer
+from cloister.schema.attributes import LARGEST_WHOLE, MOST_MULTIPLES, Float, Integer
 from cloister.schema.drafts.columns import ColumnCells, Guess, Keys, public_range
 from cloister.schema.partition import GROWTH
 from cloister.schema.written_numbers import NO_UNIT, Unit, decimal_places, places_pattern, with_unit
@@ -48,6 +48,16 @@ _ROUND_STEPS = (100_000, 10_000, 1_000, 100, 10, 1)
 _FEWEST_MULTIPLES = 20
 """Different numbers at least, all of them multiples of a step: of others that fails by chance once
 in 10^20 columns."""
+
+_FEWEST_ROUND, _ROUND_SHARE = 200, 0.1
+"""Numbers at least among which some are round, and the share of all that chance does not explain:
+of two hundred it is five deviations even of a half."""
+
+_FEWEST_STEPS = 5
+"""Different round numbers at least: one that is frequent is no rounding."""
+
+_MOST_ROUNDINGS = 4
+"""Roundings of a number at most."""
 
 _SURE = math.log(1e6)
 """Of other numbers all are multiples of a step by chance once in a million columns."""
@@ -131,6 +141,8 @@ def guess_whole(cells: ColumnCells) -> Guess | None:
         why += f"; all multiples of {step}"
     if high - low > 2 * BINS:
         keys |= bins_of(counted, low * step, high * step) | point_mass(typed, 0)
+        rounded, words = _rounded(counted, step, (high - low) * step)
+        keys, why = keys | rounded, why + words
     if few or answers:
         keys["special"] = [*few, *answers]
     return Guess(keys | _format_of(cells, whole=True), why)
@@ -165,7 +177,20 @@ def guess_decimal(cells: ColumnCells) -> Guess | None:
         least, greatest = (math.floor(low / step) * step, math.ceil(high / step) * step)
         keys |= {"min": round(least, decimals), "max": round(greatest, decimals), "step": step}
         why += f"; all multiples of {step:g}"
-    return Guess({**keys, **bins_of(typed, low, high), **point_mass(typed, 0.0), **form}, why)
+    grid = 10.0**-decimals if step is None else step
+    rounded, words = _rounded(typed, grid, high - low)
+    keys |= {**bins_of(typed, low, high), **point_mass(typed, 0.0), **rounded, **form}
+    return Guess(keys, why + words)
+
+
+def _rounded(typed: pd.Series, grid: float, span: float) -> tuple[Keys, str]:
+    """The key of roundings that numbers on a grid have, and words on it; nothing without any."""
+    steps = roundings_of(typed.to_numpy(dtype=np.float64), grid)
+    if not steps or span / steps[0] > MOST_MULTIPLES:
+        return {}, ""
+    whole = isinstance(grid, int)
+    words = f"; often multiples of {' and of '.join(f'{step:g}' for step in steps)}"
+    return {"rounded": [round(step) if whole else round(step, _FINEST) for step in steps]}, words
 
 
 def _format_of(cells: ColumnCells, whole: bool) -> Keys:
@@ -295,6 +320,35 @@ def fine_step_of(typed: pd.Series, decimals: int) -> float | None:
     step = int(np.gcd.reduce(units.astype(np.int64))) if len(units) else 1
     sure = len(units) * math.log(step) >= _SURE
     return round(step / 10**decimals, decimals) if step > 1 and sure else None
+
+
+def roundings_of(numbers: np.ndarray, grid: float) -> list[float]:
+    """The steps of which many more of some numbers (n,) are multiples than by chance.
+
+    The coarsest is the last. Numbers are whole multiples of ``grid``. Steps are ones and fives
+    times powers of ten; one is looked for among the multiples of the one before. A value that many
+    rows have is no rounding.
+    """
+    units, rows = np.unique(np.rint(numbers / grid), return_counts=True)
+    usual = (units != 0) & (np.abs(units) < _EXACT) & (rows <= _ROUND_SHARE * len(numbers))
+    units, rows = units[usual], rows[usual]
+    found, before = list[int](), 1
+    for step in _steps_of(grid):
+        multiple = units % before == 0
+        among, further = rows[multiple].sum(), rows[units % step == 0].sum()
+        few = among < _FEWEST_ROUND or (units % step == 0).sum() < _FEWEST_STEPS
+        if few or further - among * before / step < _ROUND_SHARE * len(numbers):
+            continue
+        if found and among - further < _ROUND_SHARE * len(numbers):
+            found.pop()  # nearly all of its multiples are of the coarser step too
+        found, before = [*found, step], step
+    return [step * grid for step in found[-_MOST_ROUNDINGS:]]
+
+
+def _steps_of(grid: float) -> list[int]:
+    """Ones and fives times powers of ten, in units of a grid that they are multiples of."""
+    steps = (times * 10.0**power / grid for power in range(-_FINEST, _DIGITS) for times in (1, 5))
+    return [round(step) for step in steps if step > 1 and math.isclose(step, round(step))]
 
 
 def bins_of(typed: pd.Series, low: float, high: float) -> dict[str, Any]:
