@@ -18,7 +18,7 @@ from cloister.models.answers.figures import Estimand, Estimate, Figures
 from cloister.models.answers.groups import cases_of, cut_slices
 from cloister.models.answers.question import Question
 from cloister.models.core.bins import Histogram
-from cloister.models.protocol import KeepsCounts, Model
+from cloister.models.protocol import Model, counts_of
 from cloister.models.task import Task
 from cloister.schema.columns import Column
 from cloister.schema.partition import declared_cells
@@ -121,7 +121,7 @@ def answer_question(
         InputError: there are too many groups.
         SampleError: no table holds the columns, and rows cannot be drawn.
     """
-    released = model.released_counts if isinstance(model, KeepsCounts) else None
+    released = counts_of(model)
     names = question.names or task.domain.modelled[:1]
     known = {**model.histograms, **(released.bins if released else {})}
     bins = {name: known.get(name) or _even(task.domain[name]) for name in names}

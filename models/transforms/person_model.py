@@ -9,7 +9,8 @@ from typing import Any
 from cloister.arrays import Floats
 from cloister.models.constrained import ConstrainedModel
 from cloister.models.core.bins import Histogram
-from cloister.models.protocol import ModelState
+from cloister.models.core.histograms import ReleasedCounts
+from cloister.models.protocol import ModelState, counts_of
 from cloister.models.transforms.differenced import DifferencedModel
 from cloister.models.transforms.likeness import Likeness, released_ratios
 from cloister.models.transforms.person_sampler import PersonsSampler
@@ -63,6 +64,11 @@ class PersonsModel(TransformedModel[Persons]):
             for name, histogram in self.models[ROWS].histograms.items()
             if name not in of_persons
         }
+
+    @property
+    def released_counts(self) -> ReleasedCounts | None:
+        """The noisy counts of rows, by attributes of persons too; those of persons are not."""
+        return counts_of(self.models[ROWS])
 
     def post_processing(self) -> tuple[str, ...]:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -17,6 +17,8 @@ from cloister.arrays import Floats, Integers
 from cloister.constraints import functional_dependency
 from cloister.evaluation.dependence import dependence, ordinary, rank_correlation
 from cloister.figures import count_of, figure
+from cloister.models.answers.answer import answer_question
+from cloister.models.answers.question import Question
 from cloister.models.core.bins import Histogram
 from cloister.models.core.histograms import HistogramCounts, ReleasedCounts
 from cloister.models.protocol import DatabaseModel, Model, counts_of
@@ -25,7 +27,15 @@ from cloister.models.task import DatabaseTask, Task
 from cloister.schema.columns import Codes, Column, Grid
 from cloister.schema.domain import Table
 from cloister.schema.partition import Partition, declared_cells
-from cloister.schema.relations import Database, row_tables
+from cloister.schema.relations import (
+    Database,
+    ForeignKey,
+    joined_domain,
+    joined_table,
+    joined_tables,
+    parent_rows,
+    row_tables,
+)
 
 _MOST_VALUES = 12
 """Values of a list that are shown: the commonest, and all others together."""
@@ -68,8 +78,10 @@ class Group:
 class ColumnFacts:
     """A column: groups of its values, those of special and missing ones ``apart``.
 
-    ``quartiles`` are of the released rows, as text; empty without an order. ``least`` are the
-    smallest groups whose count is within each of `ERRORS`, in rows; empty where noise is unknown.
+    ``mean`` is that of the real rows with the ends of its 95 % interval, as text, special and
+    missing values left out; empty where counts do not tell. ``quartiles`` are of the released rows,
+    as text; empty without an order. ``least`` are the smallest groups whose count is within each of
+    `ERRORS`, in rows; empty where noise is unknown.
     """
 
     name: str
@@ -77,6 +89,7 @@ class ColumnFacts:
     apart: tuple[Group, ...]
     quartiles: tuple[str, ...]
     least: tuple[int, ...]
+    mean: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -124,8 +137,28 @@ class TableFacts:
         return None if self.counted is None else frozenset((first, second)) in self.counted
 
 
+@dataclass(frozen=True)
+class LinkFacts:
+    """A foreign key: ``rows`` that name a parent, and the most and the mean rows of a parent.
+
+    ``pairs`` are of a column of the row and one of its parent, the strongest first.
+    """
+
+    table: str
+    column: str
+    parent: str
+    rows: int
+    most: int
+    mean: float
+    pairs: tuple[Pair, ...]
+
+
 _MOST_PAIRS = 200
 """Pairs of columns that are listed, the strongest first."""
+
+
+_MOST_ACROSS = 12
+"""Pairs of columns of a row and its parent that are listed."""
 
 
 def table_facts(
@@ -142,15 +175,46 @@ def table_facts(
     )
 
 
+def link_facts(released: Database) -> tuple[LinkFacts, ...]:
+    """The facts of each foreign key of released rows."""
+    if not released.schema.keys:
+        return ()
+    joined = joined_tables(released)
+    return tuple(_of_link(released, key, joined[joined_table(key)]) for key in released.schema.keys)
+
+
+def _of_link(released: Database, key: ForeignKey, rows: Table) -> LinkFacts:
+    """Those of a key whose joined rows are given."""
+    parents = parent_rows(released, key)
+    degrees = np.bincount(parents[parents >= 0], minlength=released.rows[key.parent])
+    parent = set(joined_domain(released.schema, key)[1].names)
+    pairs = _strongest(rows, dependence(rows), None)
+    across = [pair for pair in pairs if (pair.first in parent) != (pair.second in parent)]
+    return LinkFacts(
+        key.table,
+        key.column,
+        key.parent,
+        int(degrees.sum()),
+        int(degrees.max(initial=0)),
+        float(degrees.mean()) if len(degrees) else 0.0,
+        tuple(pair for pair in across if pair.strength >= FAINT)[:_MOST_ACROSS],
+    )
+
+
 def _of_table(name: str, number: int, task: Task, model: Model | None, rows: Table) -> TableFacts:
-    histograms, counts = (model.histograms, counts_of(model)) if model else ({}, None)
+    counts = counts_of(model) if model else None
+    histograms = {**(model.histograms if model else {}), **(counts.bins if counts else {})}
     counted, names = _counted_pairs(counts), rows.domain.modelled
+    means = {name: _mean(model, task, name) for name in names if counts and name in counts.bins}
     strengths = dependence(rows)
     noise = [table.noise for table in counts.tables if len(table.names) == 2] if counts else []
     return TableFacts(
         name,
         number,
-        tuple(_column(rows, each, histograms.get(each), counts) for each in names),
+        tuple(
+            replace(_column(rows, each, histograms.get(each), counts), mean=means.get(each, ()))
+            for each in names
+        ),
         names,
         strengths,
         _strongest(rows, strengths, counted),
@@ -267,6 +331,23 @@ def _texts(column: Column, codes: Codes) -> list[str]:
     return [f"{value:.{places}f}" for value in values] if places else [*values.astype(str)]
 
 
+def _mean(model: Model | None, task: Task, name: str) -> tuple[str, ...]:
+    """The mean of a number in the real rows and the ends of its interval, by the noisy counts."""
+    column = task.domain[name]
+    if model is None or column.kind != "numeric":
+        return ()
+    question = Question(f"mean of {name}", "mean", (column,))
+    (answer,) = answer_question(question, model, task, "table").records()
+    ends = [answer[end] for end in ("estimate", "low", "high")]
+    if None in ends:
+        return ()
+    if any(isinstance(end, str) for end in ends):
+        return tuple(map(str, ends))
+    width = max(ends[2] - ends[1], 1e-9 + abs(ends[0]) / 1e6)
+    places = 1 - math.floor(math.log10(width))
+    return tuple(f"{round(end, places):.{max(places, 0)}f}" for end in ends)
+
+
 def _quartiles(column: Column, codes: Codes) -> tuple[str, ...]:
     """The quartiles of ordinary values, as text; none without an order."""
     values = np.sort(codes[ordinary(column, codes)])
@@ -316,7 +397,7 @@ def _losses(
     alone: tuple[str, ...],
 ) -> Iterator[Loss]:
     if keys := tuple(column.name for column in task.domain if column.kind == "key"):
-        yield Loss("Numbered afresh: a key names no real row, and joins to no other data.", keys)
+        yield Loss("Numbered afresh: a key names no real row, and joins to no data outside.", keys)
     if alone:
         yield Loss("Drawn by their own distribution alone: they follow no other column.", alone)
     if counts is not None and counts.tables:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,12 +31,21 @@ from cloister.privacy.certificate.certificate import (
 )
 from cloister.privacy.certificate.page import render
 from cloister.privacy.certificate.wording import ALWAYS_SAID
+from cloister.schema.declarations import quote
 from cloister.schema.relations import Database
 from cloister.tasks.data.tables import read_synthetic
 from cloister.tasks.home.files import digest_of, replace_file
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import release_of
-from cloister.tasks.release.analyst_facts import FAINT, TAIL, ColumnFacts, TableFacts, table_facts
+from cloister.tasks.release.analyst_facts import (
+    FAINT,
+    TAIL,
+    ColumnFacts,
+    LinkFacts,
+    TableFacts,
+    link_facts,
+    table_facts,
+)
 from cloister.tasks.release.integrity import recorded_certificate
 from cloister.tasks.requests.resolved import PublicContext
 
@@ -92,6 +102,14 @@ class Matrix:
 
 
 @dataclass(frozen=True)
+class Facts:
+    """All facts of a release: of its tables, and of the foreign keys between them."""
+
+    tables: tuple[TableFacts, ...]
+    links: tuple[LinkFacts, ...] = ()
+
+
+@dataclass(frozen=True)
 class ExactFigures:
     """Exact figures of an evaluation: internal.
 
@@ -130,13 +148,13 @@ def write_reports(home: Home, release: str, certificate: Certificate) -> Path:
         StorageError, VerificationError: model or rows cannot be read, or are not what was saved.
     """
     folder = home.release(release)
-    tables = released_facts(folder)
+    facts = released_facts(folder)
     internal = folder / "internal"
     evaluation = json.loads((internal / "evaluation.json").read_text(encoding="utf-8"))
-    twin = analyst_page(certificate, tables, ExactFigures.of(evaluation))
+    twin = analyst_page(certificate, facts, ExactFigures.of(evaluation))
     (internal / REPORT_NAME).write_text(twin, encoding="utf-8")
     report = folder / "public" / REPORT_NAME
-    report.write_text(analyst_page(certificate, tables), encoding="utf-8")
+    report.write_text(analyst_page(certificate, facts), encoding="utf-8")
     return report
 
 
@@ -201,7 +219,7 @@ def _public_files(home: Home, what: str) -> tuple[Path, Certificate]:
     return folder, recorded_certificate(folder, entry)
 
 
-def released_facts(folder: Path) -> tuple[TableFacts, ...]:
+def released_facts(folder: Path) -> Facts:
     """The facts of the release in a folder of a home, by its model and its released rows.
 
     Raises:
@@ -213,25 +231,28 @@ def released_facts(folder: Path) -> tuple[TableFacts, ...]:
         name: read_synthetic(folder / "public" / f"{files[name]}.parquet", task)
         for name, task in saved.task.tables.items()
     }
-    return table_facts(saved.task, saved.model, Database(saved.task.schema, tables))
+    released = Database(saved.task.schema, tables)
+    return Facts(table_facts(saved.task, saved.model, released), link_facts(released))
 
 
-def analyst_page(
-    certificate: Certificate, tables: Sequence[TableFacts], exact: ExactFigures | None = None
-) -> str:
+def analyst_page(certificate: Certificate, facts: Facts, exact: ExactFigures | None = None) -> str:
     """The page; with exact figures the internal one. Every text in it is escaped."""
     source = files("cloister.tasks.release").joinpath(REPORT_NAME).read_text(encoding="utf-8")
+    tables = facts.tables
     return render(
         source,
         c=certificate,
         tables=tables,
+        links=facts.links,
         several=certificate.subject.product == "synthetic database",
         stated=defaultdict(str, {k: v for k, v in certificate.about.items() if v != NOT_STATED}),
         attributes={attribute.name: attribute for attribute in certificate.attributes},
         groups=_group_sizes(tables),
         matrices={table.name: matrix(table) for table in tables},
         plot=column_plot,
+        rules=_distinct(certificate.constraints),
         rule_words=rule_words,
+        question=_question(tables),
         folded=_FOLDED,
         types=_TYPES,
         exact=exact,
@@ -240,6 +261,26 @@ def analyst_page(
         percents=_percents,
         always_said=ALWAYS_SAID,
     )
+
+
+def _distinct(rules: Sequence[ConstraintOrigin]) -> list[ConstraintOrigin]:
+    """The rules without those that say the same in words: a check may stand for several."""
+    first: dict[str, ConstraintOrigin] = {}
+    for rule in rules:
+        first.setdefault(rule_words(rule), rule)
+    return list(first.values())
+
+
+def _question(tables: Sequence[TableFacts]) -> str:
+    """A question that the noisy counts answer, for a shell; empty where there are none."""
+    number = next((c.name for table in tables for c in table.columns if c.mean), None)
+    by = next(
+        (c.name for table in tables for c in table.columns if c.least and not c.quartiles), None
+    )
+    if number is None and by is None:
+        return ""
+    figure_of = "count()" if number is None else f"mean({quote(number)})"
+    return shlex.quote(figure_of if by is None else f"{figure_of} by {quote(by)}")
 
 
 _TYPES = {
