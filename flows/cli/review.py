@@ -277,7 +277,7 @@ def report(
 def _show_report(
     home: Home, release: str, audience: Audience, out: Path | None, as_json: bool
 ) -> None:
-    from cloister.tasks.release.analyst_page import internal_report_of, report_of
+    from cloister.tasks.release.reports import internal_report_of, report_of
 
     if audience is Audience.analysts:
         page = report_of(home, release, out)

@@ -1,32 +1,28 @@
 """What a release tells its analysts: columns, pairs, losses, and how far each can be trusted.
 
-Made of the saved model, its spec and the released rows: all are as public as the release, so what
-is made of them is post-processing.
+Of single columns: `cloister.tasks.release.analyst_columns`. Made of the saved model, its spec and
+the released rows: all are as public as the release, so what is made of them is post-processing.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 
-from cloister.arrays import Floats, Integers
+from cloister.arrays import Floats
 from cloister.constraints import functional_dependency
-from cloister.evaluation.dependence import dependence, ordinary, rank_correlation
+from cloister.evaluation.dependence import dependence, rank_correlation
 from cloister.figures import count_of, figure
-from cloister.models.answers.answer import answer_question
-from cloister.models.answers.question import Question
 from cloister.models.core.bins import Histogram
-from cloister.models.core.histograms import HistogramCounts, ReleasedCounts
+from cloister.models.core.histograms import ReleasedCounts
 from cloister.models.protocol import DatabaseModel, Model, counts_of
 from cloister.models.quality import DependencyForecast, forecast_dependencies
 from cloister.models.task import DatabaseTask, Task
-from cloister.schema.columns import Codes, Column, Grid
+from cloister.schema.columns import Grid
 from cloister.schema.domain import Table
-from cloister.schema.partition import Partition, declared_cells
 from cloister.schema.relations import (
     Database,
     ForeignKey,
@@ -36,60 +32,15 @@ from cloister.schema.relations import (
     parent_rows,
     row_tables,
 )
-
-_MOST_VALUES = 12
-"""Values of a list that are shown: the commonest, and all others together."""
-
-_MOST_RANGES = 16
-"""Ranges of a number, or of a long ordered list, that are shown."""
-
-TAIL = 0.005
-"""Share of the rows at either end of a number that one range holds, however long it is."""
-
-_NORMAL = 1.96
-"""Standard deviations on either side of its mean that hold 95 % of a normal number."""
-
-ERRORS = (0.25, 0.10)
-"""Relative errors for which the smallest group is told."""
+from cloister.tasks.release.analyst_columns import (
+    ColumnFacts,
+    column_facts,
+    mean_of,
+    smallest_groups,
+)
 
 FAINT = 0.1
 """A strength below which a pair is no news: of 3,000 rows of independent numbers .05 occurs."""
-
-REST = "all others"
-"""The label of all values of a list that are not shown."""
-
-
-@dataclass(frozen=True)
-class Group:
-    """Some values of a column: their share of the released rows, 0 to 1.
-
-    ``low`` and ``high`` are the ends of a 95 % interval for their share of the real rows; None
-    where the model keeps no noisy counts of them. ``extent`` are fine codes of a drawn range.
-    """
-
-    label: str
-    share: float
-    low: float | None = None
-    high: float | None = None
-    extent: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True)
-class ColumnFacts:
-    """A column: groups of its values, those of special and missing ones ``apart``.
-
-    ``mean`` is that of the real rows with the ends of its 95 % interval, as text, special and
-    missing values left out; empty where counts do not tell. ``quartiles`` are of the released rows,
-    as text; empty without an order. ``least`` are the smallest groups whose count is within each of
-    `ERRORS`, in rows; empty where noise is unknown.
-    """
-
-    name: str
-    groups: tuple[Group, ...]
-    apart: tuple[Group, ...]
-    quartiles: tuple[str, ...]
-    least: tuple[int, ...]
-    mean: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -205,14 +156,16 @@ def _of_table(name: str, number: int, task: Task, model: Model | None, rows: Tab
     counts = counts_of(model) if model else None
     histograms = {**(model.histograms if model else {}), **(counts.bins if counts else {})}
     counted, names = _counted_pairs(counts), rows.domain.modelled
-    means = {name: _mean(model, task, name) for name in names if counts and name in counts.bins}
+    means = {name: mean_of(model, task, name) for name in names if counts and name in counts.bins}
     strengths = dependence(rows)
     noise = [table.noise for table in counts.tables if len(table.names) == 2] if counts else []
     return TableFacts(
         name,
         number,
         tuple(
-            replace(_column(rows, each, histograms.get(each), counts), mean=means.get(each, ()))
+            replace(
+                column_facts(rows, each, histograms.get(each), counts), mean=means.get(each, ())
+            )
             for each in names
         ),
         names,
@@ -229,132 +182,6 @@ def _counted_pairs(counts: ReleasedCounts | None) -> frozenset[frozenset[str]] |
         return None
     pairs = (pair for table in counts.tables for pair in combinations(table.names, 2))
     return frozenset(map(frozenset, pairs))
-
-
-def smallest_groups(deviation: float) -> tuple[int, ...]:
-    """The smallest groups, in rows, whose count is within each of `ERRORS` in 95 cases of 100.
-
-    A released count of c rows has the variance of the noise, and c for drawing as many rows at
-    random: c^2 r^2 = 1.96^2 (deviation^2 + c) for a relative error r.
-    """
-    square = _NORMAL**2
-    return tuple(
-        math.ceil((square + math.sqrt(square**2 + 4 * r**2 * square * deviation**2)) / (2 * r**2))
-        for r in ERRORS
-    )
-
-
-def _column(
-    rows: Table, name: str, histogram: Histogram | None, counts: ReleasedCounts | None
-) -> ColumnFacts:
-    column, codes = rows.domain[name], rows.codes[name]
-    noisy = counts.histograms.get(name) if counts else None
-    parts = _parts(column, histogram or declared_cells(column), codes)
-    shares = np.bincount(parts.index(codes), minlength=parts.size) / max(rows.rows, 1)
-    ends = None
-    if counts and noisy and histogram:
-        ends = _intervals(parts, histogram, noisy, counts.rows)
-    groups: list[Group] = []
-    apart: list[Group] = []
-    for part, (label, first, last) in enumerate(_labelled(parts)):
-        low, high = (None, None) if ends is None else (float(end[part]) for end in ends)
-        ranged = isinstance(column, Grid) and not parts.apart[first]
-        extent = (float(parts.starts[first]), float(parts.stops[last])) if ranged else None
-        group = Group(label, float(shares[part]), low, high, extent)
-        (apart if parts.apart[first] else groups).append(group)
-    if column.kind == "nominal":
-        groups.sort(key=lambda group: (group.label.startswith(REST), -group.share))
-    least = smallest_groups(noisy.cells.noise) if noisy else ()
-    return ColumnFacts(name, tuple(groups), tuple(apart), _quartiles(column, codes), least)
-
-
-def _intervals(
-    parts: Partition, histogram: Histogram, noisy: HistogramCounts, rows: int
-) -> tuple[Floats, Floats]:
-    """The ends (parts,) of the 95 % intervals of the shares of the real rows."""
-    shown = Histogram.over(parts, parts.parts, histogram.shares)
-    spread = _NORMAL * noisy.deviations(shown) / rows
-    return np.clip(shown.mass - spread, 0.0, 1.0), np.clip(shown.mass + spread, 0.0, 1.0)
-
-
-def _parts(column: Column, cells: Partition, codes: Codes) -> Partition:
-    """The cells, joined to as many parts as can be shown; special and missing values stay apart."""
-    counts = np.bincount(cells.cell_index(codes), minlength=cells.cells)
-    numbers = np.arange(cells.cells)
-    if column.kind == "nominal":
-        rank = np.empty(cells.cells, dtype=np.int64)
-        rank[np.lexsort((numbers, -counts, cells.apart))] = numbers
-        joined = np.where((rank >= _MOST_VALUES) & ~cells.apart, _MOST_VALUES, rank)
-        few = int((~cells.apart).sum()) <= _MOST_VALUES + 1
-        joined = numbers if few else joined
-    else:
-        joined = np.where(cells.apart, cells.cells + numbers, _ranges(cells, counts))
-    parts = np.unique(joined, return_inverse=True)[1].astype(np.int64)
-    return Partition(column, cells.starts, parts)
-
-
-def _ranges(cells: Partition, counts: Integers) -> Integers:
-    """The range (cells,) of each cell: even ones between the tails of the rows, and the tails."""
-    rest = np.where(cells.apart, 0, counts)
-    if int((~cells.apart).sum()) <= _MOST_RANGES or not rest.sum():
-        return np.arange(cells.cells)
-    below = np.cumsum(rest) / rest.sum()
-    first, last = np.searchsorted(below, [TAIL, 1.0 - TAIL])
-    inside = slice(first, last + 1)
-    begin, end = cells.starts[first], cells.stops[last]
-    middles = (cells.starts[inside] + cells.stops[inside]) / 2
-    ranges = np.zeros(cells.cells, dtype=np.int64)
-    ranges[inside] = 1 + (middles - begin) * _MOST_RANGES // (end - begin)
-    ranges[last + 1 :] = _MOST_RANGES + 1
-    return ranges
-
-
-def _labelled(parts: Partition) -> Iterator[tuple[str, int, int]]:
-    """The values of each part as text, and the first and the last of its cells."""
-    column, first = parts.column, np.unique(parts.parts, return_index=True)[1]
-    last = parts.cells - 1 - np.unique(parts.parts[::-1], return_index=True)[1]
-    ends = np.stack([parts.starts[first], parts.stops[last] - 1])
-    texts = np.array(_texts(column, ends.ravel()), dtype=object).reshape(ends.shape)
-    values = np.bincount(parts.parts, weights=parts.widths).astype(np.int64)
-    for part, (begin, end) in enumerate(texts.T):
-        label = begin if begin == end else f"{begin} to {end}"
-        if ends[0, part] == column.null_code:
-            label = "missing"
-        elif column.kind == "nominal" and values[part] > 1:
-            label = f"{REST} ({count_of(int(values[part]), 'value')})"
-        yield label, int(first[part]), int(last[part])
-
-
-def _texts(column: Column, codes: Codes) -> list[str]:
-    """Values as text, decimal numbers with all of their declared places."""
-    values, places = column.decode(codes), getattr(column.attribute, "decimals", None)
-    return [f"{value:.{places}f}" for value in values] if places else [*values.astype(str)]
-
-
-def _mean(model: Model | None, task: Task, name: str) -> tuple[str, ...]:
-    """The mean of a number in the real rows and the ends of its interval, by the noisy counts."""
-    column = task.domain[name]
-    if model is None or column.kind != "numeric":
-        return ()
-    question = Question(f"mean of {name}", "mean", (column,))
-    (answer,) = answer_question(question, model, task, "table").records()
-    ends = [answer[end] for end in ("estimate", "low", "high")]
-    if None in ends:
-        return ()
-    if any(isinstance(end, str) for end in ends):
-        return tuple(map(str, ends))
-    width = max(ends[2] - ends[1], 1e-9 + abs(ends[0]) / 1e6)
-    places = 1 - math.floor(math.log10(width))
-    return tuple(f"{round(end, places):.{max(places, 0)}f}" for end in ends)
-
-
-def _quartiles(column: Column, codes: Codes) -> tuple[str, ...]:
-    """The quartiles of ordinary values, as text; none without an order."""
-    values = np.sort(codes[ordinary(column, codes)])
-    if column.kind not in ("numeric", "ordered") or not len(values):
-        return ()
-    middle = values[[len(values) // 4, len(values) // 2, 3 * len(values) // 4]]
-    return tuple(_texts(column, middle))
 
 
 def _strongest(

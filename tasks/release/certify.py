@@ -43,10 +43,10 @@ from cloister.tasks.home.files import Reference, digest_of, emptied
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_digest, code_version
 from cloister.tasks.ledger.access import COMPOSITION, FILTERED, open_ledger, uncounted_releases
-from cloister.tasks.release.analyst_page import write_reports
 from cloister.tasks.release.basis import Basis
 from cloister.tasks.release.kept_request import kept_previous
 from cloister.tasks.release.preflight import reused_releases
+from cloister.tasks.release.reports import write_reports
 from cloister.tasks.release.synthesis import DrawnRows, Fitted
 from cloister.tasks.requests.plan_report import training_device, unweighed_soft
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of

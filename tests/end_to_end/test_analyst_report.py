@@ -9,7 +9,8 @@ import pytest
 from cloister.flows.cli.app import run
 from cloister.privacy.certificate.certificate import read_certificate
 from cloister.privacy.certificate.manifest import verify_folder
-from cloister.tasks.release.analyst_page import analyst_page, released_facts
+from cloister.tasks.release.analyst_page import analyst_page
+from cloister.tasks.release.reports import released_facts
 
 OLD = Path(__file__).parents[1] / "compatibility" / "home-0.2" / "home"
 
