@@ -67,8 +67,12 @@ class PersonsModel(TransformedModel[Persons]):
 
     @property
     def released_counts(self) -> ReleasedCounts | None:
-        """The noisy counts of rows, by attributes of persons too; those of persons are not."""
-        return counts_of(self.models[ROWS])
+        """The noisy counts of rows; None where fewer rows of a person were counted than it has.
+
+        Those would weigh persons of many rows less than the table does.
+        """
+        tasks = self.transformation.tasks
+        return counts_of(self.models[ROWS]) if tasks.counts_all_rows else None
 
     def post_processing(self) -> tuple[str, ...]:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""
@@ -85,7 +89,10 @@ class PersonsModel(TransformedModel[Persons]):
 
     def state(self) -> ModelState:
         """The model as JSON and arrays."""
+        tasks = self.transformation.tasks
         meta: dict[str, Any] = {"ratios": list(self.transformation.ratios)}
+        if not tasks.counts_all_rows:
+            meta["contribution"] = tasks.rows.neighbours.max_rows
         arrays: dict[str, Any] = {
             f"ratios/{index}": ratios
             for index, ratios in enumerate(self.transformation.ratios.values())

@@ -140,10 +140,16 @@ class PersonTasks:
         return replace(self, rows=replace(self.rows, neighbours=bounded))
 
     @property
+    def counts_all_rows(self) -> bool:
+        """Whether all rows of a person within its bound are counted."""
+        return self.rows.neighbours.max_rows == self.whole.neighbours.max_rows
+
+    @property
     def counted_rows(self) -> str:
         """Which rows are counted, in words."""
-        counted, most = self.rows.neighbours.max_rows, self.whole.neighbours.max_rows
-        return "of the rows" if counted == most else f"of {count_of(counted, 'row')} a person"
+        if self.counts_all_rows:
+            return "of the rows"
+        return f"of {count_of(self.rows.neighbours.max_rows, 'row')} a person"
 
     def estimated(self, persons: int, rows: int) -> PersonTasks:
         """The same tasks for other numbers of persons and of rows, such as released ones."""

@@ -127,7 +127,9 @@ class Persons(Transformation):
         """That of a model, with its numbers of persons and rows; the earliest had none."""
         if task.persons is None or PERSONS not in meta:
             return None
-        tasks = split_task(task).estimated(meta[PERSONS]["rows"], meta[ROWS]["rows"])
+        most = meta.get("contribution", task.neighbours.max_rows)
+        tasks = split_task(task).contributing(most)
+        tasks = tasks.estimated(meta[PERSONS]["rows"], meta[ROWS]["rows"])
         return cls(
             tasks, {name: arrays[f"ratios/{index}"] for index, name in enumerate(meta["ratios"])}
         )
