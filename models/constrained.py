@@ -26,7 +26,7 @@ from cloister.models.task import Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.columns import Grid, Serial
 from cloister.schema.domain import Table
-from cloister.schema.partition import intervals
+from cloister.schema.partition import intervals, tree_of
 
 _Meta = dict[str, Any]
 
@@ -44,6 +44,11 @@ _TAILED = "outer parts of a number's range with less mass than noise follow a fi
 _MERGED = (
     "values of an attribute are merged to bins by its released histogram, and spread inside them "
     "by the same"
+)
+
+_NEAREST = (
+    "noisy counts of a tree of codes are made to agree; a code that noise explains is "
+    "drawn as the nearest under the same parent that noise does not explain"
 )
 
 _SUPPORTED = (
@@ -211,6 +216,7 @@ def estimated_histograms(bins: Mapping[str, Histogram]) -> tuple[str, ...]:
         CUT_OFF: True,
         _SMOOTHED: True,
         _TAILED: any(isinstance(histogram.column, Grid) for histogram in bins.values()),
+        _NEAREST: any(tree_of(histogram.column) for histogram in bins.values()),
         _MERGED: any(histogram.size < histogram.cells for histogram in bins.values()),
     }
     return tuple(sentence for sentence, done in steps.items() if done)

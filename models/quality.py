@@ -8,6 +8,10 @@ All r rows of a left side are in one cell, and another of its l cells has a larg
 probability Phi(-r / (s sqrt(2))), for noise of standard deviation s; so one of l - 1 has with no
 more than l - 1 times that, which is to be one in twenty at most.
 
+*What noise leaves of long lists.* A value with fewer rows than the noise of its count is not told
+from one without rows. Where an average value is such, most rows have a value by noise alone, unless
+a tree says which values belong together.
+
 *Whether drawn rows keep the values that the released histograms have.* Noise can be too strong for
 what binds attributes together, as a deep hierarchy of dependencies: rows then satisfy every
 constraint and hold next to nothing. Released numbers alone show it.
@@ -20,7 +24,7 @@ constraint across it is violated. Released numbers show how many were.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -29,11 +33,13 @@ from scipy.special import ndtri
 
 from cloister.arrays import Floats
 from cloister.constraints import DenialConstraint, functional_dependency
+from cloister.figures import figure
 from cloister.models.core.bins import Histogram
-from cloister.models.task import Budget, Task
+from cloister.models.task import Budget, Counted, Task
 from cloister.privacy.accounting.accountants import zcdp_rho
 from cloister.schema.columns import Codes
 from cloister.schema.domain import Table
+from cloister.schema.partition import tree_of
 from cloister.schema.relations import MISSING, Database, ForeignKey
 
 _WRONG = 0.05
@@ -176,6 +182,41 @@ class Gaps:
             f"column '{self.attribute}' is missing in {self.missing:.0%} of the rows, and in "
             f"{self.expected:.0%} by its own noisy histogram: the noise is too strong for the "
             "constraints that tie it to other columns; a larger epsilon leaves fewer gaps"
+        )
+
+
+_FLAT = (
+    "'{name}' lists {values:,} values, and noise of {noise} rows a count lets at most {told} of "
+    "them be told from values without rows: many rows will have a value that no real row has; "
+    "declare hierarchy, which values belong together, list fewer values, or allow more epsilon"
+)
+_TREE = (
+    "'{name}' lists {values:,} values: those of fewer than about {least} rows are drawn as the "
+    "nearest more common value, so common values have too many rows; counts of the {nodes} nodes "
+    "at the top are right to about {noise} rows"
+)
+
+
+def forecast_lists(task: Task, counted: Sequence[Counted]) -> Iterator[str]:
+    """Sentences on the lists of values without order that noise of ``counted`` tables drowns."""
+    for column in (task.domain[name] for name in task.domain.modelled):
+        noise = {
+            each.cells[column.name]: each.deviation
+            for each in counted
+            if [*each.cells] == [column.name]
+        }
+        deviation = noise.get(column.size, 0.0)
+        if column.kind != "nominal" or column.size * deviation <= task.data_rows:
+            continue
+        levels, least = tree_of(column), _DEVIATIONS * deviation
+        sentence = _TREE if levels else _FLAT
+        yield sentence.format(
+            name=column.name,
+            values=column.values,
+            told=f"{int(task.data_rows / least):,}",
+            least=figure(least, 2),
+            nodes=levels[0].size if levels else 0,
+            noise=figure(noise.get(levels[0].size, deviation) if levels else deviation, 2),
         )
 
 

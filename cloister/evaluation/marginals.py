@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from cloister.arrays import Floats, Integers
 from cloister.schema.columns import Column, Grid
 from cloister.schema.domain import Domain, Table
-from cloister.schema.partition import Partition, intervals, single_values
+from cloister.schema.partition import Partition, intervals, single_values, tree_of
 
 
 def declared_range(column: Column) -> tuple[float, float]:
@@ -131,6 +131,42 @@ def compare_sets(
     """Distances of the marginals of some sets of attributes of two tables over one domain."""
     merged = _Merged.of(real, synthetic)
     return tuple(map(merged.marginal, sets))
+
+
+@dataclass(frozen=True)
+class TreeErrors:
+    """The errors of codes in a tree: half L1 of each level, coarse first, of the codes last.
+
+    ``unseen`` is the share of synthetic rows with a code that no real row has.
+    """
+
+    attribute: str
+    half_l1: tuple[float, ...]
+    unseen: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything by name, fit for JSON."""
+        return {"attribute": self.attribute, "half_l1": [*self.half_l1], "unseen": self.unseen}
+
+
+def compare_trees(real: Table, synthetic: Table) -> tuple[TreeErrors, ...]:
+    """The errors of each attribute whose values are in a declared tree."""
+    columns = [column for column in real.domain if tree_of(column)]
+    return tuple(
+        _tree_errors(column, real.codes[column.name], synthetic.codes[column.name])
+        for column in columns
+    )
+
+
+def _tree_errors(column: Column, real: Integers, synthetic: Integers) -> TreeErrors:
+    levels = (*tree_of(column), single_values(column))
+    shares = [
+        [np.bincount(level.index(rows), minlength=level.size) / len(rows) for level in levels]
+        for rows in (real, synthetic)
+    ]
+    halves = (float(np.abs(a - b).sum()) / 2 for a, b in zip(*shares, strict=True))
+    truth, drawn = (each[-1] for each in shares)
+    return TreeErrors(column.name, tuple(halves), float(drawn[truth == 0].sum()))
 
 
 def attribute_sets(names: Sequence[str], ways: int) -> list[tuple[str, ...]]:

@@ -13,7 +13,7 @@ from cloister.constraints.denial import DenialConstraint
 from cloister.devices import CPU, Device
 from cloister.evaluation import Level, Panel, attacks, learning
 from cloister.evaluation.classifiers import detect, detectable
-from cloister.evaluation.marginals import compare_marginals, compare_queries
+from cloister.evaluation.marginals import compare_marginals, compare_queries, compare_trees
 from cloister.evaluation.persons import PersonColumns, compare_persons
 from cloister.evaluation.report import Evaluation, compare_violations, unmeasured_evaluation
 from cloister.evaluation.targets import PredictionTarget
@@ -52,6 +52,7 @@ def evaluate_tables(
     evaluation = replace(
         evaluation,
         marginals=compare_marginals(real, synthetic),
+        trees=compare_trees(real, synthetic),
         queries=compare_queries(real, synthetic) if real.domain.modelled else None,
         violations=compare_violations(constraints, real, synthetic),
         detection=detect(real, synthetic, device) if detectable(real, synthetic) else None,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from cloister.evaluation.attacks import ClosestRecords, Membership
     from cloister.evaluation.classifiers import DetectionScore
     from cloister.evaluation.learning import Learning
-    from cloister.evaluation.marginals import Marginals, RangeQueries
+    from cloister.evaluation.marginals import Marginals, RangeQueries, TreeErrors
     from cloister.evaluation.persons import PersonMeasures
 
 
@@ -96,6 +96,7 @@ class Evaluation:
     truth: Learning | None = None
     membership: Membership | None = None
     persons: PersonMeasures | None = None
+    trees: tuple[TreeErrors, ...] = ()
     warnings: tuple[str, ...] = ()
     internal: bool = field(default=True, init=False)
     relations: ClassVar[tuple[ForeignKeyMeasures, ...]] = ()
@@ -114,7 +115,11 @@ class Evaluation:
             figures[f"marginals.{way.ways}_way.largest_cell"] = way.largest_cell
         if self.queries:
             figures["queries.mean_error"] = self.queries.mean_error
-        figures |= self._violation_metrics() | (self.persons.metrics() if self.persons else {})
+        figures |= (
+            self._tree_metrics()
+            | self._violation_metrics()
+            | (self.persons.metrics() if self.persons else {})
+        )
         if self.detection:
             figures["detection.auc"] = self.detection.auc
         if self.closest:
@@ -127,6 +132,12 @@ class Evaluation:
         if self.membership:
             figures["membership.auc"] = self.membership.auc
         return {name: figure for name, figure in figures.items() if figure is not None}
+
+    def _tree_metrics(self) -> dict[str, float | None]:
+        return {
+            "trees.top_level.half_l1": max((tree.half_l1[0] for tree in self.trees), default=None),
+            "trees.unseen_codes": max((tree.unseen for tree in self.trees), default=None),
+        }
 
     def _violation_metrics(self) -> dict[str, float | None]:
         hard = [v.synthetic_percent for v in self.violations if v.hard]
@@ -156,6 +167,7 @@ class Evaluation:
             "warnings": list(self.warnings),
             "marginals": [way.to_dict() for way in self.marginals],
             "violations": [violations.to_dict() for violations in self.violations],
+            **({"trees": [tree.to_dict() for tree in self.trees]} if self.trees else {}),
             **{name: part.to_dict() for name, part in parts.items() if part is not None},
         }
 

@@ -88,7 +88,7 @@ def estimate_shares(
     if not coarser:
         counts = _estimate(cells.counts, cells.noise, partition, rows)
     else:
-        partition, counts = split_levels(NestedCounts((*coarser, cells)), rows)
+        partition, counts = split_levels(cells.within(coarser), rows)
     shares = counts / counts.sum()
     if values is None:
         return partition, shares

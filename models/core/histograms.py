@@ -23,13 +23,7 @@ from cloister.arrays import TINY, Floats, Integers
 from cloister.models.core.bins import NUMERIC_BINS, Histogram, bin_cells, bin_values
 from cloister.models.core.budget_split import rounded_up
 from cloister.models.core.estimator import estimate_shares
-from cloister.models.core.noisy_table import (
-    NestedCounts,
-    NoisyCounts,
-    NoisyTable,
-    count_table,
-    project_rows,
-)
+from cloister.models.core.noisy_table import NoisyCounts, NoisyTable, count_table, project_rows
 from cloister.models.task import Task
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.columns import Grid
@@ -269,7 +263,7 @@ class HistogramCounts:
         deviation = self.cells.noise
         owner, totals = np.arange(bins.cells), np.full(bins.cells, deviation)
         if self._above:
-            above = NestedCounts((*self._above, self.cells)).pooled[-2]
+            above = self.cells.within(self._above).pooled[-2]
             owner, totals = above.partitions[0].index(bins.starts), np.sqrt(above.variances)
         shares = bins.shares + _LEAST_SHARE
         both, piece = np.unique(bins.parts * len(totals) + owner, return_inverse=True)

@@ -88,6 +88,10 @@ class NoisyTable:
         """The same table with other counts."""
         return replace(self, counts=counts)
 
+    def within(self, coarser: Sequence[NoisyTable]) -> NestedCounts:
+        """The counts of cells, with those of ``coarser`` levels that hold them, coarse first."""
+        return NestedCounts((*coarser, self))
+
     def scale(self, times: float) -> NoisyTable:
         """The table of so many times the rows."""
         return replace(self, counts=self.counts * times, deviation=self.deviation * times)

@@ -251,6 +251,8 @@ class _Outline:
         words = "one-way histograms of all attributes, those of many cells with less noise"
         if self.two_levels:
             words += f" and in wide cells too: {', '.join(self.two_levels)}"
+        if self.trees:
+            words += f"; codes on all levels of their trees: {', '.join(self.trees)}"
         return words
 
 

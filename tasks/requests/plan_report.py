@@ -15,6 +15,7 @@ from cloister.devices import CPU, Device, require_memory
 from cloister.figures import figure, figure_range
 from cloister.models.planning import SamplingChoice, choose_sampling
 from cloister.models.protocol import AnySynthesizer
+from cloister.models.quality import forecast_lists
 from cloister.models.registry import create
 from cloister.models.task import AnyPlan, DatabaseTask, Forecast, Task
 from cloister.models.transforms.differences import (
@@ -277,6 +278,7 @@ def plan_warnings(
         *unweighed_soft(request, context),
         *_dropped_references(context),
         *_drowned_counts(context, plan),
+        *_drowned_lists(context, plan),
         *_unmodelled_differences(context, plan),
         *_never_missing(context),
     )
@@ -333,6 +335,12 @@ def _drowned_counts(context: resolved.PublicContext, plan: AnyPlan) -> Iterator[
         if rows and scales and min(scales) > _CLEAR * rows:
             named = context.of_table(table)
             yield _DROWNED.format(table=named, noise=figure_range(scales), rows=rows)
+
+
+def _drowned_lists(context: resolved.PublicContext, plan: AnyPlan) -> Iterator[str]:
+    for table, (task, table_plan) in plan.tables(context.task).items():
+        named = context.of_table(table) if table in context.task.schema.tables else ""
+        yield from (named + each for each in forecast_lists(task, table_plan.counted))
 
 
 def _unmodelled_differences(context: resolved.PublicContext, plan: AnyPlan) -> Iterator[str]:

@@ -1,5 +1,7 @@
 """Histograms of codes in a tree: least squares over its levels, and codes that stand out."""
 
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -7,13 +9,21 @@ import pytest
 from diagnoses import CHAPTERS, diagnoses
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shape import Shape, release_once
+from specs import spec_of
 
+from cloister.evaluation.marginals import compare_trees
+from cloister.evaluation.report import unmeasured_evaluation
 from cloister.models.core.bins import Histogram, coarse
 from cloister.models.core.estimator import clear_of_noise, corrected
 from cloister.models.core.histograms import HistogramCounts, levels_above
 from cloister.models.core.noisy_table import NestedCounts, NoisyTable
+from cloister.models.protocol import make_plan
+from cloister.models.quality import forecast_lists
+from cloister.models.registry import create
+from cloister.models.task import Budget, table_task
 from cloister.schema.attributes import Categorical
-from cloister.schema.domain import Domain
+from cloister.schema.domain import Domain, Table
 from cloister.schema.partition import declared_cells, nearest_of
 
 ROWS = 5_000
@@ -160,3 +170,45 @@ def test_the_made_list_is_as_long_as_said():
     shape = diagnoses(100)
     assert len(shape.spec["attributes"]["code"]["values"]) == 1_350
     assert len({code[0] for code in shape.spec["attributes"]["code"]["values"]}) == CHAPTERS
+
+
+def warnings_of(shape, epsilon, hierarchy):
+    attributes = dict(shape.spec["attributes"])
+    attributes["code"] = {**attributes["code"], "hierarchy": hierarchy}
+    spec = Shape(shape.frame, {**shape.spec, "attributes": attributes}).declared()
+    task = table_task(spec, ROWS)
+    plan = make_plan(create("mixture"), task, Budget(Fraction(epsilon), Fraction("1e-6")))
+    return [*forecast_lists(task, plan.counted)]
+
+
+def test_a_plan_says_what_noise_leaves_of_a_long_list_and_names_the_remedy():
+    shape = diagnoses(ROWS)
+    (flat,) = warnings_of(shape, 1, None)
+    assert "'code' lists 1,350 values" in flat
+    assert "declare hierarchy" in flat
+    (tree,) = warnings_of(shape, 1, [1])
+    assert "drawn as the nearest" in tree
+    assert "18 nodes" in tree
+    assert not warnings_of(shape, 100, [1])
+
+
+def test_a_dependency_of_codes_on_their_chapter_is_learnt_and_never_broken():
+    shape = diagnoses(ROWS)
+    frame = shape.frame.assign(chapter="Chapter " + shape.frame["code"].str[0])
+    names = {"code": shape.spec["attributes"]["code"], "sex": shape.spec["attributes"]["sex"]}
+    names["chapter"] = {"type": "categorical", "values": sorted(set(frame["chapter"]))}
+    spec = spec_of("codes", ROWS, names, [{"fd": "code -> chapter"}])
+    drawn = release_once(Shape(frame[[*names]], spec), 1, "mixture").synthetic.frame()
+    assert (drawn.groupby("code")["chapter"].nunique() == 1).all()
+    assert ("Chapter " + drawn["code"].str[0] == drawn["chapter"]).mean() > 0.9
+
+
+def test_an_evaluation_measures_every_level_and_codes_that_no_real_row_has():
+    real, synthetic = (
+        Table(Domain((SMALL,)), {"code": np.array(codes)}) for codes in ([0, 0, 1, 3], [0, 2, 2, 4])
+    )
+    (errors,) = compare_trees(real, synthetic)
+    assert errors.half_l1 == (0.0, 0.5, 0.75)
+    assert errors.unseen == 0.75
+    metrics = replace(unmeasured_evaluation(real, synthetic), trees=(errors,)).metrics()
+    assert metrics["trees.unseen_codes"] == 0.75

@@ -227,6 +227,23 @@ def _gaps(attribute: attributes.TextKey) -> str:
 
 
 def _list_words(attribute: attributes.Categorical | attributes.Ordinal) -> str:
+    return _values_words(attribute) + _tree_words(getattr(attribute, "hierarchy", None))
+
+
+def _tree_words(
+    hierarchy: list[int] | attributes.ParentsFile | attributes.Parents | None,
+) -> str:
+    """By what values form a tree, as a further clause."""
+    if hierarchy is None:
+        return ""
+    if isinstance(hierarchy, attributes.ParentsFile):
+        return f"; in the tree of the file {hierarchy.file}"
+    if isinstance(hierarchy, attributes.Parents):
+        return f"; in a tree of {count_of(len(set(hierarchy.parents.values())), 'node')}"
+    return f"; in a tree by their first {', '.join(map(str, hierarchy))} letters"
+
+
+def _values_words(attribute: attributes.Categorical | attributes.Ordinal) -> str:
     if isinstance(attribute.values, attributes.ValuesFile):
         return f"the values in the file {attribute.values.file}"
     if isinstance(attribute.values, attributes.ValuesPattern):

@@ -8,7 +8,7 @@ Privacy: a guess holds values of the data, and one row may decide any of it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -50,6 +50,15 @@ _CODE_DIGITS = 5
 
 _ROUND = 100
 """Counters start at multiples of it, or one above: 0, 1, 100001."""
+
+_FEWEST_CODES = 100
+"""Codes at least for which a tree is proposed: noise seldom drowns a shorter list."""
+
+_BRANCHES = 4
+"""Nodes below a node at least, on average: a level that hardly branches is not worth its noise."""
+
+_CODE = re.compile(r"(?=.{1,20}$)[A-Za-z]{0,3}[-.]?[0-9][0-9A-Za-z]*([-./ ][0-9A-Za-z]+)*")
+"""Codes of classifications: at most three letters, and digits; not longer than 20 in all."""
 
 _LISTED_WITHOUT_REMARK = 50
 """Values of a list that a person reads through easily."""
@@ -167,7 +176,25 @@ def _code_list(cells: columns.ColumnCells, reason: str) -> columns.Guess:
         "names a person or row, integer if it is a quantity"
     )
     values = sorted(cells.known.unique().tolist())
-    return columns.Guess({"type": "categorical", "values": values}, why)
+    return columns.Guess({"type": "categorical", "values": values}, why + _tree_words(values))
+
+
+def _tree_words(values: Sequence[object]) -> str:
+    """A tree by prefixes, as a further clause; empty where values do not look like one of codes."""
+    codes = [str(value) for value in values]
+    if len(codes) < _FEWEST_CODES or not all(map(_CODE.fullmatch, codes)):
+        return ""
+    lengths, nodes = list[int](), 1
+    for length in range(1, max(map(len, codes))):
+        size = len({code[:length] for code in codes})
+        if nodes * _BRANCHES <= size <= len(codes) // _BRANCHES:
+            lengths, nodes = [*lengths, length], size
+    if not lengths:
+        return ""
+    return (
+        f"; for a tree of codes, such as a classification, declare it too: hierarchy: {lengths}, "
+        "lengths of prefixes, or {file: NAME} with CODE,PARENT lines"
+    )
 
 
 def _long_digits(cells: columns.ColumnCells) -> columns.Guess | None:
@@ -227,7 +254,7 @@ def _listed(cells: columns.ColumnCells) -> columns.Guess:
     if len(values) == 1:
         why = "one text alone: declare what else it may be, or put it in ignore"
     elif len(values) > _LISTED_WITHOUT_REMARK:
-        why = f"{len(values)} texts{_remark_on_list(values)}"
+        why = f"{len(values)} texts{_remark_on_list(values)}{_tree_words(values)}"
     return columns.Guess({"type": "categorical", "values": values}, why)
 
 

@@ -1,12 +1,17 @@
 """Trees of codes: by prefixes, in a file or written out, and what is wrong with one."""
 
+import re
+
+import pandas as pd
 import pytest
 import yaml
+from diagnoses import diagnoses
 from specs import spec_of
 
 from cloister.errors import SpecError
 from cloister.schema.codelists import resolve_levels
 from cloister.schema.domain import Domain
+from cloister.schema.drafts.drafting import draft
 from cloister.schema.partition import tree_of
 from cloister.schema.spec_files.loading import load_spec, spec_digest
 
@@ -81,3 +86,19 @@ def test_what_is_wrong_with_a_tree_is_said_with_its_line_and_a_remedy(tmp_path, 
         load_spec(spec_file(tmp_path, {"hierarchy": hierarchy}))
     assert words in str(raised.value)
     assert "codes.yaml, line 24, attributes.code.hierarchy: " in str(raised.value)
+
+
+def drafted(folder, values):
+    pd.DataFrame({"code": values, "other": ["a", "b"] * (len(values) // 2)}).to_csv(
+        folder / "rows.csv", index=False
+    )
+    line = next(each for each in draft(folder / "rows.csv").splitlines() if "  code:" in each)
+    return re.findall(r"hierarchy: (\[[0-9, ]+\])", line)
+
+
+def test_a_draft_proposes_the_prefixes_of_codes_and_none_of_words_or_short_lists(tmp_path):
+    assert drafted(tmp_path, diagnoses(5_000).frame["code"].tolist()) == ["[1]"]
+    postal = [f"{10_000 + 137 * number % 9_000}" for number in range(400)] * 10
+    assert drafted(tmp_path, postal) == ["[2, 3]"]
+    assert not drafted(tmp_path, [f"A{number % 40:02d}" for number in range(1_000)])
+    assert not drafted(tmp_path, [f"street number {number % 300}" for number in range(6_000)])
