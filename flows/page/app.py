@@ -159,6 +159,13 @@ def certificate(visit: Reading, release: ReleaseId) -> Response:
     return HTMLResponse(text, headers={"Content-Security-Policy": policy})
 
 
+@sheets.get("/releases/{release}/report", response_class=HTMLResponse)
+def report(visit: Reading, release: ReleaseId) -> Response:
+    """The internal report of a release, column by column."""
+    text, policy = visit.sheets.report(release)
+    return HTMLResponse(text, headers={"Content-Security-Policy": policy})
+
+
 @sheets.get("/releases/{release}/plots/{name:path}")
 def plot(visit: Reading, release: ReleaseId, name: str) -> Response:
     """A plot of the internal evaluation."""

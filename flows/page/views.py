@@ -28,6 +28,7 @@ from cloister.privacy.ledger.permissions import missing_of
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger
 from cloister.tasks.ledger.budgets import composed_spend, grants_in
+from cloister.tasks.release.reports import REPORT_NAME
 from cloister.tasks.release.review import compare
 from cloister.tasks.release.trail import entry_words
 from cloister.tasks.release.verify import verify_records
@@ -163,6 +164,7 @@ class Sheets:
             "budget": min(budgets, key=lambda status: status.left),
             "moves": MOVES.get(entry.state, ()),
             "certificate": (folder / "public" / PAGE_NAME).is_file(),
+            "report": (folder / "internal" / REPORT_NAME).is_file(),
             "plots": self._plot_names(release),
         }
 
@@ -257,11 +259,22 @@ class Sheets:
         Raises:
             InputError: there is no such release, or it has no certificate here.
         """
-        path = self._folder(release) / "public" / PAGE_NAME
+        return self._page(release, "public", PAGE_NAME)
+
+    def report(self, release: str) -> tuple[bytes, str]:
+        """The internal report of a release, as :meth:`certificate` has its page.
+
+        Raises:
+            InputError: there is no such release, or it has no report here.
+        """
+        return self._page(release, "internal", REPORT_NAME)
+
+    def _page(self, release: str, folder: str, name: str) -> tuple[bytes, str]:
         try:
-            text = path.read_bytes()
+            text = (self._folder(release) / folder / name).read_bytes()
         except OSError:
-            raise InputError(f"release {release} has no certificate in this home") from None
+            what = name.partition(".")[0]
+            raise InputError(f"release {release} has no {what} in this home") from None
         styles = re.findall(rb"<style>(.*?)</style>", text, re.DOTALL)
         hashes = " ".join(
             f"'sha256-{base64.b64encode(hashlib.sha256(style).digest()).decode()}'"

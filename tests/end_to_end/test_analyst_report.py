@@ -4,12 +4,18 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+from bases import declaring
+from browser import Browser, require_browser
 
 from cloister.flows.cli.app import run
 from cloister.privacy.certificate.certificate import read_certificate
 from cloister.privacy.certificate.manifest import verify_folder
-from cloister.tasks.release.analyst_page import analyst_page
+from cloister.tasks.release.analyst_columns import ColumnFacts, Group
+from cloister.tasks.release.analyst_facts import Loss, Pair, TableFacts
+from cloister.tasks.release.analyst_page import Facts, analyst_page
+from cloister.tasks.release.certify import certify
 from cloister.tasks.release.reports import released_facts
 
 OLD = Path(__file__).parents[1] / "compatibility" / "home-0.2" / "home"
@@ -75,6 +81,45 @@ def test_the_page_answers_what_an_analyst_asks(released, own):
         assert said in text
     assert "<script" not in text
     assert "http" not in text.replace("http-equiv", "")
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_ugly_names_fit_the_window_and_nothing_is_loaded(basis, tmp_path, width):
+    name = '<b>a&"' + "long_name " * 12 + "x" * 90
+    attributes = {name: basis.spec.attributes["since"], **basis.spec.attributes}
+    certificate = certify(declaring(basis, attributes=attributes))
+    text = analyst_page(certificate, Facts((ugly_table(name),)))
+    assert "<b>a&" not in text
+    assert "<script" not in text
+    (tmp_path / "page.html").write_text(text, encoding="utf-8")
+    require_browser()
+    browser = Browser(tmp_path / "profile")
+    try:
+        browser.width(width)
+        browser.open((tmp_path / "page.html").as_uri())
+        browser.run("document.querySelectorAll('details').forEach(each => each.open = true)")
+        assert browser.run("document.documentElement.scrollWidth") <= width
+        assert browser.run("performance.getEntriesByType('resource').length") == 0
+        assert not browser.violations()
+    finally:
+        browser.close()
+
+
+def ugly_table(name: str) -> TableFacts:
+    """A number and a list of one hostile name, as facts of a table."""
+    ranges = [Group(f"{n} to {n + 9}", 0.1, 0.05, 0.15, (n, n + 10)) for n in range(0, 100, 10)]
+    values = [Group(f"{name} {n}", 0.25, 0.2, 0.3) for n in range(4)]
+    columns = (
+        ColumnFacts(name, tuple(ranges), (), ("1", "2", "3"), (100, 300), ("4", "3", "5")),
+        ColumnFacts("since", tuple(values), (Group("missing", 0.1),), (), ()),
+    )
+    pair = Pair(name, "since", 0.5, -0.5, True)
+    strengths = np.array([[1, 0.5], [0.5, 1]])
+    counted = frozenset([frozenset((name, "since"))])
+    loss = Loss("Related by ranges.", tuple(f"{name}{n}" for n in range(20)))
+    return TableFacts(
+        *("t", 1_000, columns, (name, "since"), strengths, (pair,), counted, (1, 2), (loss,))
+    )
 
 
 def test_a_release_of_an_earlier_version_gets_one_from_its_model(tmp_path, monkeypatch, capsys):

@@ -217,6 +217,8 @@ def test_verification_names_what_was_altered(officer, home, released):
 def test_files_are_those_of_releases(officer, home, released):
     text = officer.read(f"/releases/{released.id}/certificate")
     assert released.id in text
+    assert "INTERNAL" in officer.read(f"/releases/{released.id}/report")
+    assert f"/releases/{released.id}/report" in officer.read(f"/releases/{released.id}")
     (home.folder / "secret.png").write_bytes(b"secret")
     for name in ("../../../secret.png", "%2e%2e/secret.png", "outcome.json"):
         assert "secret" not in officer.read(f"/releases/{released.id}/plots/{name}", 404)

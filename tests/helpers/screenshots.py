@@ -31,6 +31,8 @@ def main(folder: Path) -> None:
             assert page.stdout
             _enter(browser, page.stdout.readline().strip())
             _pictures(browser, newest, folder)
+            report = work / "home" / "releases" / newest / "public" / "report.html"
+            report_pictures(browser, report, folder)
         finally:
             browser.close()
             page.terminate()
@@ -74,6 +76,14 @@ def _pictures(browser: Browser, release: str, folder: Path) -> None:
     browser.width(900, 1100)
     browser.open(f"{base}/releases/{release}/certificate")
     browser.picture(folder / "certificate.png", whole=False)
+
+
+def report_pictures(browser: Browser, report: Path, folder: Path) -> None:
+    """Pictures of a report for analysts, at two widths."""
+    for name, width, height in (("report", 1280, 1500), ("report-narrow", 400, 1500)):
+        browser.width(width, height)
+        browser.open(report.as_uri())
+        browser.picture(folder / f"{name}.png", whole=False)
 
 
 def _cloister(*words: str) -> None:
