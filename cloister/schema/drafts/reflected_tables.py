@@ -8,6 +8,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from cloister.schema.drafts.checks import CheckFacts, read_checks
+
 _MOST_LINKED = 2
 """References of a hard key at most: a link between rows of two tables."""
 
@@ -33,9 +35,9 @@ class ReflectedKey:
 class ReflectedTable:
     """A table as its schema describes it, and what of it a spec can hold.
 
-    ``primary`` and ``unique`` are the sets of columns that no two rows agree on. ``references`` are
-    single columns with the table and the key that they name; ``left_out`` says in words which
-    foreign keys are none, why, and what to do.
+    ``checks`` are what its CHECK constraints say, ``primary`` and ``unique`` the sets of columns
+    that no two rows agree on. ``references`` are single columns with the table and the key that
+    they name; ``left_out`` says in words which foreign keys are none, why, and what to do.
     """
 
     name: str
@@ -43,6 +45,7 @@ class ReflectedTable:
     primary: tuple[str, ...]
     unique: tuple[tuple[str, ...], ...]
     foreign: tuple[ReflectedKey, ...]
+    checks: CheckFacts = field(default_factory=CheckFacts)
     references: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
 
@@ -114,7 +117,8 @@ def _reflected(schema: sa.Inspector, name: str) -> ReflectedTable:
         )
         for key in schema.get_foreign_keys(name)
     )
-    return ReflectedTable(name, columns, primary, unique, foreign)
+    checks = read_checks(schema.get_check_constraints(name))
+    return ReflectedTable(name, columns, primary, unique, foreign, checks)
 
 
 def _primary(schema: sa.Inspector, name: str) -> tuple[str, ...]:

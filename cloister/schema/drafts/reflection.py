@@ -11,6 +11,8 @@ import sqlalchemy as sa
 
 from cloister.errors import DataError, InputError, StorageError
 from cloister.schema.attributes import DATA_DERIVED
+from cloister.schema.declarations import quote
+from cloister.schema.drafts.checks import CheckFacts
 from cloister.schema.drafts.columns import Guess, Keys
 from cloister.schema.drafts.drafting import ABOUT, draft
 from cloister.schema.drafts.reflected_tables import ReflectedTable, reflected_tables
@@ -134,20 +136,43 @@ def _part(
 
 def _rules(table: ReflectedTable) -> list[dict[str, object]]:
     ignored = set(_without_values(table))
-    return [
+    rules: list[dict[str, object]] = [
         {"key": list(key), "provenance": _SCHEMA}
         for key in table.hard_keys()
         if not ignored & set(key)
     ]
+    rules += [
+        {"deny": f"t.{quote(first)} {_NEGATED[op]} t.{quote(second)}", "provenance": _SCHEMA}
+        for first, op, second in table.checks.orders
+        if _are_ordered(first, second, table)
+    ]
+    return rules
+
+
+def _are_ordered(first: str, second: str, table: ReflectedTable) -> bool:
+    """Whether two columns are both numbers, dates or moments that a spec compares."""
+    kinds = {
+        column["name"]: guess.keys["type"] for column in table.columns if (guess := _guess(column))
+    }
+    compared = {kinds.get(first), kinds.get(second)}
+    alone = not {first, second} & (table.keyed | table.identifiers | table.checks.values.keys())
+    return alone and (compared <= {"integer", "float"} or compared in ({"date"}, {"datetime"}))
 
 
 def _left_out(table: ReflectedTable, indent: str) -> Iterator[str]:
     """Comments on the keys of the schema that the draft does not hold."""
-    yield from (f"{indent}# {words}\n" for words in (*table.left_out, *table.lost_keys()))
+    words = (*table.left_out, *table.lost_keys(), *table.checks.unread, *_lost_orders(table))
+    yield from (f"{indent}# {each}\n" for each in words)
     ignored = set(_without_values(table))
     for key in table.hard_keys():
         if columns := [column for column in key if column in ignored]:
             yield f"{indent}# key ({', '.join(key)}) is not kept: {columns[0]} is left out\n"
+
+
+def _lost_orders(table: ReflectedTable) -> Iterator[str]:
+    for first, op, second in table.checks.orders:
+        if not _are_ordered(first, second, table):
+            yield f"check is not kept: {first} {op} {second}, of types that a spec does not order"
 
 
 def _unit(tables: Sequence[ReflectedTable]) -> ReflectedTable:
@@ -194,7 +219,7 @@ def _attributes(
     table: ReflectedTable, tables: Mapping[str, ReflectedTable], indent: str
 ) -> Iterator[str]:
     for column in table.columns:
-        guess = _key_of(column, table, tables) or _guess(column)
+        guess = _key_of(column, table, tables) or _checked(column, _guess(column), table.checks)
         if guess is not None:
             nullable = {"nullable": True} if column["nullable"] and guess.keys else {}
             keys = entries({**guess.keys, **nullable})
@@ -248,12 +273,50 @@ def _guess(column: Mapping[str, Any]) -> Guess | None:
     return None
 
 
+def _checked(column: Mapping[str, Any], guess: Guess | None, checks: CheckFacts) -> Guess | None:
+    """What a column is guessed to be, with the values and bounds that checks say."""
+    name = column["name"]
+    if guess is None or guess.keys["type"] not in ("integer", "float", "date", "categorical"):
+        return guess
+    if values := checks.values.get(name):
+        keys = {"type": "categorical", "values": values, "provenance": _SCHEMA}
+        return Guess(keys, "the values that a check of the schema lists")
+    ends = {end: _end(name, end, guess.keys, checks) for end in ("min", "max")}
+    known = {end: value for end, value in ends.items() if value is not None}
+    if not known or "min" not in guess.keys:
+        return guess
+    bounds = dict.fromkeys(ends, next(iter(known.values()))) | known
+    if len(known) == len(ends):
+        bounds["provenance"] = _SCHEMA
+        return Guess({**guess.keys, **bounds}, f"{column['type']}: bounds of a check of the schema")
+    other = "upper" if "min" in known else "lower"
+    return Guess({**guess.keys, **bounds}, f"{column['type']}: write its {other} bound, too")
+
+
+def _end(name: str, end: str, keys: Keys, checks: CheckFacts) -> Any:
+    """The least or greatest value of a column by a check, one less far where it is not reached."""
+    value = (checks.least if end == "min" else checks.greatest).get(name)
+    if keys["type"] == "date":
+        return value if isinstance(value, str) and _DAY.fullmatch(value) else None
+    if isinstance(value, str) or value is None:
+        return None
+    grid = (
+        0 if keys["type"] == "float" and "decimals" not in keys else 10 ** -keys.get("decimals", 0)
+    )
+    away = grid if (name, end) in checks.open_ends else 0
+    moved = value + away if end == "min" else value - away
+    return round(moved, 12) if keys["type"] == "float" else round(moved)
+
+
 def _places(kind: Any) -> Keys:
     scale = getattr(kind, "scale", None)
     if not isinstance(kind, sa.Numeric) or scale is None or scale > 12:
         return {}
     return {"decimals": scale}
 
+
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+_NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 _BOUNDS = "write its bounds"
 _BY_TYPE: tuple[tuple[Any, Keys, str], ...] = (

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from cloister.devices import Device
+from cloister.models.kamino import training
 from cloister.models.kamino.networks import Tensors
 from cloister.models.kamino.paper.heads import LevelHead, Units
 from cloister.models.kamino.paper.submodels import (
@@ -30,16 +31,6 @@ from cloister.models.kamino.paper.submodels import (
     with_one,
 )
 from cloister.models.kamino.recipe import Material
-from cloister.models.kamino.training import (
-    CALIBRATION_ROWS,
-    Dense,
-    Learner,
-    NoisyGradients,
-    TrainingSchedule,
-    fit_bias,
-    gradient_in_units,
-    train_privately,
-)
 from cloister.models.protocol import Progress
 from cloister.privacy.queries.clipped_gradients import FactoredGradient, Lookup, Outer
 
@@ -70,7 +61,7 @@ def _train_in_turn(
 
         start = submodel.initial(known, material.generator)
         trained.append(
-            train_privately(
+            training.train_privately(
                 submodel, start, gradients, material.schedule, material.device, progress
             )
         )
@@ -79,12 +70,12 @@ def _train_in_turn(
 
 def calibrate_chain(chain: UnitChain, material: Material) -> UnitChain:
     """The chain with biases shifted so that each attribute has its released histogram."""
-    codes = torch.zeros(CALIBRATION_ROWS, len(material.sizes), dtype=torch.long)
+    codes = torch.zeros(training.CALIBRATION_ROWS, len(material.sizes), dtype=torch.long)
     parameters = [dict(tensors) for tensors in chain.parameters]
     for unit, run in enumerate(chain.units.runs):
-        probabilities = chain.joint(unit, codes).expand(CALIBRATION_ROWS, -1)
+        probabilities = chain.joint(unit, codes).expand(training.CALIBRATION_ROWS, -1)
         if unit and isinstance(chain.submodels[unit - 1].head, LevelHead):
-            fitted = fit_bias(
+            fitted = training.fit_bias(
                 torch.log(probabilities),
                 [torch.as_tensor(material.shares[position]) for position in run],
             )
@@ -125,8 +116,8 @@ class Stack:
         back = torch.stack(
             [error @ parameters[f"head.{index}"][:, :-1] for index, error in enumerate(errors)], 1
         )
-        blocks: dict[str, Dense | Outer | Lookup] = {
-            "attention": Dense(self._to_attention(shares, embedded, back))
+        blocks: dict[str, training.Dense | Outer | Lookup] = {
+            "attention": training.Dense(self._to_attention(shares, embedded, back))
         }
         for index, (left, right) in enumerate(zip(errors, inputs, strict=True)):
             blocks[f"head.{index}"] = Outer(left, right)
@@ -217,7 +208,7 @@ def train_side_by_side(material: Material, recipe: Mapping[str, Any]) -> UnitCha
     if submodels:
         stack = Stack(submodels)
         start = stack.joined([submodel.initial({}, material.generator) for submodel in submodels])
-        parameters = train_privately(
+        parameters = training.train_privately(
             stack,
             start,
             material.gradients(),
@@ -252,10 +243,10 @@ def train_as_printed(material: Material, recipe: Mapping[str, Any]) -> UnitChain
 
 
 def descend(
-    learner: Learner,
+    learner: training.Learner,
     start: Tensors,
-    training: NoisyGradients,
-    schedule: TrainingSchedule,
+    gradients: training.NoisyGradients,
+    schedule: training.TrainingSchedule,
     device: Device,
     progress: Progress,
 ) -> dict[str, Tensor]:
@@ -267,9 +258,9 @@ def descend(
         now = parameters
 
         def gradient(codes: Tensor, now: Tensors = now) -> FactoredGradient:
-            return gradient_in_units(learner.gradient(now, codes.to(where)), gains)
+            return training.gradient_in_units(learner.gradient(now, codes.to(where)), gains)
 
-        noisy = training.step(gradient, parameters)
+        noisy = gradients.step(gradient, parameters)
         parameters = {
             name: value - schedule.rate * noisy[name].to(where)
             for name, value in parameters.items()
