@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cloister.arrays import Booleans, Integers
+from cloister.arrays import Booleans, Integers, place_among_equal
 from cloister.errors import DataError
 from cloister.schema.attributes import Boolean, Integer
 from cloister.schema.columns import Column
@@ -322,6 +322,41 @@ def rows_changed(schema: Schema) -> Mapping[str, int]:
     outside = [name for name in schema.tables if name not in schema.holding]
     starts += [_of_unit(schema, start, alone=True) for start in outside]
     return {name: max(each[name] for each in starts) for name in starts[0]}
+
+
+def of_one_unit(schema: Schema, table: str) -> bool:
+    """Whether each row of a table belongs to one unit, by references that are never missing."""
+    if table == schema.lead:
+        return schema.units in ((), (schema.lead,))
+    keys = _held(schema, table)
+    return len(keys) == 1 and of_one_unit(schema, keys[0].parent)
+
+
+def places_of_rows(database: Database) -> Mapping[str, Integers]:
+    """The place (n,) of each row among those of its unit, of tables whose rows have one each.
+
+    And of their joined tables. Rows stand in the order that bounding gave those of each parent.
+
+    Privacy: a function of the rows of one unit: of the order by lot of the rows of each parent, and
+        of the places of parents. The first rows of all parents come first.
+    """
+    schema, units, places = database.schema, dict[str, Integers](), dict[str, Integers]()
+    for name, table in database.tables.items():
+        if not of_one_unit(schema, name):
+            continue
+        if name == schema.lead:
+            units[name], places[name] = np.arange(table.rows), np.zeros(table.rows, dtype=np.int64)
+            continue
+        (key,) = _held(schema, name)
+        owners = parent_rows(database, key)
+        grouped, within = np.argsort(owners, kind="stable"), np.empty(len(owners), dtype=np.int64)
+        within[grouped] = place_among_equal(owners[grouped])
+        units[name], places[name] = units[key.parent][owners], within
+        line = np.lexsort((places[key.parent][owners], within, units[name]))
+        places[name][line] = place_among_equal(units[name][line])
+        required = (each for each in schema.parents_of(name) if not each.optional)
+        places |= {joined_table(each): places[name] for each in required}
+    return places
 
 
 def _of_unit(schema: Schema, start: str, alone: bool) -> dict[str, int]:

@@ -28,6 +28,8 @@ from cloister.models.relational.rows import (
     SELECT,
     LinkNoise,
     counted_tables,
+    door_of_rows,
+    neighbours_of_joined,
     post_processing_of_rows,
     restore_rows,
     rows_state,
@@ -241,12 +243,12 @@ def train_relational(
 ) -> RelationalModel:
     """The models of the rows of all tables, then the relationships between them."""
     parameters = plan.parameters
-    rows = with_counted_rows(private, tasks_of_rows(task), parameters.counts)
+    counted = parameters.counting(task)
+    rows = with_counted_rows(private, tasks_of_rows(task, counted), parameters.counts)
     models = train_rows(base, private, rows, parameters.plans)
     rng = SamplingSource(_SEED)
     pools = Drawing(task.schema, rng.generator, distinct_pairs(task))
     links: dict[str, Link] = {}
-    numbers = {name: rows.get(name, table).data_rows for name, table in task.tables.items()}
     for name in task.schema.tables:
         places = pools.places(name)
         number = min(_POOL, task.tables[name].data_rows, _POOL if places is None else places)
@@ -254,7 +256,7 @@ def train_relational(
         pools.add(name, model.sample(number, rng) if model else None, number)
         for key in task.schema.parents_of(name):
             link = relations.joined_table(key)
-            fit = _LinkFit(private, key, parameters.links[link], pools, links, numbers)
+            fit = _LinkFit(private, key, parameters.links[link], pools, links, counted)
             links[link] = fit.fit()
             pools.relate(links[link])
     return RelationalModel(base.name, task, rows, models, links)
@@ -269,7 +271,7 @@ def weigh_relational(
     """The model with the soft constraints of each table weighed."""
     weighed = {
         name: base.weigh(
-            LabelledDoor(private.table(name), name),
+            door_of_rows(private, name, model.rows[name]),
             model.rows[name],
             plan.parameters.plans[name],
             fitted,
@@ -283,7 +285,7 @@ def weigh_relational(
 class _LinkFit:
     """The fit of one relationship; ``links`` are the relationships fitted before it.
 
-    ``rows`` are the numbers of rows of tables, released or declared.
+    The ``task`` says how many rows of each unit are counted.
     """
 
     private: DatabaseDoor
@@ -291,7 +293,7 @@ class _LinkFit:
     noise: LinkNoise
     pools: Drawing
     links: dict[str, Link]
-    rows: Mapping[str, int]
+    task: DatabaseTask
 
     def fit(self) -> Link:
         """The link after all rounds."""
@@ -326,7 +328,8 @@ class _LinkFit:
     @property
     def _door(self) -> Door[TableRows]:
         name = relations.joined_table(self.key)
-        return LabelledDoor(self.private.table(name), name)
+        most = neighbours_of_joined(self.task, self.key).max_rows
+        return LabelledDoor(self.private.bounded(name, most), name)
 
     def _degrees(self) -> Floats:
         """The distribution of degrees (max_rows + 1,).
@@ -338,7 +341,9 @@ class _LinkFit:
             self.private.table(relations.degree_table(self.key)), relations.joined_table(self.key)
         )
         counts = door.answer(PartitionCounts((groups.partition,)), self.noise.degrees, DEGREES)
-        rows, parents = (self.rows[name] for name in (self.key.table, self.key.parent))
+        rows, parents = (
+            self.task.tables[name].data_rows for name in (self.key.table, self.key.parent)
+        )
         scale = self.noise.degrees.scale(door.neighbours.partition)
         return groups.shares(counts.astype(np.float64), scale, rows / parents)
 

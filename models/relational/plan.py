@@ -14,12 +14,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
 from cloister.errors import PlanError
 from cloister.models.core.budget_split import CountNoise, divide, noise_of_counts
 from cloister.models.core.costs import together
+from cloister.models.planning import contribution, wanted_budget
 from cloister.models.protocol import AnySynthesizer, json_texts, plans_json
 from cloister.models.relational.options import RelationalOptions
 from cloister.models.relational.profiles import MOST_PARTS, MOST_UNKNOWNS, candidates
@@ -47,10 +49,7 @@ from cloister.models.task import (
 )
 from cloister.privacy.accounting.accountants import zcdp_rho
 from cloister.schema.domain import Domain
-from cloister.schema.relations import joined_domain, joined_table
-
-_RELATIONSHIPS = Fraction(1, 3)
-"""Part of the budget of all relationships together; the rows of tables have the rest."""
+from cloister.schema.relations import joined_domain, joined_table, of_one_unit
 
 _COUNT = Fraction(1, 20)
 """Part of the budget of a table's rows for their number, if bounds may drop some.
@@ -84,20 +83,31 @@ class RelationalParameters(Parameters):
     """The method and the plan of each table's rows, and the mechanisms of each relationship.
 
     A relationship has the name of its joined table. ``counts`` are those of the number of rows, of
-    tables of which rows may be left out.
+    tables of which rows may be left out, and ``counted`` how many rows of each unit are counted in
+    each table.
     """
 
     base: str
     plans: Mapping[str, AnyPlan]
     counts: Mapping[str, CountNoise]
     links: Mapping[str, LinkNoise]
+    counted: Mapping[str, int]
+
+    def counting(self, task: DatabaseTask) -> DatabaseTask:
+        """The task where as many rows of each unit are counted."""
+        tables = {
+            name: replace(table, neighbours=replace(table.neighbours, max_rows=self.counted[name]))
+            for name, table in task.tables.items()
+        }
+        return replace(task, tables=tables)
 
     def to_json(self) -> dict[str, Any]:
         """The parameters as JSON values."""
         links = {name: json_texts(asdict(noise)) for name, noise in self.links.items()}
         counts = {name: json_texts(asdict(noise)) for name, noise in self.counts.items()}
         plans = plans_json(self.plans)
-        return {"base": self.base, "plans": plans, "counts": counts, "links": links}
+        whole = {"base": self.base, "plans": plans, "counts": counts, "links": links}
+        return whole | {"counted": dict(self.counted)}
 
 
 def plan_relational(
@@ -115,9 +125,30 @@ def plan_relational(
         )
     if base.of_database:
         raise PlanError(f"method {base.name} is of several tables; name one of one table")
-    parts = _Parts(name, base, task, tasks_of_rows(task), budget)
+    counted = contributing(task, budget)
+    parts = _Parts(name, base, task, counted, tasks_of_rows(task, counted), budget)
     refusal = "tables and relationships was found; allow more"
     return divide(parts.plan, parts.shares, budget, task.neighbours.relation, refusal)
+
+
+def contributing(task: DatabaseTask, budget: Budget) -> DatabaseTask:
+    """The task where as many rows of each unit are counted as noise suggests, by table.
+
+    It is that of tables of all attributes that are joined, and as many pairs. Tables have about the
+    number of rows that are counted.
+    """
+    schema, tables, one = task.schema, dict(task.tables), task.lead.neighbours.partition
+    for name, table in task.tables.items():
+        neighbours = table.neighbours
+        if name == schema.lead or not of_one_unit(schema, name):
+            continue
+        sides = joined_domain(schema, schema.parents_of(name)[-1])
+        queries = 2 * sum(len(side.names) for side in sides)
+        noise = noise_of_counts(budget.epsilon, budget.delta, queries).deviation(one)
+        counted, rows = contribution(table.data_rows, task.data_rows, neighbours.max_rows, noise)
+        fewer = replace(neighbours, max_rows=counted)
+        tables[name] = replace(table, data_rows=rows, neighbours=fewer)
+    return replace(task, tables=tables)
 
 
 _LINKS = "", "links"
@@ -126,11 +157,15 @@ _LINKS = "", "links"
 
 @dataclass(frozen=True)
 class _Parts:
-    """The parts that share the budget: rows of tables, their numbers, and relationships."""
+    """The parts that share the budget: rows of tables, their numbers, and relationships.
+
+    ``counted`` is the task of as many rows as are counted.
+    """
 
     name: str
     base: AnySynthesizer
     task: DatabaseTask
+    counted: DatabaseTask
     rows: Mapping[str, Task]
     budget: Budget
 
@@ -150,9 +185,11 @@ class _Parts:
         """
         related, counted = self._related, counted_tables(self.task)
         scaled = self.budget.delta and self.options.epsilon is not None
-        each = (1 - (Fraction(0) if scaled else related)) / len(self.rows)
-        shares = {("rows", name): each * (1 - _COUNT * (name in counted)) for name in self.rows}
-        shares |= {("count", name): each * _COUNT for name in counted}
+        rest = 1 - (Fraction(0) if scaled else related)
+        wanted = {name: wanted_budget(table) for name, table in self.rows.items()}
+        each = {name: rest * one / sum(wanted.values()) for name, one in wanted.items()}
+        shares = {("rows", name): each[name] * (1 - _COUNT * (name in counted)) for name in each}
+        shares |= {("count", name): each[name] * _COUNT for name in counted}
         return shares | {_LINKS: related}
 
     @property
@@ -166,7 +203,24 @@ class _Parts:
                 f"relationships are to have epsilon {float(declared):g} of "
                 f"{float(whole):g}, and tables none; lower release.options.epsilon"
             )
-        return _RELATIONSHIPS if declared is None else declared / whole
+        if declared is not None:
+            return declared / whole
+        links = sum(self._wanted.values(), Fraction(0))
+        return links / (links + sum(map(wanted_budget, self.rows.values())))
+
+    @cached_property
+    def _wanted(self) -> dict[str, Fraction]:
+        """What part of rho each relationship gets, in proportion to others and to tables.
+
+        Those that only count degrees get a smaller part.
+        """
+        wanted = {}
+        for key in self.task.schema.keys:
+            tables = len(candidates(self.task.schema, key, 2))
+            part = Fraction(1) if tables else DEGREES_ONLY
+            whole = wanted_budget(self.counted.tables[key.table], max(tables, 1))
+            wanted[joined_table(key)] = part * whole
+        return wanted
 
     def plan(self, epsilons: Mapping[tuple[str, str], Fraction]) -> Plan[RelationalParameters]:
         """The plan whose parts have these epsilons, each at the delta of the whole.
@@ -180,10 +234,11 @@ class _Parts:
             if ("count", name) in epsilons
         }
         links = self._links(self.options.epsilon or epsilons[_LINKS])
-        stages = [*count_stages(self.task, counts), *row_stages(plans)]
+        stages = [*count_stages(self.counted, counts), *row_stages(plans)]
         for key in self.task.schema.keys:
-            stages += link_stages(self.task, key, links[joined_table(key)])
-        parameters = RelationalParameters(self.base.name, plans, counts, links)
+            stages += link_stages(self.counted, key, links[joined_table(key)])
+        most = {name: table.neighbours.max_rows for name, table in self.counted.tables.items()}
+        parameters = RelationalParameters(self.base.name, plans, counts, links, most)
         forecast = self._forecast(plans, links)
         tables = {name: (self.rows[name], plan) for name, plan in plans.items()}
         return Plan(
@@ -191,16 +246,13 @@ class _Parts:
         )
 
     def _links(self, epsilon: Fraction) -> dict[str, LinkNoise]:
-        """The noise of relationships; those that only count degrees get a smaller part."""
-        keys, ways = self.task.schema.keys, self.options.ways
-        schema, delta = self.task.schema, self.budget.delta
-        weights = [Fraction(1) if candidates(schema, key, ways) else DEGREES_ONLY for key in keys]
+        """The noise of relationships."""
+        keys, delta, wanted = self.task.schema.keys, self.budget.delta, self._wanted
         whole = zcdp_rho(epsilon, delta) if delta and keys else epsilon
+        parts = {name: whole * part / sum(wanted.values()) for name, part in wanted.items()}
         return {
-            joined_table(key): link_noise(
-                self.task, key, whole * (weight / sum(weights, Fraction(0))), not delta
-            )
-            for key, weight in zip(keys, weights, strict=True)
+            joined_table(key): link_noise(self.counted, key, parts[joined_table(key)], not delta)
+            for key in keys
         }
 
     def _part(self, name: str, epsilon: Fraction) -> AnyPlan:

@@ -145,7 +145,7 @@ def _moved(
     }
     tables = candidates(task.schema, key, ways)
     cells = sum(math.prod(sizes[name] for name in table.names) for table in tables) / len(tables)
-    partition = neighbours_of_table(task, relations.joined_table(key)).partition
+    partition = neighbours_of_joined(task, key).partition
     return MEAN_NOISE * cells * noise.scale(partition) / 2 / task.tables[key.table].data_rows
 
 
@@ -179,7 +179,7 @@ def _noise(
 def link_stages(task: DatabaseTask, key: relations.ForeignKey, noise: LinkNoise) -> Iterator[Stage]:
     """The stages of a relationship: degrees, selections, joint tables."""
     parents = neighbours_of_table(task, relations.degree_table(key)).partition
-    joined = neighbours_of_table(task, relations.joined_table(key)).partition
+    joined = neighbours_of_joined(task, key).partition
     link, tables = relations.joined_table(key), sum(noise.rounds)
     yield Stage(
         f"{link}: {DEGREES}",
@@ -204,6 +204,13 @@ def neighbours_of_table(task: DatabaseTask, name: str) -> Neighbours:
     return Neighbours(task.neighbours.relation, relations.rows_changed(task.schema)[name])
 
 
+def neighbours_of_joined(task: DatabaseTask, key: relations.ForeignKey) -> Neighbours:
+    """The joined rows of a key that one unit changes: its own, if the reference is there."""
+    if key.optional:
+        return neighbours_of_table(task, relations.joined_table(key))
+    return task.tables[key.table].neighbours
+
+
 def exponent_of(rho: Fraction) -> Fraction:
     """The epsilon of a selection of bounded range that is rho-zCDP: rho = eps^2 / 8.
 
@@ -212,10 +219,10 @@ def exponent_of(rho: Fraction) -> Fraction:
     return Fraction(math.floor(math.sqrt(8 * rho) * (1 - _FLOAT_ERROR) * DIGITS), DIGITS)
 
 
-def tasks_of_rows(task: DatabaseTask) -> dict[str, Task]:
+def tasks_of_rows(task: DatabaseTask, counted: DatabaseTask | None = None) -> dict[str, Task]:
     """The task of each table's rows, without its references.
 
-    Tables that only link others have none.
+    Of as many rows as are ``counted``, if that is given. Tables that only link others have none.
 
     Raises:
         PlanError: a table has no attribute and no reference, a hard constraint is on a column that
@@ -228,7 +235,8 @@ def tasks_of_rows(task: DatabaseTask) -> dict[str, Task]:
         alone = _task_alone(task, name, table)
         relates = any(not key.optional for key in task.schema.parents_of(name))
         if alone.domain.modelled:
-            tasks[name] = alone
+            rows = (counted or task).tables[name]
+            tasks[name] = replace(alone, data_rows=rows.data_rows, neighbours=rows.neighbours)
         elif name == task.schema.lead or not relates:
             raise PlanError(
                 f"table '{name}' has no attribute besides keys, and the rows of each are modelled; "
@@ -292,12 +300,12 @@ def counted_tables(task: DatabaseTask) -> tuple[str, ...]:
 def count_stages(task: DatabaseTask, counts: Mapping[str, CountNoise]) -> Iterator[Stage]:
     """The stage of the number of rows of each counted table."""
     for name, noise in counts.items():
-        partition = task.tables[name].neighbours.partition
+        neighbours = task.tables[name].neighbours
         yield Stage(
             f"{name}: {COUNT}",
-            noise.event(partition),
-            f"how many rows of {name} the bounds of its references leave; noise of "
-            f"{count_of(figure(noise.scale(partition)), 'row')}",
+            noise.event(neighbours.partition),
+            f"how many rows of {name} there are, up to {neighbours.max_rows:,} a unit; noise of "
+            f"{count_of(figure(noise.scale(neighbours.partition)), 'row')}",
         )
 
 
@@ -310,7 +318,7 @@ def with_counted_rows(
     """
     tasks = dict(rows)
     for name, noise in counts.items():
-        task, door = rows[name], LabelledDoor(private.table(name), name)
+        task, door = rows[name], door_of_rows(private, name, rows[name])
         column = task.domain[task.domain.modelled[0]]
         whole = PartitionCounts((one_part(column),))
         counted = float(door.answer(whole, noise, COUNT)[0])
@@ -352,9 +360,14 @@ def train_rows(
 ) -> dict[str, Model]:
     """The models of the rows of all tables."""
     return {
-        name: base.train(LabelledDoor(private.table(name), name), rows[name], plan)
+        name: base.train(door_of_rows(private, name, rows[name]), rows[name], plan)
         for name, plan in plans.items()
     }
+
+
+def door_of_rows(private: DatabaseDoor, name: str, task: Task) -> LabelledDoor:
+    """The door to as many rows of each unit as the task of a table has."""
+    return LabelledDoor(private.bounded(name, task.neighbours.max_rows), name)
 
 
 def post_processing_of_rows(models: Mapping[str, Model]) -> Iterator[str]:

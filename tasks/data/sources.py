@@ -146,16 +146,15 @@ def private_database(
     if task.lead.persons:
         bounded, unit = rows.tables[task.schema.lead], persons.neighbours_of_tables(task.lead)
         tables = persons.person_tables(bounded, task.lead)
-        places = persons.places_of_rows(bounded, task.lead)
-        return PrivateDatabase(tables, unit, planned, journal, noise, places)
+        by_lot = persons.places_of_rows(bounded, task.lead)
+        return PrivateDatabase(tables, unit, planned, journal, noise, by_lot)
     derived = {**relations.row_tables(rows), **relations.joined_tables(rows)}
     changed = relations.rows_changed(rows.schema)
     neighbours = {name: Neighbours(task.neighbours.relation, changed[name]) for name in derived}
     for name, table in task.tables.items():
         neighbours[name] = table.neighbours
-    return PrivateDatabase(
-        relations.Database(rows.schema, derived), neighbours, planned, journal, noise
-    )
+    database, places = relations.Database(rows.schema, derived), relations.places_of_rows(rows)
+    return PrivateDatabase(database, neighbours, planned, journal, noise, places)
 
 
 @dataclass(frozen=True, repr=False)
@@ -199,7 +198,7 @@ def _stored(spec: Spec, opened: Mapping[str, OpenedTable]) -> dict[str, Iterable
 
 
 def bound(database: relations.Database, key: bytes) -> relations.Database:
-    """The rows without dangling references, and at most as many per parent as declared.
+    """The rows without dangling references, and at most as many per parent as declared, by lot.
 
     A reference that may be missing is unlinked instead of leaving its row out.
 
@@ -263,7 +262,7 @@ def _require_bound(database: relations.Database, reference: relations.ForeignKey
 def _bounded(table: Table, reference: relations.ForeignKey, key: bytes) -> Table:
     parents, secret = table.codes[reference.column], key + reference.table.encode()
     stay = rows_within_bound(parents, table.stored.values(), reference.max_rows, secret)
-    return table.take(np.sort(stay))
+    return table.take(stay)
 
 
 ColumnsSession = Session[pd.DataFrame, PrivateColumns]

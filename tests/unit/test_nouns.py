@@ -25,7 +25,7 @@ SPLITS = {"BudgetSplit", "EpsilonSplit"}
 MOST_MODULES = 132
 """Modules of models/; 90 are wanted."""
 
-MOST_IMPORT_LINES = 5_835
+MOST_IMPORT_LINES = 5_838
 """Lines of imports in all packages; 3,500 are wanted."""
 
 

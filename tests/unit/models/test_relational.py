@@ -271,11 +271,24 @@ def test_parts_of_a_plan_are_within_the_budget_and_nearly_spend_it(delta: Fracti
 def test_a_table_whose_noise_drowns_its_rows_is_refused_with_what_bounds_them() -> None:
     task = task_of()
     many = replace(task.tables["visits"], neighbours=Neighbours(Relation.ADD_REMOVE, 500))
-    task = replace(task, tables={**task.tables, "visits": many})
+    every_row = replace(SCHEMA, units=("patients", "visits"))
+    task = replace(task, schema=every_row, tables={**task.tables, "visits": many})
     with pytest.raises(PlanError, match=r"'visits'.* up to 500 of its rows: .*lower max_rows"):
         create("relational").search(
             task, ("patients", "visits"), Budget(Fraction(1), Fraction(1, 10**6))
         )
+
+
+def test_fewer_rows_of_a_unit_are_counted_where_noise_is_strong() -> None:
+    def counted(epsilon: int) -> int:
+        budget = Budget(Fraction(epsilon), Fraction(1, 10**6))
+        plan = create("relational").search(task_of(), ("patients", "visits"), budget)
+        (stage,) = (each for each in plan.stages if each.name == "visits of patient: measure")
+        most = plan.parameters.counted["visits"]
+        assert stage.event.parts[0][0].sensitivity.l1 == most
+        return most
+
+    assert counted(1) < counted(500) == KEY.max_rows
 
 
 KEY_RULE = DenialConstraint(
