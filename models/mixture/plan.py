@@ -30,8 +30,10 @@ from cloister.models.mixture.schedule import (
     PURE_GROWTH,
     TYPICAL_SCALED_SIZE,
     Schedule,
+    components_for,
     forecast_fit,
     joint_budget,
+    penalty_for,
     schedule_for,
 )
 from cloister.models.soft_constraints.pair_counts import PairCounts
@@ -56,21 +58,6 @@ _SOFT_CONSTRAINTS = 0.06
 
 _SELECTION = 0.10
 """Part of the rounds' budget that chooses tables, as in AIM; the rest measures them."""
-
-MOST_COMPONENTS = 800
-"""Components of the mixture at the typical scaled size, which are the most."""
-
-FEWEST_COMPONENTS = 100
-"""Fewest components of the mixture."""
-
-_DEPENDENCE_PENALTY = 450.0
-"""Loss per nat of information that components carry about rows, at the typical scaled size."""
-
-_PENALTY_POWER = 1.25
-"""The penalty falls with this power of a scaled size below the typical one (docs/papers.md)."""
-
-LEAST_PENALTY = 12.0
-"""Least penalty on dependence."""
 
 MIXTURE_BINS = 32
 """Most bins of a numeric attribute, besides special and missing values."""
@@ -378,18 +365,6 @@ def scaled_size_of(task: Task, rho: float) -> float:
     All noise is proportional to the rows that one unit may have, over the square root of rho.
     """
     return task.data_rows * math.sqrt(rho) / task.neighbours.max_rows
-
-
-def components_for(scaled_size: float) -> int:
-    """Number of components, by the scaled size: fewer where noise is strong."""
-    wanted = round(MOST_COMPONENTS * math.sqrt(scaled_size / TYPICAL_SCALED_SIZE))
-    return min(max(wanted, FEWEST_COMPONENTS), MOST_COMPONENTS)
-
-
-def penalty_for(scaled_size: float) -> float:
-    """The penalty on dependence: proportional to the scaled size, or less where that is small."""
-    ratio = scaled_size / TYPICAL_SCALED_SIZE
-    return max(_DEPENDENCE_PENALTY * min(ratio, ratio**_PENALTY_POWER), LEAST_PENALTY)
 
 
 def histograms_for(scaled_size: float, most: float = MOST_HISTOGRAMS) -> float:

@@ -1,6 +1,8 @@
-"""The rounds of a fit, the budget of joint tables, and the time and memory of it all; public.
+"""The rounds of a fit, its mixture, the budget of joint tables, time and memory of it all; public.
 
 *Rounds:* their number, the tables of each, and the steps of the fit after each.
+
+*The mixture:* its components, and what dependence costs them.
 
 *Joint tables of hard constraints* and their part of the budget. A functional dependency always
 holds in the drawn rows, but with the right sides of the data only where a left side has more rows
@@ -110,6 +112,21 @@ _MOST_OF_TABLE = 0.2
 
 _MOST_OF_ALL = 0.3
 """Greatest part of the budget for all tables."""
+
+MOST_COMPONENTS = 800
+"""Components of the mixture at the typical scaled size, which are the most."""
+
+FEWEST_COMPONENTS = 100
+"""Fewest components of the mixture."""
+
+_DEPENDENCE_PENALTY = 450.0
+"""Loss per nat of information that components carry about rows, at the typical scaled size."""
+
+_PENALTY_POWER = 1.25
+"""The penalty falls with this power of a scaled size below the typical one (docs/papers.md)."""
+
+LEAST_PENALTY = 12.0
+"""Least penalty on dependence."""
 
 _STEP = 3e-4
 """Seconds of a step of the fit, whatever its size."""
@@ -238,6 +255,18 @@ def _tables_for(scaled_size: float, attributes: int, growth: float) -> int:
         min(_TABLES_OF_ATTRIBUTE * attributes, rankable),
         _rounds_for(scaled_size, attributes, growth),
     )
+
+
+def components_for(scaled_size: float) -> int:
+    """Number of components, by the scaled size: fewer where noise is strong."""
+    wanted = round(MOST_COMPONENTS * math.sqrt(scaled_size / TYPICAL_SCALED_SIZE))
+    return min(max(wanted, FEWEST_COMPONENTS), MOST_COMPONENTS)
+
+
+def penalty_for(scaled_size: float) -> float:
+    """The penalty on dependence: proportional to the scaled size, or less where that is small."""
+    ratio = scaled_size / TYPICAL_SCALED_SIZE
+    return max(_DEPENDENCE_PENALTY * min(ratio, ratio**_PENALTY_POWER), LEAST_PENALTY)
 
 
 def joint_budget(

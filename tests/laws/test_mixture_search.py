@@ -15,22 +15,22 @@ from random_tables import random_table
 from cloister.errors import PlanError
 from cloister.models.core.histograms import MOST_WEIGHTED_CELLS, histogram_weight
 from cloister.models.mixture.plan import (
-    FEWEST_COMPONENTS,
     LEAST_HISTOGRAMS,
-    LEAST_PENALTY,
-    MOST_COMPONENTS,
     MOST_HISTOGRAMS,
     MixtureParameters,
-    components_for,
     histograms_for,
-    penalty_for,
     scaled_size_of,
 )
 from cloister.models.mixture.schedule import (
+    FEWEST_COMPONENTS,
     FEWEST_STEPS,
+    LEAST_PENALTY,
+    MOST_COMPONENTS,
     MOST_ROUNDS,
     MOST_STEPS,
     Schedule,
+    components_for,
+    penalty_for,
     schedule_for,
 )
 from cloister.models.protocol import make_plan
