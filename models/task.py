@@ -75,7 +75,8 @@ class Task:
     under values of the attributes ``given``. ``sampling`` is how rows are drawn under soft
     constraints. ``guarantee`` is what records made from seeds are released under. A method reads
     ``options`` by `options_of`. ``device`` is where tensors are computed, which changes neither
-    queries nor noise. ``acceptance`` is what the rows must meet.
+    queries nor noise. ``acceptance`` is what the rows must meet. ``targets`` are the attributes
+    that analysts predict from the others.
     """
 
     domain: Domain
@@ -90,6 +91,7 @@ class Task:
     device: Device = CPU
     given: tuple[str, ...] = ()
     acceptance: declarations.AcceptanceSpec | None = None
+    targets: tuple[str, ...] = ()
 
     @property
     def person_keys(self) -> set[str]:
@@ -352,7 +354,8 @@ def _of_one(spec: Spec, rows: int, neighbours: Neighbours, wanted: int | None) -
     constraints = constraints_of(
         spec.constraints, domain.names, spec.folder, spec.ignore, fits, domain
     )
-    return Task(domain, constraints, rows, neighbours, wanted)
+    targets = tuple(spec.evaluation.targets)
+    return Task(domain, constraints, rows, neighbours, wanted, targets=targets)
 
 
 def neighbours_of(spec: Spec) -> Neighbours:

@@ -29,16 +29,13 @@ from cloister.models.mixture.prior import (
     with_earlier_mass,
 )
 from cloister.models.mixture.products import Layout, Mixture
-from cloister.models.mixture.schedule import LAST_STEPS
+from cloister.models.mixture.schedule import LAST_STEPS, MOST_MODELLED
 from cloister.models.protocol import Progress
 from cloister.models.task import Plan, Task
 from cloister.privacy.queries.query import Door, TableRows
 
 MIXTURE_SEED = 20_260_105
 """Public seed of all randomness after the noise."""
-
-_MOST_MODELLED = 256
-"""Most bins of an attribute in the mixture; others follow their histograms."""
 
 _START_SPREAD = 0.3
 """Standard deviation of the initial differences between components, in logits."""
@@ -87,8 +84,10 @@ def fit_mixture(
     fit = Fit(_start(known.layout, bins, parameters.components), penalty, device=device)
     candidates = _candidates(task, parameters, known, prior)
     rounds, total = parameters.rounds, parameters.rounds + _LAST_PARTS
+    of_targets = parameters.targets.measure(private, bins, parameters.law, parameters.noise)
+    measured = [*known.marginals(rows), *(t for t in of_targets if set(t.names) <= set(inside))]
     released = run_rounds(
-        *(private, parameters, fit, known.marginals(rows), candidates, rows),
+        *(private, parameters, fit, measured, candidates, rows),
         lambda done, _: progress(done, total),
         known.earlier,
     )
@@ -239,7 +238,7 @@ def _modelled(plan: Plan[MixtureParameters], bins: Mapping[str, Histogram]) -> t
 
     Includes numeric ones with a bin for each value.
     """
-    most = max(_MOST_MODELLED, min(histogram.size for histogram in bins.values()))
+    most = max(MOST_MODELLED, min(histogram.size for histogram in bins.values()))
     return tuple(name for name in bins if bins[name].size <= most or name in plan.parameters.valued)
 
 

@@ -27,6 +27,7 @@ from cloister.models.core.budget_split import (
 from cloister.models.core.histograms import counted_by_value, histogram_weights, levels_above
 from cloister.models.mixture.schedule import (
     GROWTH,
+    MOST_MODELLED,
     PURE_GROWTH,
     TYPICAL_SCALED_SIZE,
     Schedule,
@@ -36,6 +37,7 @@ from cloister.models.mixture.schedule import (
     penalty_for,
     schedule_for,
 )
+from cloister.models.mixture.targets import TARGETS, TargetTables
 from cloister.models.soft_constraints.pair_counts import PairCounts
 from cloister.models.task import Budget, Counted, Parameters, Plan, Task
 from cloister.privacy.accounting.accountants import zcdp_rho
@@ -93,7 +95,7 @@ class MixtureParameters(Parameters):
     ``groups`` the bins of a numeric attribute at most. After each of the ``rounds``, in each of
     which ``picks`` tables are chosen, the fit takes ``steps``; ``dependence_penalty`` is what
     dependence costs it. With ``pair_parts``, all pairs of attributes, in at most so many parts
-    each, are candidates.
+    each, are candidates. Tables of ``targets`` are counted before the rounds.
     """
 
     noise: Mapping[str, Fraction]
@@ -112,6 +114,7 @@ class MixtureParameters(Parameters):
     pair_parts: int | None = None
     pure: bool = False
     tree_noise: Mapping[str, tuple[Fraction, ...]] = field(default_factory=dict)
+    targets: TargetTables = field(default_factory=TargetTables)
 
     @property
     def law(self) -> NoiseLaw:
@@ -120,9 +123,9 @@ class MixtureParameters(Parameters):
 
     def to_json(self) -> dict[str, Any]:
         """The parameters as JSON values; what most plans lack is left out."""
-        fields = super().to_json()
-        absent = {name for name in ("pure", "tree_noise") if not fields[name]}
-        return {name: value for name, value in fields.items() if name not in absent}
+        absent = {"pure": not self.pure, "tree_noise": not self.tree_noise}
+        absent["targets"] = not self.targets.pairs
+        return {name: value for name, value in super().to_json().items() if not absent.get(name)}
 
 
 @dataclass(frozen=True)
@@ -143,6 +146,7 @@ class _Outline:
     scaled_size: float
     valued: tuple[str, ...]
     law: NoiseLaw
+    targets: TargetTables
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -199,6 +203,8 @@ class _Outline:
             partial(WEIGHER.stage, task),
         )
         rest = 1.0 - sum(kind.share for kind in (*first, soft) if kind.number)
+        of_targets = self.targets.kind(task, rest, law)
+        rest -= of_targets.share if of_targets.number else 0.0
         chosen = choices(
             "selection",
             rest * _SELECTION,
@@ -208,7 +214,7 @@ class _Outline:
         )
         explanation = f"the joint tables chosen, {'one' if picks == 1 else picks} a round"
         rounds = counts(task, "rounds", rest * (1 - _SELECTION), tables, explanation, law=law)
-        return law.split(in_proportion((*first, chosen, rounds, soft)))
+        return law.split(in_proportion((*first, of_targets, chosen, rounds, soft)))
 
     def counted(
         self, noise: Mapping[str, Fraction], mapped: Mapping[tuple[str, ...], float]
@@ -223,6 +229,9 @@ class _Outline:
             for each, weight in zip(levels, weights[-len(levels) :], strict=True):
                 deviation = self.law.counts(noise["histograms"], weight).deviation(partition)
                 yield Counted({name: each.size}, deviation)
+        if self.targets.pairs:
+            deviation = self.law.counts(noise[TARGETS]).deviation(partition)
+            yield from self.targets.counted(self.sizes, deviation)
         if self.schedule.tables:
             most = self.schedule.pair_parts or max(self.sizes.values())
             sizes = {name: min(size, most) for name, size in self.sizes.items()}
@@ -304,6 +313,7 @@ def _parameters(outline: _Outline, noise: Mapping[str, Fraction]) -> MixturePara
             n: tuple(law.level(noise["histograms"], weight) for weight in levels[n][:-1])
             for n in outline.trees
         },
+        targets=outline.targets,
     )
 
 
@@ -330,18 +340,20 @@ def _outline(task: Task, sequence: tuple[str, ...], rho: float, law: NoiseLaw) -
     sizes = planning.sizes_by_value(task, planning.public_sizes(task.domain, MIXTURE_BINS), valued)
     joint = planning.wanted_tables(task, sizes)
     learnt = {name for names in joint for name in names}
+    growth = PURE_GROWTH if law.pure else GROWTH
+    schedule = schedule_for(scaled_size, len(sequence), task.data_rows, growth)
+    modelled = [name for name in sequence if sizes[name] <= MOST_MODELLED]
     return _Outline(
         task,
         sequence,
         sizes,
         by_value,
         joint,
-        schedule_for(
-            scaled_size, len(sequence), task.data_rows, PURE_GROWTH if law.pure else GROWTH
-        ),
+        schedule,
         scaled_size,
         tuple(name for name in valued if name in learnt),
         law,
+        TargetTables.of(task.targets, modelled, schedule, scaled_size),
     )
 
 

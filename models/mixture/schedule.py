@@ -128,6 +128,9 @@ _PENALTY_POWER = 1.25
 LEAST_PENALTY = 12.0
 """Least penalty on dependence."""
 
+MOST_MODELLED = 256
+"""Most bins of an attribute in the mixture; others follow their histograms."""
+
 _STEP = 3e-4
 """Seconds of a step of the fit, whatever its size."""
 
@@ -220,12 +223,12 @@ def schedule_for(
         return Schedule(_rounds_for(scaled_size, attributes, growth))
     tables = _tables_for(scaled_size, attributes, growth)
     picks = math.ceil(tables / _ROUNDS_OF_PICKS)
-    parts = min(_clear_parts(scaled_size, tables), _MOST_COLUMNS // attributes)
+    parts = min(clear_parts(scaled_size, tables), _MOST_COLUMNS // attributes)
     return Schedule(math.ceil(tables / picks), picks, max(parts, 2))
 
 
-def _clear_parts(scaled_size: float, tables: int) -> int:
-    """Parts of an attribute in candidate pairs: few if the noise of a cell is strong.
+def clear_parts(scaled_size: float, tables: float) -> int:
+    """Parts of an attribute in ``tables`` pairs: few if the noise of a cell is strong.
 
     That noise is about rows * sqrt(tables) / scaled_size.
     """

@@ -10,7 +10,9 @@ from hospital import hospital
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from leavers import leavers
+from outcomes import screenings
 from random_tables import random_table
+from shape import release_once
 
 from cloister.errors import PlanError
 from cloister.models.core.histograms import MOST_WEIGHTED_CELLS, histogram_weight
@@ -43,6 +45,7 @@ from cloister.schema.domain import Domain
 from cloister.tasks.requests.plan import require_within_budget
 
 HOSPITAL = table_task(hospital(100).declared(), 100)  # with joint tables of dependencies
+SCREENINGS = table_task(screenings(100).declared(), 100)
 DOMAIN = table_task(random_table(3).declared(), 100).domain
 scaled_sizes = st.floats(1e-3, 1e8)
 
@@ -127,6 +130,51 @@ def test_a_plan_with_a_delta_says_nothing_of_pure_noise():
     plan = make_plan(create("mixture"), task, Budget(Fraction(1), Fraction(1, 10**6)))
     assert "pure" not in plan.parameters.to_json()
     assert not MixtureParameters.from_json(plan.parameters.to_json()).pure
+
+
+@given(
+    st.integers(1_000, 50_000),
+    st.sampled_from([Fraction(0), Fraction(1, 10**6)]),
+    st.lists(st.sampled_from(range(9)), unique=True, max_size=9),
+)
+@settings(max_examples=examples(10))
+def test_each_target_is_counted_with_each_other_attribute_unless_rounds_would_be_fewer(
+    rows, delta, chosen
+):
+    columns = SCREENINGS.domain.names
+    task = replace(SCREENINGS, data_rows=rows, targets=tuple(columns[index] for index in chosen))
+    plan = make_plan(create("mixture"), task, Budget(Fraction(1), delta))
+    tables = plan.parameters.targets
+    wanted = {
+        frozenset((target, other))
+        for target in task.targets
+        for other in columns
+        if other != target
+    }
+    assert MixtureParameters.from_json(plan.parameters.to_json()) == plan.parameters
+    assert set(map(frozenset, tables.pairs)) == (
+        wanted if len(wanted) <= plan.parameters.rounds else set()
+    )
+    assert len(tables.pairs) == len(set(map(frozenset, tables.pairs)))
+    assert ("targets" in {stage.name for stage in plan.stages}) == bool(tables.pairs)
+    assert ("targets" in plan.parameters.to_json()) == bool(tables.pairs)
+    require_within_budget(plan, Budget(Fraction(1), delta), DatabaseTask.of("rows", task))
+
+
+def test_tables_of_targets_are_counted_and_fitted_before_the_rounds():
+    shape = screenings(1_500)
+    trial = release_once(shape, 1)
+    pairs = trial.plan.parameters.targets.pairs
+    assert {frozenset(pair) for pair in pairs} == {
+        frozenset(("referred", name)) for name in shape.frame if name != "referred"
+    }
+    kept = [table.names for table in trial.model.numbers.tables]
+    assert kept[: len(pairs)] == list(pairs)
+    missing = trial.synthetic.frame()["marker"].isna()
+    referred = trial.synthetic.frame()["referred"] == "yes"
+    real = shape.frame["referred"] == "yes"
+    assert referred[missing].mean() > referred[~missing].mean() + 0.2
+    assert abs(referred.mean() - real.mean()) < 0.1
 
 
 def test_known_weights_need_a_delta():

@@ -22,10 +22,10 @@ NOISY_TABLES = {"NoisyTable", "NoisyCells"}
 SPLITS = {"BudgetSplit", "EpsilonSplit"}
 """Shares of rho for kinds of queries, and shares of epsilon."""
 
-MOST_MODULES = 132
+MOST_MODULES = 133
 """Modules of models/; 90 are wanted."""
 
-MOST_IMPORT_LINES = 5_838
+MOST_IMPORT_LINES = 5_851
 """Lines of imports in all packages; 3,500 are wanted."""
 
 

@@ -233,6 +233,12 @@ ABOUT = """\
 _FOOT = """\
 constraints: [] # such as {{fd: zip -> city}} or {{deny: "t1.start > t1.end"}}
 {proposals}release: {{method: auto, epsilon: 1, delta: 1e-7}}
+{target}"""
+
+_TARGET = """\
+# Declare what analysts predict from the other columns, and a release counts how it depends on
+# each of them. If it is this column, as its place and its two values suggest, delete the first #.
+# evaluation: {{targets: {{{name}: {positive}}}}} # the rarer of its values counts as positive
 """
 
 _PROPOSALS = """\
@@ -281,7 +287,22 @@ def draft(path: Path) -> str:
     frame = pd.DataFrame({name: typed.get(name, plain[name]) for name in columns})
     rules = _proposed(frame, typed, guesses)
     hints = "".join(proposals.reference_hints(plain, guesses, name, file.source))
-    return head + lines + _FOOT.format(proposals=rules + hints)
+    target = _proposed_target(columns, guesses)
+    return head + lines + _FOOT.format(proposals=rules + hints, target=target)
+
+
+def _proposed_target(columns: Mapping[str, ColumnCells], guesses: Mapping[str, Guess]) -> str:
+    """One column of two values that may be what is predicted, commented out; nothing without any.
+
+    The last column if it is one, else the first, else the last of those inside.
+    """
+    names = list(columns)
+    for name in (names[-1], names[0], *reversed(names)):
+        counts = columns[name].known.value_counts()
+        if len(counts) == 2 and guesses[name].keys["type"] in ("boolean", "categorical"):
+            positive = flow([str(counts.index[-1])])
+            return _TARGET.format(name=scalar(name), positive=positive)
+    return ""
 
 
 def _proposed(

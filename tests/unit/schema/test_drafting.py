@@ -220,6 +220,39 @@ def test_fractions_of_seconds_and_distances_from_utc_are_recognised(tmp_path, ce
     assert validate_rows(read_frame(spec), spec)[1].valid
 
 
+@pytest.mark.parametrize(
+    ("columns", "proposed"),
+    [
+        ({"sex": ["F", "M"] * 20, "age": [*range(40)], "bad": ["1"] * 9 + ["0"] * 31}, "bad"),
+        (
+            {"a: #b": ["no"] * 25 + ["yes"] * 15, "sex": ["F", "M"] * 20, "age": [*range(40)]},
+            "a: #b",
+        ),
+        ({"age": [*range(40)], "flag": [True] + [False] * 39, "sum": [*range(40)]}, "flag"),
+        ({"age": [*range(40)], "ward": ["A", "B", "C", "D"] * 10}, None),
+    ],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_column_of_two_values_is_proposed_as_what_analysts_predict(
+    tmp_path, columns, proposed, packed
+):
+    path = tmp_path / ("table.parquet" if packed else "table.csv")
+    frame = pd.DataFrame(columns)
+    frame.to_parquet(path) if packed else frame.to_csv(path, index=False)
+    text = draft(path)
+    assert not load_spec(_written(tmp_path, text)).evaluation.targets
+    accepted = load_spec(_written(tmp_path, text.replace("# evaluation:", "evaluation:")))
+    assert list(accepted.evaluation.targets) == ([] if proposed is None else [proposed])
+    for positive in accepted.evaluation.targets.values():
+        assert [str(value) for value in positive] == [str(frame[proposed].value_counts().index[-1])]
+
+
+def _written(folder, text):
+    path = folder / "drafted.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
 def test_a_packed_file_that_is_too_long_unpacked_is_refused(tmp_path, monkeypatch):
     with gzip.open(tmp_path / "long.csv.gz", "wb") as file:
         file.write(b"a,b\n" + b"1,2\n" * (1 << 20))
