@@ -250,13 +250,27 @@ def approved_model(home: Home, release: str) -> SavedModel:
 
 
 def answer_of(saved: SavedModel, text: str, estimand: Estimand, confidence: float) -> Answer:
-    """The answer of a model's released numbers to a question.
+    """The answer of released numbers to a question; of one of several tables, ``TABLE: question``.
 
     Raises:
-        InputError: the question cannot be read, or the released numbers do not answer it.
+        InputError: the question cannot be read, or is of no table that the model has.
+        SampleError: rows are needed that cannot be drawn.
     """
-    task, model = saved.one
-    return answer_question(parse_question(text, task.domain), model, task, estimand, confidence)
+    models = saved.model.models
+    table, colon, rest = text.partition(":")
+    if table.strip() in models and colon:
+        name, text = table.strip(), rest
+    elif len(models) == 1:
+        (name,) = models
+    else:
+        raise InputError(
+            f"'{saved.dataset}' has several tables: {', '.join(models)}; name the one that the "
+            f'question is of, as in "{next(iter(models))}: count()"'
+        )
+    task = saved.task.tables[name]
+    return answer_question(
+        parse_question(text, task.domain), models[name], task, estimand, confidence
+    )
 
 
 def _write(saved: SavedModel, draw: Draw, where: Where) -> None:

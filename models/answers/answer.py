@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from cloister.models.answers.evidence import JointCounts, drawn_counts, joint_counts
+from cloister.models.answers.drawn import dependence_of_pairs, draw_rows, drawn_counts
+from cloister.models.answers.evidence import JointCounts, joint_counts, replicates_of
 from cloister.models.answers.figures import Estimand, Estimate, Figures
 from cloister.models.answers.groups import cases_of, cut_slices
 from cloister.models.answers.question import Question
+from cloister.models.answers.regression import Regression
 from cloister.models.core.bins import Histogram
 from cloister.models.protocol import Model, counts_of
 from cloister.models.task import Task
@@ -34,6 +36,24 @@ _DRAWN = (
     "together: intervals lack what noise and the model add"
 )
 
+_MODELLED = (
+    "rows drawn from the model, since no table that the release counted holds these columns "
+    "together: intervals hold that they may depend on each other as much as the strongest counted "
+    "pair, by a correlation of {}, and lack the noise of the fit"
+)
+
+_CORRECTED = (
+    "rows drawn from the model, corrected by the noisy counts of each pair of columns that the "
+    "release counted; the commonest value of a list is the one that others are compared with"
+)
+
+_UNCORRECTED = (
+    "rows drawn from the model, of which no counts correct the fit (as under a condition, or with "
+    "missing numbers): intervals lack what noise and the model add"
+)
+
+_DEPENDENT = "rows of one person, or unit, are taken for independent: sampling varies by more"
+
 _CLEAR = "of groups of fewer than {} rows, noise moves the count by more than a tenth"
 
 _MOSTLY_NOISE = 0.1
@@ -45,7 +65,7 @@ class Answer:
     """The estimates of a question, and what their intervals contain.
 
     Groups of fewer rows than ``clear_from`` are mostly noise. ``basis`` is where the figures come
-    from, in words.
+    from, in words. Rows are ``dependent`` where a privacy unit may have several.
     """
 
     question: Question
@@ -54,12 +74,15 @@ class Answer:
     estimates: tuple[Estimate, ...]
     clear_from: float
     basis: str
+    dependent: bool = False
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What the figures are of and from, what intervals contain, and how small groups may be."""
         of = _OF[self.estimand].format(f"{100 * self.confidence:g}")
-        notes = [f"from {self.basis}, at no cost; {of}"]
+        notes = [f"from {self.basis}, at no cost", of]
+        if self.dependent:
+            notes.append(_DEPENDENT)
         if self.question.by:
             notes.append(_CLEAR.format(f"{math.ceil(self.clear_from):,}"))
         numbers = self.question.of if self.question.kind in ("mean", "quantile") else ()
@@ -80,6 +103,7 @@ class Answer:
                 "high": self._written(each.high),
                 "noise": each.noise,
                 "sampling": each.sampling,
+                "model": each.model,
                 "rows": round(each.rows),
                 "remark": each.remark,
             }
@@ -126,20 +150,29 @@ def answer_question(
     known = {**model.histograms, **(released.bins if released else {})}
     bins = {name: known.get(name) or _even(task.domain[name]) for name in names}
     slices = {name: cut_slices(bins[name], question) for name in names}
+    z, dependent = float(ndtri((1 + confidence) / 2)), task.neighbours.max_rows > 1
+    if question.kind in ("linear", "logistic"):
+        regression = Regression(question, slices, released, draw_rows(model), task.data_rows)
+        basis = _CORRECTED if regression.corrected else _UNCORRECTED
+        estimates = regression.estimates(estimand, z)
+        return Answer(question, estimand, confidence, estimates, 0.0, basis, dependent)
     cases = cases_of(question, bins, slices)
-    z = float(ndtri((1 + confidence) / 2))
 
     def answer(joint: JointCounts, basis: str) -> Answer:
         figures = Figures(question, estimand, z, task.data_rows, joint)
         estimates = tuple(figures.estimate(case) for case in cases)
         noise = float(np.median([figures.noise_of_rows(case) for case in cases]))
-        return Answer(question, estimand, confidence, estimates, z * noise / _MOSTLY_NOISE, basis)
+        clear = z * noise / _MOSTLY_NOISE
+        return Answer(question, estimand, confidence, estimates, clear, basis, dependent)
 
-    counted = joint_counts(released, names, slices) if released else ()
-    if counted:
-        basis = f"the noisy counts of {' x '.join(names)}"
-        return min((answer(joint, basis) for joint in counted), key=_width)
-    return answer(drawn_counts(model, task.data_rows, names, slices), _DRAWN)
+    if released and set(names) <= set(released.bins):
+        replicates = replicates_of(released, names, slices)
+        if counted := joint_counts(released, names, slices, replicates):
+            basis = f"the noisy counts of {' x '.join(names)}"
+            return min((answer(joint, basis) for joint in counted), key=_width)
+    missed = dependence_of_pairs(released) if released else 0.0
+    basis = _MODELLED.format(f"{missed:.2f}") if missed else _DRAWN
+    return answer(drawn_counts(model, task.data_rows, names, slices, missed), basis)
 
 
 def _even(column: Column) -> Histogram:

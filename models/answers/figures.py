@@ -36,9 +36,11 @@ Estimand = Literal["population", "table"]
 class Estimate:
     """A figure of one group of rows, with the ends of its interval; None where nothing is known.
 
-    ``group`` are the values, or ranges, of the columns of groups. ``noise`` and ``sampling`` are
-    the standard deviations that the two add, in the unit of the figure; sampling is 0 where a
-    figure is of the table itself. ``rows`` are those of the group, ``remark`` says what is lacking.
+    ``group`` are the values, or ranges, of the columns of groups. ``noise``, ``sampling`` and
+    ``model`` are the standard deviations that these add, in the unit of the figure: the noise of
+    the release, rows as a sample, or values inside parts of a figure of the table itself, and
+    dependence that was never counted. ``rows`` are those of the group, ``remark`` says what is
+    lacking.
     """
 
     group: Mapping[str, str]
@@ -47,9 +49,16 @@ class Estimate:
     high: float | None
     noise: float = 0.0
     sampling: float = 0.0
+    model: float = 0.0
     rows: float = 0.0
     remark: str = ""
 
+
+OF_BOUND = 2.0
+"""Deviations that a bound on uncounted dependence counts as."""
+
+Numbers = Mapping[str, Floats]
+"""Numbers of the slices of columns, (slices,) each, whose product a row counts for."""
 
 _NO_GROUP = "the noise does not tell whether there are such rows"
 
@@ -61,6 +70,7 @@ class _Moments:
     """Two sums over rows, and their covariances: (of the first, of both, of the second).
 
     By noise, by the spread of values inside parts, and of rows as a sample of a population.
+    ``model`` is the variance of the first less its part of the second by uncounted dependence.
     """
 
     first: float
@@ -68,6 +78,7 @@ class _Moments:
     noise: Floats
     within: Floats
     sampling: Floats
+    model: float = 0.0
 
     def variance(self, covariances: Floats, ratio: float) -> float:
         """The variance of the first less ``ratio`` times the second."""
@@ -89,8 +100,8 @@ class Figures:
 
     def noise_of_rows(self, case: Case) -> float:
         """The deviation that noise gives the number of rows of a group."""
-        cells = self.joint.over_cells(_means(case.rows))
-        return math.sqrt(max(self.joint.noise(cells, cells), 0.0))
+        rows = _means(case.rows)
+        return math.sqrt(max(self.joint.noise(rows, rows), 0.0))
 
     def estimate(self, case: Case) -> Estimate:
         """The figure of a group."""
@@ -103,7 +114,7 @@ class Figures:
                 return self._mean(case)
             case "quantile":
                 return self._quantile(case)
-        moments = self._moments(case.chosen, case.rows)
+        moments = self._moments(case.chosen, case.rows, [*case.chosen][-1])
         sampled = np.array([0.0, -0.5, -1.0]) * max(moments.second, 0.0)
         spread = sampled if self.estimand == "population" else moments.within
         return self._ratio(case, moments, spread, (0.0, 1.0))
@@ -116,39 +127,73 @@ class Figures:
                 return _TOGETHER.format(name)
         return ""
 
-    def _moments(self, first: Weights, second: Weights) -> _Moments:
-        """The moments of sums of weights; the second are the same for all values of a slice."""
+    def _moments(self, first: Weights, second: Weights, name: str) -> _Moments:
+        """The moments of sums of weights; the second are the same for all values of a slice.
+
+        ``name`` is the column whose dependence on the others matters.
+        """
         joint, names = self.joint, dict.fromkeys((*first, *second))
         ones = Weight.of(np.ones(()))
         both = {n: first.get(n, ones).mean * second.get(n, ones).mean for n in names}
-        cells = [joint.over_cells(_means(weights)) for weights in (first, second)]
+        means = [_means(weights) for weights in (first, second)]
+        cells = [joint.over_cells(each) for each in means]
         squares = [
             joint.over_cells({n: weight.square for n, weight in first.items()}),
             joint.over_cells(both),
             joint.over_cells({n: weight.square for n, weight in second.items()}),
         ]
-        pairs = [(cells[0], cells[0]), (cells[0], cells[1]), (cells[1], cells[1])]
-        within = [s - a * b for s, (a, b) in zip(squares, pairs, strict=True)]
+        pairs = ((0, 0), (0, 1), (1, 1))
+        within = [s - cells[a] * cells[b] for s, (a, b) in zip(squares, pairs, strict=True)]
         return _Moments(
             joint.total(cells[0]),
             joint.total(cells[1]),
-            np.array([joint.noise(*pair) for pair in pairs]),
+            np.array([joint.noise(means[a], means[b]) for a, b in pairs]),
             np.array([joint.total(each) for each in within]),
             np.array([joint.total(each) for each in squares]),
+            self._missed(means[0], means[1], name),
         )
+
+    def _missed(self, first: Numbers, second: Numbers, name: str) -> float:
+        """The variance that dependence beyond the counts gives a sum less its share of another.
+
+        That is a function of a column times one of all others, so its mean is off by no more than
+        their correlation times their deviations.
+        """
+        joint = self.joint
+        if not joint.dependence or name not in first:
+            return 0.0
+        ratio = joint.total(joint.over_cells(first)) / max(
+            joint.total(joint.over_cells(second)), TINY
+        )
+        others = {key: numbers for key, numbers in second.items() if key != name}
+        column = first[name] - ratio * second.get(name, np.ones(()))
+        if not others:
+            others = {key: numbers for key, numbers in first.items() if key != name}
+            column = first[name]
+        deviations = [self._deviation(each) for each in ({name: column}, others)]
+        bound = joint.dependence * self.rows * deviations[0] * deviations[1]
+        return (bound / OF_BOUND) ** 2
+
+    def _deviation(self, numbers: Numbers) -> float:
+        """The deviation over rows of a product of numbers."""
+        joint, squares = self.joint, {key: np.square(each) for key, each in numbers.items()}
+        mean, square = (joint.total(joint.over_cells(each)) for each in (numbers, squares))
+        return math.sqrt(max(square / self.rows - (mean / self.rows) ** 2, 0.0))
 
     def _spread(self, moments: _Moments) -> Floats:
         """Covariances beside those of noise."""
         return moments.sampling if self.estimand == "population" else moments.within
 
     def _count(self, case: Case) -> Estimate:
-        moments = self._moments(case.rows, case.rows)
-        noise, spread = (
-            max(float(part[0]), 0.0) for part in (moments.noise, self._spread(moments))
-        )
-        rows, half = moments.first, self.z * math.sqrt(noise + spread)
-        value, low, high = (max(each, 0.0) for each in (rows, rows - half, rows + half))
-        return Estimate(case.group, value, low, high, math.sqrt(noise), math.sqrt(spread), value)
+        moments = self._moments(case.rows, {}, ["", *case.rows][-1])
+        rows, noise = moments.first, max(float(moments.noise[0]), 0.0)
+        spread = max(float(self._spread(moments)[0]), 0.0)
+        if self.estimand == "population":  # of a table of so many rows
+            spread *= max(1.0 - rows / self.rows, 0.0)
+        half = self.z * math.sqrt(noise + spread + moments.model)
+        value, low, high = (max(float(each), 0.0) for each in (rows, rows - half, rows + half))
+        noise, spread, model = (math.sqrt(each) for each in (noise, spread, moments.model))
+        return Estimate(case.group, value, low, high, noise, spread, model, value)
 
     def _mean(self, case: Case) -> Estimate:
         (column,) = self.question.of
@@ -156,7 +201,7 @@ class Figures:
         weighted, counted = (
             times(case.rows, {column.name: weight}) for weight in (numbers, present)
         )
-        moments = self._moments(weighted, counted)
+        moments = self._moments(weighted, counted, column.name)
         values = numbers.mean[present.mean > 0]
         bounds = float(values.min()), float(values.max())
         return self._ratio(case, moments, self._spread(moments), bounds)
@@ -165,7 +210,7 @@ class Figures:
         self, case: Case, moments: _Moments, spread: Floats, bounds: tuple[float, float]
     ) -> Estimate:
         """The first sum by the second, within bounds; ``spread`` is the covariance beside noise."""
-        ends = self._ends(moments, spread)
+        ends = self._ends(moments, spread + np.array([moments.model, 0.0, 0.0]))
         rows = max(moments.second, 0.0)
         if ends is None:
             return Estimate(case.group, None, None, None, rows=rows, remark=_NO_GROUP)
@@ -175,7 +220,8 @@ class Figures:
             math.sqrt(moments.variance(part, ratio)) / rows
             for part in (moments.noise, self._spread(moments))
         )
-        return Estimate(case.group, value, low, high, noise, beside, rows)
+        model = math.sqrt(moments.model) / rows
+        return Estimate(case.group, value, low, high, noise, beside, model, rows)
 
     def _ends(self, moments: _Moments, spread: Floats) -> tuple[float, float] | None:
         """The ratios that are within z deviations; None where they have no ends."""
@@ -185,7 +231,7 @@ class Figures:
             return None
         middle = (moments.first * moments.second - both) / square
         half = math.sqrt(max(middle**2 - (moments.first**2 - first) / square, 0.0))
-        return middle - half, middle + half
+        return float(middle - half), float(middle + half)
 
     def _told(self, moments: _Moments) -> bool:
         """Whether the second sum is told from nothing."""
@@ -198,19 +244,19 @@ class Figures:
         _, present = mean_weights(slices)
         order = np.flatnonzero(present.mean)
         rows = times(case.rows, {column.name: present})
-        moments = self._moments(rows, rows)
+        moments = self._moments(rows, rows, column.name)
         if not self._told(moments):
             return Estimate(
                 case.group, None, None, None, rows=max(moments.second, 0.0), remark=_NO_GROUP
             )
-        below, whole = np.zeros(slices.cells), self.joint.over_cells(_means(rows))
-        cells = [0.0 * whole]
-        for number in order:
-            below[number] = 1.0
-            smaller = times(case.rows, {column.name: Weight.of(below)})
+        below, cells, deviations = np.zeros(slices.cells), [], []
+        for number in (None, *order):
+            if number is not None:
+                below[number] = 1.0
+            smaller = times(case.rows, {column.name: Weight.of(below.copy())})
             cells.append(self.joint.over_cells(_means(smaller)))
+            deviations.append(self._deviation_at(column.name, smaller, rows, moments.second))
         shares = np.array([self.joint.total(each) for each in cells]) / moments.second
-        deviations = [self._deviation_at(each, whole, moments.second) for each in cells]
         scores = (shares - wanted) * moments.second / np.array(deviations)
         scores[0], scores[-1] = -np.inf, np.inf
         level = np.maximum.accumulate(shares) + np.minimum.accumulate(shares[::-1])[::-1]
@@ -224,16 +270,19 @@ class Figures:
         )
         deviation = (ends[1] - ends[0]) / (2 * self.z)
         least, most = min(ends[0], value), max(ends[1], value)
-        return Estimate(case.group, value, least, most, deviation, 0.0, moments.second)
+        return Estimate(case.group, value, least, most, deviation, rows=moments.second)
 
-    def _deviation_at(self, below: Floats, whole: Floats, rows: float) -> float:
+    def _deviation_at(self, name: str, smaller: Weights, present: Weights, rows: float) -> float:
         """The deviation of how many rows are below a value, less the wanted share of all."""
-        wanted = self.question.probability
-        away = below - wanted * whole
+        wanted, below = self.question.probability, _means(smaller)
+        away = below[name] - wanted * present[name].mean
+        noise = self.joint.noise({**below, name: away}, {**below, name: away})
+        noise += self._missed(below, _means(present), name)
         beside = wanted * (1 - wanted) * rows
         if self.estimand == "table":
-            beside = max(self.joint.total(below - below**2), 0.0)
-        return math.sqrt(max(self.joint.noise(away, away) + beside, TINY))
+            cells = self.joint.over_cells(below)
+            beside = max(self.joint.total(cells - cells**2), 0.0)
+        return math.sqrt(max(noise + beside, TINY))
 
 
 def times(first: Weights, second: Weights) -> Weights:
@@ -243,7 +292,7 @@ def times(first: Weights, second: Weights) -> Weights:
     }
 
 
-def _means(weights: Weights) -> Mapping[str, Floats]:
+def _means(weights: Weights) -> Numbers:
     return {name: weight.mean for name, weight in weights.items()}
 
 

@@ -84,8 +84,8 @@ def cases_of(
             f"the question has {number:,} groups, more than {_MOST_GROUPS:,}; ask by fewer "
             "columns, or of some of their values with where"
         )
-    where = _conditions(question.where, slices)
-    having = _conditions(question.having, slices)
+    where = conditions(question.where, slices)
+    having = conditions(question.having, slices)
     return tuple(
         _case(columns, chosen, len(question.by), where, having) for chosen in product(*groups)
     )
@@ -113,7 +113,7 @@ def _joined(masks: Sequence[tuple[str, Floats]]) -> Weights:
     return {name: Weight.of(mask) for name, mask in joined.items()}
 
 
-def _conditions(
+def conditions(
     predicates: Sequence[BoundPredicate], slices: Mapping[str, Histogram]
 ) -> dict[str, Floats]:
     """Where conditions on a column hold, 1 or 0, in each of its slices."""

@@ -5,10 +5,12 @@
     mean(age) by sex, `home region`           without missing values
     median(age), quantile(age, 0.9)           without missing values
     table(sex), table(sex, income)            the share of all rows that each cell holds
+    linear(pay ~ age + sex)                   coefficients of a linear regression
+    logistic(income = '>50K' ~ age + sex)     those of a logistic one
 
-``by`` and ``where`` may follow each of them. Conditions are those of constraints
-(:mod:`cloister.constraints.text`) on one row, without its ``t.``; names that are not bare words
-stand in backquotes.
+``by`` and ``where`` may follow each of them, and ``where`` a regression. Conditions are those of
+constraints (:mod:`cloister.constraints.text`) on one row, without its ``t.``; names that are not
+bare words stand in backquotes.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, cast
+from dataclasses import dataclass, replace
+from typing import Literal, cast, get_args
 
 from cloister.constraints.denial import BoundPredicate, Operand, bind
 from cloister.constraints.text import parse_denial, unquote
@@ -26,7 +28,7 @@ from cloister.schema.columns import Column
 from cloister.schema.declarations import BARE_NAME
 from cloister.schema.domain import Domain
 
-Kind = Literal["count", "share", "mean", "quantile", "table"]
+Kind = Literal["count", "share", "mean", "quantile", "table", "linear", "logistic"]
 
 _QUOTED = re.compile(r"'(?:[^']|'')*'|`(?:[^`]|``)*`")
 _FORM = re.compile(
@@ -45,7 +47,7 @@ _REMEDY = (
     'sex", "median(age)", "quantile(age, 0.9)" or "table(sex, income)"'
 )
 
-_ARGUMENTS = {"count": (0,), "share": (1,), "mean": (1,), "quantile": (1,), "table": (1, 2)}
+_ARGUMENTS = {"count": (0,), "mean": (1,), "quantile": (1,), "table": (1, 2)}
 """How many columns each kind is of."""
 
 
@@ -79,11 +81,11 @@ def parse_question(text: str, domain: Domain) -> Question:
     Raises:
         InputError: the text has another form, or asks for what the columns do not have.
     """
-    masked = _QUOTED.sub(lambda match: "_" * len(match[0]), text)
+    masked = _masked(text)
     form = _FORM.fullmatch(masked)
     clauses = _CLAUSES.fullmatch(form["rest"].rstrip()) if form else None
     kind = form["kind"].lower() if form else ""
-    if form is None or clauses is None or kind not in (*_ARGUMENTS, "median"):
+    if form is None or clauses is None or kind not in (*get_args(Kind), "median"):
         raise InputError(f"cannot read the question {text!r}; {_REMEDY}")
 
     def part(match: re.Match[str], name: str, start: int = 0) -> str:
@@ -96,6 +98,8 @@ def parse_question(text: str, domain: Domain) -> Question:
     if kind == "share":
         having = _condition(of, domain)
         return Question(text, "share", by=by, where=where, having=having)
+    if kind in ("linear", "logistic"):
+        return _regression(Question(text, cast("Kind", kind), by=by, where=where), of, domain)
     names, probability = _split(of), 0.5
     if kind == "quantile":
         *names, written = names
@@ -104,6 +108,30 @@ def parse_question(text: str, domain: Domain) -> Question:
     kind = "quantile" if kind == "median" else kind
     _require_fitting(kind, columns)
     return Question(text, cast("Kind", kind), columns, by, where, (), probability)
+
+
+def _regression(question: Question, of: str, domain: Domain) -> Question:
+    """The question with what is explained, and what by."""
+    masked = _masked(of)
+    answer, tilde, rest = masked.partition("~")
+    if not tilde or not rest.strip() or question.by:
+        raise InputError(
+            f"cannot read {question.text!r}; write linear(y ~ a + b) or logistic(y = 'yes' ~ a + b)"
+            ", without by"
+        )
+    start = len(answer) + 1
+    columns = tuple(_column(name, domain) for name in _split(of[start:], "+"))
+    if question.kind == "logistic":
+        having = _condition(of[: start - 1].strip(), domain)
+        answers = {predicate.left.attribute for predicate in having}
+    else:
+        explained = _column(of[: start - 1].strip(), domain)
+        _require_fitting("mean", [explained])
+        having, columns, answers = (), (explained, *columns), {explained.name}
+    named = [column.name for column in columns[question.kind == "linear" :]]
+    if len(set(named)) < len(named) or answers & set(named) or len(answers) > 1:
+        raise InputError(f"{question.text!r} names a column twice; name each once")
+    return replace(question, of=columns, having=having)
 
 
 def _require_fitting(kind: str, columns: Sequence[Column]) -> None:
@@ -132,10 +160,14 @@ def _columns(text: str, domain: Domain) -> tuple[Column, ...]:
     return tuple(_column(name, domain) for name in _split(text))
 
 
-def _split(text: str) -> list[str]:
-    """Names, or numbers, between commas."""
-    masked = _QUOTED.sub(lambda match: "_" * len(match[0]), text)
-    ends = [match.start() for match in re.finditer(",", masked)]
+def _masked(text: str) -> str:
+    """The text with all that is quoted blotted out, so that its signs mean something."""
+    return _QUOTED.sub(lambda match: "_" * len(match[0]), text)
+
+
+def _split(text: str, sign: str = ",") -> list[str]:
+    """Names, or numbers, between commas or other signs."""
+    ends = [match.start() for match in re.finditer(re.escape(sign), _masked(text))]
     starts = [0, *(end + 1 for end in ends)]
     names = [text[start:end].strip() for start, end in zip(starts, [*ends, None], strict=True)]
     return names if names != [""] else []

@@ -94,12 +94,57 @@ def test_odd_names_ranges_and_orders_of_clauses(ask):
         ("share(sex)", "condition 'sex'"),
         ("count() where age > hours", "compares two columns"),
         ("count() where age > 30 or age < 20", "condition"),
+        ("linear(age)", "write linear"),
+        ("linear(age ~ hours) by sex", "without by"),
+        ("linear(age ~ age)", "names a column twice"),
+        ("logistic(sex ~ age)", "condition"),
         ("mean(age) by region", "no column 'region'; use one of home region"),
     ],
 )
 def test_a_question_that_cannot_be_read_says_why(ask, text, said):
     with pytest.raises(InputError, match=said):
         ask(text)
+
+
+def test_coefficients_are_those_of_the_rows(ask, real):
+    women = (real["sex"] == "F").astype(float)
+    ages = real["age"].astype(float)
+    (sex,) = ask("linear(hours ~ sex)").estimates
+    by_sex = real.groupby("sex")["hours"].mean()
+    sign = 1 if sex.group["coefficient"] == "sex = M" else -1
+    assert sex.value == pytest.approx(sign * (by_sex["M"] - by_sex["F"]), abs=0.5)
+    (age,) = ask("logistic(smokes = 'yes' ~ age)").estimates
+    smokes = (real["smokes"] == "yes").to_numpy(float)
+    assert age.value == pytest.approx(logistic_slope(ages.to_numpy(), smokes), abs=0.01)
+    assert age.low < age.value < age.high
+    both = ask("linear(income ~ age + sex)", "population").estimates
+    truth = np.linalg.lstsq(np.stack([np.ones(ROWS), ages, women], 1), real["income"], rcond=None)
+    assert both[0].low < truth[0][1] < both[0].high
+
+
+def logistic_slope(numbers, answers):
+    design, slopes = np.stack([np.ones(len(numbers)), numbers - 40], 1), np.zeros(2)
+    for _ in range(30):
+        chance = 1 / (1 + np.exp(-design @ slopes))
+        weights = design.T * (chance * (1 - chance))
+        slopes += np.linalg.solve(weights @ design, design.T @ (answers - chance))
+    return slopes[1]
+
+
+def test_what_was_never_counted_together_is_said_and_has_wide_intervals():
+    trial = release_once(interviews(ROWS), 1, method="mixture", noise=NoiseSource.insecure(2))
+    names = set(trial.task.domain.modelled)
+    counted = {frozenset(table.names) for table in trial.model.released_counts.tables}
+    pair = next(
+        (first, second)
+        for first in sorted(names - {"age"})
+        for second in ["age"]
+        if not any({first, second} <= table for table in counted)
+    )
+    text = f"mean({pair[1]}) by `{pair[0]}`"
+    answer = answer_question(parse_question(text, trial.task.domain), trial.model, trial.task)
+    assert "no table that the release counted holds these columns" in answer.notes[0]
+    assert all(each.model > each.noise for each in answer.estimates)
 
 
 def test_a_group_within_the_noise_has_no_figure():

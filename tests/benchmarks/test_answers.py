@@ -1,0 +1,162 @@
+"""How often intervals of answers hold the true figure, of the population and of the table."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import numpy as np
+import pandas as pd
+import pytest
+from claims import claims
+from interviews import interviews
+from shape import Trial, release_once
+
+from cloister.models.answers.answer import answer_question
+from cloister.models.answers.figures import Estimate
+from cloister.models.answers.question import parse_question
+from cloister.privacy.mechanisms.randomness import NoiseSource
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(14_400)]  # seconds
+RELEASES = 200
+EPSILON = 1
+POPULATION = 400_000
+SHAPES = {"interviews": (interviews, 1_500), "claims": (claims, 2_000)}
+"""Each release is of a new sample; the method was made on interviews, and judged on claims."""
+
+Figure = Callable[[pd.DataFrame, pd.DataFrame], float]
+
+
+def mean(column: str) -> Figure:
+    return lambda group, _: group[column].astype(float).mean()
+
+
+def median(column: str) -> Figure:
+    return lambda group, _: group[column].median()
+
+
+def share(column: str, condition: Callable) -> Figure:
+    return lambda group, _: condition(group[column]).mean()
+
+
+def part(group: pd.DataFrame, whole: pd.DataFrame) -> float:
+    return len(group) / len(whole)
+
+
+def slope(answer: Callable, *columns: tuple[str, Callable]) -> Figure:
+    """The last coefficient of a linear regression."""
+
+    def figure(group, _):
+        design = [np.ones(len(group)), *(of(group[name]) for name, of in columns)]
+        return float(np.linalg.lstsq(np.stack(design, 1), answer(group), rcond=None)[0][-1])
+
+    return figure
+
+
+def women(sex):
+    return (sex == "F").astype(float)
+
+
+QUESTIONS: Mapping[str, Mapping[str, Figure]] = {
+    "interviews": {
+        "table(`home region`)": part,
+        "table(sex, smokes)": part,
+        "table(age, income)": part,
+        "share(smokes = 'yes') by sex": share("smokes", lambda c: c == "yes"),
+        "share(age >= 65)": share("age", lambda c: c >= 65),
+        "share(income >= 60) by sex": share("income", lambda c: c >= 60),
+        "mean(age)": mean("age"),
+        "mean(hours)": mean("hours"),
+        "mean(income)": mean("income"),
+        "mean(age) by sex": mean("age"),
+        "mean(hours) by sex": mean("hours"),
+        "mean(income) by `home region`": mean("income"),
+        "median(age)": median("age"),
+        "median(income)": median("income"),
+        "linear(hours ~ sex)": slope(lambda frame: frame["hours"], ("sex", lambda c: 1 - women(c))),
+        "linear(income ~ hours)": slope(
+            lambda frame: frame["income"], ("hours", lambda c: c.astype(float))
+        ),
+    },
+    "claims": {
+        "table(region)": part,
+        "table(kind, line)": part,
+        "table(age)": part,
+        "table(line, claimed)": part,
+        "share(kind = 'open') by line": share("kind", lambda c: c == "open"),
+        "share(claimed >= 1000)": share("claimed", lambda c: c >= 1000),
+        "share(claimed >= 1000) by line": share("claimed", lambda c: c >= 1000),
+        "mean(age)": mean("age"),
+        "mean(claimed)": mean("claimed"),
+        "mean(claimed) by line": mean("claimed"),
+        "mean(claimed) by region": mean("claimed"),
+        "mean(age) by kind": mean("age"),
+        "median(claimed)": median("claimed"),
+        "median(claimed) by line": median("claimed"),
+        "linear(claimed ~ age)": slope(
+            lambda frame: frame["claimed"], ("age", lambda c: c.astype(float))
+        ),
+    },
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_intervals_hold_the_true_figure(record, name):
+    make, rows = SHAPES[name]
+    trials = (
+        release_once(
+            make(rows, seed), EPSILON, method="mixture", noise=NoiseSource.insecure(10_000 + seed)
+        )
+        for seed in range(RELEASES)
+    )
+    lines = coverage(name, trials)
+    headings = ("question", "from", "intervals", "without", "population", "table", "mean width")
+    title = f"95 % intervals that hold the true figure, {RELEASES} releases of {name}, {rows} rows"
+    record(f"answers-{name}", title, headings, lines)
+
+
+def coverage(name: str, trials: Iterable[Trial]) -> list[tuple[str, ...]]:
+    """A line for each question and source: how often intervals hold the true figure."""
+    whole = SHAPES[name][0](POPULATION, 987_654).frame
+    held: dict[tuple[str, str], list[tuple]] = defaultdict(list)
+    for trial in trials:
+        for text, figure in QUESTIONS[name].items():
+            question = parse_question(text, trial.task.domain)
+            answers = [
+                answer_question(question, trial.model, trial.task, of)
+                for of in ("population", "table")
+            ]
+            source = "counts" if "counts of" in answers[0].basis else "model"
+            frames = (whole, trial.real.frame())
+            for pair in zip(*(answer.estimates for answer in answers), strict=True):
+                held[text, source].append(tuple(_held(pair, frames, figure)))
+    return [(text, source, *_line(outcomes)) for (text, source), outcomes in sorted(held.items())]
+
+
+def _held(pair: tuple[Estimate, ...], frames, figure: Figure) -> Iterator:
+    """Whether each of two intervals holds its figure, and the width of the first; None if none."""
+    for estimate, frame in zip(pair, frames, strict=True):
+        group = frame
+        for column, words in estimate.group.items():
+            group = group if column == "coefficient" else group[inside(group[column], words)]
+        missing = estimate.low is None or estimate.high is None
+        true = figure(group, frame)
+        yield None if missing else estimate.low <= true <= estimate.high
+    yield None if missing else pair[0].high - pair[0].low
+
+
+def inside(column: pd.Series, words: str) -> pd.Series:
+    """The rows of a group."""
+    if words == "missing":
+        return column.isna()
+    if " to " in words:
+        low, high = map(float, words.split(" to "))
+        return (column >= low) & (column <= high)
+    return column.astype(str) == words
+
+
+def _line(outcomes: list[tuple]) -> tuple[str, ...]:
+    told = [outcome for outcome in outcomes if None not in outcome]
+    population, table, width = (np.mean(values) for values in zip(*told, strict=True))
+    without = 1 - len(told) / len(outcomes)
+    return (f"{len(told)}", f"{without:.0%}", f"{population:.1%}", f"{table:.1%}", f"{width:.3g}")
