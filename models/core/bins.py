@@ -27,6 +27,9 @@ NUMERIC_BINS = 20
 MOST_VALUES = 1_000
 """Values of a numeric attribute at most that have bins of their own."""
 
+MOST_CODES = 256
+"""Bins of codes in a tree at most, so that joint models have them, see `planning`."""
+
 _LEAST_MASS = 1e-12
 """Mass that is divided by at least, where there is no noise or nothing in ordinary cells."""
 
@@ -166,7 +169,8 @@ def bin_cells(
 
     Numeric attributes: at most ``most`` runs of about equal mass, special values and missing
     apart. Listed ones: values below three standard deviations of the noise are merged, unless
-    ``keep`` (the attribute is in a hard constraint, where each value matters); groups stay.
+    ``keep`` (the attribute is in a hard constraint, where each value matters). Groups of codes
+    stay; of very many, the rarer ones below a node of their tree are merged.
 
     Args:
         shares: shape (cells,), released share of rows in each cell.
@@ -174,7 +178,9 @@ def bin_cells(
     """
     if isinstance(cells.column, Grid):
         return Histogram.over(cells, _equal_mass_runs(cells, shares, noise, most), shares)
-    if keep or cells.size <= 3 or not cells.separate:
+    if not (keep or cells.separate):
+        return Histogram.over(cells, _merge_codes(cells, shares), shares)
+    if keep or cells.size <= 3:
         return Histogram.over(cells, cells.parts, shares)
     return Histogram.over(cells, _merge_rare(cells, shares, noise), shares)
 
@@ -250,6 +256,21 @@ def _merge_rare(cells: Partition, shares: Floats, noise: float) -> Codes:
     bins = np.cumsum(~rare) - 1
     bins[rare] = (~rare).sum()
     return bins
+
+
+def _merge_codes(cells: Partition, shares: Floats) -> Integers:
+    """The bins (cells,) of groups of codes: the heaviest alone, others below a node together."""
+    if cells.size <= MOST_CODES:
+        return cells.parts
+    levels = tree_of(cells.column)
+    level = next((each for each in levels[::-1] if each.size <= MOST_CODES // 2), levels[0])
+    order = np.lexsort((shares, cells.parts))
+    heads = order[np.diff(cells.parts[order], append=-1) != 0]
+    rank = np.argsort(np.argsort(-shares[heads], kind="stable"))
+    alone = rank < MOST_CODES - level.size
+    nodes = cells.size + level.index(cells.starts[heads])
+    bins = np.unique(np.where(alone, np.arange(cells.size), nodes), return_inverse=True)[1]
+    return bins.astype(np.int64)[cells.parts]
 
 
 def coarse(bins: Histogram, most: int) -> Partition:

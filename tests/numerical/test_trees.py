@@ -14,7 +14,7 @@ from specs import spec_of
 
 from cloister.evaluation.marginals import compare_trees
 from cloister.evaluation.report import unmeasured_evaluation
-from cloister.models.core.bins import Histogram, coarse
+from cloister.models.core.bins import Histogram, bin_cells, coarse
 from cloister.models.core.estimator import clear_of_noise, corrected
 from cloister.models.core.histograms import HistogramCounts, levels_above
 from cloister.models.core.noisy_table import NestedCounts, NoisyTable
@@ -24,7 +24,7 @@ from cloister.models.registry import create
 from cloister.models.task import Budget, table_task
 from cloister.schema.attributes import Categorical
 from cloister.schema.domain import Domain, Table
-from cloister.schema.partition import declared_cells, nearest_of
+from cloister.schema.partition import Coarsening, declared_cells, nearest_of
 
 ROWS = 5_000
 
@@ -212,3 +212,20 @@ def test_an_evaluation_measures_every_level_and_codes_that_no_real_row_has():
     assert errors.unseen == 0.75
     metrics = replace(unmeasured_evaluation(real, synthetic), trees=(errors,)).metrics()
     assert metrics["trees.unseen_codes"] == 0.75
+
+
+def test_of_many_codes_the_heaviest_have_bins_of_their_own_and_the_others_those_of_nodes():
+    column = column_of([f"{letter}{n:02d}" for letter in "ABCDE" for n in range(100)], [1])
+    shares = np.random.default_rng(6).dirichlet(np.ones(column.size))
+    cells = declared_cells(column)
+    pairs = cells.coarsen(np.arange(column.size) // 2)
+    assert bin_cells(pairs, shares, 0.001, keep=False).size == 250
+    separate = Coarsening(column, cells.starts, np.arange(column.size)[::-1], cells.parts)
+    bins = bin_cells(separate, shares, 0.001, keep=False)
+    members = np.bincount(bins.parts)
+    assert bins.size == 256
+    assert (members == 1).sum() == 251
+    assert shares[members[bins.parts] == 1].min() >= shares[members[bins.parts] > 1].max()
+    level = levels_above(cells)[0].parts
+    assert all(len(set(level[bins.parts == part])) == 1 for part in range(bins.size))
+    assert bin_cells(separate, shares, 0.001, keep=True).size == column.size
