@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from claims import claims
 from deliveries import deliveries
+from diagnoses import diagnoses
 from films import films
 from flights import ROWS, flights
 from hospital import DEPENDENCIES, hospital
@@ -23,6 +24,7 @@ from tails import heavy_tails
 from trials import RELEASES, marginal_errors, releases, show
 
 from cloister.evaluation.learning import TrainTestSplit, synthetic_training_rows, train_and_test
+from cloister.evaluation.marginals import compare_trees
 from cloister.evaluation.persons import PersonColumns, compare_persons
 from cloister.evaluation.targets import targets_of
 from cloister.models.core.histograms import HistogramCounts, levels_above
@@ -71,6 +73,22 @@ def mapping_right(real, drawn, text):
     truth = real.groupby(names, observed=True)[right].first()
     known = truth.reindex(pd.MultiIndex.from_frame(drawn[names]) if len(names) > 1 else drawn[left])
     return float((known.to_numpy() == drawn[right].to_numpy()).mean())
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1])
+@pytest.mark.parametrize("skew", [0.8, 1.2])
+def test_codes_of_diagnoses(skew, epsilon):
+    figures = []
+    for trial in releases(diagnoses(skew=skew), epsilon):
+        (errors,) = compare_trees(trial.real, trial.synthetic)
+        figures.append(marginal_errors(trial))
+        figures[-1]["chapters, half L1"] = errors.half_l1[0]
+        figures[-1]["rows with a code that nobody has"] = errors.unseen
+    show(f"diagnoses, skew {skew}, epsilon {epsilon}", figures)
+    if epsilon == 1:
+        mean = pd.DataFrame(figures).mean()
+        assert mean["chapters, half L1"] < 0.05
+        assert mean["rows with a code that nobody has"] < 0.10
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2])
