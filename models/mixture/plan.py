@@ -29,6 +29,7 @@ from cloister.models.mixture.schedule import (
     GROWTH,
     MOST_MODELLED,
     PURE_GROWTH,
+    SMALL_PARTS,
     TYPICAL_SCALED_SIZE,
     Schedule,
     components_for,
@@ -49,8 +50,12 @@ _HISTOGRAMS = 0.12
 LEAST_HISTOGRAMS = 0.05
 """Least part of the budget for one-way histograms."""
 
-MOST_HISTOGRAMS = 0.45
-"""Greatest part of the budget for one-way histograms."""
+MOST_HISTOGRAMS = 0.65
+"""Greatest part of the budget for one-way histograms.
+
+With 0.45 pairs of 2,000 rows of 50 attributes had an error of 0.113 in place of 0.104 at epsilon
+0.5, of dependent ones 0.158 and 0.160; of 15 attributes 0.117 in place of 0.119 at 0.3.
+"""
 
 MOST_ALONE = 0.9
 """The same at delta 0, of what joint tables leave: at small sizes noise drowns other tables."""
@@ -340,8 +345,9 @@ def _outline(task: Task, sequence: tuple[str, ...], rho: float, law: NoiseLaw) -
     sizes = planning.sizes_by_value(task, planning.public_sizes(task.domain, MIXTURE_BINS), valued)
     joint = planning.wanted_tables(task, sizes)
     learnt = {name for names in joint for name in names}
+    small = sum(min(sizes[name], SMALL_PARTS) for name in sequence) / len(sequence)
     growth = PURE_GROWTH if law.pure else GROWTH
-    schedule = schedule_for(scaled_size, len(sequence), task.data_rows, growth)
+    schedule = schedule_for(scaled_size, len(sequence), task.data_rows, growth, small**2)
     modelled = [name for name in sequence if sizes[name] <= MOST_MODELLED]
     return _Outline(
         task,

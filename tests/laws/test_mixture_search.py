@@ -59,6 +59,14 @@ def test_a_greater_scaled_size_never_means_fewer_tables_or_components(one, other
     assert FEWEST_COMPONENTS <= components_for(low) <= components_for(high) <= MOST_COMPONENTS
 
 
+@given(scaled_sizes, st.integers(2, 70), st.floats(1, 16))
+def test_no_pair_is_counted_where_noise_drowns_small_ones(size, attributes, cells):
+    free = schedule_for(size, attributes, 1_000)
+    schedule = schedule_for(size, attributes, 1_000, small_pair=cells)
+    drowned = cells * math.sqrt(free.tables) / size > 1 / 2
+    assert schedule == (Schedule(0) if drowned else free)
+
+
 @given(scaled_sizes, st.integers(2, 3_000))
 def test_all_pairs_are_candidates_only_where_they_can_neither_be_listed_nor_are_too_many(
     scaled_size, attributes
