@@ -29,7 +29,6 @@ from cloister.models.mixture.schedule import (
     GROWTH,
     MOST_MODELLED,
     PURE_GROWTH,
-    SMALL_PARTS,
     TYPICAL_SCALED_SIZE,
     Schedule,
     components_for,
@@ -345,9 +344,10 @@ def _outline(task: Task, sequence: tuple[str, ...], rho: float, law: NoiseLaw) -
     sizes = planning.sizes_by_value(task, planning.public_sizes(task.domain, MIXTURE_BINS), valued)
     joint = planning.wanted_tables(task, sizes)
     learnt = {name for names in joint for name in names}
-    small = sum(min(sizes[name], SMALL_PARTS) for name in sequence) / len(sequence)
     growth = PURE_GROWTH if law.pure else GROWTH
-    schedule = schedule_for(scaled_size, len(sequence), task.data_rows, growth, small**2)
+    schedule = schedule_for(
+        scaled_size, len(sequence), task.data_rows, growth, list(sizes.values())
+    )
     modelled = [name for name in sequence if sizes[name] <= MOST_MODELLED]
     return _Outline(
         task,

@@ -94,7 +94,7 @@ Where it is more for small pairs, none is counted: at 0.59 (2,000 rows of 50 att
 and 0.19; at 0.43 (of 15) 0.117 and 0.107, and 0.134 and 0.144.
 """
 
-SMALL_PARTS = 4
+_SMALL_PARTS = 4
 """Parts of an attribute, at most, in a pair of the fewest cells that is worth its budget."""
 
 _MOST_COLUMNS = 4_096
@@ -223,18 +223,19 @@ def schedule_for(
     attributes: int,
     rows: int,
     growth: float = GROWTH,
-    small_pair: float = 0,
+    sizes: Sequence[int] = (),
 ) -> Schedule:
     """The rounds for a table of ``rows`` rows and ``attributes`` attributes, by the scaled size.
 
-    None where noise would drown the cells of a ``small_pair`` of attributes, if they are known.
+    None where noise would drown small pairs, if the ``sizes`` of attributes are known.
     With more pairs of attributes than can be listed, all pairs are candidates, and several are
     chosen in a round.
     """
     pairs = math.comb(attributes, 2)
     if pairs <= MOST_CANDIDATES or pairs * rows > _MOST_VISITS:
         wanted = _rounds_for(scaled_size, attributes, growth)
-        noise = small_pair * _cell_noise(scaled_size, wanted)
+        parts = sum(min(size, _SMALL_PARTS) for size in sizes) / max(len(sizes), 1)
+        noise = parts**2 * _cell_noise(scaled_size, wanted)
         return Schedule(0 if noise > _NOISE_OF_TABLE else wanted)
     tables = _tables_for(scaled_size, attributes, growth)
     picks = math.ceil(tables / _ROUNDS_OF_PICKS)
