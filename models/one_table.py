@@ -43,6 +43,10 @@ class OneTableModel(protocol.DatabaseModel):
         """The model of the table."""
         return {self.schema.lead: self.model}
 
+    def counts_all_rows(self, table: str) -> bool:  # noqa: ARG002 - the only one
+        """True: a model of persons that does not keeps no counts."""
+        return True
+
     def post_processing(self) -> tuple[str, ...]:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""
         return self.model.post_processing()

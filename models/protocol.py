@@ -103,6 +103,10 @@ class DatabaseModel(Protocol):
         """The models of the rows of each table that has attributes beside its references."""
         ...
 
+    def counts_all_rows(self, table: str) -> bool:
+        """Whether all rows of each unit within its bound are counted in a table."""
+        ...
+
     @property
     def histograms(self) -> Mapping[str, Mapping[str, Histogram]]:
         """The released histograms of the rows of each table, if it has any."""

@@ -112,6 +112,10 @@ class RelationalModel:
         """The released histograms of the rows of each table."""
         return {name: model.histograms for name, model in self.models.items()}
 
+    def counts_all_rows(self, table: str) -> bool:
+        """Whether all rows of each unit within its bound are counted in a table."""
+        return self.rows[table].neighbours == self.task.tables[table].neighbours
+
     def post_processing(self) -> tuple[str, ...]:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""
         linked = (_DEGREES, _MATCHED, _MOVED) if self.links else ()
@@ -172,6 +176,9 @@ class RelationalModel:
         links = {name: link_meta(link) for name, link in self.links.items()}
         numbers = {name: table.data_rows for name, table in self.rows.items()}
         meta = {"base": self.base, "models": models, "rows": numbers, "links": links}
+        fewer = [name for name in self.rows if not self.counts_all_rows(name)]
+        if fewer:
+            meta["counted"] = {name: self.rows[name].neighbours.max_rows for name in fewer}
         return meta, arrays
 
 
@@ -209,6 +216,8 @@ def restore_relational(
         name: replace(table, data_rows=counted.get(name, table.data_rows))
         for name, table in rows.items()
     }
+    for name, most in meta.get("counted", {}).items():
+        rows[name] = replace(rows[name], neighbours=replace(rows[name].neighbours, max_rows=most))
     models = restore_rows(base, rows, meta["models"], arrays)
     links = {
         name: restored_link(task, key, meta["links"][name], part_of_arrays(arrays, f"links.{name}"))

@@ -18,7 +18,7 @@ from cloister.evaluation.dependence import dependence, rank_correlation
 from cloister.figures import count_of, figure
 from cloister.models.core.bins import Histogram
 from cloister.models.core.histograms import ReleasedCounts
-from cloister.models.protocol import DatabaseModel, Model, counts_of
+from cloister.models.protocol import DatabaseModel, counts_of
 from cloister.models.quality import DependencyForecast, forecast_dependencies
 from cloister.models.task import DatabaseTask, Task
 from cloister.schema.columns import Grid
@@ -121,7 +121,7 @@ def table_facts(
     """
     tables = row_tables(released)
     return tuple(
-        _of_table(name, number, task.tables[name], model.models.get(name), tables[name])
+        _of_table(name, number, task.tables[name], model, tables[name])
         for name, number in released.rows.items()
     )
 
@@ -152,10 +152,13 @@ def _of_link(released: Database, key: ForeignKey, rows: Table) -> LinkFacts:
     )
 
 
-def _of_table(name: str, number: int, task: Task, model: Model | None, rows: Table) -> TableFacts:
-    counts = counts_of(model) if model else None
-    histograms = {**(model.histograms if model else {}), **(counts.bins if counts else {})}
-    counted, names = _counted_pairs(counts), rows.domain.modelled
+def _of_table(name: str, number: int, task: Task, whole: DatabaseModel, rows: Table) -> TableFacts:
+    """Those of one table of a model; counts of fewer rows than there are give no intervals."""
+    model = whole.models.get(name)
+    kept = counts_of(model) if model else None
+    counts = kept if kept and whole.counts_all_rows(name) else None
+    histograms = {**(model.histograms if model else {}), **(kept.bins if kept else {})}
+    counted, names = _counted_pairs(kept), rows.domain.modelled
     means = {name: mean_of(model, task, name) for name in names if counts and name in counts.bins}
     strengths = dependence(rows)
     noise = [table.noise for table in counts.tables if len(table.names) == 2] if counts else []
@@ -173,7 +176,7 @@ def _of_table(name: str, number: int, task: Task, model: Model | None, rows: Tab
         _strongest(rows, strengths, counted),
         counted,
         smallest_groups(float(np.median(noise))) if noise else (),
-        tuple(_losses(task, histograms, counts, _alone(names, strengths, counted))),
+        tuple(_losses(task, histograms, kept, _alone(names, strengths, counted))),
     )
 
 
