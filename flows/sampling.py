@@ -20,7 +20,7 @@ from cloister.flows.cli.console import show_facts, show_json, warn
 from cloister.models.answers.answer import Answer, answer_question
 from cloister.models.answers.figures import Estimand
 from cloister.models.answers.question import parse_question
-from cloister.models.protocol import HasBinaryColumns
+from cloister.models.protocol import HasBinaryColumns, table_models
 from cloister.models.registry import methods_with
 from cloister.models.sampling.drawing import SampleRequest, Where, sample_to
 from cloister.models.storage import SavedModel, load_saved
@@ -256,7 +256,9 @@ def answer_of(saved: SavedModel, text: str, estimand: Estimand, confidence: floa
         InputError: the question cannot be read, or is of no table that the model has.
         SampleError: rows are needed that cannot be drawn.
     """
-    models = saved.model.models
+    models = table_models(saved.model)
+    if not models:
+        raise InputError("the model of this release answers no questions; draw rows from it")
     table, colon, rest = text.partition(":")
     if table.strip() in models and colon:
         name, text = table.strip(), rest

@@ -99,15 +99,6 @@ class DatabaseModel(Protocol):
         ...
 
     @property
-    def models(self) -> Mapping[str, Model]:
-        """The models of the rows of each table that has attributes beside its references."""
-        ...
-
-    def counts_all_rows(self, table: str) -> bool:
-        """Whether all rows of each unit within its bound are counted in a table."""
-        ...
-
-    @property
     def histograms(self) -> Mapping[str, Mapping[str, Histogram]]:
         """The released histograms of the rows of each table, if it has any."""
         ...
@@ -235,6 +226,32 @@ class KeepsCounts(Protocol):
     def released_counts(self) -> ReleasedCounts | None:
         """The counts; None of a model that was saved without."""
         ...
+
+
+@runtime_checkable
+class HasTableModels(Protocol):
+    """A model of several tables that has a model of the rows of each."""
+
+    @property
+    def models(self) -> Mapping[str, Model]:
+        """The models of the rows of each table that has attributes beside its references."""
+        ...
+
+    def counts_all_rows(self, table: str) -> bool:
+        """Whether all rows of each unit within its bound are counted in a table."""
+        ...
+
+
+def table_models(model: DatabaseModel) -> Mapping[str, Model]:
+    """The models of the rows of tables; none of a model that has no such."""
+    return model.models if isinstance(model, HasTableModels) else {}
+
+
+def counts_of_all_rows(model: DatabaseModel, table: str) -> ReleasedCounts | None:
+    """The noisy counts of a table; None if none are kept, or fewer rows of a unit were counted."""
+    if not isinstance(model, HasTableModels) or table not in model.models:
+        return None
+    return counts_of(model.models[table]) if model.counts_all_rows(table) else None
 
 
 def counts_of(model: Model) -> ReleasedCounts | None:

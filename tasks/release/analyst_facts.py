@@ -18,7 +18,7 @@ from cloister.evaluation.dependence import dependence, rank_correlation
 from cloister.figures import count_of, figure
 from cloister.models.core.bins import Histogram
 from cloister.models.core.histograms import ReleasedCounts
-from cloister.models.protocol import DatabaseModel, counts_of
+from cloister.models.protocol import DatabaseModel, counts_of, counts_of_all_rows, table_models
 from cloister.models.quality import DependencyForecast, forecast_dependencies
 from cloister.models.task import DatabaseTask, Task
 from cloister.schema.columns import Grid
@@ -154,9 +154,8 @@ def _of_link(released: Database, key: ForeignKey, rows: Table) -> LinkFacts:
 
 def _of_table(name: str, number: int, task: Task, whole: DatabaseModel, rows: Table) -> TableFacts:
     """Those of one table of a model; counts of fewer rows than there are give no intervals."""
-    model = whole.models.get(name)
+    model, counts = table_models(whole).get(name), counts_of_all_rows(whole, name)
     kept = counts_of(model) if model else None
-    counts = kept if kept and whole.counts_all_rows(name) else None
     histograms = {**(model.histograms if model else {}), **(kept.bins if kept else {})}
     counted, names = _counted_pairs(kept), rows.domain.modelled
     means = {name: mean_of(model, task, name) for name in names if counts and name in counts.bins}

@@ -16,7 +16,7 @@ from typing import Any
 from cloister.errors import InputError
 from cloister.models.core.drift import Drift, drifts
 from cloister.models.core.histograms import ReleasedCounts
-from cloister.models.protocol import counts_of
+from cloister.models.protocol import counts_of, table_models
 from cloister.privacy.certificate.certificate import YAML_NAME, Certificate
 from cloister.privacy.exact import decimal
 from cloister.privacy.ledger import Release, State
@@ -151,7 +151,8 @@ def _counts(home: Home, entry: Release) -> Mapping[str, ReleasedCounts]:
     if not (home.release(entry.id) / "model").is_dir():
         return {}
     saved = saved_model(entry, home)
-    kept = {saved.spec.naming(n): counts_of(model) for n, model in saved.model.models.items()}
+    models = table_models(saved.model)
+    kept = {saved.spec.naming(n): counts_of(model) for n, model in models.items()}
     return {name: counts for name, counts in kept.items() if counts}
 
 
