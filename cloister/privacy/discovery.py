@@ -29,18 +29,7 @@ from cloister.privacy.mechanisms.noise import (
 )
 from cloister.privacy.queries import raw_columns
 from cloister.privacy.queries.query import Door
-from cloister.schema.attributes import (
-    DATA_DERIVED,
-    AnyAttribute,
-    Boolean,
-    Categorical,
-    Date,
-    Datetime,
-    Float,
-    Integer,
-    Ordinal,
-    TextKey,
-)
+from cloister.schema import attributes as types
 from cloister.schema.parsing import holds_numbers
 from cloister.schema.ticks import representable
 from cloister.schema.written_moments import in_seconds, written_micros
@@ -76,7 +65,7 @@ class DomainPlan:
     holds; 0 without categories.
     """
 
-    attributes: Mapping[str, AnyAttribute]
+    attributes: Mapping[str, types.AnyAttribute]
     neighbours: Neighbours
     noise: Noise
     leak: Fraction
@@ -122,18 +111,18 @@ class Findings:
     empty: tuple[str, ...]
 
 
-def attribute_outline(attribute: AnyAttribute) -> AnyAttribute:
+def attribute_outline(attribute: types.AnyAttribute) -> types.AnyAttribute:
     """The facts that a measurement may use of an attribute.
 
     Its type, the words of a boolean, its dtype and format, and whether its list is of numbers.
     """
     dtype = _dtype(attribute.dtype, nullable=False) if attribute.dtype else None
-    keys = {"type": attribute.type, "dtype": dtype, "provenance": DATA_DERIVED}
+    keys = {"type": attribute.type, "dtype": dtype, "provenance": types.DATA_DERIVED}
     return type(attribute).model_validate(keys | _stand_in(attribute) | _format(attribute))
 
 
 def plan_domains(
-    attributes: Mapping[str, AnyAttribute],
+    attributes: Mapping[str, types.AnyAttribute],
     neighbours: Neighbours,
     epsilon: Fraction,
     delta: Fraction,
@@ -144,7 +133,7 @@ def plan_domains(
 
     Errors: PlanError if no noise is enough.
     """
-    categories = sum(isinstance(attribute, Categorical) for attribute in attributes.values())
+    categories = sum(isinstance(attribute, types.Categorical) for attribute in attributes.values())
     leak = delta / (2 * categories) if categories else Fraction(0)
     plans = []
     for kind in (_laplace, DiscreteGaussian):
@@ -186,13 +175,13 @@ def discover(
     return Findings(rows, keys_by_name, tuple(empty))
 
 
-def buckets_of(name: str, attribute: AnyAttribute) -> tuple[raw_columns.Buckets, ...]:
+def buckets_of(name: str, attribute: types.AnyAttribute) -> tuple[raw_columns.Buckets, ...]:
     """The public partitions by which an attribute is measured; none for categories."""
-    if isinstance(attribute, Boolean | TextKey):
+    if isinstance(attribute, types.Boolean | types.TextKey):
         return (raw_columns.Presence(name, attribute),)
-    if isinstance(attribute, Date):
+    if isinstance(attribute, types.Date):
         return (raw_columns.Line(name, attribute),)
-    if isinstance(attribute, Integer | Float | Datetime):
+    if isinstance(attribute, types.Integer | types.Float | types.Datetime):
         return raw_columns.Line(name, attribute), raw_columns.Fineness(name, attribute)
     return ()
 
@@ -202,7 +191,7 @@ def _laplace(noise: Fraction) -> DiscreteLaplace:
 
 
 def _event_at(
-    attributes: Mapping[str, AnyAttribute],
+    attributes: Mapping[str, types.AnyAttribute],
     neighbours: Neighbours,
     kind: Callable[[Fraction], Noise],
     leak: Fraction,
@@ -212,10 +201,13 @@ def _event_at(
 
 
 def _parts(
-    attributes: Mapping[str, AnyAttribute], neighbours: Neighbours, noise: Noise, leak: Fraction
+    attributes: Mapping[str, types.AnyAttribute],
+    neighbours: Neighbours,
+    noise: Noise,
+    leak: Fraction,
 ) -> dict[str, Event]:
     partitions = sum(len(buckets_of(name, attribute)) for name, attribute in attributes.items())
-    categories = sum(isinstance(attribute, Categorical) for attribute in attributes.values())
+    categories = sum(isinstance(attribute, types.Categorical) for attribute in attributes.values())
     counts = noise.event(neighbours.partition)
     parts = {"rows": counts, "bounds": repeat(counts, partitions)}
     if categories:
@@ -229,11 +221,11 @@ def _keys_of(
     private: Door[raw_columns.RawColumns],
     plan: DomainPlan,
     name: str,
-    attribute: AnyAttribute,
+    attribute: types.AnyAttribute,
     rows: int,
 ) -> Keys | None:
     """The keys of one attribute; None if nothing reached its threshold."""
-    if isinstance(attribute, Categorical):
+    if isinstance(attribute, types.Categorical):
         values = private.answer(raw_columns.TextCounts(name, attribute), plan.histogram, name)
         return (
             _listed(attribute, values, nullable=rows - sum(values.values()) >= plan.threshold)
@@ -245,32 +237,32 @@ def _keys_of(
         for buckets in buckets_of(name, attribute)
     ]
     nullable = bool(noisy[0][buckets_of(name, attribute)[0].missing] >= plan.threshold)
-    if isinstance(attribute, Boolean | TextKey):
+    if isinstance(attribute, types.Boolean | types.TextKey):
         return _worded(attribute, nullable) | _gaps(attribute, nullable, noisy[0])
     return _bounded(raw_columns.Line(name, attribute), noisy, plan.threshold, rows, nullable)
 
 
-def _listed(attribute: Categorical, values: Mapping[str, int], nullable: bool) -> Keys:
+def _listed(attribute: types.Categorical, values: Mapping[str, int], nullable: bool) -> Keys:
     if holds_numbers(attribute):
         number = type(_zero(attribute))
         return _keys(attribute, {"values": sorted(number(text) for text in values)}, nullable)
     return _keys(attribute, {"values": sorted(values)}, nullable)
 
 
-def _zero(attribute: Categorical | Ordinal) -> int | float:
+def _zero(attribute: types.Categorical | types.Ordinal) -> int | float:
     """Zero, as a number of the kind that an attribute lists."""
     return 0 if all(isinstance(value, int) for value in attribute.values) else 0.0
 
 
-def _worded(attribute: Boolean | TextKey, nullable: bool) -> Keys:
-    if isinstance(attribute, TextKey):
+def _worded(attribute: types.Boolean | types.TextKey, nullable: bool) -> Keys:
+    if isinstance(attribute, types.TextKey):
         return _keys(attribute, {"pattern": _neutral_keys(attribute)}, nullable)
     return _keys(attribute, {"true": attribute.true, "false": attribute.false}, nullable)
 
 
-def _gaps(attribute: Boolean | TextKey, nullable: bool, noisy: Integers) -> Keys:
+def _gaps(attribute: types.Boolean | types.TextKey, nullable: bool, noisy: Integers) -> Keys:
     """The share of rows without a key, by the noisy counts of those with and without."""
-    if not nullable or not isinstance(attribute, TextKey):
+    if not nullable or not isinstance(attribute, types.TextKey):
         return {}
     known, missing = max(0, int(noisy[0])), int(noisy[1])
     return {"missing_share": max(round(missing / (known + missing), _PLACES), 10**-_PLACES)}
@@ -286,7 +278,7 @@ def _bounded(
     fineness = raw_columns.Fineness(line.name, line.attribute)
     grid = _grid(fineness, noisy[1], threshold) if len(noisy) > 1 else {}
     low, high, grid = representable(line.attribute, low, high, grid)
-    if isinstance(line.attribute, Integer | Float):
+    if isinstance(line.attribute, types.Integer | types.Float):
         low, high, grid = _multiples(low, high, grid)
     bounds = {
         "min": raw_columns.value_of(line.attribute, low),
@@ -339,7 +331,7 @@ def _multiples(low: float, high: float, grid: Keys) -> tuple[float, float, Keys]
     return number(first * step), number(last * step), grid
 
 
-def _keys(attribute: AnyAttribute, domain: Keys, nullable: bool) -> Keys:
+def _keys(attribute: types.AnyAttribute, domain: Keys, nullable: bool) -> Keys:
     known = {"type": attribute.type, **domain, **_format(attribute)}
     keys = {**known, **({"nullable": True} if nullable else {})}
     return keys | ({"dtype": _dtype(attribute.dtype, nullable)} if attribute.dtype else {})
@@ -354,32 +346,32 @@ def _dtype(declared: str, nullable: bool) -> str:
     )
 
 
-def _neutral_keys(attribute: TextKey) -> str:
+def _neutral_keys(attribute: types.TextKey) -> str:
     """A pattern that says nothing of the data, in the dtype that was confirmed."""
     if attribute.dtype is None or "int" not in attribute.dtype.lower():
         return _NEUTRAL_KEYS
     return f"{{1..{min(_LAST_KEY, np.iinfo(attribute.dtype.lower()).max)}}}"
 
 
-def _format(attribute: AnyAttribute) -> Keys:
+def _format(attribute: types.AnyAttribute) -> Keys:
     """The keys that say how cells are written."""
     keys = ("missing", "format", "partial")
     return {key: value for key in keys if (value := getattr(attribute, key, None)) is not None}
 
 
-def _step(attribute: AnyAttribute) -> Keys:
+def _step(attribute: types.AnyAttribute) -> Keys:
     """The least step of moments that a declared format can write."""
-    form = attribute.format if isinstance(attribute, Datetime) else None
+    form = attribute.format if isinstance(attribute, types.Datetime) else None
     return {"step": in_seconds(written_micros(form))} if form else {}
 
 
-def _stand_in(attribute: AnyAttribute) -> Keys:
+def _stand_in(attribute: types.AnyAttribute) -> Keys:
     """The keys of a domain that shows nothing but its kind."""
-    if isinstance(attribute, Categorical | Ordinal):
+    if isinstance(attribute, types.Categorical | types.Ordinal):
         return {"values": [_zero(attribute) if holds_numbers(attribute) else "none"]}
-    if isinstance(attribute, Boolean):
+    if isinstance(attribute, types.Boolean):
         return {"true": attribute.true, "false": attribute.false}
-    if isinstance(attribute, TextKey):
+    if isinstance(attribute, types.TextKey):
         return {"pattern": _neutral_keys(attribute)}
     nothing = raw_columns.value_of(attribute, 0)
     return {"min": nothing, "max": nothing, **_step(attribute)}

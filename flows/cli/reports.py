@@ -19,7 +19,12 @@ from cloister.privacy.certificate.provenance import exact_text, ignored_columns
 from cloister.schema.declarations import DIFFERENTIAL_PRIVACY
 from cloister.tasks.home.home import Home
 from cloister.tasks.requests import plan, plan_report
-from cloister.tasks.requests.error_forecast import error_facts, errors_by_table, errors_json
+from cloister.tasks.requests.error_forecast import (
+    error_facts,
+    errors_by_table,
+    errors_json,
+    pair_facts,
+)
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 
 if TYPE_CHECKING:
@@ -168,8 +173,10 @@ def _expected_errors(
 ) -> dict[str, str]:
     """What errors to expect, from public facts."""
     facts: dict[str, str] = {}
+    tables = release_plan.tables(context.task)
     for table, errors in errors_by_table(context, release_plan).items():
-        facts |= error_facts(f" in {table}" if release_plan.parts else "", errors)
+        where = f" in {table}" if release_plan.parts else ""
+        facts |= error_facts(where, errors) | pair_facts(where, request, *tables[table])
     return facts | plan_report.soft_facts(request, context, release_plan)
 
 

@@ -30,25 +30,44 @@ How near the forecast comes: docs/benchmarks/forecasts.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from cloister.arrays import Floats
+from cloister.errors import PlanError
 from cloister.evaluation.marginals import attribute_sets, marginal_cells
 from cloister.figures import percent
 from cloister.models.core.costs import OVERSAMPLING
-from cloister.models.task import AnyPlan, Counted, Task
+from cloister.models.protocol import AnySynthesizer
+from cloister.models.registry import create
+from cloister.models.task import AnyPlan, Budget, Counted, Task
 from cloister.schema.columns import Grid
-from cloister.tasks.requests.resolved import PublicContext
+from cloister.schema.domain import Domain
+from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest
 
 SPREAD = "8 of 10 releases had 0.7 to 2 times as much"
 """How measured two-way errors spread about forecasts of one table (docs/benchmarks/forecasts.md).
 
 Of one of several tables, or of persons, it was not measured.
 """
+
+
+_CLEAR_PAIR = 0.5
+"""Sum of the noise deviations of a pair's cells, as a share of the rows, up to which it tells
+something: half of what a pair of dependent columns differs from one of independent columns."""
+
+_MORE = tuple(Fraction(number, 4) for number in (5, 6, 8, 10, 12, 16, 32))
+"""Times an epsilon that are tried until pairs are counted."""
+
+_FEWER = (0.75, 0.5, 0.25, 0.1)
+"""Shares of the columns that are tried, likewise."""
+
+_SHOWN = 8
+"""Names that are shown."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +140,63 @@ def error_facts(where: str, errors: ErrorForecast | None) -> dict[str, str]:
             words += f"; {share} of pairs are not counted: more of these is lost"
         facts[f"two-way error{where}"] = words
     return facts
+
+
+def pair_facts(where: str, request: ResolvedRequest, task: Task, plan: AnyPlan) -> dict[str, str]:
+    """Which pairs of columns a plan counts, and how finely; of an only table what would add to it.
+
+    ``where`` names the table, if it is one of several.
+    """
+    names, method = task.domain.modelled, create(plan.method)
+    if len(names) < 2 or method.most_joint == 1:
+        return {}
+    chosen = [table for table in plan.one_fit.counted if table.pairs]
+    if chosen:
+        parts = max(math.isqrt(int(_CLEAR_PAIR * task.data_rows / chosen[0].deviation)), 1)
+        coarse = [name for name, size in chosen[0].cells.items() if size > parts]
+        words = f"about {chosen[0].pairs} of {math.comb(len(names), 2):,}, those that tell most"
+        if coarse and parts > 1:
+            words += f"; in about {parts} parts each of {_names(coarse)}"
+        return {f"pairs learnt{where}": words}
+    if any(len(table.cells) > 1 for table in plan.one_fit.counted) or not plan.one_fit.counted:
+        return {}
+    words = "none, since noise would drown their counts: columns are independent"
+    more = [] if where else list(_enough(request, task, method))
+    return {f"pairs learnt{where}": f"{words}; counted {' or '.join(more)}" if more else words}
+
+
+def _enough(request: ResolvedRequest, task: Task, method: AnySynthesizer) -> Iterator[str]:
+    """From which epsilon on, and with how few of the columns, pairs would be counted."""
+    budget = request.budget
+    for times in _MORE:
+        if _counts_pairs(task, replace(budget, epsilon=budget.epsilon * times), method):
+            yield f"from about epsilon {float(budget.epsilon * times):.2g} on"
+            break
+    if task.constraints:
+        return
+    keys = [column for column in task.domain if column.kind == "key"]
+    modelled = [task.domain[name] for name in task.domain.modelled]
+    columns = sorted(modelled, key=lambda column: marginal_cells(column).size)
+    for share in _FEWER:
+        domain = Domain((*keys, *columns[: math.ceil(share * len(columns))]))
+        fewer = replace(task, domain=domain, targets=())
+        if len(domain.modelled) > 1 and _counts_pairs(fewer, budget, method):
+            left = len(columns) - len(domain.modelled)
+            yield f"without {left} of the columns (ignore), first those of most values"
+            return
+
+
+def _counts_pairs(task: Task, budget: Budget, method: AnySynthesizer) -> bool:
+    try:
+        plan = method.search(task, method.sequence(task), budget)
+    except PlanError:
+        return False
+    return any(len(table.cells) > 1 for table in plan.one_fit.counted)
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
 
 
 def errors_json(errors: Mapping[str, ErrorForecast | None]) -> dict[str, Any]:

@@ -1,13 +1,16 @@
 """The errors that a plan lets expect: from public facts, falling with epsilon and rows."""
 
 import math
+import re
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from panel import panel
 from random_tables import random_table
 from shape import release_once
 from specs import spec_of
@@ -15,9 +18,9 @@ from specs import spec_of
 from cloister.evaluation.marginals import compare_marginals
 from cloister.models.protocol import make_plan
 from cloister.models.registry import create
-from cloister.models.task import Budget, Counted, Forecast, Parameters, Plan, task_of
+from cloister.models.task import Budget, Counted, Forecast, Parameters, Plan, table_task, task_of
 from cloister.schema.spec import Spec
-from cloister.tasks.requests.error_forecast import forecast_errors
+from cloister.tasks.requests.error_forecast import forecast_errors, pair_facts
 
 METHODS = ("mixture", "dpview", "dpview+", "copula", "copula-paper", "independent")
 ROWS = 1_000
@@ -115,3 +118,27 @@ def test_users_of_many_rows_are_told_of_their_noise():
     one = random_task(20 * ROWS)
     many = replace(one, neighbours=replace(one.neighbours, max_rows=10))
     assert expected(many, "mixture", 2).two_way > expected(one, "mixture", 2).two_way
+
+
+@pytest.mark.parametrize(
+    ("columns", "epsilon", "said"),
+    [
+        (50, 0.3, r"^none, .* counted from about epsilon 0\.\d+ on or without \d+ of the columns"),
+        (50, 1, r"^about 36 of 1,225, those that tell most; in about \d parts each of q0"),
+        (4, 30, r"^about \d+ of 6"),
+    ],
+)
+def test_a_plan_says_how_many_pairs_are_learnt_and_what_would_add_to_them(columns, epsilon, said):
+    spec = panel(2_000, columns).declared()
+    request = SimpleNamespace(budget=Budget(Fraction(str(epsilon)), Fraction("1e-6")))
+    task, method = table_task(spec, 2_000), create("mixture")
+    plan = method.search(task, method.sequence(task), request.budget)
+    (words,) = pair_facts("", request, task, plan).values()
+    assert re.search(said, words), words
+
+
+def test_of_a_method_of_single_columns_no_pairs_are_said_to_be_learnt():
+    task, method = table_task(panel(2_000, 9).declared(), 2_000), create("independent")
+    budget = Budget(Fraction(1), Fraction("1e-6"))
+    plan = method.search(task, method.sequence(task), budget)
+    assert not pair_facts("", SimpleNamespace(budget=budget), task, plan)
