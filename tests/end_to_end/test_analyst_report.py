@@ -77,7 +77,7 @@ def test_the_page_answers_what_an_analyst_asks(released, own):
         assert column.name in text
     for rule in certificate.constraints:
         assert rule.name in text
-    for said in ("How far to trust it", "within 10 %", "Known losses", "Data dictionary", "Cite"):
+    for said in ("How far to trust it", "a group needs", "Known losses", "Data dictionary", "Cite"):
         assert said in text
     assert "<script" not in text
     assert "http" not in text.replace("http-equiv", "")
