@@ -154,29 +154,35 @@ class Regression:
         names = tuple(dict.fromkeys(term.name for term in (*terms, answer)))
         replicates = replicates_of(self.released, names, self.slices)
         noise, model, change = (np.zeros(len(fit.coefficients)) for _ in range(3))
-        for columns, products in self._products(fit, terms, answer).items():
-            weights = np.array([weight for weight, _ in products]).T
-            joints = joint_counts(self.released, columns, self.slices, replicates)
-            joints = tuple(joint for joint in joints if _resolved(joint))
-            means = [self._mean(numbers) for _, numbers in products]
-            if not joints:
-                spreads = [self._spread(numbers) for _, numbers in products]
-                model += np.square(missed * weights * np.array(spreads)).sum(axis=1)
+        products = self._products(fit, terms, answer)
+        joints = {
+            columns: [
+                joint
+                for joint in joint_counts(self.released, columns, self.slices, replicates)
+                if _resolved(joint)
+            ]
+            for columns in products
+        }
+        for columns, group in _merged(products, joints).items():
+            weights = np.array([weight for weight, _ in group]).T
+            numbers = [each for _, each in group]
+            if not joints[columns]:
+                spreads = np.array([self._spread(each) for each in numbers])
+                model += np.square(missed * weights * spreads).sum(axis=1)
                 continue
-            options = [_sums(joint, weights, [n for _, n in products], means) for joint in joints]
+            means = [self._mean(each) for each in numbers]
+            options = [_sums(joint, weights, numbers, means) for joint in joints[columns]]
             variances, sums = min(options, key=lambda option: float(option[0].sum()))
             noise += variances / self.rows**2
             change += sums / self.rows
         return noise, model, change
 
-    def _products(
-        self, fit: _Fit, terms: Sequence[Term], answer: Term
-    ) -> dict[tuple[str, ...], list[tuple[Floats, Numbers]]]:
+    def _products(self, fit: _Fit, terms: Sequence[Term], answer: Term) -> _Products:
         """The products of columns that add up to the influence of a row, by columns.
 
         Each with its weights (terms + 1,) in the influence on each coefficient.
         """
-        grouped: dict[tuple[str, ...], list[tuple[Floats, Numbers]]] = {}
+        grouped: _Products = {}
         factors: list[Term | None] = [None, *terms]
         for number, first in enumerate(factors):
             others = [(answer, 1.0), *zip(factors, -fit.slopes, strict=True)]
@@ -202,6 +208,25 @@ class Regression:
     def _spread(self, numbers: Numbers) -> float:
         """The product of the deviations of columns."""
         return math.prod(float(self._of_rows(name, each).std()) for name, each in numbers.items())
+
+
+_Products = dict[tuple[str, ...], list[tuple[Floats, Numbers]]]
+"""Products of columns, with their weights, by the columns."""
+
+
+def _merged(
+    products: _Products, joints: Mapping[tuple[str, ...], Sequence[JointCounts]]
+) -> _Products:
+    """The products, those of one column beside those of a counted pair that it is in.
+
+    The counts of both have the same noise, of which most cancels.
+    """
+    pairs = [columns for columns in products if len(columns) > 1 and joints[columns]]
+    merged: _Products = {}
+    for columns, group in products.items():
+        within = [pair for pair in pairs if set(columns) <= set(pair)]
+        merged.setdefault(within[0] if within else columns, []).extend(group)
+    return merged
 
 
 def _resolved(joint: JointCounts) -> bool:
