@@ -180,7 +180,8 @@ def answer_release(
         show_json({"release": release, "epsilon": 0, **answer.to_json()})
         return
     rows = answer.records()
-    shown = [name for name in rows[0] if any(row[name] not in ("", None) for row in rows)]
+    empty, figures = ("", None, 0), ("estimate", "low", "high")
+    shown = [n for n in rows[0] if n in figures or any(row[n] not in empty for row in rows)]
     cells = [["-" if row[name] is None else row[name] for name in shown] for row in rows]
     show_table(question, shown, cells)
     for note in answer.notes:

@@ -72,8 +72,8 @@ def dependence_of_pairs(released: ReleasedCounts) -> float:
 
     The root mean-square contingency of a table is phi with phi^2 = sum (x - e)^2 / (n e), of counts
     x and those e of independent columns, less what noise adds. No function of the one column has a
-    greater correlation with one of the other. It is the greatest of counted pairs, each less a
-    deviation of its noise, or their mean by inverse variance, if that is greater. Rounds count the
+    greater correlation with one of the other. It is the greatest of counted pairs, each less two
+    deviations of its noise, or their mean by inverse variance, if that is greater. Rounds count the
     pairs that the model explains worst (McKenna et al., AIM, arXiv 2201.12677, section 6), so that
     those left out are missed by no more, as a rule. 0 where no pair was counted.
     """
@@ -86,7 +86,7 @@ def dependence_of_pairs(released: ReleasedCounts) -> float:
         return 0.0
     squares, variances = np.array(figures).T
     mean = float(np.average(squares, weights=1 / variances))
-    return math.sqrt(min(max(mean, float((squares - np.sqrt(variances)).max()), 0.0), 1.0))
+    return math.sqrt(min(max(mean, float((squares - 2 * np.sqrt(variances)).max()), 0.0), 1.0))
 
 
 def _contingency(pair: NoisyTable, released: ReleasedCounts) -> tuple[float, float]:

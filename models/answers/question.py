@@ -179,7 +179,7 @@ def _column(written: str, domain: Domain) -> Column:
         return domain[name]
     if name in domain:
         raise InputError(f"column '{name}' is a key, numbered afresh: no figure of it means much")
-    near = difflib.get_close_matches(name, domain.modelled, 3, 0.5)
+    near = difflib.get_close_matches(name, domain.modelled, 3)
     raise InputError(
         f"no column '{name}'; use one of {', '.join(near or domain.modelled)}, odd names in "
         "backquotes"
@@ -188,12 +188,17 @@ def _column(written: str, domain: Domain) -> Column:
 
 def _condition(text: str, domain: Domain) -> tuple[BoundPredicate, ...]:
     """The comparisons of a condition, each of one column with a constant, or with missing."""
+    if re.search(r"\bor\b", _masked(text), re.IGNORECASE):
+        raise InputError(
+            f"the condition {text!r} joins comparisons by or; join them by and, or ask twice"
+        )
     try:
         predicates = bind(parse_denial(_with_cells(text), "condition"), domain).predicates
     except ConstraintError as error:
-        said = str(error).replace("constraint 'condition': ", "")
+        said = str(error).removeprefix("constraint 'condition': ").split("; ")[0]
         raise InputError(
-            f"the condition {text!r}: {said.replace('t1.', '').replace('t.', '')}"
+            f"the condition {text!r}: {said}; write such as age >= 65 and sex = 'F', text in single "
+            "quotes, odd names in backquotes"
         ) from None
     for predicate in predicates:
         if isinstance(predicate.right, Operand):
