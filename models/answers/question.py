@@ -197,8 +197,8 @@ def _condition(text: str, domain: Domain) -> tuple[BoundPredicate, ...]:
     except ConstraintError as error:
         said = str(error).removeprefix("constraint 'condition': ").split("; ")[0]
         raise InputError(
-            f"the condition {text!r}: {said}; write such as age >= 65 and sex = 'F', text in single "
-            "quotes, odd names in backquotes"
+            f"the condition {text!r}: {said}; write such as age >= 65 and sex = 'F', text in "
+            "single quotes, odd names in backquotes"
         ) from None
     for predicate in predicates:
         if isinstance(predicate.right, Operand):
