@@ -192,8 +192,9 @@ _FLAT = (
 )
 _TREE = (
     "'{name}' lists {values:,} values: those of fewer than about {least} rows are drawn as the "
-    "nearest more common value, so common values have too many rows; counts of the {nodes} nodes "
-    "at the top are right to about {noise} rows"
+    "nearest more common value, so common values have too many rows, and as a guess below a node "
+    "of which no value is more common; counts of the {nodes} nodes at the top are right to about "
+    "{noise} rows"
 )
 
 

@@ -232,6 +232,11 @@ def _pruned(levels: NestedCounts, totals: Floats) -> tuple[Partition, Floats]:
     Level by level, the parts that noise does not explain have their counts, and the others below
     the same one share the rest evenly. A cell that noise explains is in the group of the nearest
     that has its counts, below the same part if one is there.
+
+    Where none stands out below a part that does, that of the greatest count does: a guess, by which
+    the part keeps its rows. Without it 5,000 rows of 90,000 codes had a tenth of codes that no row
+    has in place of a half, and half of their rows in another part of the second of three levels in
+    place of a tenth.
     """
     known = np.ones(len(totals), dtype=bool)
     for level, of in enumerate(levels.parents, start=1):
