@@ -125,6 +125,15 @@ def test_shares_are_a_distribution_whatever_the_noise(seed, deviation, rows):
     assert (LEVELS[0].index(np.arange(SMALL.size)) == LEVELS[0].index(heads_of(partition))).all()
 
 
+def test_a_group_without_rows_is_drawn_as_one_code_too():
+    tables = counts_of(np.zeros(500, dtype=int), LEVELS, (1e-6,) * 3, np.random.default_rng(7))
+    partition, shares = HistogramCounts(tables[-1], tables[:-1]).shares(500)
+    bins = bin_cells(partition, shares, 0.0, keep=False)
+    quantiles = np.linspace(0.001, 1, 1_000, endpoint=False)
+    for group in range(bins.size):
+        assert len(set(bins.refine(np.full(1_000, group), quantiles))) == 1
+
+
 def heads_of(partition):
     """For each code, the first of its group."""
     first = np.unique(partition.parts, return_index=True)[1]
