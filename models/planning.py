@@ -56,8 +56,11 @@ _NONE = "there is no soft constraint, and rows inside feasible sets keep the har
 _USUAL = "rows inside feasible sets are independent, and are drawn in linear time"
 
 
-_TYPICAL_CELLS = 64
-"""Cells of a joint table of two attributes, in eight parts each."""
+_PARTS = 8
+"""Parts of an attribute in a typical joint table."""
+
+_TYPICAL_CELLS = _PARTS**2
+"""Cells of a joint table of two attributes."""
 
 _UNLIKE = 0.1
 """Half L1 distance of rows that units with many rows have beyond the bound from those counted.
@@ -330,16 +333,20 @@ def contribution(rows: int, units: int, most: int, multiplier: float) -> tuple[i
     return best, max(round(used(best)), 1)
 
 
-def wanted_budget(task: Task, tables: int | None = None) -> Fraction:
-    """What part of rho the tables of a task get, in proportion to the parts of others; public.
+def wanted_budget(moved: float, tables: int, cells: float) -> Fraction:
+    """What part of rho some tables get, in proportion to the parts of others; public.
 
-    Noise moves max_rows / rows / sqrt(rho) of the rows of each of the ``tables`` that share a rho,
-    and this is where the sum of all that is moved is least. They are those of one and of two
-    attributes, if no other number is given.
+    Noise moves a ``moved`` part of the rows / sqrt(rho) in each cell of each of the ``tables`` that
+    share a rho, and this is where the sum of all that is moved is least.
     """
-    tables = tables or math.comb(len(task.domain.modelled) + 1, 2)
-    moved = task.neighbours.max_rows / task.data_rows
-    return Fraction(math.ceil(10**9 * moved ** (2 / 3) * tables ** (1 / 3)), 10**9)
+    return Fraction(math.ceil(10**9 * (moved * cells) ** (2 / 3) * tables ** (1 / 3)), 10**9)
+
+
+def budget_of_rows(task: Task) -> Fraction:
+    """What the rows of a task want: tables of all attributes, and of as many pairs."""
+    sizes = [min(column.size, _PARTS) for column in task.domain if column.kind != "key"]
+    mean, moved = sum(sizes) / len(sizes), task.neighbours.max_rows / task.data_rows
+    return wanted_budget(moved, 2 * len(sizes), mean**2)
 
 
 def require_signal(

@@ -313,11 +313,11 @@ class _LinkFit:
             left = [workload for workload in left if workload not in chosen]
             new = [self._measure(link, workload) for workload in chosen]
             link = link.with_measured(new)
-            self._inform(new)
+            self._inform(link, new)
         return link
 
-    def _inform(self, new: Sequence[Measured]) -> None:
-        """Pass the parents of rows without attributes on to their earlier keys.
+    def _inform(self, link: Link, new: Sequence[Measured]) -> None:
+        """Pass the parents of rows without attributes on to their earlier keys, with their parts.
 
         The rows of the pool are then matched anew by these.
         """
@@ -331,7 +331,10 @@ class _LinkFit:
                 for table in new
                 if all(child.startswith(prefix) for child in table.workload.child)
             ]
-            self.links[name] = first.with_measured(of_first)
+            parts = {each: link.parts[each] for table in of_first for each in table.workload.names}
+            self.links[name] = replace(first, parts={**first.parts, **parts}).with_measured(
+                of_first
+            )
             self.pools.relate(self.links[name])
 
     @property
@@ -359,7 +362,7 @@ class _LinkFit:
     def _parts(self) -> dict[str, Partition]:
         parents, children, _ = self.pools.sides(self.key)
         codes = {**parents.codes, **children.codes}
-        return profiles.parts_across(self.pools.schema, self.key, codes)
+        return profiles.parts_across(self.pools.schema, self.key, codes, self.noise.parts)
 
     def _choose(
         self, link: Link, left: list[profiles.Workload], picks: int

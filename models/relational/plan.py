@@ -21,17 +21,19 @@ from typing import Any
 from cloister.errors import PlanError
 from cloister.models.core.budget_split import CountNoise, divide, noise_of_counts
 from cloister.models.core.costs import together
-from cloister.models.planning import contribution, wanted_budget
+from cloister.models.planning import budget_of_rows, contribution, wanted_budget
 from cloister.models.protocol import AnySynthesizer, json_texts, plans_json
 from cloister.models.relational.options import RelationalOptions
 from cloister.models.relational.profiles import MOST_PARTS, MOST_UNKNOWNS, candidates
 from cloister.models.relational.rows import (
     DEGREES_ONLY,
+    MOST_TABLES,
     LinkNoise,
     count_stages,
     counted_tables,
     link_noise,
     link_stages,
+    mean_cells,
     most_drawn,
     row_sequence,
     row_stages,
@@ -186,7 +188,7 @@ class _Parts:
         related, counted = self._related, counted_tables(self.task)
         scaled = self.budget.delta and self.options.epsilon is not None
         rest = 1 - (Fraction(0) if scaled else related)
-        wanted = {name: wanted_budget(table) for name, table in self.rows.items()}
+        wanted = {name: budget_of_rows(table) for name, table in self.rows.items()}
         each = {name: rest * one / sum(wanted.values()) for name, one in wanted.items()}
         shares = {("rows", name): each[name] * (1 - _COUNT * (name in counted)) for name in each}
         shares |= {("count", name): each[name] * _COUNT for name in counted}
@@ -206,7 +208,7 @@ class _Parts:
         if declared is not None:
             return declared / whole
         links = sum(self._wanted.values(), Fraction(0))
-        return links / (links + sum(map(wanted_budget, self.rows.values())))
+        return links / (links + sum(map(budget_of_rows, self.rows.values())))
 
     @cached_property
     def _wanted(self) -> dict[str, Fraction]:
@@ -216,10 +218,11 @@ class _Parts:
         """
         wanted = {}
         for key in self.task.schema.keys:
-            tables = len(candidates(self.task.schema, key, 2))
-            part = Fraction(1) if tables else DEGREES_ONLY
-            whole = wanted_budget(self.counted.tables[key.table], max(tables, 1))
-            wanted[joined_table(key)] = part * whole
+            table, tables = self.counted.tables[key.table], candidates(self.task.schema, key, 2)
+            moved = table.neighbours.max_rows / table.data_rows
+            measured = min(len(tables), MOST_TABLES) or 1
+            whole = wanted_budget(moved, measured, mean_cells(self.task, key, tables, MOST_PARTS))
+            wanted[joined_table(key)] = (Fraction(1) if tables else DEGREES_ONLY) * whole
         return wanted
 
     def plan(self, epsilons: Mapping[tuple[str, str], Fraction]) -> Plan[RelationalParameters]:

@@ -105,21 +105,21 @@ def _of_three(parent: Sequence[str], child: Sequence[str]) -> Iterator[Workload]
         yield from (Workload((one,), pair) for one in parent)
 
 
-def parts_by(column: Column, codes: Integers) -> Partition:
-    """At most eight parts of about equal mass among drawn codes (n,) of an attribute.
+def parts_by(column: Column, codes: Integers, most: int = MOST_PARTS) -> Partition:
+    """At most so many parts of about equal mass among drawn codes (n,) of an attribute.
 
-    For a nominal attribute: the seven most frequent values, and all others. For an ordered one:
+    For a nominal attribute: the most frequent values, and all others. For an ordered one:
     ranges between quantiles, and one part for special and missing values, which follow the grid.
     """
-    if column.size <= MOST_PARTS:
+    if column.size <= most:
         return parts_of(column, np.arange(column.size))
     if column.kind == "nominal":
         counts = np.bincount(codes, minlength=column.size)
-        groups = np.full(column.size, MOST_PARTS - 1)
-        groups[np.argsort(-counts, kind="stable")[: MOST_PARTS - 1]] = np.arange(MOST_PARTS - 1)
+        groups = np.full(column.size, most - 1)
+        groups[np.argsort(-counts, kind="stable")[: most - 1]] = np.arange(most - 1)
         return parts_of(column, groups)
     apart = [0, column.steps] if isinstance(column, Grid) and column.steps < column.size else [0]
-    inner = np.quantile(codes, np.arange(1, MOST_PARTS - 1) / (MOST_PARTS - 1), method="higher")
+    inner = np.quantile(codes, np.arange(1, most - 1) / (most - 1), method="higher")
     return parts_of(column, np.unique([*apart, *inner.astype(np.int64).tolist()]))
 
 
@@ -131,11 +131,11 @@ def parts_of(column: Column, numbers: Integers) -> Partition:
 
 
 def parts_across(
-    schema: Schema, key: ForeignKey, codes: Mapping[str, Integers]
+    schema: Schema, key: ForeignKey, codes: Mapping[str, Integers], most: int = MOST_PARTS
 ) -> dict[str, Partition]:
     """The parts of all attributes of both sides of a key, by drawn codes of each."""
     return {
-        column.name: parts_by(column, codes[column.name])
+        column.name: parts_by(column, codes[column.name], most)
         for side in joined_domain(schema, key)
         for column in side
     }

@@ -11,7 +11,7 @@ Source: arXiv 2405.18670, algorithm 1: rounds of selections by the exponential m
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -26,7 +26,7 @@ from cloister.models.core.budget_split import DIGITS, CountNoise, counts_stage, 
 from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model, part_of_arrays
 from cloister.models.relational.constraints import distinct_pairs, kept_by_links, rules_across
 from cloister.models.relational.options import RelationalOptions
-from cloister.models.relational.profiles import MOST_PARTS, candidates
+from cloister.models.relational.profiles import MOST_PARTS, Workload, candidates
 from cloister.models.task import AnyPlan, DatabaseTask, Stage, Task, options_of
 from cloister.privacy.accounting.accountants import noise_multiplier
 from cloister.privacy.events import repeat
@@ -55,6 +55,16 @@ _ROUNDS = ((3, 3, 3, 3), (2, 2, 2), (1, 1, 1), (1, 1), (1,))
 """Schedules of rounds: the joint tables K that each selects and measures, from most to fewest.
 
 A round selects what the rounds before left unexplained.
+"""
+
+MOST_TABLES = sum(_ROUNDS[0])
+"""Most joint tables of a relationship."""
+
+_PARTS = tuple(range(4, MOST_PARTS + 1))
+"""Parts of an attribute: fewer where noise moves more than half of what it may.
+
+Noise of a correlation falls with the root of cells, and four parts of equal mass hold 0.86 of the
+variance of a normal.
 """
 
 _DEPENDENCE = 0.25
@@ -100,6 +110,7 @@ class LinkNoise:
     tables: CountNoise | None
     rounds: tuple[int, ...]
     ways: int | None
+    parts: int = MOST_PARTS
 
 
 def link_noise(
@@ -112,7 +123,12 @@ def link_noise(
     noise = None
     for ways, rounds, noisy in _schedules(task):
         noise = _noise(task, key, rounds, ways, amount, pure)
-        if noise.tables is None or _moved(task, key, noise.tables, ways) <= noisy:
+        if noise.tables is None:
+            break
+        moved = [_moved(task, key, replace(noise, parts=parts)) for parts in _PARTS]
+        clear = [parts for parts, share in zip(_PARTS, moved, strict=True) if 2 * share <= noisy]
+        noise = replace(noise, parts=max(clear, default=min(_PARTS)))
+        if moved[_PARTS.index(noise.parts)] <= noisy:
             break
     assert noise is not None
     return noise
@@ -134,19 +150,26 @@ def _schedules(
         yield declared.ways or 2, rounds, _NOISY
 
 
-def _moved(
-    task: DatabaseTask, key: relations.ForeignKey, noise: CountNoise, ways: int | None
-) -> float:
+def _moved(task: DatabaseTask, key: relations.ForeignKey, noise: LinkNoise) -> float:
     """The share of rows that noise moves in a joint table, on average over the candidates."""
+    assert noise.tables is not None
+    cells = mean_cells(task, key, candidates(task.schema, key, noise.ways), noise.parts)
+    partition = neighbours_of_joined(task, key).partition
+    scale = noise.tables.scale(partition)
+    return MEAN_NOISE * cells * scale / 2 / task.tables[key.table].data_rows
+
+
+def mean_cells(
+    task: DatabaseTask, key: relations.ForeignKey, tables: Sequence[Workload], parts: int
+) -> float:
+    """The mean number of cells of joint tables across a key; 1 if there are none."""
     sizes = {
-        column.name: min(column.size, MOST_PARTS)
+        column.name: min(column.size, parts)
         for side in relations.joined_domain(task.schema, key)
         for column in side
     }
-    tables = candidates(task.schema, key, ways)
-    cells = sum(math.prod(sizes[name] for name in table.names) for table in tables) / len(tables)
-    partition = neighbours_of_joined(task, key).partition
-    return MEAN_NOISE * cells * noise.scale(partition) / 2 / task.tables[key.table].data_rows
+    cells = sum(math.prod(sizes[name] for name in table.names) for table in tables)
+    return cells / len(tables) if tables else 1.0
 
 
 def _noise(

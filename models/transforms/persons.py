@@ -26,7 +26,7 @@ from cloister.models.core.budget_split import (
     noise_of_counts,
 )
 from cloister.models.core.costs import together
-from cloister.models.planning import choose_sampling, contribution, wanted_budget
+from cloister.models.planning import budget_of_rows, choose_sampling, contribution
 from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Facts, plans_json
 from cloister.models.task import AnyPlan, Budget, Parameters, Plan, Stage, Task
 from cloister.models.transforms.person_tables import PERSONS, ROWS, PersonTasks, split_task
@@ -236,7 +236,7 @@ class _Parts:
         number = Fraction(0) if self.tasks.number else _NUMBER
         likeness = _LIKENESS if self.tasks.compared else Fraction(0)
         rest, tasks = 1 - number - likeness, (self.tasks.persons, self.tasks.rows)
-        wanted = dict(zip((PERSONS, ROWS), map(wanted_budget, tasks), strict=True))
+        wanted = dict(zip((PERSONS, ROWS), map(budget_of_rows, tasks), strict=True))
         parts = {NUMBER: number, LIKENESS: likeness}
         parts |= {name: rest * one / sum(wanted.values()) for name, one in wanted.items()}
         return {name: share for name, share in parts.items() if share}

@@ -52,17 +52,22 @@ def test_all_tables_are_measured_where_a_selection_would_cost_as_much() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rho", "rounds", "ways"),
-    [(1, (3, 3, 3, 3), None), (0.01, (3, 3, 3, 3), 2), (0.0001, (1,), 2)],
+    ("rho", "rounds", "ways", "parts"),
+    [
+        (1, (3, 3, 3, 3), None, 8),
+        (0.01, (3, 3, 3, 3), 2, 5),
+        (0.0003, (2, 2, 2), 2, 4),
+        (0.00001, (1,), 2, 4),
+    ],
 )
-def test_more_noise_leaves_fewer_and_smaller_tables(rho, rounds, ways) -> None:
+def test_more_noise_leaves_fewer_and_smaller_tables(rho, rounds, ways, parts) -> None:
     noise = noise_of(task_of(5, 6, 10_000), rho)
-    assert (noise.rounds, noise.ways) == (rounds, ways)
+    assert (noise.rounds, noise.ways, noise.parts) == (rounds, ways, parts)
 
 
 def test_a_stage_says_how_many_rounds_there_are() -> None:
     task = task_of(5, 6, 10_000)
-    noises = (noise_of(task, 0.0001), noise_of(task, 1))
+    noises = (noise_of(task, 0.00001), noise_of(task, 1))
     _, few, _, _, many, _ = (stage for noise in noises for stage in link_stages(task, KEY, noise))
     assert few.explanation.endswith("fit worst, 1 choice in 1 round")
     assert many.explanation.endswith("fit worst, 12 choices in 4 rounds")
