@@ -10,6 +10,7 @@ import pytest
 from claims import claims
 from deliveries import deliveries
 from diagnoses import diagnoses
+from encounters import encounters
 from films import films
 from flights import ROWS, flights
 from hospital import DEPENDENCIES, hospital
@@ -392,6 +393,15 @@ def test_films(epsilon):
     means = pd.DataFrame(figures).mean()
     for star in range(1, 6):
         assert abs(means[f"{star} stars"] - means[f"{star} stars, of data"]) < STARS_OFF
+
+
+def test_encounters():
+    figures = []
+    for trial in releases(encounters(), 1):
+        two = [own[["days", "drugs"]].astype(float).corr().iloc[0, 1] for own in trial.frames]
+        figures.append(dict(zip(("days with drugs, of data", "days with drugs"), two, strict=True)))
+    show("encounters, epsilon 1", figures)
+    assert pd.DataFrame(figures).mean()["days with drugs"] > 0.25
 
 
 def persons_of(table, owned):
