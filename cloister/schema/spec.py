@@ -57,8 +57,8 @@ class SourceSpec(Declared):
 
     ``path`` is relative to the working directory. ``missing`` lists the only texts of a CSV file
     that stand for a missing value; by default the empty cell. ``encoding``, and ``decimal`` and
-    ``thousands`` marks of numbers, are those of a CSV file. ``${NAME}`` in ``url`` is read from the
-    environment.
+    ``thousands`` marks of numbers, are those of a CSV file. ``header`` names the columns of one
+    whose first line is a row. ``${NAME}`` in ``url`` is read from the environment.
     """
 
     path: str | None = Field(default=None, min_length=1)
@@ -68,6 +68,9 @@ class SourceSpec(Declared):
     decimal: Literal[".", ","] = "."
     thousands: Literal[".", ",", " ", "\u00a0", "\u202f", "'", "\u2019", "_"] | None = None
     missing: tuple[str, ...] = ("",)
+    header: tuple[str, ...] | None = Field(
+        default=None, min_length=1, exclude_if=lambda names: names is None
+    )
     url: str | None = None
     table: str | None = None
 
@@ -77,6 +80,8 @@ class SourceSpec(Declared):
             raise ValueError("a source has either path or url; keep one of them")
         if (self.url is None) != (self.table is None):
             raise ValueError("url and table go together; give both or neither")
+        if len(set(self.header or ())) < len(self.header or ()):
+            raise ValueError("header names a column twice; give each column a name of its own")
         if self.decimal == self.thousands:
             raise ValueError("decimal and thousands are the same mark; give two")
         return self

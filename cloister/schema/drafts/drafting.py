@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,10 @@ MOST_BYTES = 1 << 30
 _BLOCK_BYTES = 1 << 20
 """Bytes of a file that are looked at together."""
 
+_NUMBER = r"\s*[-+]?\d+(?:[.,]\d+)*\s*"
+_MOSTLY = 0.5
+"""The share of numbers below a number from which it is a row's: names may be years."""
+
 _CONTROLS = bytes(range(0x80, 0xA0))
 """Bytes that are letters in cp1252, and nothing in Latin-1."""
 
@@ -89,8 +93,11 @@ def drafted_csv(path: Path) -> DraftedFile:
     encoding = _encoding(path)
     delimiter = max(DELIMITERS, key=lambda mark: len(csv_header(path, mark, encoding)))
     names = csv_header(path, delimiter, encoding)
+    dialect: dict[str, Any] = {"path": str(path), "delimiter": delimiter, "encoding": encoding}
+    if _is_row(names, path, dialect):
+        names = _numbered_names(names)
+        dialect["header"] = names
     require_columns(names, list(dict.fromkeys(names)), str(path))
-    dialect = {"path": str(path), "delimiter": delimiter, "encoding": encoding}
     cells = read_text(path, SourceSpec(**dialect, missing=()), names)
     counts = {name: _missing_counts(cells[name]) for name in names}
     missing = _by_frequency(counts.values())
@@ -111,6 +118,26 @@ def drafted_csv(path: Path) -> DraftedFile:
             foreign=foreign,
         )
     return DraftedFile(dialect | {"missing": missing}, columns)
+
+
+def _is_row(first: list[str], path: Path, dialect: Mapping[str, Any]) -> bool:
+    """Whether the first line of a file is a row: a cell is a number, as those below it.
+
+    No other is a text above numbers alone, as a name is.
+    """
+    numbers = [re.fullmatch(_NUMBER, text) is not None for text in first]
+    if not any(numbers):
+        return False
+    names = _numbered_names(first)
+    below = read_text(path, SourceSpec(**dialect, header=tuple(names), missing=()), names)[1:]
+    shares = [float(below[name].str.fullmatch(_NUMBER).mean()) for name in names]
+    pairs = list(zip(numbers, shares, strict=True))
+    alike = any(number and share >= _MOSTLY for number, share in pairs)
+    return alike and not any(not number and share == 1 for number, share in pairs)
+
+
+def _numbered_names(first: Sequence[str]) -> list[str]:
+    return [f"c{number}" for number in range(1, len(first) + 1)]
 
 
 def _require_modest_text(path: Path) -> None:
@@ -202,7 +229,7 @@ _HEAD = """\
 #   where they are known from. What is not known stays data-derived and is measured with noise, at a
 #   charge: cloister spec measure.
 name: {name}
-{about}source: {{{source_keys}}}
+{about}source: {{{source_keys}}}{header}
 unconfirmed: {unconfirmed} # delete once read through
 ignore: {ignore} # columns to leave out; a draft names those without a value or a name, or of lists
 privacy:
@@ -229,6 +256,8 @@ ABOUT = """\
 #   tuning: # how method and parameters were chosen, and on which data
 """
 """A template of what a curator may say, commented out."""
+
+_UNNAMED = " # the first line is a row: write names in header, and the same under attributes"
 
 _FOOT = """\
 constraints: [] # such as {{fd: zip -> city}} or {{deny: "t1.start > t1.end"}}
@@ -277,6 +306,7 @@ def draft(path: Path) -> str:
         name=name,
         about=ABOUT,
         source_keys=entries(file.source),
+        header=_UNNAMED * ("header" in file.source),
         unconfirmed=flow(facts),
         ignore=flow([*left_out, *file.nested]),
     )

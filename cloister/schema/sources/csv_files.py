@@ -146,8 +146,7 @@ def require_csv_columns(path: Path, spec: Spec) -> None:
         OSError: it cannot be read.
     """
     source = spec.source
-    header = csv_header(path, source.delimiter, source.encoding)
-    names = [name for name in header if name not in spec.ignore]
+    names = [name for name in names_of_columns(path, source) if name not in spec.ignore]
     require_columns(names, list(spec.attributes), str(path), source.delimiter)
 
 
@@ -178,6 +177,23 @@ def mark_malformed(frame: pd.DataFrame, lines: int) -> pd.DataFrame:
     """The frame, which remembers how many lines were left out."""
     frame.attrs[_MALFORMED] = lines
     return frame
+
+
+def names_of_columns(path: Path, source: SourceSpec) -> list[str]:
+    """The names of the columns of a CSV file: those that are declared, or those in its first line.
+
+    Raises:
+        DataError: as :func:`csv_header`; or the first line has another number of cells.
+    """
+    first = csv_header(path, source.delimiter, source.encoding)
+    if source.header is None:
+        return first
+    if len(first) != len(source.header):
+        raise DataError(
+            f"{path} has {count_of(len(first), 'column')}, and source.header names "
+            f"{len(source.header)}; name each, or correct source.delimiter"
+        )
+    return list(source.header)
 
 
 def csv_header(path: Path, delimiter: str, encoding: str) -> list[str]:
@@ -261,8 +277,9 @@ def _read_options(path: Path, source: SourceSpec, threads: bool) -> pacsv.ReadOp
     options = pacsv.ReadOptions(use_threads=threads, block_size=_BLOCK_BYTES)
     if not _is_read_as_utf_8(source.encoding):
         options.encoding = _LATIN
-        options.column_names = csv_header(path, source.delimiter, source.encoding)
-        options.skip_rows_after_names = 1
+    if source.header is not None or not _is_read_as_utf_8(source.encoding):
+        options.column_names = names_of_columns(path, source)
+        options.skip_rows_after_names = int(source.header is None)
     return options
 
 
@@ -292,11 +309,11 @@ def _read_cells(cells: pa.Array, source: SourceSpec, unit: Unit | None = None) -
 def _ragged_message(path: Path, source: SourceSpec) -> str:
     """The rows with another number of cells than the header; only one thread can number them."""
     numbers: list[int] = []
-    first = csv_header(path, source.delimiter, source.encoding)[:1]
+    first, header = names_of_columns(path, source)[:1], int(source.header is None)
     with _opened(path, source, first, numbers, threads=False) as pieces:
         for _ in pieces:
             pass
-    rows = listed("row", [number - 1 for number in numbers[:ROWS_NAMED]])
+    rows = listed("row", [number - header for number in numbers[:ROWS_NAMED]])
     return (
         f"{path}: {count_of(len(numbers), 'row')} with more or fewer cells than the header "
         f"({rows}); put quotes around cells that hold the delimiter, or correct source.delimiter"
@@ -320,7 +337,8 @@ def write_csv_rows(frame: pd.DataFrame, file: TextIO, spec: Spec, header: bool) 
         for name, attribute in spec.attributes.items()
     ]
     names = _quoted(np.array(list(spec.attributes), dtype=object), source.delimiter)
-    rows = chain([tuple(names)] if header else [], zip(*columns, strict=True))
+    named = header and source.header is None
+    rows = chain([tuple(names)] if named else [], zip(*columns, strict=True))
     if header and files_and_urls.is_wide(source.encoding):
         file.write(files_and_urls.BYTE_ORDER_MARK)
     # an empty line is no row
