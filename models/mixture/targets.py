@@ -26,6 +26,9 @@ TARGETS = "targets"
 _SHARE = 0.2
 """Part of the budget of rounds for the tables of targets, if there are any."""
 
+MOST_OF_TARGETS = 2
+"""Most tables of targets, as a multiple of the tables that rounds choose (docs/papers.md)."""
+
 
 @dataclass(frozen=True)
 class TargetTables:
@@ -40,8 +43,8 @@ class TargetTables:
     ) -> TargetTables:
         """Those of declared ``targets`` among the attributes ``names``.
 
-        None if these would be more than the rounds choose, as where most attributes are targets:
-        rounds then choose among the same pairs. Fewer parts where noise is strong.
+        None if most attributes are targets, which then tells none apart, or if the tables would be
+        more than twice those that rounds choose. Fewer parts where noise is strong.
         """
         known = [name for name in names if name in targets]
         pairs = tuple(
@@ -50,7 +53,8 @@ class TargetTables:
             for other in names
             if other != target and other not in known[:number]
         )
-        if not 0 < len(pairs) <= schedule.tables:
+        most = MOST_OF_TARGETS * schedule.tables
+        if not 0 < len(pairs) <= most or 2 * len(known) > len(names):
             return cls()
         return cls(pairs, max(clear_parts(scaled_size, len(pairs) / _SHARE), 2))
 
