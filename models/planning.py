@@ -343,10 +343,10 @@ def wanted_budget(moved: float, tables: int, cells: float) -> Fraction:
 
 
 def budget_of_rows(task: Task) -> Fraction:
-    """What the rows of a task want: tables of all attributes, and of as many pairs."""
+    """What the rows of a task want: tables of all attributes, and of all pairs."""
     sizes = [min(column.size, _PARTS) for column in task.domain if column.kind != "key"]
     mean, moved = sum(sizes) / len(sizes), task.neighbours.max_rows / task.data_rows
-    return wanted_budget(moved, 2 * len(sizes), mean**2)
+    return wanted_budget(moved, math.comb(len(sizes) + 1, 2), mean**2)
 
 
 def require_signal(
