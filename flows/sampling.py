@@ -20,7 +20,7 @@ from cloister.flows.cli.console import show_facts, show_json, warn
 from cloister.models.answers.answer import Answer, answer_question
 from cloister.models.answers.figures import Estimand
 from cloister.models.answers.question import parse_question
-from cloister.models.protocol import HasBinaryColumns, table_models
+from cloister.models.protocol import HasBinaryColumns, counts_of_all_rows, table_models
 from cloister.models.registry import methods_with
 from cloister.models.sampling.drawing import SampleRequest, Where, sample_to
 from cloister.models.storage import SavedModel, load_saved
@@ -270,9 +270,8 @@ def answer_of(saved: SavedModel, text: str, estimand: Estimand, confidence: floa
             f'question is of, as in "{next(iter(models))}: count()"'
         )
     task = saved.task.tables[name]
-    return answer_question(
-        parse_question(text, task.domain), models[name], task, estimand, confidence
-    )
+    question, released = parse_question(text, task.domain), counts_of_all_rows(saved.model, name)
+    return answer_question(question, models[name], task, released, estimand, confidence)
 
 
 def _write(saved: SavedModel, draw: Draw, where: Where) -> None:

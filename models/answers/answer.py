@@ -20,7 +20,8 @@ from cloister.models.answers.groups import cases_of, cut_slices
 from cloister.models.answers.question import Question
 from cloister.models.answers.regression import Regression
 from cloister.models.core.bins import Histogram
-from cloister.models.protocol import Model, counts_of
+from cloister.models.core.histograms import ReleasedCounts
+from cloister.models.protocol import Model
 from cloister.models.task import Task
 from cloister.schema.columns import Column
 from cloister.schema.partition import declared_cells
@@ -134,10 +135,11 @@ def answer_question(
     question: Question,
     model: Model,
     task: Task,
+    released: ReleasedCounts | None,
     estimand: Estimand = "population",
     confidence: float = 0.95,
 ) -> Answer:
-    """The answer of a model's released numbers: of counted tables, or else of rows drawn from it.
+    """The answer of the counts of all rows, if they are ``released``, or else of drawn rows.
 
     Of several tables that hold all columns of the question, the one with the narrowest intervals.
 
@@ -145,7 +147,6 @@ def answer_question(
         InputError: there are too many groups.
         SampleError: no table holds the columns, and rows cannot be drawn.
     """
-    released = counts_of(model)
     names = question.names or task.domain.modelled[:1]
     known = {**model.histograms, **(released.bins if released else {})}
     bins = {name: known.get(name) or _even(task.domain[name]) for name in names}

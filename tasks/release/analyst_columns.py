@@ -182,13 +182,15 @@ def _texts(column: Column, codes: Codes) -> list[str]:
     return [f"{value:.{places}f}" for value in values] if places else [*values.astype(str)]
 
 
-def mean_of(model: Model | None, task: Task, name: str) -> tuple[str, ...]:
+def mean_of(
+    model: Model | None, counts: ReleasedCounts | None, task: Task, name: str
+) -> tuple[str, ...]:
     """The mean of a number in the real rows and the ends of its interval, by the noisy counts."""
     column = task.domain[name]
-    if model is None or column.kind != "numeric":
+    if model is None or counts is None or name not in counts.bins or column.kind != "numeric":
         return ()
     question = Question(f"mean of {name}", "mean", (column,))
-    (answer,) = answer_question(question, model, task, "table").records()
+    (answer,) = answer_question(question, model, task, counts, "table").records()
     ends = [answer[end] for end in ("estimate", "low", "high")]
     if None in ends:
         return ()

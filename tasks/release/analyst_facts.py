@@ -158,16 +158,14 @@ def _of_table(name: str, number: int, task: Task, whole: DatabaseModel, rows: Ta
     kept = counts_of(model) if model else None
     histograms = {**(model.histograms if model else {}), **(kept.bins if kept else {})}
     counted, names = _counted_pairs(kept), rows.domain.modelled
-    means = {name: mean_of(model, task, name) for name in names if counts and name in counts.bins}
+    means = {name: mean_of(model, counts, task, name) for name in names}
     strengths = dependence(rows)
     noise = [table.noise for table in counts.tables if len(table.names) == 2] if counts else []
     return TableFacts(
         name,
         number,
         tuple(
-            replace(
-                column_facts(rows, each, histograms.get(each), counts), mean=means.get(each, ())
-            )
+            replace(column_facts(rows, each, histograms.get(each), counts), mean=means[each])
             for each in names
         ),
         names,

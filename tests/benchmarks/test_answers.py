@@ -15,6 +15,7 @@ from shape import Trial, release_once
 from cloister.models.answers.answer import answer_question
 from cloister.models.answers.figures import Estimate
 from cloister.models.answers.question import parse_question
+from cloister.models.protocol import counts_of
 from cloister.privacy.mechanisms.randomness import NoiseSource
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(14_400)]  # seconds
@@ -123,7 +124,7 @@ def coverage(name: str, trials: Iterable[Trial]) -> list[tuple[str, ...]]:
         for text, figure in QUESTIONS[name].items():
             question = parse_question(text, trial.task.domain)
             answers = [
-                answer_question(question, trial.model, trial.task, of)
+                answer_question(question, trial.model, trial.task, counts_of(trial.model), of)
                 for of in ("population", "table")
             ]
             source = "counts" if "counts of" in answers[0].basis else "model"

@@ -9,6 +9,7 @@ from shape import release_once
 from cloister.errors import InputError
 from cloister.models.answers.answer import answer_question
 from cloister.models.answers.question import parse_question
+from cloister.models.protocol import counts_of
 from cloister.privacy.mechanisms.randomness import NoiseSource
 
 ROWS = 400
@@ -29,7 +30,9 @@ def real(trial) -> pd.DataFrame:
 def ask(trial):
     def answered(text, estimand="table", confidence=0.95):
         question = parse_question(text, trial.task.domain)
-        return answer_question(question, trial.model, trial.task, estimand, confidence)
+        return answer_question(
+            question, trial.model, trial.task, counts_of(trial.model), estimand, confidence
+        )
 
     return answered
 
@@ -132,7 +135,7 @@ def logistic_slope(numbers, answers):
 
 
 def test_what_was_never_counted_together_is_said_and_has_wide_intervals():
-    trial = release_once(interviews(ROWS), 1, method="mixture", noise=NoiseSource.insecure(2))
+    trial = release_once(interviews(2 * ROWS), 1, method="mixture", noise=NoiseSource.insecure(2))
     names = set(trial.task.domain.modelled)
     counted = {frozenset(table.names) for table in trial.model.released_counts.tables}
     pair = next(
@@ -142,7 +145,9 @@ def test_what_was_never_counted_together_is_said_and_has_wide_intervals():
         if not any({first, second} <= table for table in counted)
     )
     text = f"mean({pair[1]}) by `{pair[0]}`"
-    answer = answer_question(parse_question(text, trial.task.domain), trial.model, trial.task)
+    answer = answer_question(
+        parse_question(text, trial.task.domain), trial.model, trial.task, counts_of(trial.model)
+    )
     assert "no table that the release counted holds these columns" in answer.notes[0]
     assert all(each.model > each.noise for each in answer.estimates)
 
@@ -150,7 +155,7 @@ def test_what_was_never_counted_together_is_said_and_has_wide_intervals():
 def test_a_group_within_the_noise_has_no_figure():
     trial = release_once(interviews(ROWS), 0.5, method="mixture", noise=NoiseSource.insecure(2))
     question = parse_question("mean(age) where age >= 85", trial.task.domain)
-    estimate = only(answer_question(question, trial.model, trial.task))
+    estimate = only(answer_question(question, trial.model, trial.task, counts_of(trial.model)))
     assert estimate.value is None
     assert "noise" in estimate.remark
 
@@ -164,7 +169,9 @@ def test_intervals_of_counts_hold_the_truth_as_often_as_they_say():
         trial = release_once(shape, 1, method="mixture", noise=noise)
         for text, column in (("table(`home region`)", "home region"), ("table(sex)", "sex")):
             question = parse_question(text, trial.task.domain)
-            answer = answer_question(question, trial.model, trial.task, "table")
+            answer = answer_question(
+                question, trial.model, trial.task, counts_of(trial.model), "table"
+            )
             truth = trial.real.frame()[column].value_counts(normalize=True)
             inside += [
                 each.low <= truth[each.group[column]] <= each.high for each in answer.estimates
