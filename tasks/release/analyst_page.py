@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -166,16 +167,18 @@ def _question(tables: Sequence[TableFacts]) -> str:
     return shlex.quote(figure_of if by is None else f"{figure_of} by {quote(by)}")
 
 
-_TYPES = {
-    "integer": "whole number",
-    "float": "decimal number",
-    "date": "date",
-    "datetime": "date and time",
-    "categorical": "one of a list",
-    "ordinal": "one of an ordered list",
-    "boolean": "yes or no",
-    "text": "key",
-}
+_TYPES = MappingProxyType(
+    {
+        "integer": "whole number",
+        "float": "decimal number",
+        "date": "date",
+        "datetime": "date and time",
+        "categorical": "one of a list",
+        "ordinal": "one of an ordered list",
+        "boolean": "yes or no",
+        "text": "key",
+    }
+)
 
 
 def _percents(share: float) -> str:

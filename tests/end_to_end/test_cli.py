@@ -21,6 +21,7 @@ COMMANDS = [
     ["release"],
     ["plan"],
     ["sample"],
+    ["answer"],
     ["evaluate"],
     ["constraints", "check"],
     ["budget", "show"],
