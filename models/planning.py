@@ -66,7 +66,7 @@ _UNLIKE = 0.1
 """Half L1 distance of rows that units with many rows have beyond the bound from those counted.
 
 No public fact says it. Where noise is strong it matters little: at a fifth, one row of persons
-with 1.4 of at most 5 is still best at epsilon 1.
+with 1.4 of at most 5 is still best of 5,000 rows at epsilon 1.
 """
 
 _NOISIEST = 4
