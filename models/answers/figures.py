@@ -24,7 +24,7 @@ import numpy as np
 
 from cloister.arrays import TINY, Floats
 from cloister.models.answers.evidence import JointCounts, Weight, Weights
-from cloister.models.answers.groups import Case, mean_weights
+from cloister.models.answers.groups import RowGroup, mean_weights
 from cloister.models.answers.question import Question
 from cloister.models.core.bins import Histogram
 
@@ -98,12 +98,12 @@ class Figures:
     rows: int
     joint: JointCounts
 
-    def noise_of_rows(self, case: Case) -> float:
+    def noise_of_rows(self, case: RowGroup) -> float:
         """The deviation that noise gives the number of rows of a group."""
         rows = _means(case.rows)
         return math.sqrt(max(self.joint.noise(rows, rows), 0.0))
 
-    def estimate(self, case: Case) -> Estimate:
+    def estimate(self, case: RowGroup) -> Estimate:
         """The figure of a group."""
         if remark := self._unresolved(case):
             return Estimate(case.group, None, None, None, remark=remark)
@@ -119,7 +119,7 @@ class Figures:
         spread = sampled if self.estimand == "population" else moments.within
         return self._ratio(case, moments, spread, (0.0, 1.0))
 
-    def _unresolved(self, case: Case) -> str:
+    def _unresolved(self, case: RowGroup) -> str:
         """Which column's values the table does not tell apart, in words; empty if it does."""
         for name, weight in case.chosen.items():
             kind = self.joint.slices[name].column.kind
@@ -184,7 +184,7 @@ class Figures:
         """Covariances beside those of noise."""
         return moments.sampling if self.estimand == "population" else moments.within
 
-    def _count(self, case: Case) -> Estimate:
+    def _count(self, case: RowGroup) -> Estimate:
         moments = self._moments(case.rows, {}, ["", *case.rows][-1])
         rows, noise = moments.first, max(float(moments.noise[0]), 0.0)
         spread = max(float(self._spread(moments)[0]), 0.0)
@@ -195,7 +195,7 @@ class Figures:
         noise, spread, model = (math.sqrt(each) for each in (noise, spread, moments.model))
         return Estimate(case.group, value, low, high, noise, spread, model, value)
 
-    def _mean(self, case: Case) -> Estimate:
+    def _mean(self, case: RowGroup) -> Estimate:
         (column,) = self.question.of
         numbers, present = mean_weights(self.joint.slices[column.name])
         weighted, counted = (
@@ -207,7 +207,7 @@ class Figures:
         return self._ratio(case, moments, self._spread(moments), bounds)
 
     def _ratio(
-        self, case: Case, moments: _Moments, spread: Floats, bounds: tuple[float, float]
+        self, case: RowGroup, moments: _Moments, spread: Floats, bounds: tuple[float, float]
     ) -> Estimate:
         """The first sum by the second, within bounds; ``spread`` is the covariance beside noise."""
         ends = self._ends(moments, spread + np.array([moments.model, 0.0, 0.0]))
@@ -237,7 +237,7 @@ class Figures:
         """Whether the second sum is told from nothing."""
         return moments.second > self.z * math.sqrt(max(float(moments.noise[2]), 0.0))
 
-    def _quantile(self, case: Case) -> Estimate:
+    def _quantile(self, case: RowGroup) -> Estimate:
         """The value below which a share of the rows lies, and those that may have it below."""
         (column,) = self.question.of
         slices, wanted = self.joint.slices[column.name], self.question.probability

@@ -34,7 +34,7 @@ _RANGES = 8
 
 
 @dataclass(frozen=True)
-class Case:
+class RowGroup:
     """A group: its values in words, the weights of its rows, and of those ``chosen`` among them.
 
     What is chosen of a share are the rows that it is of, else all.
@@ -70,7 +70,7 @@ def _cuts(column: Column, constant: float) -> tuple[int, ...]:
 
 def cases_of(
     question: Question, bins: Mapping[str, Histogram], slices: Mapping[str, Histogram]
-) -> tuple[Case, ...]:
+) -> tuple[RowGroup, ...]:
     """The groups of a question, by the bins of its columns; of a table its cells too.
 
     Raises:
@@ -97,12 +97,12 @@ def _case(
     by: int,
     where: Mapping[str, Floats],
     having: Mapping[str, Floats],
-) -> Case:
+) -> RowGroup:
     named = list(zip((column.name for column in columns), chosen, strict=True))
     masks = [(name, mask) for name, (_, mask) in named]
     rows = _joined([*where.items(), *masks[:by]])
     cells = _joined([*where.items(), *masks, *having.items()])
-    return Case({name: words for name, (words, _) in named}, rows, cells)
+    return RowGroup({name: words for name, (words, _) in named}, rows, cells)
 
 
 def _joined(masks: Sequence[tuple[str, Floats]]) -> Weights:

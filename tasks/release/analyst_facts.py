@@ -58,7 +58,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Loss:
+class KnownLoss:
     """Something that the rows are known not to have, in words, and the columns that it is of."""
 
     words: str
@@ -81,7 +81,7 @@ class TableFacts:
     pairs: tuple[Pair, ...]
     counted: frozenset[frozenset[str]] | None
     least_of_pairs: tuple[int, ...]
-    losses: tuple[Loss, ...]
+    losses: tuple[KnownLoss, ...]
 
     def counts(self, first: str, second: str) -> bool | None:
         """Whether a noisy table holds two columns; None where the model does not tell."""
@@ -222,18 +222,24 @@ def _losses(
     histograms: Mapping[str, Histogram],
     counts: ReleasedCounts | None,
     alone: tuple[str, ...],
-) -> Iterator[Loss]:
+) -> Iterator[KnownLoss]:
     if keys := tuple(column.name for column in task.domain if column.kind == "key"):
-        yield Loss("Numbered afresh: a key names no real row, and joins to no data outside.", keys)
+        yield KnownLoss(
+            "Numbered afresh: a key names no real row, and joins to no data outside.", keys
+        )
     if alone:
-        yield Loss("Drawn by their own distribution alone: they follow no other column.", alone)
+        yield KnownLoss(
+            "Drawn by their own distribution alone: they follow no other column.", alone
+        )
     if counts is not None and counts.tables:
         yield from map(_unlearnt, _forecasts(task, counts))
     if merged := tuple(name for name, bins in histograms.items() if _merges_values(bins)):
-        yield Loss("Rare values go together with other columns as one group, not each.", merged)
+        yield KnownLoss(
+            "Rare values go together with other columns as one group, not each.", merged
+        )
     if ranges := tuple(name for name, bins in histograms.items() if _merges_numbers(bins)):
         ranges = tuple(f"{name} ({histograms[name].size} ranges)" for name in ranges)
-        yield Loss(
+        yield KnownLoss(
             "Go together with other columns by ranges. Inside a range values follow the column's "
             "own distribution.",
             ranges,
@@ -261,13 +267,13 @@ def _forecasts(task: Task, counts: ReleasedCounts) -> Iterator[DependencyForecas
     return (forecast for forecast in forecasts if not forecast.learnt)
 
 
-def _unlearnt(forecast: DependencyForecast) -> Loss:
+def _unlearnt(forecast: DependencyForecast) -> KnownLoss:
     left = " and ".join(forecast.left)
     if forecast.least_rows is None:
         when = "may be made up: no noisy table holds both"
     else:
         least, mean = count_of(figure(forecast.least_rows), "row"), figure(forecast.rows)
         when = f"is learnt from about {least} on, and made up below; the average has {mean}"
-    return Loss(
+    return KnownLoss(
         f"Each {left} has one {forecast.right}, as rule {forecast.name} says. Which one {when}."
     )

@@ -49,7 +49,7 @@ _FOLDED = 60
 
 
 @dataclass(frozen=True)
-class Bars:
+class ColumnBars:
     """The ranges of a number as an SVG: paths of bars and of intervals; labels of both ends."""
 
     bars: str
@@ -82,7 +82,7 @@ class Matrix:
 
 
 @dataclass(frozen=True)
-class Facts:
+class ReleaseFacts:
     """All facts of a release: of its tables, and of the foreign keys between them."""
 
     tables: tuple[TableFacts, ...]
@@ -119,7 +119,9 @@ class ExactFigures:
         return self.distances.get((table, key), self.distances.get(("", key)))
 
 
-def analyst_page(certificate: Certificate, facts: Facts, exact: ExactFigures | None = None) -> str:
+def analyst_page(
+    certificate: Certificate, facts: ReleaseFacts, exact: ExactFigures | None = None
+) -> str:
     """The page; with exact figures the internal one. Every text in it is escaped."""
     source = files("cloister.tasks.release").joinpath(_TEMPLATE).read_text(encoding="utf-8")
     tables = facts.tables
@@ -204,7 +206,7 @@ def _group_sizes(tables: Sequence[TableFacts]) -> list[tuple[str, list[str]]]:
     ]
 
 
-def column_plot(column: ColumnFacts) -> Bars | None:
+def column_plot(column: ColumnFacts) -> ColumnBars | None:
     """The plot of a number's ranges; None of a list, or of a single range.
 
     Heights are shares for the usual width of a range. Ends with next to no rows are not drawn.
@@ -238,7 +240,7 @@ def column_plot(column: ColumnFacts) -> Bars | None:
             middle = (begins + ends - 1) / 2
             lines.append(f"M{middle:.1f} {up(group.low, times):.1f}V{up(group.high, times):.1f}")
     first, last = drawn[0].label.partition(" to ")[0], drawn[-1].label.rpartition(" to ")[2]
-    return Bars("".join(bars), "".join(lines), first, last)
+    return ColumnBars("".join(bars), "".join(lines), first, last)
 
 
 def matrix(table: TableFacts) -> Matrix | None:

@@ -18,7 +18,7 @@ from cloister.tasks.home.files import digest_of, replace_file
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import release_of
 from cloister.tasks.release.analyst_facts import link_facts, table_facts
-from cloister.tasks.release.analyst_page import ExactFigures, Facts, analyst_page
+from cloister.tasks.release.analyst_page import ExactFigures, ReleaseFacts, analyst_page
 from cloister.tasks.release.integrity import recorded_certificate
 from cloister.tasks.requests.resolved import PublicContext
 
@@ -106,7 +106,7 @@ def _public_files(home: Home, what: str) -> tuple[Path, Certificate]:
     return folder, recorded_certificate(folder, entry)
 
 
-def released_facts(folder: Path) -> Facts:
+def released_facts(folder: Path) -> ReleaseFacts:
     """The facts of the release in a folder of a home, by its model and its released rows.
 
     Raises:
@@ -119,4 +119,4 @@ def released_facts(folder: Path) -> Facts:
         for name, task in saved.task.tables.items()
     }
     released = Database(saved.task.schema, tables)
-    return Facts(table_facts(saved.task, saved.model, released), link_facts(released))
+    return ReleaseFacts(table_facts(saved.task, saved.model, released), link_facts(released))

@@ -13,8 +13,8 @@ from cloister.flows.cli.app import run
 from cloister.privacy.certificate.certificate import read_certificate
 from cloister.privacy.certificate.manifest import verify_folder
 from cloister.tasks.release.analyst_columns import ColumnFacts, Group
-from cloister.tasks.release.analyst_facts import Loss, Pair, TableFacts
-from cloister.tasks.release.analyst_page import Facts, analyst_page
+from cloister.tasks.release.analyst_facts import KnownLoss, Pair, TableFacts
+from cloister.tasks.release.analyst_page import ReleaseFacts, analyst_page
 from cloister.tasks.release.certify import certify
 from cloister.tasks.release.reports import released_facts
 
@@ -88,7 +88,7 @@ def test_ugly_names_fit_the_window_and_nothing_is_loaded(basis, tmp_path, width)
     name = '<b>a&"' + "long_name " * 12 + "x" * 90
     attributes = {name: basis.spec.attributes["since"], **basis.spec.attributes}
     certificate = certify(declaring(basis, attributes=attributes))
-    text = analyst_page(certificate, Facts((ugly_table(name),)))
+    text = analyst_page(certificate, ReleaseFacts((ugly_table(name),)))
     assert "<b>a&" not in text
     assert "<script" not in text
     (tmp_path / "page.html").write_text(text, encoding="utf-8")
@@ -116,7 +116,7 @@ def ugly_table(name: str) -> TableFacts:
     pair = Pair(name, "since", 0.5, -0.5, True)
     strengths = np.array([[1, 0.5], [0.5, 1]])
     counted = frozenset([frozenset((name, "since"))])
-    loss = Loss("Related by ranges.", tuple(f"{name}{n}" for n in range(20)))
+    loss = KnownLoss("Related by ranges.", tuple(f"{name}{n}" for n in range(20)))
     return TableFacts(
         *("t", 1_000, columns, (name, "since"), strengths, (pair,), counted, (1, 2), (loss,))
     )
