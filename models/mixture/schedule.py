@@ -92,7 +92,7 @@ _NOISE_OF_TABLE = 0.5
 Where it is more for small pairs, none is counted: at 0.59 (2,000 rows of 50 attributes, epsilon
 0.3) pairs had an error of 0.170 with rounds and 0.140 without, those of dependent attributes 0.21
 and 0.19; at 0.43 (of 15) 0.117 and 0.107, and 0.134 and 0.144. One or two releases of one made
-table each; at 0.64 (400 rows of 6, six releases) both were 0.175.
+table each; at 0.50 (400 rows of 6, six releases) both were 0.175.
 """
 
 _SMALL_PARTS = 4
