@@ -40,8 +40,8 @@ class Objective(Protocol):
         """The axes of the table; it has one line for each joint part of all but the last."""
         ...
 
-    def loss_and_gradient(self, table: Tensor) -> tuple[Tensor, Tensor]:
-        """Half the chi-square of a table, a number, and its slope by the table.
+    def slope(self, table: Tensor) -> Tensor:
+        """The slope of half the chi-square by a table.
 
         Shapes: (product of all views but the last, size of the last).
         """
@@ -54,13 +54,14 @@ class Objective(Protocol):
 
 @dataclass(frozen=True)
 class TableTarget:
-    """A noisy marginal as the fit needs it: shares of rows, inverse deviations, in order of views.
+    """A noisy marginal as the fit needs it: shares of rows and their precision, in order of views.
 
-    Shapes: ``shares`` and ``precision`` (product of all views but the last, size of the last).
+    Shapes: ``precision``, the inverse variance of each share, and ``weighted``, its product with
+    the share: (product of all views but the last, size of the last).
     """
 
     views: tuple[FactorView, ...]
-    shares: Tensor
+    weighted: Tensor
     precision: Tensor
 
     @classmethod
@@ -74,18 +75,18 @@ class TableTarget:
             .reshape(shape)
         )
         shares = measured.counts.transpose(axes).reshape(shape) / rows
+        precision = np.square(rows / deviation)
         return cls(
-            views, torch.as_tensor(shares).float(), torch.as_tensor(rows / deviation).float()
+            views, torch.as_tensor(shares * precision).float(), torch.as_tensor(precision).float()
         )
 
-    def loss_and_gradient(self, table: Tensor) -> tuple[Tensor, Tensor]:
+    def slope(self, table: Tensor) -> Tensor:
         """See :class:`Objective`."""
-        error = (table - self.shares) * self.precision
-        return error.square().sum() / 2, error * self.precision
+        return (table * self.precision).sub_(self.weighted)
 
     def to(self, device: torch.device) -> TableTarget:
         """See :class:`Objective`."""
-        return TableTarget(self.views, self.shares.to(device), self.precision.to(device))
+        return TableTarget(self.views, self.weighted.to(device), self.precision.to(device))
 
 
 @dataclass(frozen=True)
@@ -114,10 +115,10 @@ class MeanTarget:
         ordered = numbers.transpose(axes).reshape(-1, views[-1].size)
         return cls(views, torch.as_tensor(ordered).float(), mean, 1 / deviation)
 
-    def loss_and_gradient(self, table: Tensor) -> tuple[Tensor, Tensor]:
+    def slope(self, table: Tensor) -> Tensor:
         """See :class:`Objective`."""
         error = ((table * self.numbers).sum().double() - self.mean) * self.precision
-        return error.square() / 2, error * self.precision * self.numbers
+        return error * self.precision * self.numbers
 
     def to(self, device: torch.device) -> MeanTarget:
         """See :class:`Objective`."""
@@ -126,64 +127,67 @@ class MeanTarget:
 
 @dataclass(frozen=True)
 class Targets:
-    """All targets of a fit, sorted by how they are computed.
+    """All targets of a fit, and the parts of factors that they need, each computed once.
 
-    One-way tables of whole factors are computed together: ``levels`` (m,) are numbers among all
-    levels, ``shares`` and ``precision`` (m,) their targets. Every other target is in ``joint``,
-    with the places of its views among the different ``views``, each of which is computed once.
+    Level ``levels[i]`` of the mixture is in part ``parts[i]`` of ``size`` parts, which are those of
+    all different views, one view after the other. Tables of one view are computed together:
+    ``alone`` (m,) are their parts, ``weighted`` and ``precision`` (m,) as of :class:`TableTarget`.
+    Every other target is in ``joint``, with the parts of each of its views.
     """
 
-    joint: tuple[tuple[Objective, tuple[int, ...]], ...]
-    views: tuple[FactorView, ...]
+    size: int
     levels: Tensor
-    shares: Tensor
+    parts: Tensor
+    alone: Tensor
+    weighted: Tensor
     precision: Tensor
-    _scratch: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    joint: tuple[tuple[Objective, tuple[slice, ...]], ...]
+    _scratch: list[Tensor] = field(default_factory=list)
 
     @classmethod
     def of(
         cls, objectives: Sequence[Objective], layout: Layout, device: torch.device = _HOST
     ) -> Targets:
         """The targets, sorted by kind, with their tensors on a device."""
-        whole = [aim for aim in objectives if isinstance(aim, TableTarget) and _is_whole(aim)]
-        joint = [
-            aim for aim in objectives if not isinstance(aim, TableTarget) or not _is_whole(aim)
+        views = {_key(view): view for aim in objectives for view in aim.views}
+        ends = np.cumsum([0, *(view.size for view in views.values())]).tolist()
+        places = {key: slice(a, b) for key, (a, b) in zip(views, pairwise(ends), strict=True)}
+        parts = [
+            ends[number] + (torch.arange(view.size) if view.index is None else view.index)
+            for number, view in enumerate(views.values())
         ]
-        views = {_key(view): view for aim in joint for view in aim.views}
-        index = {key: number for number, key in enumerate(views)}
         levels = [
-            torch.arange(layout.edges[t.views[0].factor], layout.edges[t.views[0].factor + 1])
-            for t in whole
+            torch.arange(layout.edges[view.factor], layout.edges[view.factor + 1])
+            for view in views.values()
         ]
+        known = torch.arange(ends[-1])
+        single = [a for a in objectives if isinstance(a, TableTarget) and len(a.views) == 1]
+        joint = [a for a in objectives if not isinstance(a, TableTarget) or len(a.views) > 1]
         none = torch.zeros(0)
         return cls(
-            tuple(
-                (aim.to(device), tuple(index[_key(view)] for view in aim.views)) for aim in joint
-            ),
-            tuple(view.to(device) for view in views.values()),
+            ends[-1],
             torch.cat([none.long(), *levels]).to(device),
-            torch.cat([none, *(target.shares.flatten() for target in whole)]).to(device),
-            torch.cat([none, *(target.precision.flatten() for target in whole)]).to(device),
+            torch.cat([none.long(), *parts]).to(device),
+            torch.cat([none.long(), *(known[places[_key(a.views[0])]] for a in single)]).to(device),
+            torch.cat([none, *(aim.weighted.flatten() for aim in single)]).to(device),
+            torch.cat([none, *(aim.precision.flatten() for aim in single)]).to(device),
+            tuple((aim.to(device), tuple(places[_key(v)] for v in aim.views)) for aim in joint),
         )
 
-    def scratch(self, like: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
-        """Memory for the shares of each view and their slopes, the same in every step.
+    def scratch(self, like: Tensor) -> tuple[Tensor, ...]:
+        """Memory for what a step knows of each part and of each level's part, kept between steps.
 
         ``like`` are the shares of the mixture. Fresh memory would take as long as the arithmetic:
         the system hands it out page by page.
         """
         if not self._scratch:
-            sizes = [(view.size, like.shape[1]) for view in self.views]
-            self._scratch.extend((like.new_empty(size), like.new_empty(size)) for size in sizes)
+            lines = (self.size,) * 4 + (len(self.levels),)
+            self._scratch.extend(like.new_empty(size, like.shape[1]) for size in lines)
         return tuple(self._scratch)
 
 
 def _key(view: FactorView) -> tuple[int, int, bytes]:
     return view.factor, view.size, b"" if view.index is None else view.index.numpy().tobytes()
-
-
-def _is_whole(target: TableTarget) -> bool:
-    return len(target.views) == 1 and target.views[0].index is None
 
 
 class Fit:
@@ -237,7 +241,7 @@ class Fit:
         sorted_targets = Targets.of(targets, self._layout, self._device)
         for step in range(steps):
             mixture = self._now()
-            _, to_weights, to_shares = gradient(mixture, sorted_targets)
+            to_weights, to_shares = gradient(mixture, sorted_targets)
             penalty = self._dependence_penalty
             add_dependence_penalty(mixture, penalty, to_weights, to_shares, self._joint)
             rate = first_rate + (last_rate - first_rate) * step / steps
@@ -264,44 +268,28 @@ def _root_mean_square(numbers: Tensor) -> Tensor:
     return torch.linalg.vector_norm(numbers) / numbers.numel() ** 0.5
 
 
-def gradient(mixture: Mixture, targets: Targets) -> tuple[Tensor, Tensor, Tensor]:
-    """Half the chi-square of all targets, a number, and its slopes by weights and by shares.
+def gradient(mixture: Mixture, targets: Targets) -> tuple[Tensor, Tensor]:
+    """The slopes of half the chi-square of all targets, by weights and by shares.
 
     No number is read back from the device, which would wait for all pending work.
     """
-    to_weights, to_shares = torch.zeros_like(mixture.weights), torch.zeros_like(mixture.shares)
-    scratch = targets.scratch(mixture.shares)
-    # one-way tables of whole factors, all at once: expected share of level l is sum_c w_c s_lc,
-    # errors are in deviations, so that the loss is sum (e_l / d_l)^2 / 2 and its slope e_l / d_l^2
-    shares = mixture.shares[targets.levels]
-    error = (shares @ mixture.weights - targets.shares) * targets.precision
-    slope = error * targets.precision
-    to_weights += slope @ shares
-    to_shares.index_add_(0, targets.levels, slope[:, None] * mixture.weights)
-    loss = error.square().sum() / 2
-    # every other table: shares of the parts of each view once, whatever tables need them; slopes
-    # by these parts are summed over the tables, and go back to levels once for each factor
-    views = [
-        mixture.view_shares(view, scratch_shares)
-        for view, (scratch_shares, _) in zip(targets.views, scratch, strict=True)
-    ]
-    slopes = [slope_scratch.zero_() for _, slope_scratch in scratch]
+    weights = mixture.weights
+    # shares of the parts (parts, components), and their products with the weights
+    shares, heavy, to_parts, to_heavy, by_level = targets.scratch(mixture.shares)
+    torch.index_select(mixture.shares, 0, targets.levels, out=by_level)
+    shares.zero_().index_add_(0, targets.parts, by_level)
+    torch.mul(shares, weights, out=heavy)
+    to_parts.zero_(), to_heavy.zero_()
+    # tables of one view: the expected share of a part is the sum over components of its products
+    slope = heavy.sum(1)[targets.alone] * targets.precision - targets.weighted
+    to_heavy.index_add_(0, targets.alone, slope[:, None].expand(-1, len(weights)))
     for aim, places in targets.joint:
-        loss = loss + _add_gradient(
-            aim,
-            mixture.weights,
-            [views[index] for index in places],
-            [slopes[index] for index in places],
-            to_weights,
-        )
-    for factor in range(len(mixture.layout.factors)):
-        indices = [index for index, view in enumerate(targets.views) if view.factor == factor]
-        _scatter(
-            [targets.views[index] for index in indices],
-            [slopes[index] for index in indices],
-            to_shares[mixture.layout.edges[factor] : mixture.layout.edges[factor + 1]],
-        )
-    return loss, to_weights, to_shares
+        _add_slopes(aim, places, (shares, heavy), (to_parts, to_heavy))
+    # the products' slopes go back to their factors, those of parts to all their levels
+    to_weights = (shares.mul_(to_heavy)).sum(0)
+    to_parts.addcmul_(to_heavy, weights)
+    torch.index_select(to_parts, 0, targets.parts, out=by_level)
+    return to_weights, torch.zeros_like(mixture.shares).index_add_(0, targets.levels, by_level)
 
 
 def add_dependence_penalty(
@@ -326,55 +314,38 @@ def add_dependence_penalty(
     to_weights.add_(logs.mul_(mixture.shares).sum(0), alpha=dependence_penalty)
 
 
-def _add_gradient(
+def _add_slopes(
     aim: Objective,
-    weights: Tensor,
-    views: Sequence[Tensor],
-    slopes: Sequence[Tensor],
-    to_weights: Tensor,
-) -> Tensor:
-    """Half the chi-square of an objective; its slopes are added to those of views and weights.
+    places: Sequence[slice],
+    parts: tuple[Tensor, Tensor],
+    slopes: tuple[Tensor, Tensor],
+) -> None:
+    """Add the slopes of an objective by its views' shares, of the first by their products.
 
-    ``views`` are the shares (size, components) of its views.
+    ``parts`` are the shares of all parts and their products with the weights, ``slopes`` those by
+    either.
     """
-    # forward: folded[k] is w_c times the shares of the first k views, (joint parts, components);
-    # the table is its product with the last view's shares, summed over the components
-    folded = [weights[None]]
-    for shares in views[:-1]:
+    if len(places) == 1:
+        slopes[1][places[0]].add_(aim.slope(parts[1][places[0]].sum(1)[None]).T)
+        return
+    # forward: folded[k] is w_c times the shares of the first k + 1 views, (joint parts,
+    # components); the table is its product with the last view's shares, summed over components
+    views = [parts[0][place] for place in places]
+    folded = [parts[1][places[0]]]
+    for shares in views[1:-1]:
         folded.append((folded[-1][:, None] * shares[None]).flatten(0, 1))
-    loss, slope = aim.loss_and_gradient(folded[-1] @ views[-1].T)
+    slope = aim.slope(folded[-1] @ views[-1].T)
     # backward, by the chain rule: ``back`` is the slope by folded[k], from the last k to the first
-    slopes[-1].addmm_(slope.T, folded[-1])
+    slopes[0][places[-1]].addmm_(slope.T, folded[-1])
+    if len(views) == 2:
+        slopes[1][places[0]].addmm_(slope, views[-1])
+        return
     back = slope @ views[-1]
     for index in range(len(views) - 2, 0, -1):
         back = back.view(-1, *views[index].shape)
-        slopes[index].add_((back * folded[index][:, None]).sum(0))
+        slopes[0][places[index]].add_((back * folded[index - 1][:, None]).sum(0))
         back = back.mul_(views[index][None]).sum(1)
-    # folded[0] is one line, the weights: slopes by the first view need no sum over lines
-    if len(views) > 1:
-        slopes[0].addcmul_(back, weights)
-        back.mul_(views[0])
-    to_weights += back.sum(0)
-    return loss
-
-
-def _scatter(views: Sequence[FactorView], slopes: Sequence[Tensor], to_shares: Tensor) -> None:
-    """Add the slopes by the parts of a factor's views to those by its levels (levels, components).
-
-    A level is in one part of each view; the slopes of all its parts are summed in one pass.
-    """
-    parts, of_parts, begin = [], [], 0
-    for view, slope in zip(views, slopes, strict=True):
-        if view.index is None:
-            to_shares += slope
-        else:
-            parts.append(view.index + begin)
-            of_parts.append(slope)
-            begin += view.size
-    if parts:
-        to_shares += torch.nn.functional.embedding_bag(
-            torch.stack(parts, 1), torch.cat(of_parts), mode="sum"
-        )
+    slopes[1][places[0]].add_(back)
 
 
 def _weights_back(mixture: Mixture, slope: Tensor) -> Tensor:
