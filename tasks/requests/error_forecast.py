@@ -157,12 +157,26 @@ def pair_facts(where: str, request: ResolvedRequest, task: Task, plan: AnyPlan) 
         words = f"about {chosen[0].pairs} of {math.comb(len(names), 2):,}, those that tell most"
         if coarse and parts > 1:
             words += f"; in about {parts} parts each of {_names(coarse)}"
-        return {f"pairs learnt{where}": words}
+        return {f"pairs learnt{where}": words} | _target_facts(where, task, plan)
     if any(len(table.cells) > 1 for table in plan.one_fit.counted) or not plan.one_fit.counted:
         return {}
     words = "none, since noise would drown their counts: columns are independent"
     more = [] if where else list(_enough(request, task, method))
     return {f"pairs learnt{where}": f"{words}; counted {' or '.join(more)}" if more else words}
+
+
+def _target_facts(where: str, task: Task, plan: AnyPlan) -> dict[str, str]:
+    """Of the declared targets, which are counted with each other column before pairs are chosen."""
+    names, tables = task.domain.modelled, plan.one_fit.counted
+    counted = {frozenset(table.cells) for table in tables if table.pairs is None}
+    pairs = {target: {frozenset((target, name)) for name in names} for target in task.targets}
+    missed = [n for n, wanted in pairs.items() if not counted.issuperset(wanted - {frozenset((n,))})]
+    if not pairs:
+        return {}
+    words = "counted with each other column"
+    if missed:
+        words = f"not {words}, but chosen like all pairs: {_names(missed)}; declare fewer targets"
+    return {f"targets{where}": words}
 
 
 def _enough(request: ResolvedRequest, task: Task, method: AnySynthesizer) -> Iterator[str]:

@@ -137,6 +137,22 @@ def test_a_plan_says_how_many_pairs_are_learnt_and_what_would_add_to_them(column
     assert re.search(said, words), words
 
 
+@pytest.mark.parametrize(
+    ("targets", "said"),
+    [
+        (1, "counted with each other column"),
+        (7, "not counted with each other column, but chosen like all pairs: "),
+    ],
+)
+def test_a_plan_says_which_declared_targets_are_counted_with_each_other_column(targets, said):
+    task, method = table_task(panel(20_000, 10).declared(), 20_000), create("mixture")
+    task = replace(task, targets=task.domain.modelled[:targets])
+    budget = Budget(Fraction(1), Fraction("1e-6"))
+    plan = method.search(task, method.sequence(task), budget)
+    facts = pair_facts("", SimpleNamespace(budget=budget), task, plan)
+    assert facts["targets"].startswith(said)
+
+
 def test_of_a_method_of_single_columns_no_pairs_are_said_to_be_learnt():
     task, method = table_task(panel(2_000, 9).declared(), 2_000), create("independent")
     budget = Budget(Fraction(1), Fraction("1e-6"))
