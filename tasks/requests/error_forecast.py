@@ -170,7 +170,9 @@ def _target_facts(where: str, task: Task, plan: AnyPlan) -> dict[str, str]:
     names, tables = task.domain.modelled, plan.one_fit.counted
     counted = {frozenset(table.cells) for table in tables if table.pairs is None}
     pairs = {target: {frozenset((target, name)) for name in names} for target in task.targets}
-    missed = [n for n, wanted in pairs.items() if not counted.issuperset(wanted - {frozenset((n,))})]
+    missed = [
+        n for n, wanted in pairs.items() if not counted.issuperset(wanted - {frozenset((n,))})
+    ]
     if not pairs:
         return {}
     words = "counted with each other column"
