@@ -12,10 +12,18 @@ import sqlalchemy as sa
 from cloister.errors import DataError, InputError, StorageError
 from cloister.schema.attributes import DATA_DERIVED
 from cloister.schema.declarations import quote
-from cloister.schema.drafts.checks import CheckFacts
+from cloister.schema.drafts.checks import CheckFacts, read_checks
 from cloister.schema.drafts.columns import Guess, Keys
+from cloister.schema.drafts.drafted_tables import (
+    FOOT,
+    PRIVACY,
+    DraftedKey,
+    DraftedTable,
+    TableText,
+    linked_tables,
+    text_of_tables,
+)
 from cloister.schema.drafts.drafting import ABOUT, draft
-from cloister.schema.drafts.reflected_tables import ReflectedTable, reflected_tables
 from cloister.schema.sinks import NOTES
 from cloister.schema.sources.databases import connect
 from cloister.schema.sources.files_and_urls import HIDE_IT, holds_password, is_url
@@ -28,25 +36,8 @@ _HEAD = """\
 name: {name}
 {about}"""
 
-_PRIVACY = """\
-privacy:
-  unit: {unit}
-  relation: add_remove
-  rows: {{measured: true}} # write {{public: NUMBER}}
-  budget: {{epsilon: 10, delta: 1e-6, per: year}} # of all releases, and of a measurement
-"""
-
 _ONE_UNIT = "row # or {key: COLUMN, max_rows: NUMBER} when one person may own several rows"
-_ANY_ROW = (
-    "row # of any table: rows that may refer to none are part of no other unit; {table: NAME} if "
-    "these columns are never missing"
-)
-_WHOSE = "whose rows are protected, with all that refer to them"
-_FOOT = "release: {method: auto, epsilon: 1, delta: 1e-7}\n"
 _SCHEMA = "schema of the database"
-_MAX_ROWS = 10
-"""Rows that may refer to the same one, until a person has written another number."""
-
 _LONGEST_KEY = 9
 """Digits of the numbers of synthetic keys, where the column holds as many."""
 
@@ -66,11 +57,15 @@ def draft_database(url: str, wanted: Sequence[str] = ()) -> str:
         raise InputError(f"the URL {HIDE_IT}")
     with connect(url, "the schema of the database cannot be read") as connection:
         schema = sa.inspect(connection)
-        tables = reflected_tables(schema, _names(schema, wanted))
+        tables = linked_tables([_reflected(schema, name) for name in _names(schema, wanted)])
         name = wanted[0] if len(wanted) == 1 else str(connection.engine.url.database or "")
     if len(tables) == 1:
         return _draft_of_one(url, tables[0])
-    return _draft_of_several(url, re.sub(r".*/|\.\w+$", "", name), tables)
+    head = _HEAD.format(name=_dataset(re.sub(r".*/|\.\w+$", "", name)), about=ABOUT)
+    by_name = {table.name: table for table in tables}
+    return text_of_tables(
+        head, by_name, {table.name: _text_of(url, table, by_name) for table in tables}
+    )
 
 
 def _names(schema: sa.Inspector, wanted: Sequence[str]) -> list[str]:
@@ -83,58 +78,55 @@ def _names(schema: sa.Inspector, wanted: Sequence[str]) -> list[str]:
     return names
 
 
-def _draft_of_one(url: str, table: ReflectedTable) -> str:
+def _draft_of_one(url: str, table: DraftedTable) -> str:
     lines = [
         _HEAD.format(name=_dataset(table.name), about=ABOUT),
         f"source: {{{entries({'url': url, 'table': table.name})}}}\n",
-        _PRIVACY.format(unit=_ONE_UNIT),
+        PRIVACY.format(unit=_ONE_UNIT),
         *_ignored(table, ""),
         "attributes:\n",
         *_attributes(table, {table.name: table}, "  "),
         *_left_out(table, ""),
         f"constraints: {flow(_rules(table))} # such as {{fd: zip -> city}} or {{deny: ...}}\n",
-        _FOOT,
+        FOOT,
     ]
     return "".join(lines)
 
 
-def _draft_of_several(url: str, name: str, tables: Sequence[ReflectedTable]) -> str:
-    unit = _unit(tables)
-    lost = _is_lost(unit, tables)
-    declared = _ANY_ROW if lost else f"{{table: {scalar(unit.name)}}} # {_WHOSE}"
-    counted = tables[0] if lost else unit
-    by_name = {table.name: table for table in tables}
-    parts = (line for table in tables for line in _part(url, table, table is counted, by_name))
-    head = _HEAD.format(name=_dataset(name), about=ABOUT) + _PRIVACY.format(unit=declared)
-    return head + "tables:\n" + "".join(parts) + _FOOT
+def _reflected(schema: sa.Inspector, name: str) -> DraftedTable:
+    primary = _primary(schema, name)
+    columns = [
+        {**column, "nullable": column["nullable"] and column["name"] not in primary}
+        for column in schema.get_columns(name)
+    ]
+    unique = tuple(tuple(key["column_names"]) for key in schema.get_unique_constraints(name))
+    foreign = tuple(
+        DraftedKey(
+            tuple(key["constrained_columns"]),
+            key["referred_table"],
+            tuple(key["referred_columns"]) or _primary(schema, key["referred_table"]),
+        )
+        for key in schema.get_foreign_keys(name)
+    )
+    checks = read_checks(schema.get_check_constraints(name))
+    return DraftedTable(name, columns, primary, unique, foreign, checks)
 
 
-def _part(
-    url: str, table: ReflectedTable, is_unit: bool, tables: Mapping[str, ReflectedTable]
-) -> Iterator[str]:
-    referred = {
-        to[1] for each in tables.values() for to in each.references.values() if to[0] == table.name
-    }
-    yield f"  {scalar(table.name)}:\n"
-    yield f"    source: {{{entries({'url': url, 'table': table.name})}}}\n"
-    if not is_unit:
-        yield "    rows: {measured: true} # write {public: NUMBER}\n"
-    if key := table.key or next(iter(sorted(referred)), None):
-        yield f"    key: {scalar(key)}\n"
-    if table.references:
-        yield "    references:\n"
-    for column, (to, _) in table.references.items():
-        keys = entries({"table": to, "max_rows": 1 if table.is_one_to_one(column) else _MAX_ROWS})
-        yield f"      {scalar(column)}: {{{keys}}} # the most rows that may refer to the same\n"
-    yield from _left_out(table, "    ")
-    if rules := _rules(table):
-        yield f"    constraints: {flow(rules)}\n"
-    yield from _ignored(table, "    ")
-    yield "    attributes:\n"
-    yield from _attributes(table, tables, "      ")
+def _primary(schema: sa.Inspector, name: str) -> tuple[str, ...]:
+    return tuple(schema.get_pk_constraint(name)["constrained_columns"])
 
 
-def _rules(table: ReflectedTable) -> list[dict[str, object]]:
+def _text_of(url: str, table: DraftedTable, tables: Mapping[str, DraftedTable]) -> TableText:
+    rules = _rules(table)
+    return TableText(
+        {"url": url, "table": table.name},
+        [*_left_out(table, "    "), *([f"    constraints: {flow(rules)}\n"] if rules else [])],
+        list(_ignored(table, "    ")),
+        list(_attributes(table, tables, "      ")),
+    )
+
+
+def _rules(table: DraftedTable) -> list[dict[str, object]]:
     ignored = set(_without_values(table))
     rules: list[dict[str, object]] = [
         {"key": list(key), "provenance": _SCHEMA}
@@ -149,7 +141,7 @@ def _rules(table: ReflectedTable) -> list[dict[str, object]]:
     return rules
 
 
-def _are_ordered(first: str, second: str, table: ReflectedTable) -> bool:
+def _are_ordered(first: str, second: str, table: DraftedTable) -> bool:
     """Whether two columns are both numbers, dates or moments that a spec compares."""
     kinds = {
         column["name"]: guess.keys["type"] for column in table.columns if (guess := _guess(column))
@@ -159,7 +151,7 @@ def _are_ordered(first: str, second: str, table: ReflectedTable) -> bool:
     return alone and (compared <= {"integer", "float"} or compared in ({"date"}, {"datetime"}))
 
 
-def _left_out(table: ReflectedTable, indent: str) -> Iterator[str]:
+def _left_out(table: DraftedTable, indent: str) -> Iterator[str]:
     """Comments on the keys of the schema that the draft does not hold."""
     words = (*table.left_out, *table.lost_keys(), *table.checks.unread, *_lost_orders(table))
     yield from (f"{indent}# {each}\n" for each in words)
@@ -169,54 +161,25 @@ def _left_out(table: ReflectedTable, indent: str) -> Iterator[str]:
             yield f"{indent}# key ({', '.join(key)}) is not kept: {columns[0]} is left out\n"
 
 
-def _lost_orders(table: ReflectedTable) -> Iterator[str]:
+def _lost_orders(table: DraftedTable) -> Iterator[str]:
     for first, op, second in table.checks.orders:
         if not _are_ordered(first, second, table):
             yield f"check is not kept: {first} {op} {second}, of types that a spec does not order"
 
 
-def _unit(tables: Sequence[ReflectedTable]) -> ReflectedTable:
-    """The table that refers to no other and to which most others do, directly or not."""
-    below: dict[str, set[str]] = {table.name: set() for table in tables}
-    for table in reversed(tables):
-        for to, _ in table.references.values():
-            below[to] |= {table.name, *below[table.name]}
-    roots = [
-        table for table in tables if all(to == table.name for to, _ in table.references.values())
-    ]
-    return max(roots or tables, key=lambda table: len(below[table.name]))
-
-
-def _is_lost(unit: ReflectedTable, tables: Sequence[ReflectedTable]) -> bool:
-    """Whether rows may lack the one reference that makes them part of a unit."""
-    names, before = {unit.name}, 0
-    while before != len(names):
-        before = len(names)
-        names |= {table.name for table in tables if _refers(table, names, nullable=False)}
-    return any(_refers(table, names, nullable=True) for table in tables if table.name not in names)
-
-
-def _refers(table: ReflectedTable, to: set[str], nullable: bool) -> bool:
-    missing = {column["name"] for column in table.columns if column["nullable"]}
-    return any(
-        parent in to and (column in missing) == nullable
-        for column, (parent, _) in table.references.items()
-    )
-
-
-def _ignored(table: ReflectedTable, indent: str) -> Iterator[str]:
+def _ignored(table: DraftedTable, indent: str) -> Iterator[str]:
     if names := _without_values(table):
         yield f"{indent}ignore: {flow(names)} # of types that hold no single values\n"
 
 
-def _without_values(table: ReflectedTable) -> list[str]:
+def _without_values(table: DraftedTable) -> list[str]:
     """The columns of types that hold no single values, which a spec ignores."""
     names = (column["name"] for column in table.columns if _guess(column) is None)
     return [name for name in names if name not in table.keyed]
 
 
 def _attributes(
-    table: ReflectedTable, tables: Mapping[str, ReflectedTable], indent: str
+    table: DraftedTable, tables: Mapping[str, DraftedTable], indent: str
 ) -> Iterator[str]:
     for column in table.columns:
         guess = _key_of(column, table, tables) or _checked(column, _guess(column), table.checks)
@@ -227,7 +190,7 @@ def _attributes(
 
 
 def _key_of(
-    column: Mapping[str, Any], table: ReflectedTable, tables: Mapping[str, ReflectedTable]
+    column: Mapping[str, Any], table: DraftedTable, tables: Mapping[str, DraftedTable]
 ) -> Guess | None:
     """A key, or a reference, which is declared as the key that it refers to."""
     if column["name"] in table.references:

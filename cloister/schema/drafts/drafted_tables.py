@@ -1,4 +1,4 @@
-"""Tables of a database as its schema describes them, and which of their keys a spec can hold."""
+"""Tables drafted together: which of their keys a spec can hold, the unit, and their text."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import sqlalchemy as sa
-
-from cloister.schema.drafts.checks import CheckFacts, read_checks
+from cloister.schema.drafts.checks import CheckFacts
+from cloister.schema.spec_files.yaml_text import entries, scalar
 
 _MOST_LINKED = 2
 """References of a hard key at most: a link between rows of two tables."""
@@ -20,8 +19,8 @@ _CIRCLE = (
 
 
 @dataclass(frozen=True)
-class ReflectedKey:
-    """A foreign key of the schema: columns that name a row of ``table`` by its columns ``to``."""
+class DraftedKey:
+    """A foreign key: columns that name a row of ``table`` by its columns ``to``."""
 
     columns: tuple[str, ...]
     table: str
@@ -32,19 +31,20 @@ class ReflectedKey:
 
 
 @dataclass(frozen=True)
-class ReflectedTable:
-    """A table as its schema describes it, and what of it a spec can hold.
+class DraftedTable:
+    """A table with its keys, and what of it a spec can hold.
 
-    ``checks`` are what its CHECK constraints say, ``primary`` and ``unique`` the sets of columns
-    that no two rows agree on. ``references`` are single columns with the table and the key that
-    they name; ``left_out`` says in words which foreign keys are none, why, and what to do.
+    ``columns`` have a ``name`` each, and may be ``nullable``. ``checks`` are what its CHECK
+    constraints say, ``primary`` and ``unique`` the sets of columns that no two rows agree on.
+    ``references`` are single columns with the table and the key that they name; ``left_out`` says
+    in words which foreign keys are none, why, and what to do.
     """
 
     name: str
     columns: Sequence[Mapping[str, Any]]
     primary: tuple[str, ...]
     unique: tuple[tuple[str, ...], ...]
-    foreign: tuple[ReflectedKey, ...]
+    foreign: tuple[DraftedKey, ...]
     checks: CheckFacts = field(default_factory=CheckFacts)
     references: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
@@ -94,39 +94,17 @@ class ReflectedTable:
         return not referring or referring == len(key) == _MOST_LINKED
 
 
-def reflected_tables(schema: sa.Inspector, names: Sequence[str]) -> list[ReflectedTable]:
-    """Tables by name, each after those that it refers to; of a circle one reference is left out."""
-    tables: dict[str, ReflectedTable] = {}
-    for table in _parents_first([_reflected(schema, name) for name in names]):
+def linked_tables(found: Sequence[DraftedTable]) -> list[DraftedTable]:
+    """Tables, each after those that it refers to; of a circle one reference is left out."""
+    tables: dict[str, DraftedTable] = {}
+    names = [table.name for table in found]
+    for table in _parents_first(list(found)):
         tables[table.name] = _with_references(table, tables, names)
     return list(tables.values())
 
 
-def _reflected(schema: sa.Inspector, name: str) -> ReflectedTable:
-    primary = _primary(schema, name)
-    columns = [
-        {**column, "nullable": column["nullable"] and column["name"] not in primary}
-        for column in schema.get_columns(name)
-    ]
-    unique = tuple(tuple(key["column_names"]) for key in schema.get_unique_constraints(name))
-    foreign = tuple(
-        ReflectedKey(
-            tuple(key["constrained_columns"]),
-            key["referred_table"],
-            tuple(key["referred_columns"]) or _primary(schema, key["referred_table"]),
-        )
-        for key in schema.get_foreign_keys(name)
-    )
-    checks = read_checks(schema.get_check_constraints(name))
-    return ReflectedTable(name, columns, primary, unique, foreign, checks)
-
-
-def _primary(schema: sa.Inspector, name: str) -> tuple[str, ...]:
-    return tuple(schema.get_pk_constraint(name)["constrained_columns"])
-
-
-def _parents_first(tables: list[ReflectedTable]) -> list[ReflectedTable]:
-    ordered: list[ReflectedTable] = []
+def _parents_first(tables: list[DraftedTable]) -> list[DraftedTable]:
+    ordered: list[DraftedTable] = []
     while waiting := [table for table in tables if table not in ordered]:
         names = {table.name for table in waiting}
         ready = [
@@ -138,7 +116,7 @@ def _parents_first(tables: list[ReflectedTable]) -> list[ReflectedTable]:
     return ordered
 
 
-def _circle(waiting: list[ReflectedTable]) -> list[ReflectedTable]:
+def _circle(waiting: list[DraftedTable]) -> list[DraftedTable]:
     """Tables that refer to each other in a circle, where each refers to one that waits."""
     by_name = {table.name: table for table in waiting}
     path = [waiting[0].name]
@@ -150,15 +128,15 @@ def _circle(waiting: list[ReflectedTable]) -> list[ReflectedTable]:
         path.append(to)
 
 
-def _never_missing(table: ReflectedTable) -> int:
+def _never_missing(table: DraftedTable) -> int:
     """How many columns that refer to other tables are never missing."""
     referring = {name for key in table.foreign if key.table != table.name for name in key.columns}
     return sum(column["name"] in referring and not column["nullable"] for column in table.columns)
 
 
 def _with_references(
-    table: ReflectedTable, parents: dict[str, ReflectedTable], names: Sequence[str]
-) -> ReflectedTable:
+    table: DraftedTable, parents: dict[str, DraftedTable], names: Sequence[str]
+) -> DraftedTable:
     """The table with those of its foreign keys that a spec can hold, and words on the others.
 
     A key of several columns may hold a single one: stays are numbered within their patient, so what
@@ -188,19 +166,117 @@ def _with_references(
     return replace(table, references=references, left_out=tuple(left_out))
 
 
-def _passed_on(
-    key: ReflectedKey, parents: Mapping[str, ReflectedTable]
-) -> dict[str, tuple[str, str]]:
+def _passed_on(key: DraftedKey, parents: Mapping[str, DraftedTable]) -> dict[str, tuple[str, str]]:
     """What single columns of a wide key refer to, since those that they name do."""
     referring = parents[key.table].references if key.table in parents else {}
     pairs = zip(key.columns, key.to, strict=True)
     return {column: referring[named] for column, named in pairs if named in referring}
 
 
-def _not_kept(key: ReflectedKey, passed: Mapping[str, tuple[str, str]]) -> str:
+def _not_kept(key: DraftedKey, passed: Mapping[str, tuple[str, str]]) -> str:
     columns = " and ".join(f"{column}, which refers to {to}" for column, (to, _) in passed.items())
     what = f"only {columns}, is kept of it" if columns else "its rows are not protected with those"
     return (
         f"{key} is not kept: a reference is one column; {what}; to keep it, number the rows of "
         f"{key.table} in one column, in a view of both tables"
+    )
+
+
+PRIVACY = """\
+privacy:
+  unit: {unit}
+  relation: add_remove
+  rows: {{measured: true}} # write {{public: NUMBER}}
+  budget: {{epsilon: 10, delta: 1e-6, per: year}} # of all releases, and of a measurement
+"""
+
+FOOT = "release: {method: auto, epsilon: 1, delta: 1e-7}\n"
+
+_ANY_ROW = (
+    "row # of any table: rows that may refer to none are part of no other unit; {table: NAME} if "
+    "these columns are never missing"
+)
+_WHOSE = "whose rows are protected, with all that refer to them"
+_MAX_ROWS = 10
+"""Rows that may refer to the same one, until a person has written another number."""
+
+
+@dataclass(frozen=True)
+class TableText:
+    """What a draft says of one of several tables beside its keys.
+
+    ``source`` are the keys of its source; ``rules``, ``ignored`` and ``attributes`` are lines.
+    """
+
+    source: Mapping[str, Any]
+    rules: Sequence[str]
+    ignored: Sequence[str]
+    attributes: Sequence[str]
+
+
+def text_of_tables(
+    head: str, tables: Mapping[str, DraftedTable], texts: Mapping[str, TableText]
+) -> str:
+    """The text of a spec of several tables, parents first; ``head`` precedes ``privacy``."""
+    listed = list(tables.values())
+    unit = _unit(listed)
+    lost = _is_lost(unit, listed)
+    declared = _ANY_ROW if lost else f"{{table: {scalar(unit.name)}}} # {_WHOSE}"
+    counted = listed[0] if lost else unit
+    parts = (
+        line
+        for name, table in tables.items()
+        for line in _part(table, table is counted, tables, texts[name])
+    )
+    return head + PRIVACY.format(unit=declared) + "tables:\n" + "".join(parts) + FOOT
+
+
+def _part(
+    table: DraftedTable, is_unit: bool, tables: Mapping[str, DraftedTable], text: TableText
+) -> Iterator[str]:
+    referred = {
+        to[1] for each in tables.values() for to in each.references.values() if to[0] == table.name
+    }
+    yield f"  {scalar(table.name)}:\n"
+    yield f"    source: {{{entries(text.source)}}}\n"
+    if not is_unit:
+        yield "    rows: {measured: true} # write {public: NUMBER}\n"
+    if key := table.key or next(iter(sorted(referred)), None):
+        yield f"    key: {scalar(key)}\n"
+    if table.references:
+        yield "    references:\n"
+    for column, (to, _) in table.references.items():
+        keys = entries({"table": to, "max_rows": 1 if table.is_one_to_one(column) else _MAX_ROWS})
+        yield f"      {scalar(column)}: {{{keys}}} # the most rows that may refer to the same\n"
+    yield from (*text.rules, *text.ignored)
+    yield "    attributes:\n"
+    yield from text.attributes
+
+
+def _unit(tables: Sequence[DraftedTable]) -> DraftedTable:
+    """The table that refers to no other and to which most others do, directly or not."""
+    below: dict[str, set[str]] = {table.name: set() for table in tables}
+    for table in reversed(tables):
+        for to, _ in table.references.values():
+            below[to] |= {table.name, *below[table.name]}
+    roots = [
+        table for table in tables if all(to == table.name for to, _ in table.references.values())
+    ]
+    return max(roots or tables, key=lambda table: len(below[table.name]))
+
+
+def _is_lost(unit: DraftedTable, tables: Sequence[DraftedTable]) -> bool:
+    """Whether rows may lack the one reference that makes them part of a unit."""
+    names, before = {unit.name}, 0
+    while before != len(names):
+        before = len(names)
+        names |= {table.name for table in tables if _refers(table, names, nullable=False)}
+    return any(_refers(table, names, nullable=True) for table in tables if table.name not in names)
+
+
+def _refers(table: DraftedTable, to: set[str], nullable: bool) -> bool:
+    missing = {column["name"] for column in table.columns if column["nullable"]}
+    return any(
+        parent in to and (column in missing) == nullable
+        for column, (parent, _) in table.references.items()
     )
