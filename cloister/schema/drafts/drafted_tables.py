@@ -182,6 +182,23 @@ def _not_kept(key: DraftedKey, passed: Mapping[str, tuple[str, str]]) -> str:
     )
 
 
+ABOUT = """\
+# about: # what the certificate says first, in your words; public, and all of it optional
+#   curator: # who answers for the data
+#   curator_type: # government, industry or nonprofit
+#   contact: # where questions go
+#   purpose: # why the release is made
+#   intended_use: # what it may be used for, and what not
+#   region: # where the people live, or whose law applies
+#   sector: # such as healthcare, education, finance
+#   access: # who gets the synthetic table, and on what terms
+#   why_epsilon: # how the budget was chosen, and by whom
+#   preparation: # what was done to the data before, such as cleaning or joining
+#   exploration: # who looked at the data before, and whether that was accounted for
+#   tuning: # how method and parameters were chosen, and on which data
+"""
+"""A template of what a curator may say, commented out."""
+
 PRIVACY = """\
 privacy:
   unit: {unit}

@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +26,10 @@ from pydantic import TypeAdapter
 
 from cloister.errors import DataError
 from cloister.schema.attributes import AnyAttribute, Float, Integer
-from cloister.schema.drafts import proposals
+from cloister.schema.drafts import columns, proposals
 from cloister.schema.drafts.cases import guess
-from cloister.schema.drafts.columns import (
-    FEWEST_NUMBERS,
-    ColumnCells,
-    Guess,
-    distinct_cells,
-    guess_unit,
-    in_plain_marks,
-    likeliest_marks,
-    numbers_alone,
-)
+from cloister.schema.drafts.columns import ColumnCells, Guess
+from cloister.schema.drafts.drafted_tables import ABOUT
 from cloister.schema.parsing import parse
 from cloister.schema.sources import reading
 from cloister.schema.sources.batches import DELIMITERS, require_columns
@@ -70,16 +63,36 @@ _CONTROLS = bytes(range(0x80, 0xA0))
 """Bytes that are letters in cp1252, and nothing in Latin-1."""
 
 
+_NATIVE_FACTS: tuple[DraftedFact, ...] = ("names", "ignore", "types")
+_TEXT_FACTS: tuple[DraftedFact, ...] = (
+    *("names", "encoding", "delimiter", "numbers", "missing", "ignore", "types"),
+)
+
+
 @dataclass(frozen=True)
 class DraftedFile:
     """The columns of a file, and the keys of the source that read them so.
 
-    ``nested`` are columns without single values, which are in none of them.
+    ``facts`` are what a person has to confirm. ``nested`` are columns without single values, which
+    are in none of them.
     """
 
     source: dict[str, Any]
     columns: dict[str, ColumnCells]
+    facts: tuple[DraftedFact, ...]
     nested: tuple[str, ...] = ()
+
+    @cached_property
+    def known(self) -> dict[str, ColumnCells]:
+        """The columns with a name and a value, of which a draft has attributes."""
+        return {
+            name: cells for name, cells in self.columns.items() if name.strip() and len(cells.known)
+        }
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """The names of the other columns."""
+        return (*(name for name in self.columns if name not in self.known), *self.nested)
 
 
 def drafted_csv(path: Path) -> DraftedFile:
@@ -102,22 +115,22 @@ def drafted_csv(path: Path) -> DraftedFile:
     counts = {name: _missing_counts(cells[name]) for name in names}
     missing = _by_frequency(counts.values())
     written = cells.mask(cells.isin(missing))
-    units = {name: guess_unit(distinct_cells(written[name])) for name in names}
-    alone = {name: numbers_alone(written[name], unit) for name, unit in units.items()}
-    decimal, thousands = likeliest_marks(alone.values(), delimiter)
+    units = {name: columns.guess_unit(columns.distinct_cells(written[name])) for name in names}
+    alone = {name: columns.numbers_alone(written[name], unit) for name, unit in units.items()}
+    decimal, thousands = columns.likeliest_marks(alone.values(), delimiter)
     dialect |= {"decimal": decimal} | ({"thousands": thousands} if thousands else {})
     source = SourceSpec(**dialect, missing=tuple(missing))
-    columns = {}
+    cells_of = {}
     for name, tokens in counts.items():
-        plain, foreign = in_plain_marks(alone[name], source)
+        plain, foreign = columns.in_plain_marks(alone[name], source)
         token = max(tokens, key=tokens.__getitem__, default=missing[0])
-        columns[name] = ColumnCells(
+        cells_of[name] = ColumnCells(
             *(name, written[name], plain, thousands),
             missing=None if token == missing[0] else token,
             unit=units[name],
             foreign=foreign,
         )
-    return DraftedFile(dialect | {"missing": missing}, columns)
+    return DraftedFile(dialect | {"missing": missing}, cells_of, _TEXT_FACTS)
 
 
 def _is_row(first: list[str], path: Path, dialect: Mapping[str, Any]) -> bool:
@@ -194,7 +207,7 @@ def _words_among_numbers(cells: pd.Series) -> list[str]:
     words = counts[~texts.str.contains("[0-9]", regex=True)]
     numbers = texts.str.match(STARTS_AS_NUMBER).sum()
     few = len(words) <= _MOST_WORDS and len(words) + numbers == len(counts)
-    if not few or numbers < FEWEST_NUMBERS or (words < _FEWEST_ROWS).any():
+    if not few or numbers < columns.FEWEST_NUMBERS or (words < _FEWEST_ROWS).any():
         return []
     return [str(word) for word in words.index]
 
@@ -208,17 +221,12 @@ def _by_frequency(counts: Iterable[dict[str, int]]) -> list[str]:
     return [token for token in ordered if total[token] or token == ""]
 
 
-_NATIVE_FACTS: tuple[DraftedFact, ...] = ("names", "ignore", "types")
-_TEXT_FACTS: tuple[DraftedFact, ...] = (
-    *("names", "encoding", "delimiter", "numbers", "missing", "ignore", "types"),
-)
-
 _MOST_CELLS = 25_000_000
 """Cells of a Parquet file at most: a draft takes about 140 bytes and 2 microseconds for each."""
 
 _ATTRIBUTE: TypeAdapter[AnyAttribute] = TypeAdapter(AnyAttribute)
 
-_HEAD = """\
+INTRO = """\
 # Drafted from {source}; it holds values of the data, so keep it as private as the data. A single
 # row may have decided any of it, so a release refuses it until a person has declared it from what
 # is known without looking at the data (a code book, a law, a form). Each line says why it was
@@ -226,10 +234,17 @@ _HEAD = """\
 # - unconfirmed: read through what it names, correct it, then delete the word, or the whole line to
 #   confirm all.
 # - data-derived: correct the line, bounds and values first, and write in place of data-derived
-#   where they are known from. What is not known stays data-derived and is measured with noise, at a
-#   charge: cloister spec measure.
+#   where they are known from.{measured}
 name: {name}
-{about}source: {{{source_keys}}}{header}
+{about}"""
+"""What drafts of files begin with."""
+
+_MEASURED = """\
+ What is not known stays data-derived and is measured with noise, at a
+#   charge: cloister spec measure."""
+
+_HEAD = """\
+source: {{{source_keys}}}{header}
 unconfirmed: {unconfirmed} # delete once read through
 ignore: {ignore} # columns to leave out; a draft names those without a value or a name, or of lists
 privacy:
@@ -240,24 +255,7 @@ privacy:
 attributes:
 """
 
-ABOUT = """\
-# about: # what the certificate says first, in your words; public, and all of it optional
-#   curator: # who answers for the data
-#   curator_type: # government, industry or nonprofit
-#   contact: # where questions go
-#   purpose: # why the release is made
-#   intended_use: # what it may be used for, and what not
-#   region: # where the people live, or whose law applies
-#   sector: # such as healthcare, education, finance
-#   access: # who gets the synthetic table, and on what terms
-#   why_epsilon: # how the budget was chosen, and by whom
-#   preparation: # what was done to the data before, such as cleaning or joining
-#   exploration: # who looked at the data before, and whether that was accounted for
-#   tuning: # how method and parameters were chosen, and on which data
-"""
-"""A template of what a curator may say, commented out."""
-
-_UNNAMED = " # the first line is a row: write names in header, and the same under attributes"
+UNNAMED = " # the first line is a row: write names in header, and the same under attributes"
 
 _FOOT = """\
 constraints: [] # such as {{fd: zip -> city}} or {{deny: "t1.start > t1.end"}}
@@ -284,66 +282,73 @@ def draft(path: Path) -> str:
         StorageError: the file cannot be read.
         DataError: no header, no rows, doubled columns, no column with a value.
     """
-    read, facts = (
-        (drafted_csv, _TEXT_FACTS)
-        if reading.table_format(path) == "csv"
-        else (_drafted_parquet, _NATIVE_FACTS)
+    file, name = read_file(path), table_name(path)
+    guesses = {column: guess(cells) for column, cells in file.known.items()}
+    intro = INTRO.format(source=json.dumps(path.name), name=name, about=ABOUT, measured=_MEASURED)
+    head = _HEAD.format(
+        source_keys=entries(file.source),
+        header=UNNAMED * ("header" in file.source),
+        unconfirmed=flow(file.facts),
+        ignore=flow(file.ignored),
     )
+    lines = "".join(attribute_line(name, guessed) for name, guessed in guesses.items())
+    plain = pd.DataFrame({name: cells.plain for name, cells in file.columns.items()})
+    hints = "".join(proposals.reference_hints(plain, guesses, name, file.source))
+    target = _proposed_target(file.known, guesses)
+    rules = with_words(proposed_rules(file.known, guesses))
+    return intro + head + lines + _FOOT.format(proposals=rules + hints, target=target)
+
+
+def read_file(path: Path) -> DraftedFile:
+    """The columns of a CSV or Parquet file.
+
+    Raises:
+        StorageError: the file cannot be read.
+        DataError: no header, no rows, doubled columns, no column with a value.
+    """
+    read = drafted_csv if reading.table_format(path) == "csv" else _drafted_parquet
     with reading.guarded_reading(path):
         file = read(path)
     if not any(len(cells.written) for cells in file.columns.values()):
         raise DataError(f"{path} has no rows; give a table with rows")
-    columns = {
-        name: cells for name, cells in file.columns.items() if name.strip() and len(cells.known)
-    }
-    if not columns:
+    if not file.known:
         raise DataError(f"{path} has no column with a name and a value; give a table with some")
-    guesses = {name: guess(cells) for name, cells in columns.items()}
-    left_out = [name for name in file.columns if name not in columns]
-    name = re.sub(r"[^A-Za-z0-9._-]", "-", path.name.partition(".")[0]).lstrip("._-") or "dataset"
-    head = _HEAD.format(
-        source=json.dumps(path.name),
-        name=name,
-        about=ABOUT,
-        source_keys=entries(file.source),
-        header=_UNNAMED * ("header" in file.source),
-        unconfirmed=flow(facts),
-        ignore=flow([*left_out, *file.nested]),
-    )
-    lines = "".join(_line(name, guessed) for name, guessed in guesses.items())
-    values = {name: _values(cells, guesses[name]) for name, cells in columns.items()}
-    typed = {name: series for name, series in values.items() if series is not None}
-    plain = pd.DataFrame({name: cells.plain for name, cells in file.columns.items()})
-    frame = pd.DataFrame({name: typed.get(name, plain[name]) for name in columns})
-    rules = _proposed(frame, typed, guesses)
-    hints = "".join(proposals.reference_hints(plain, guesses, name, file.source))
-    target = _proposed_target(columns, guesses)
-    return head + lines + _FOOT.format(proposals=rules + hints, target=target)
+    return file
 
 
-def _proposed_target(columns: Mapping[str, ColumnCells], guesses: Mapping[str, Guess]) -> str:
+def table_name(path: Path) -> str:
+    """What a draft calls a file: a name that a dataset and a table may have."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", path.name.partition(".")[0]).lstrip("._-") or "dataset"
+
+
+def _proposed_target(cells_of: Mapping[str, ColumnCells], guesses: Mapping[str, Guess]) -> str:
     """One column of two values that may be what is predicted, commented out; nothing without any.
 
     The last column if it is one, else the first, else the last of those inside.
     """
-    names = list(columns)
+    names = list(cells_of)
     for name in (names[-1], names[0], *reversed(names)):
-        counts = columns[name].known.value_counts()
+        counts = cells_of[name].known.value_counts()
         if len(counts) == 2 and guesses[name].keys["type"] in ("boolean", "categorical"):
             positive = flow([str(counts.index[-1])])
             return _TARGET.format(name=scalar(name), positive=positive)
     return ""
 
 
-def _proposed(
-    frame: pd.DataFrame, typed: Mapping[str, pd.Series], guesses: Mapping[str, Guess]
-) -> str:
-    """Rules that the rows obey, commented out, and what to do with them."""
-    rules = [
+def proposed_rules(cells_of: Mapping[str, ColumnCells], guesses: Mapping[str, Guess]) -> list[str]:
+    """Entries of ``constraints`` that all rows obey."""
+    values = {name: _values(cells, guesses[name]) for name, cells in cells_of.items()}
+    typed = {name: series for name, series in values.items() if series is not None}
+    frame = pd.DataFrame({name: typed.get(name, cells.plain) for name, cells in cells_of.items()})
+    return [
         *proposals.presence_proposals(frame, guesses),
         *proposals.dependency_proposals(frame, guesses),
         *proposals.order_proposals(typed, guesses),
     ]
+
+
+def with_words(rules: Sequence[str]) -> str:
+    """Rules commented out, and what to do with them; empty without any."""
     return _PROPOSALS + "".join(f"#  - {rule}\n" for rule in rules) if rules else ""
 
 
@@ -367,10 +372,10 @@ def _drafted_parquet(path: Path) -> DraftedFile:
     decimals = frame.columns[[pt.is_object_dtype(kind) for kind in frame.dtypes]]
     frame = frame.assign(**{name: texts(frame[name]) for name in decimals})
     times = reading.time_dtypes(path)
-    columns = {
+    stored = {
         name: ColumnCells(name, frame[name], frame[name], stored=times.get(name)) for name in plain
     }
-    return DraftedFile({"path": str(path)}, columns, tuple(nested))
+    return DraftedFile({"path": str(path)}, stored, _NATIVE_FACTS, tuple(nested))
 
 
 def _require_modest_parquet(path: Path, names: list[str]) -> None:
@@ -382,5 +387,6 @@ def _require_modest_parquet(path: Path, names: list[str]) -> None:
         )
 
 
-def _line(name: str, guess: Guess) -> str:
+def attribute_line(name: str, guess: Guess) -> str:
+    """The line of an attribute."""
     return f"  {scalar(name)}: {{{entries(guess.keys)}}} # {guess.why}\n"

@@ -15,6 +15,7 @@ from cloister.schema.declarations import quote
 from cloister.schema.drafts.checks import CheckFacts, read_checks
 from cloister.schema.drafts.columns import Guess, Keys
 from cloister.schema.drafts.drafted_tables import (
+    ABOUT,
     FOOT,
     PRIVACY,
     DraftedKey,
@@ -23,7 +24,7 @@ from cloister.schema.drafts.drafted_tables import (
     linked_tables,
     text_of_tables,
 )
-from cloister.schema.drafts.drafting import ABOUT, draft
+from cloister.schema.drafts.drafting import draft
 from cloister.schema.sinks import NOTES
 from cloister.schema.sources.databases import connect
 from cloister.schema.sources.files_and_urls import HIDE_IT, holds_password, is_url
