@@ -19,7 +19,9 @@ _LONGEST_NAME = 100
 """Letters of a dataset's name at most: it becomes part of file names of at most 255 bytes."""
 
 OnInvalid = Literal["fail", "drop", "clip"]
-DraftedFact = Literal["names", "encoding", "delimiter", "numbers", "missing", "ignore", "types"]
+DraftedFact = Literal[
+    "names", "encoding", "delimiter", "numbers", "missing", "ignore", "types", "keys"
+]
 
 
 _LONGEST_STATEMENT = 2_000

@@ -156,6 +156,7 @@ def add_data_commands(app: typer.Typer) -> None:
         "draft",
         epilog=options.example(
             "cloister spec draft data/raw/demo.csv --out data/specs/mine.yaml",
+            "cloister spec draft users.csv films.csv ratings.csv --out films.yaml",
             "cloister spec draft postgresql://reader@localhost/shop --out shop.yaml",
         ),
     )(draft_spec)
@@ -257,9 +258,12 @@ def check_constraints(
 
 
 def draft_spec(
-    file: Annotated[
-        str,
-        typer.Argument(metavar="FILE", help="The table, CSV or Parquet, or the URL of a database."),
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...",
+            help="The table, CSV or Parquet; several tables; or the URL of a database.",
+        ),
     ],
     out: Annotated[Path | None, typer.Option(help="The spec to write, a new file.")] = None,
     table: Annotated[
@@ -267,18 +271,20 @@ def draft_spec(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Draft a spec for a table, or from the schema of a database.
+    """Draft a spec for a table, for several that refer to each other, or from a database's schema.
 
     Every guess is marked; a release refuses it until a person declares it.
 
     Names, types and the like are listed under unconfirmed; delete an item to confirm it. Declare
-    what is marked data-derived public, or measure it. Of a database no row is read: keys, types and
+    what is marked data-derived public, or measure it. Keys of several files, and the columns that
+    refer to them, are found in their rows, and the unit is the table that others belong to. Of a
+    database no row is read: keys, types and
     what may be missing are those of its schema.
     """
     from cloister.flows.cli.console import say, show_json
     from cloister.schema.drafts.reflection import write_draft
 
-    text = write_draft(file, out, table or ())
+    text = write_draft(files, out, table or ())
     if as_json:
         show_json({"spec": text, "file": str(out) if out else None})
     else:

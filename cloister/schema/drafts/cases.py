@@ -69,7 +69,7 @@ _MOSTLY = 0.9
 _MOST_MARKS = 3
 """Texts beside numbers at most that are named: ``<0.5``, ``trace``."""
 
-_ROW = "another value in each row: a key, not modelled; synthetic rows get fresh numbers"
+ROW = "another value in each row: a key, not modelled; synthetic rows get fresh numbers"
 _PERSON = (
     "by its name a person, with several rows: a key; if a person is to be protected, write "
     "privacy.unit: {key: ..., max_rows: ...}"
@@ -122,7 +122,7 @@ def _numbered_row(cells: columns.ColumnCells) -> columns.Guess | None:
     usual = first > 1 and columns.public_range(name, first, last) is not None
     counted = first % _ROUND in (0, 1) and last - first == len(numbers) - 1 and not usual
     named = columns.names_a_key(name) or columns.names_a_code(name) or columns.names_a_person(name)
-    key = f"{_ROW}; integer if it is a quantity"
+    key = f"{ROW}; integer if it is a quantity"
     return _numbered(cells, key) if named or counted else None
 
 
@@ -204,7 +204,7 @@ def _long_digits(cells: columns.ColumnCells) -> columns.Guess | None:
     if cells.distinct < max(_NEARLY_ALL * len(cells.known), columns.FEWEST_KEYS):
         return _code_list(cells, f"digits, some more than {MOST_PATTERN_DIGITS}")
     pattern = f"{{{10 ** (MOST_PATTERN_DIGITS - 1)}..{'9' * MOST_PATTERN_DIGITS}}}"
-    return columns.Guess({"type": "text", "pattern": pattern, **cells.stored_as}, _ROW)
+    return columns.Guess({"type": "text", "pattern": pattern, **cells.stored_as}, ROW)
 
 
 def _prefixed_key(cells: columns.ColumnCells) -> columns.Guess | None:
@@ -218,7 +218,7 @@ def _prefixed_key(cells: columns.ColumnCells) -> columns.Guess | None:
     start = "0" * width if lengths.nunique() == 1 else "0"
     pattern = f"{parts[0].iloc[0]}{{{start}..{'9' * width}}}"
     return columns.Guess(
-        {"type": "text", "pattern": pattern}, _PERSON if cells.are_persons else _ROW
+        {"type": "text", "pattern": pattern}, _PERSON if cells.are_persons else ROW
     )
 
 

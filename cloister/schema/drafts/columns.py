@@ -19,19 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pandas.api import types as pt
 
+from cloister.schema import written_numbers
 from cloister.schema.attributes import AnyAttribute, Float, Integer
 from cloister.schema.parsing import parse, plain_numbers, without_unit
 from cloister.schema.spec import SourceSpec
-from cloister.schema.written_numbers import (
-    BELOW_ZERO,
-    MARKS,
-    NO_UNIT,
-    Marks,
-    Unit,
-    is_usual_unit,
-    number_pattern,
-    unit_beside,
-)
 
 Keys = dict[str, Any]
 
@@ -69,7 +60,7 @@ class ColumnCells:
     plain: pd.Series
     thousands: str | None = None
     missing: str | None = None
-    unit: Unit = NO_UNIT
+    unit: written_numbers.Unit = written_numbers.NO_UNIT
     foreign: bool = False
     stored: str | None = None
 
@@ -155,15 +146,18 @@ class ColumnCells:
         return {"nullable": True} if len(self.known) < len(self.written) else {}
 
 
-def numbers_alone(texts: pd.Series, unit: Unit) -> pd.Series:
+def numbers_alone(texts: pd.Series, unit: written_numbers.Unit) -> pd.Series:
     """Texts (n,) without the unit that stands beside their numbers."""
-    if unit == NO_UNIT:
+    if unit == written_numbers.NO_UNIT:
         return texts
     alone = without_unit(pa.array(texts, pa.large_string(), from_pandas=True), unit)
     return pd.Series(alone.to_pandas()).set_axis(texts.index).astype("str")
 
 
-_MARKS_BESIDE_SEMICOLONS = (MARKS[0], *sorted(MARKS[1:], key=lambda marks: marks[0] != ","))
+_MARKS_BESIDE_SEMICOLONS = (
+    written_numbers.MARKS[0],
+    *sorted(written_numbers.MARKS[1:], key=lambda marks: marks[0] != ","),
+)
 """The usual marks where decimal commas are likelier, since cells are not divided by commas."""
 
 
@@ -172,19 +166,19 @@ def distinct_cells(cells: pd.Series) -> pd.Series:
     return pd.Series(cells.dropna().unique(), dtype="str")
 
 
-def guess_unit(texts: pd.Series) -> Unit:
+def guess_unit(texts: pd.Series) -> written_numbers.Unit:
     """What stands beside all numbers of distinct texts (n,); no unit if they are none, or few."""
     if len(texts) < FEWEST_NUMBERS:
-        return NO_UNIT
-    inside = texts.str.extract(BELOW_ZERO)[0]
-    unit, *more_units = {unit_beside(text) for text in inside.fillna(texts)}
+        return written_numbers.NO_UNIT
+    inside = texts.str.extract(written_numbers.BELOW_ZERO)[0]
+    unit, *more_units = {written_numbers.unit_beside(text) for text in inside.fillna(texts)}
     enclosed = inside.notna()
-    if more_units or unit is None or not is_usual_unit(unit) or enclosed.all():
-        return NO_UNIT
+    if more_units or unit is None or not written_numbers.is_usual_unit(unit) or enclosed.all():
+        return written_numbers.NO_UNIT
     return unit._replace(enclosed=bool(enclosed.any()))
 
 
-def likeliest_marks(columns: Iterable[pd.Series], delimiter: str) -> Marks:
+def likeliest_marks(columns: Iterable[pd.Series], delimiter: str) -> written_numbers.Marks:
     """The marks by which columns of the most different numbers are numbers throughout.
 
     One column of many amounts tells more than several of ``1.0`` and ``0.0``. Of two that read as
@@ -192,16 +186,18 @@ def likeliest_marks(columns: Iterable[pd.Series], delimiter: str) -> Marks:
     """
     distinct = [distinct_cells(cells) for cells in columns]
 
-    def numeric(marks: Marks) -> int:
+    def numeric(marks: written_numbers.Marks) -> int:
         return sum(len(texts) for texts in distinct if _are_numbers(texts, marks))
 
-    return max(_MARKS_BESIDE_SEMICOLONS if delimiter == ";" else MARKS, key=numeric)
+    return max(_MARKS_BESIDE_SEMICOLONS if delimiter == ";" else written_numbers.MARKS, key=numeric)
 
 
-def _are_numbers(distinct: pd.Series, marks: Marks) -> bool:
+def _are_numbers(distinct: pd.Series, marks: written_numbers.Marks) -> bool:
     """Whether all texts are numbers in these marks; no group of thousands follows a zero alone."""
     texts = pa.array(distinct, pa.large_string())
-    if not pc.all(pc.match_substring_regex(texts, number_pattern(*marks)), min_count=1).as_py():
+    if not pc.all(
+        pc.match_substring_regex(texts, written_numbers.number_pattern(*marks)), min_count=1
+    ).as_py():
         return False
     below_one = pc.match_substring_regex(texts, rf"^\s*[+-]?0+{re.escape(marks[1] or '')}")
     return marks[1] is None or not pc.any(below_one).as_py()
@@ -214,8 +210,8 @@ def in_plain_marks(cells: pd.Series, source: SourceSpec) -> tuple[pd.Series, boo
     """
     marks, distinct = (source.decimal, source.thousands), distinct_cells(cells)
     if not _are_numbers(distinct, marks):
-        return cells, _are_numbers(distinct, MARKS[0])
-    return cells if marks == MARKS[0] else plain_numbers(cells, source), False
+        return cells, _are_numbers(distinct, written_numbers.MARKS[0])
+    return cells if marks == written_numbers.MARKS[0] else plain_numbers(cells, source), False
 
 
 _Ranges = dict[str, tuple[tuple[int, int], ...]]
@@ -273,6 +269,9 @@ _PERSONS = frozenset(
 )
 """Words of those who may own several rows."""
 
+_GROUPS = frozenset(("people", "staff", "personnel", "clientele"))
+"""Words of many of them; other names of tables end in s."""
+
 _OTHER_ROWS = frozenset(
     (
         *("manager", "supervisor", "superior", "boss", "lead", "mentor", "parent", "mother"),
@@ -313,8 +312,36 @@ def names_a_code(name: str) -> bool:
 
 def names_a_person(name: str) -> bool:
     """Whether a name is that of a person, alone or with a word for keys: ``user``, ``userId``."""
-    words = [word for word in _words_of(name) if word not in _KEYS | _NUMBERS | _CODES]
+    words = _stem(name)
     return bool(words) and words[-1] in _PERSONS
+
+
+def names_persons(table: str) -> bool:
+    """Whether the name of a table is that of persons: ``users``, ``dim_customer``, ``people``."""
+    last = _words_of(table)[-1:]
+    return any(word in _GROUPS or _singulars(word) & _PERSONS for word in last)
+
+
+def names_row_of(name: str, table: str) -> bool:
+    """Whether the name of a column is that of a row of a table: ``film_id`` of ``films``.
+
+    Or of what another column is of: ``film_id`` of ``FILM``.
+    """
+    pairs = zip(_stem(name)[-1:], _stem(table)[-1:], strict=False)
+    return any(_singulars(first) & _singulars(last) for first, last in pairs)
+
+
+def _stem(name: str) -> list[str]:
+    """The words of a name but for those of keys."""
+    return [word for word in _words_of(name) if word not in _KEYS | _NUMBERS | _CODES]
+
+
+def _singulars(word: str) -> frozenset[str]:
+    """A word, and what it is the plural of, if it is one."""
+    ends = (("s", ""), ("es", ""), ("ies", "y"))
+    return frozenset(
+        (word, *(word.removesuffix(end) + rest for end, rest in ends if word.endswith(end)))
+    )
 
 
 def names_another_row(name: str) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cloister.schema.drafts.checks import CheckFacts
+from cloister.schema.drafts.columns import names_a_person, names_persons
 from cloister.schema.spec_files.yaml_text import entries, scalar
 
 _MOST_LINKED = 2
@@ -36,6 +37,7 @@ class DraftedTable:
 
     ``columns`` have a ``name`` each, and may be ``nullable``. ``checks`` are what its CHECK
     constraints say, ``primary`` and ``unique`` the sets of columns that no two rows agree on.
+    ``most_rows`` are how many may refer to the same row by a column, where that is known.
     ``references`` are single columns with the table and the key that they name; ``left_out`` says
     in words which foreign keys are none, why, and what to do.
     """
@@ -46,14 +48,21 @@ class DraftedTable:
     unique: tuple[tuple[str, ...], ...]
     foreign: tuple[DraftedKey, ...]
     checks: CheckFacts = field(default_factory=CheckFacts)
+    most_rows: Mapping[str, int] = field(default_factory=dict)
     references: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def key(self) -> str | None:
         """The one column of the primary key, unless it refers to another table."""
         alone = len(self.primary) == 1 and self.primary[0] not in self.references
         return self.primary[0] if alone else None
+
+    @property
+    def names_persons(self) -> bool:
+        """Whether the table, or its key, is named as persons are."""
+        return names_persons(self.name) or (self.key is not None and names_a_person(self.key))
 
     @property
     def keyed(self) -> set[str]:
@@ -213,6 +222,7 @@ _ANY_ROW = (
     "row # of any table: rows that may refer to none are part of no other unit; {table: NAME} if "
     "these columns are never missing"
 )
+_UNRELATED = "row # of any table, since none refers to another"
 _WHOSE = "whose rows are protected, with all that refer to them"
 _MAX_ROWS = 10
 """Rows that may refer to the same one, until a person has written another number."""
@@ -236,10 +246,11 @@ def text_of_tables(
 ) -> str:
     """The text of a spec of several tables, parents first; ``head`` precedes ``privacy``."""
     listed = list(tables.values())
-    unit = _unit(listed)
-    lost = _is_lost(unit, listed)
-    declared = _ANY_ROW if lost else f"{{table: {scalar(unit.name)}}} # {_WHOSE}"
-    counted = listed[0] if lost else unit
+    below = _below(listed)
+    units = _units(listed, below)
+    counted, declared = listed[0], _ANY_ROW if units else _UNRELATED
+    if units and not _is_lost(units[0], listed):
+        counted, declared = units[0], _unit_words(units, below)
     parts = (
         line
         for name, table in tables.items()
@@ -263,23 +274,51 @@ def _part(
     if table.references:
         yield "    references:\n"
     for column, (to, _) in table.references.items():
-        keys = entries({"table": to, "max_rows": 1 if table.is_one_to_one(column) else _MAX_ROWS})
+        most = 1 if table.is_one_to_one(column) else table.most_rows.get(column, _MAX_ROWS)
+        keys = entries({"table": to, "max_rows": most})
         yield f"      {scalar(column)}: {{{keys}}} # the most rows that may refer to the same\n"
     yield from (*text.rules, *text.ignored)
     yield "    attributes:\n"
     yield from text.attributes
 
 
-def _unit(tables: Sequence[DraftedTable]) -> DraftedTable:
-    """The table that refers to no other and to which most others do, directly or not."""
+def _units(tables: Sequence[DraftedTable], below: Mapping[str, set[str]]) -> list[DraftedTable]:
+    """The tables to which others belong, the likeliest unit first.
+
+    Those of persons before those that refer to no other; of these, the ones to which most others
+    refer, directly or not.
+    """
+    parents = [table for table in tables if below[table.name] - {table.name}]
+    roots = [
+        table for table in parents if all(to == table.name for to, _ in table.references.values())
+    ]
+    units = [table for table in parents if table.names_persons or table in roots] or parents
+    return sorted(units, key=lambda each: (not each.names_persons, -len(below[each.name])))
+
+
+def _below(tables: Sequence[DraftedTable]) -> dict[str, set[str]]:
+    """The tables that refer to each one, directly or not."""
     below: dict[str, set[str]] = {table.name: set() for table in tables}
     for table in reversed(tables):
         for to, _ in table.references.values():
             below[to] |= {table.name, *below[table.name]}
-    roots = [
-        table for table in tables if all(to == table.name for to, _ in table.references.values())
+    return below
+
+
+def _unit_words(units: Sequence[DraftedTable], below: Mapping[str, set[str]]) -> str:
+    """The unit, why it was guessed, and which other tables may be meant."""
+    unit, *others = units
+    of = {each.name: ", ".join(sorted(below[each.name] - {each.name})) for each in units}
+    why = "it is named as persons are" if unit.names_persons else "it refers to no other table"
+    lines = [
+        f"{{table: {scalar(unit.name)}}} # {_WHOSE}",
+        f"  # guessed: to {unit.name} belong rows of {of[unit.name]}, and {why}",
+        *(
+            f"  # or {{table: {scalar(each.name)}}}, to which rows of {of[each.name]} belong"
+            for each in others
+        ),
     ]
-    return max(roots or tables, key=lambda table: len(below[table.name]))
+    return "\n".join(lines)
 
 
 def _is_lost(unit: DraftedTable, tables: Sequence[DraftedTable]) -> bool:

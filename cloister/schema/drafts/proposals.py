@@ -33,7 +33,7 @@ _ROWS_EACH = 20
 _FIRST_ROWS = 2_000
 """Rows that rule out most pairs of columns, before all rows are compared."""
 
-_CHANCE = math.log(1e-12)
+CHANCE = math.log(1e-12)
 """The logarithm of the probability at most of a dependency or an order by chance, as if the columns
 did not depend on each other: a file has some ten thousand pairs of columns."""
 
@@ -41,7 +41,8 @@ _LEFT = ("categorical", "ordinal", "boolean", "integer", "date")
 """Types of what decides other columns; a decimal number is decided."""
 
 
-def _proposal(form: str, rule: str) -> str:
+def proposal(form: str, rule: object) -> str:
+    """An entry of ``constraints`` that a person has to declare."""
     return flow({form: rule, "provenance": DATA_DERIVED})
 
 
@@ -58,7 +59,7 @@ def dependency_proposals(frame: pd.DataFrame, guesses: Mapping[str, Guess]) -> l
     ]
     decided = {left.name: list(_decided_by(left, columns)) for left in columns}
     return [
-        _proposal("fd", f"{quote(name)} -> {', '.join(map(quote, rights))}")
+        proposal("fd", f"{quote(name)} -> {', '.join(map(quote, rights))}")
         for name in decided
         if (rights := _without_implied(name, decided))
     ]
@@ -91,7 +92,7 @@ def _decided_by(left: _Codes, columns: list[_Codes]) -> Iterator[str]:
             and 1 < right.values <= left.values
             and _agree(left.codes[:_FIRST_ROWS], right.codes[:_FIRST_ROWS])
             and _agree(left.codes, right.codes)
-            and _log_chance(left.codes, right.codes) <= _CHANCE
+            and _log_chance(left.codes, right.codes) <= CHANCE
         )
 
 
@@ -148,7 +149,7 @@ def order_proposals(typed: Mapping[str, pd.Series], guesses: Mapping[str, Guess]
     for name, values in typed.items():
         kinds.setdefault(guesses[name].keys["type"], {})[name] = _as_numbers(values)
     orders = (order for alike in kinds.values() if len(alike) <= _MOST for order in _orders(alike))
-    return [_proposal("deny", f"t.{quote(less)} > t.{quote(more)}") for less, more in orders]
+    return [proposal("deny", f"t.{quote(less)} > t.{quote(more)}") for less, more in orders]
 
 
 def _as_numbers(values: pd.Series) -> Floats:
@@ -185,7 +186,7 @@ def _tells(less: Floats, more: Floats) -> bool:
     above = np.sort(more[both])
     rows = len(above)
     usual = float((rows - np.searchsorted(above, less[both])).mean()) / rows
-    return 0 < usual <= _USUAL and rows * math.log(usual) <= _CHANCE
+    return 0 < usual <= _USUAL and rows * math.log(usual) <= CHANCE
 
 
 _MOST_VALUES = 12
@@ -225,7 +226,7 @@ def presence_proposals(frame: pd.DataFrame, guesses: Mapping[str, Guess]) -> lis
             rule = f"is missing exactly if t.{quote(twin)} is missing"
         if rule is not None:
             sentences.append(f"t.{quote(name)} {rule}")
-    return [_proposal("check", sentence) for sentence in sentences]
+    return [proposal("check", sentence) for sentence in sentences]
 
 
 @dataclass(frozen=True)
@@ -336,9 +337,8 @@ def reference_hints(
     """Comments that say how to declare the columns that refer to rows of the same file."""
     for key, column in _self_references(frame, guesses):
         cells = frame[column].dropna()
-        texts = _texts(cells)
+        texts = texts_of_keys(cells)
         most = int(texts.value_counts().iloc[0])
-        unit = 10 ** max(len(str(most)) - 1, 1)
         remedy = _FILLED.format(column=scalar(column)) * (len(cells) == len(frame))
         remedy += _DECIMAL * (pt.is_string_dtype(cells.dtype) and not cells.equals(texts))
         guessed = guesses[key].keys
@@ -351,10 +351,16 @@ def reference_hints(
             remedy=remedy,
             table=scalar(table),
             source=flow(source),
-            most=-(-most // unit) * unit,  # rounded up to one digit, and at least ten
+            most=rounded_bound(most),
             key_keys=flow(keys | {"provenance": DATA_DERIVED}),
             column_keys=flow(keys | {"nullable": True, "provenance": DATA_DERIVED}),
         )
+
+
+def rounded_bound(most: int) -> int:
+    """A number of rows, rounded up to one digit."""
+    unit = 10 ** max(len(str(most)) - 1, 1)
+    return -(-most // unit) * unit
 
 
 def _self_references(
@@ -362,13 +368,13 @@ def _self_references(
 ) -> Iterator[tuple[str, str]]:
     """The columns that refer, each behind the first key that holds all of its values."""
     keys = {
-        name: set(_texts(frame[name]))
+        name: set(texts_of_keys(frame[name]))
         for name, guess in guesses.items()
         if guess.keys["type"] == "text" and frame[name].is_unique and frame[name].notna().all()
     }
     for name, guess in guesses.items():
         if keys and guess.keys["type"] not in ("boolean", "date", "datetime"):
-            texts = _texts(frame[name].dropna())
+            texts = texts_of_keys(frame[name].dropna())
             other_keys = (key for key in keys if key != name)
             referred = (key for key in other_keys if _names_rows(name, texts, keys[key]))
             yield from ((key, name) for key in islice(referred, 1))
@@ -383,6 +389,6 @@ def _names_rows(name: str, texts: pd.Series, keys: set[str]) -> bool:
     return (named or not counted) and bool(texts.isin(keys).all())
 
 
-def _texts(cells: pd.Series) -> pd.Series:
+def texts_of_keys(cells: pd.Series) -> pd.Series:
     """The cells as texts of keys: whole numbers that are stored or written as ``7.0`` as ``7``."""
     return cells.astype("str").str.replace(r"^(\d+)\.0$", r"\1", regex=True)

@@ -12,19 +12,11 @@ import sqlalchemy as sa
 from cloister.errors import DataError, InputError, StorageError
 from cloister.schema.attributes import DATA_DERIVED
 from cloister.schema.declarations import quote
+from cloister.schema.drafts import drafted_tables
 from cloister.schema.drafts.checks import CheckFacts, read_checks
 from cloister.schema.drafts.columns import Guess, Keys
-from cloister.schema.drafts.drafted_tables import (
-    ABOUT,
-    FOOT,
-    PRIVACY,
-    DraftedKey,
-    DraftedTable,
-    TableText,
-    linked_tables,
-    text_of_tables,
-)
 from cloister.schema.drafts.drafting import draft
+from cloister.schema.drafts.file_tables import draft_files
 from cloister.schema.sinks import NOTES
 from cloister.schema.sources.databases import connect
 from cloister.schema.sources.files_and_urls import HIDE_IT, holds_password, is_url
@@ -58,13 +50,15 @@ def draft_database(url: str, wanted: Sequence[str] = ()) -> str:
         raise InputError(f"the URL {HIDE_IT}")
     with connect(url, "the schema of the database cannot be read") as connection:
         schema = sa.inspect(connection)
-        tables = linked_tables([_reflected(schema, name) for name in _names(schema, wanted)])
+        tables = drafted_tables.linked_tables(
+            [_reflected(schema, name) for name in _names(schema, wanted)]
+        )
         name = wanted[0] if len(wanted) == 1 else str(connection.engine.url.database or "")
     if len(tables) == 1:
         return _draft_of_one(url, tables[0])
-    head = _HEAD.format(name=_dataset(re.sub(r".*/|\.\w+$", "", name)), about=ABOUT)
+    head = _HEAD.format(name=_dataset(re.sub(r".*/|\.\w+$", "", name)), about=drafted_tables.ABOUT)
     by_name = {table.name: table for table in tables}
-    return text_of_tables(
+    return drafted_tables.text_of_tables(
         head, by_name, {table.name: _text_of(url, table, by_name) for table in tables}
     )
 
@@ -79,22 +73,22 @@ def _names(schema: sa.Inspector, wanted: Sequence[str]) -> list[str]:
     return names
 
 
-def _draft_of_one(url: str, table: DraftedTable) -> str:
+def _draft_of_one(url: str, table: drafted_tables.DraftedTable) -> str:
     lines = [
-        _HEAD.format(name=_dataset(table.name), about=ABOUT),
+        _HEAD.format(name=_dataset(table.name), about=drafted_tables.ABOUT),
         f"source: {{{entries({'url': url, 'table': table.name})}}}\n",
-        PRIVACY.format(unit=_ONE_UNIT),
+        drafted_tables.PRIVACY.format(unit=_ONE_UNIT),
         *_ignored(table, ""),
         "attributes:\n",
         *_attributes(table, {table.name: table}, "  "),
         *_left_out(table, ""),
         f"constraints: {flow(_rules(table))} # such as {{fd: zip -> city}} or {{deny: ...}}\n",
-        FOOT,
+        drafted_tables.FOOT,
     ]
     return "".join(lines)
 
 
-def _reflected(schema: sa.Inspector, name: str) -> DraftedTable:
+def _reflected(schema: sa.Inspector, name: str) -> drafted_tables.DraftedTable:
     primary = _primary(schema, name)
     columns = [
         {**column, "nullable": column["nullable"] and column["name"] not in primary}
@@ -102,7 +96,7 @@ def _reflected(schema: sa.Inspector, name: str) -> DraftedTable:
     ]
     unique = tuple(tuple(key["column_names"]) for key in schema.get_unique_constraints(name))
     foreign = tuple(
-        DraftedKey(
+        drafted_tables.DraftedKey(
             tuple(key["constrained_columns"]),
             key["referred_table"],
             tuple(key["referred_columns"]) or _primary(schema, key["referred_table"]),
@@ -110,16 +104,18 @@ def _reflected(schema: sa.Inspector, name: str) -> DraftedTable:
         for key in schema.get_foreign_keys(name)
     )
     checks = read_checks(schema.get_check_constraints(name))
-    return DraftedTable(name, columns, primary, unique, foreign, checks)
+    return drafted_tables.DraftedTable(name, columns, primary, unique, foreign, checks)
 
 
 def _primary(schema: sa.Inspector, name: str) -> tuple[str, ...]:
     return tuple(schema.get_pk_constraint(name)["constrained_columns"])
 
 
-def _text_of(url: str, table: DraftedTable, tables: Mapping[str, DraftedTable]) -> TableText:
+def _text_of(
+    url: str, table: drafted_tables.DraftedTable, tables: Mapping[str, drafted_tables.DraftedTable]
+) -> drafted_tables.TableText:
     rules = _rules(table)
-    return TableText(
+    return drafted_tables.TableText(
         {"url": url, "table": table.name},
         [*_left_out(table, "    "), *([f"    constraints: {flow(rules)}\n"] if rules else [])],
         list(_ignored(table, "    ")),
@@ -127,7 +123,7 @@ def _text_of(url: str, table: DraftedTable, tables: Mapping[str, DraftedTable]) 
     )
 
 
-def _rules(table: DraftedTable) -> list[dict[str, object]]:
+def _rules(table: drafted_tables.DraftedTable) -> list[dict[str, object]]:
     ignored = set(_without_values(table))
     rules: list[dict[str, object]] = [
         {"key": list(key), "provenance": _SCHEMA}
@@ -142,7 +138,7 @@ def _rules(table: DraftedTable) -> list[dict[str, object]]:
     return rules
 
 
-def _are_ordered(first: str, second: str, table: DraftedTable) -> bool:
+def _are_ordered(first: str, second: str, table: drafted_tables.DraftedTable) -> bool:
     """Whether two columns are both numbers, dates or moments that a spec compares."""
     kinds = {
         column["name"]: guess.keys["type"] for column in table.columns if (guess := _guess(column))
@@ -152,7 +148,7 @@ def _are_ordered(first: str, second: str, table: DraftedTable) -> bool:
     return alone and (compared <= {"integer", "float"} or compared in ({"date"}, {"datetime"}))
 
 
-def _left_out(table: DraftedTable, indent: str) -> Iterator[str]:
+def _left_out(table: drafted_tables.DraftedTable, indent: str) -> Iterator[str]:
     """Comments on the keys of the schema that the draft does not hold."""
     words = (*table.left_out, *table.lost_keys(), *table.checks.unread, *_lost_orders(table))
     yield from (f"{indent}# {each}\n" for each in words)
@@ -162,25 +158,27 @@ def _left_out(table: DraftedTable, indent: str) -> Iterator[str]:
             yield f"{indent}# key ({', '.join(key)}) is not kept: {columns[0]} is left out\n"
 
 
-def _lost_orders(table: DraftedTable) -> Iterator[str]:
+def _lost_orders(table: drafted_tables.DraftedTable) -> Iterator[str]:
     for first, op, second in table.checks.orders:
         if not _are_ordered(first, second, table):
             yield f"check is not kept: {first} {op} {second}, of types that a spec does not order"
 
 
-def _ignored(table: DraftedTable, indent: str) -> Iterator[str]:
+def _ignored(table: drafted_tables.DraftedTable, indent: str) -> Iterator[str]:
     if names := _without_values(table):
         yield f"{indent}ignore: {flow(names)} # of types that hold no single values\n"
 
 
-def _without_values(table: DraftedTable) -> list[str]:
+def _without_values(table: drafted_tables.DraftedTable) -> list[str]:
     """The columns of types that hold no single values, which a spec ignores."""
     names = (column["name"] for column in table.columns if _guess(column) is None)
     return [name for name in names if name not in table.keyed]
 
 
 def _attributes(
-    table: DraftedTable, tables: Mapping[str, DraftedTable], indent: str
+    table: drafted_tables.DraftedTable,
+    tables: Mapping[str, drafted_tables.DraftedTable],
+    indent: str,
 ) -> Iterator[str]:
     for column in table.columns:
         guess = _key_of(column, table, tables) or _checked(column, _guess(column), table.checks)
@@ -191,7 +189,9 @@ def _attributes(
 
 
 def _key_of(
-    column: Mapping[str, Any], table: DraftedTable, tables: Mapping[str, DraftedTable]
+    column: Mapping[str, Any],
+    table: drafted_tables.DraftedTable,
+    tables: Mapping[str, drafted_tables.DraftedTable],
 ) -> Guess | None:
     """A key, or a reference, which is declared as the key that it refers to."""
     if column["name"] in table.references:
@@ -301,22 +301,29 @@ def _dataset(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "-", name).lstrip("._-") or "dataset"
 
 
-def write_draft(data: str, out: Path | None, tables: Sequence[str] = ()) -> str:
+def write_draft(sources: Sequence[str], out: Path | None, tables: Sequence[str] = ()) -> str:
     """The text of a draft, written to ``out`` if that is given and new.
 
-    ``data`` is a file, whose values are read, or the URL of a database, of which the schema is; of
-    a database some ``tables`` may be named.
+    ``sources`` are files, whose values are read and which are tables of one spec, or the URL of a
+    database, of which the schema is; of a database some ``tables`` may be named.
 
     Raises:
-        InputError: tables are named, and ``data`` is a file.
-        StorageError: the table cannot be read, or ``out`` exists or cannot be written.
-        DataError: the table has no columns or rows to draft from.
+        InputError: tables are named, and ``sources`` are files; or a database is one of several.
+        StorageError: a table cannot be read, or ``out`` exists or cannot be written.
+        DataError: a table has no columns or rows to draft from.
     """
     if out is not None and out.exists():
         raise StorageError(f"{out} exists; give another file with --out, or move it away")
-    if tables and not is_url(data):
+    database = any(map(is_url, sources))
+    if tables and not database:
         raise InputError("--table is of databases, and a file holds one table; leave it out")
-    text = draft_database(data, tables) if is_url(data) else draft(Path(data))
+    if database and len(sources) > 1:
+        raise InputError("a draft is of files, or of one database; give its URL alone")
+    first = sources[0]
+    if database:
+        text = draft_database(first, tables)
+    else:
+        text = draft_files(list(map(Path, sources))) if len(sources) > 1 else draft(Path(first))
     if out is not None:
         try:
             out.write_text(text, encoding="utf-8")

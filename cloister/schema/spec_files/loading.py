@@ -139,6 +139,7 @@ _FACTS = {
     "numbers": "source.decimal and source.thousands",
     "missing": "source.missing and missing of attributes",
     "ignore": "columns to ignore",
+    "keys": "keys, and references with their max_rows",
     "types": "types of attributes with their dtypes, formats and words of booleans",
 }
 

@@ -72,6 +72,21 @@ def test_where_rows_may_refer_to_none_a_row_is_the_unit(tmp_path):
     assert sum(part.rows is None for part in spec.tables.values()) == 1
 
 
+def test_the_unit_is_the_table_of_persons_that_others_belong_to(tmp_path):
+    text, spec = drafted(
+        tmp_path,
+        """
+        CREATE TABLE regions (id INTEGER PRIMARY KEY, name CHAR(3) NOT NULL);
+        CREATE TABLE customers (id INTEGER PRIMARY KEY, r INTEGER NOT NULL REFERENCES regions (id));
+        CREATE TABLE orders (n INTEGER PRIMARY KEY, c INTEGER NOT NULL REFERENCES customers (id));
+        CREATE TABLE lines (nr INTEGER NOT NULL, o INTEGER NOT NULL REFERENCES orders (n));
+        """,
+    )
+    assert spec.privacy.unit.table == "customers"
+    assert "to customers belong rows of lines, orders, and it is named as persons are" in text
+    assert "# or {table: regions}, to which rows of customers, lines, orders belong" in text
+
+
 def test_a_draft_has_a_column_of_each_type_of_numbers(tmp_path):
     types = ["REAL", "FLOAT", "DOUBLE PRECISION", "NUMERIC(8, 2)", "DECIMAL(5, 1)"]
     columns = ", ".join(f"n{number} {each} NOT NULL" for number, each in enumerate(types))
