@@ -198,15 +198,19 @@ def approve(
 
 
 def load(release: str) -> results.LoadedModel:
-    """The model of an approved release, to draw more rows from.
+    """The model of an approved release, to draw more rows from and to answer questions.
+
+    It is given by its id, by the folder of its public files, or by one of them.
 
     Raises:
         InputError: there is no such release, or it is not approved.
         VerificationError: the model is not the one that was released.
     """
     from cloister.flows.sampling import approved_model
+    from cloister.privacy.certificate.manifest import release_named
 
     with _in_python():
+        release = release_named(release)
         return results.LoadedModel(release, approved_model(Home.current(), release))
 
 

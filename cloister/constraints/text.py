@@ -104,7 +104,7 @@ def parse_check(
     head = _predicates(match["left"], name) if match else ()
     if match is None or len(head) != 1:
         raise ConstraintError(f"constraint '{name}': cannot read '{text}'; {_SENTENCE}")
-    right, either = _condition(match["right"], name)
+    right, either = parse_condition(match["right"], name)
     singly, together = [(predicate,) for predicate in right], [right]
     met, unmet = (singly, together) if either else (together, singly)
     word, denied = match["word"].lower(), list[tuple[Predicate, ...]]()
@@ -120,8 +120,12 @@ def parse_check(
     return tuple(replace(rule, name=f"{name}_{number}") for number, rule in enumerate(rules, 1))
 
 
-def _condition(text: str, name: str) -> tuple[tuple[Predicate, ...], bool]:
-    """Predicates joined by ``and``, or by ``or``; and whether it is ``or``."""
+def parse_condition(text: str, name: str) -> tuple[tuple[Predicate, ...], bool]:
+    """Predicates joined by ``and``, or by ``or``; and whether it is ``or``.
+
+    Raises:
+        ConstraintError: the text does not follow the grammar at the top of this module.
+    """
     tokens = _tokens(text, name)
     either = _Word.OR in tokens
     if either and _Word.AND in tokens:

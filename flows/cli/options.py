@@ -14,6 +14,7 @@ import typer
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+from cloister.privacy.certificate.manifest import release_named
 from cloister.tasks.home.identity import acting, identity
 from cloister.tasks.requests.release_request import ReleaseRequest
 
@@ -54,6 +55,14 @@ SpecFile = Annotated[
 ]
 ReleaseId = Annotated[
     str, typer.Argument(metavar="RELEASE", help="The id of a release, as r-0123456789.")
+]
+Released = Annotated[
+    str,
+    typer.Argument(
+        metavar="RELEASE",
+        help="The id of a release, the folder of its public files, or one of them.",
+        callback=release_named,
+    ),
 ]
 Dataset = Annotated[
     str,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cloister.flows.cli.options import DELIVERY, Json, Of, ReleaseId, Until, command_of, example
+from cloister.flows.cli.options import DELIVERY, Json, Of, Released, Until, command_of, example
 from cloister.schema.sources.files_and_urls import is_url
 from cloister.tasks.home.identity import identity
 from cloister.tasks.home.process import reporting_to
@@ -45,6 +45,7 @@ def add_release_commands(app: typer.Typer) -> None:
         "answer",
         epilog=example(
             'cloister answer r-0123456789 "mean(age) by sex"',
+            "cloister answer release/synthetic.parquet \"count() where sex = 'F' or sex = 'X'\"",
             "cloister answer r-0123456789 \"share(income = '>50K') by sex where age >= 65\"",
         ),
     )(answer_release)
@@ -103,7 +104,7 @@ def plan_release(
 
 
 def sample_model(
-    release: ReleaseId,
+    release: Released,
     rows: Annotated[int, typer.Option(help="Rows to draw.", min=1, max=MOST_ROWS)],
     out: Annotated[
         str,
@@ -145,7 +146,7 @@ def sample_model(
 
 
 def answer_release(
-    release: ReleaseId,
+    release: Released,
     question: Annotated[
         str,
         typer.Argument(

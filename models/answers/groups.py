@@ -15,10 +15,10 @@ from math import prod
 import numpy as np
 
 from cloister.arrays import Floats
-from cloister.constraints.denial import BoundPredicate, holds
+from cloister.constraints.denial import holds
 from cloister.errors import InputError
 from cloister.models.answers.evidence import Weight, Weights, slices_of
-from cloister.models.answers.question import Question
+from cloister.models.answers.question import Condition, Question
 from cloister.models.core.bins import Histogram, coarse
 from cloister.schema.columns import Column, Grid
 from cloister.schema.partition import Partition, declared_cells, single_values
@@ -49,7 +49,7 @@ def cut_slices(bins: Histogram, question: Question) -> Histogram:
     """The slices of a column, cut where a condition of the question begins or ends to hold."""
     cuts = [
         cut
-        for predicate in (*question.where, *question.having)
+        for predicate in (*question.where.predicates, *question.having.predicates)
         if predicate.left.attribute == bins.name and isinstance(predicate.right, float)
         for cut in _cuts(bins.column, predicate.right)
     ]
@@ -113,17 +113,16 @@ def _joined(masks: Sequence[tuple[str, Floats]]) -> Weights:
     return {name: Weight.of(mask) for name, mask in joined.items()}
 
 
-def conditions(
-    predicates: Sequence[BoundPredicate], slices: Mapping[str, Histogram]
-) -> dict[str, Floats]:
-    """Where conditions on a column hold, 1 or 0, in each of its slices."""
+def conditions(condition: Condition, slices: Mapping[str, Histogram]) -> dict[str, Floats]:
+    """Where a condition on columns holds, 1 or 0, in each of their slices."""
     masks: dict[str, Floats] = {}
-    for predicate in predicates:
+    for predicate in condition.predicates:
         name = predicate.left.attribute
         numbers = slices[name].column.comparable(slices[name].starts)
         assert predicate.right is None or isinstance(predicate.right, float)
         mask = holds(predicate.op, numbers, predicate.right).astype(np.float64)
-        masks[name] = masks.get(name, 1.0) * mask
+        join = np.maximum if condition.either else np.minimum
+        masks[name] = join(masks.get(name, mask), mask)
     return masks
 
 

@@ -9,8 +9,8 @@
     logistic(income = '>50K' ~ age + sex)     those of a logistic one
 
 ``by`` and ``where`` may follow each of them, and ``where`` a regression. Conditions are those of
-constraints (:mod:`cloister.constraints.text`) on one row, without its ``t.``; names that are not
-bare words stand in backquotes.
+checks (:mod:`cloister.constraints.text`) on one row, without its ``t.``: comparisons joined by
+``and``, or those of one column by ``or``. Names that are not bare words stand in backquotes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 
-from cloister.constraints.denial import BoundPredicate, Operand, bind
-from cloister.constraints.text import parse_denial, unquote
+from cloister.constraints.denial import BoundPredicate, DenialConstraint, Operand, bind
+from cloister.constraints.text import parse_condition, unquote
 from cloister.errors import ConstraintError, InputError
 from cloister.schema.columns import Column
 from cloister.schema.declarations import BARE_NAME
@@ -52,6 +52,19 @@ _ARGUMENTS = {"count": (0,), "mean": (1,), "quantile": (1,), "table": (1, 2)}
 
 
 @dataclass(frozen=True)
+class Condition:
+    """Comparisons that all hold, or of which one holds; then they are of one column."""
+
+    predicates: tuple[BoundPredicate, ...] = ()
+    either: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that are compared, each once."""
+        return tuple(dict.fromkeys(each.left.attribute for each in self.predicates))
+
+
+@dataclass(frozen=True)
 class Question:
     """A figure of the rows that fulfil ``where``, of all of them or by groups.
 
@@ -63,16 +76,15 @@ class Question:
     kind: Kind
     of: tuple[Column, ...] = ()
     by: tuple[Column, ...] = ()
-    where: tuple[BoundPredicate, ...] = ()
-    having: tuple[BoundPredicate, ...] = ()
+    where: Condition = Condition()
+    having: Condition = Condition()
     probability: float = 0.5
 
     @property
     def names(self) -> tuple[str, ...]:
         """All columns that take part, each once, those of groups first."""
         named = [column.name for column in (*self.by, *self.of)]
-        named += [predicate.left.attribute for predicate in (*self.having, *self.where)]
-        return tuple(dict.fromkeys(named))
+        return tuple(dict.fromkeys((*named, *self.having.names, *self.where.names)))
 
 
 def parse_question(text: str, domain: Domain) -> Question:
@@ -93,7 +105,7 @@ def parse_question(text: str, domain: Domain) -> Question:
 
     rest = form.start("rest")
     by = _columns(part(clauses, "by", rest), domain) if clauses["by"] else ()
-    where = _condition(part(clauses, "where", rest), domain) if clauses["where"] else ()
+    where = _condition(part(clauses, "where", rest), domain) if clauses["where"] else Condition()
     of = part(form, "of")
     if kind == "share":
         having = _condition(of, domain)
@@ -107,7 +119,7 @@ def parse_question(text: str, domain: Domain) -> Question:
     columns = tuple(_column(name, domain) for name in names)
     kind = "quantile" if kind == "median" else kind
     _require_fitting(kind, columns)
-    return Question(text, cast("Kind", kind), columns, by, where, (), probability)
+    return Question(text, cast("Kind", kind), columns, by, where, Condition(), probability)
 
 
 def _regression(question: Question, of: str, domain: Domain) -> Question:
@@ -123,11 +135,11 @@ def _regression(question: Question, of: str, domain: Domain) -> Question:
     columns = tuple(_column(name, domain) for name in _split(of[start:], "+"))
     if question.kind == "logistic":
         having = _condition(of[: start - 1].strip(), domain)
-        answers = {predicate.left.attribute for predicate in having}
+        answers = {*having.names}
     else:
         explained = _column(of[: start - 1].strip(), domain)
         _require_fitting("mean", [explained])
-        having, columns, answers = (), (explained, *columns), {explained.name}
+        having, columns, answers = Condition(), (explained, *columns), {explained.name}
     named = [column.name for column in columns[question.kind == "linear" :]]
     if len(set(named)) < len(named) or answers & set(named) or len(answers) > 1:
         raise InputError(f"{question.text!r} names a column twice; name each once")
@@ -186,14 +198,11 @@ def _column(written: str, domain: Domain) -> Column:
     )
 
 
-def _condition(text: str, domain: Domain) -> tuple[BoundPredicate, ...]:
+def _condition(text: str, domain: Domain) -> Condition:
     """The comparisons of a condition, each of one column with a constant, or with missing."""
-    if re.search(r"\bor\b", _masked(text), re.IGNORECASE):
-        raise InputError(
-            f"the condition {text!r} joins comparisons by or; join them by and, or ask twice"
-        )
     try:
-        predicates = bind(parse_denial(_with_cells(text), "condition"), domain).predicates
+        written, either = parse_condition(_with_cells(text), "condition")
+        predicates = bind(DenialConstraint("condition", written), domain).predicates
     except ConstraintError as error:
         said = str(error).removeprefix("constraint 'condition': ").split("; ")[0]
         raise InputError(
@@ -209,7 +218,13 @@ def _condition(text: str, domain: Domain) -> tuple[BoundPredicate, ...]:
             raise InputError(
                 f"the condition {text!r} is on a key, which is numbered afresh; leave it out"
             )
-    return predicates
+    condition = Condition(predicates, either)
+    if either and len(condition.names) > 1:
+        raise InputError(
+            f"the condition {text!r} joins {' and '.join(condition.names)} by or; join comparisons "
+            "of one column by or, or ask twice"
+        )
+    return condition
 
 
 def _with_cells(text: str) -> str:

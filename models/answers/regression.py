@@ -99,7 +99,11 @@ class Regression:
         """Whether the released counts correct the fit: of all rows, none with a missing number."""
         numbers = [column for column in self.question.of if isinstance(column, Grid)]
         present = all(mean_weights(self.slices[c.name])[1].mean.all() for c in numbers)
-        return bool(self.released and self.released.tables) and present and not self.question.where
+        return (
+            bool(self.released and self.released.tables)
+            and present
+            and not self.question.where.predicates
+        )
 
     def estimates(self, estimand: Estimand, z: float) -> tuple[Estimate, ...]:
         """The coefficient of each term in the units of the columns.

@@ -94,8 +94,9 @@ def internal_report_of(home: Home, what: str) -> Path:
 
 def _public_files(home: Home, what: str) -> tuple[Path, Certificate]:
     """The folder of public files that is meant, and the certificate in it."""
-    if Path(what).is_dir():
-        return Path(what), read_certificate(Path(what))
+    if (given := Path(what)).exists():
+        given = given if given.is_dir() else given.parent
+        return given, read_certificate(given)
     entry = release_of(home, what)
     folder = home.release(entry.id) / "public"
     if not (folder / YAML_NAME).exists():

@@ -168,6 +168,19 @@ def read_manifest(folder: Path) -> Manifest:
         raise VerificationError(f"{MANIFEST_NAME} was altered: it cannot be read") from None
 
 
+def release_named(what: str) -> str:
+    """The id of a release, given by it, by the folder of its public files, or by one of them.
+
+    Raises:
+        StorageError: a folder or a file is given, and no manifest lies there.
+        VerificationError: the manifest was altered.
+    """
+    path = Path(what)
+    if not path.exists():
+        return what
+    return read_manifest(path if path.is_dir() else path.parent).release
+
+
 def verify_folder(folder: Path, digest: str | None = None) -> list[FileFinding]:
     """Everything that is wrong with a release folder: files altered, missing or extra.
 

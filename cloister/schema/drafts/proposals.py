@@ -18,13 +18,7 @@ from pandas.api import types as pt
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.schema.attributes import DATA_DERIVED
 from cloister.schema.declarations import quote
-from cloister.schema.drafts.columns import (
-    FEWEST_KEYS,
-    Guess,
-    names_a_key,
-    names_a_person,
-    names_another_row,
-)
+from cloister.schema.drafts import columns as drafted
 from cloister.schema.spec_files.yaml_text import flow, scalar
 
 _ROWS_EACH = 20
@@ -46,7 +40,7 @@ def proposal(form: str, rule: object) -> str:
     return flow({form: rule, "provenance": DATA_DERIVED})
 
 
-def dependency_proposals(frame: pd.DataFrame, guesses: Mapping[str, Guess]) -> list[str]:
+def dependency_proposals(frame: pd.DataFrame, guesses: Mapping[str, drafted.Guess]) -> list[str]:
     """Entries of ``constraints`` for the columns that others decide, one for each that decides.
 
     ``frame`` holds the cells of a file, those of numbers and dates as values. Keys are left out,
@@ -140,7 +134,9 @@ _MOST = 20
 """Columns of one type at most, whose orders are looked at: of more, most are chance."""
 
 
-def order_proposals(typed: Mapping[str, pd.Series], guesses: Mapping[str, Guess]) -> list[str]:
+def order_proposals(
+    typed: Mapping[str, pd.Series], guesses: Mapping[str, drafted.Guess]
+) -> list[str]:
     """Entries of ``constraints`` for the columns that are in order, without what follows by others.
 
     ``typed`` are the values (n,) of numbers, dates and moments.
@@ -203,7 +199,7 @@ _CHANCE_OF_VALUE = math.log(1e-9)
 file has some ten thousand pairs of columns."""
 
 
-def presence_proposals(frame: pd.DataFrame, guesses: Mapping[str, Guess]) -> list[str]:
+def presence_proposals(frame: pd.DataFrame, guesses: Mapping[str, drafted.Guess]) -> list[str]:
     """Entries of ``constraints`` for the columns that are missing where another one says so.
 
     ``frame`` holds the cells of a file, those of numbers and dates as values. Keys are left out,
@@ -242,7 +238,7 @@ class _Condition:
     codes: Integers
 
     @classmethod
-    def of(cls, cells: pd.Series, guess: Guess) -> _Condition | None:
+    def of(cls, cells: pd.Series, guess: drafted.Guess) -> _Condition | None:
         """The condition of a column; None if it has one value, or many, or is measured."""
         if guess.keys["type"] not in ("categorical", "ordinal", "boolean", "integer"):
             return None
@@ -257,7 +253,7 @@ class _Condition:
         return np.bincount(self.codes[mask], minlength=len(self.constants))
 
 
-def _constant(value: object, guess: Guess) -> str:
+def _constant(value: object, guess: drafted.Guess) -> str:
     """A value of a column as rules write it."""
     if isinstance(value, bool | np.bool_):
         return str(value).lower()
@@ -332,7 +328,7 @@ _DECIMAL = ", and its whole numbers in the file without decimals"
 
 
 def reference_hints(
-    frame: pd.DataFrame, guesses: Mapping[str, Guess], table: str, source: Mapping[str, Any]
+    frame: pd.DataFrame, guesses: Mapping[str, drafted.Guess], table: str, source: Mapping[str, Any]
 ) -> Iterator[str]:
     """Comments that say how to declare the columns that refer to rows of the same file."""
     for key, column in _self_references(frame, guesses):
@@ -364,7 +360,7 @@ def rounded_bound(most: int) -> int:
 
 
 def _self_references(
-    frame: pd.DataFrame, guesses: Mapping[str, Guess]
+    frame: pd.DataFrame, guesses: Mapping[str, drafted.Guess]
 ) -> Iterator[tuple[str, str]]:
     """The columns that refer, each behind the first key that holds all of its values."""
     keys = {
@@ -382,9 +378,11 @@ def _self_references(
 
 def _names_rows(name: str, texts: pd.Series, keys: set[str]) -> bool:
     """Whether a column holds only keys, not by chance, as counts below the number of rows do."""
-    if len(keys) < FEWEST_KEYS or texts.nunique() < _FEWEST_NAMED:
+    if len(keys) < drafted.FEWEST_KEYS or texts.nunique() < _FEWEST_NAMED:
         return False
-    named = names_a_key(name) or names_a_person(name) or names_another_row(name)
+    named = (
+        drafted.names_a_key(name) or drafted.names_a_person(name) or drafted.names_another_row(name)
+    )
     counted = texts.str.fullmatch("[0-9]+").all()
     return (named or not counted) and bool(texts.isin(keys).all())
 

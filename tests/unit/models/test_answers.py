@@ -83,6 +83,15 @@ def test_odd_names_ranges_and_orders_of_clauses(ask):
     assert groups[0].startswith("18 to ")
 
 
+def test_comparisons_of_one_column_may_be_joined_by_or(ask, real):
+    outside = ask("count() where age < 30 or age >= 70")
+    assert only(outside).value == pytest.approx((~real["age"].between(30, 69)).sum(), abs=2)
+    sides = ask("share(`home region` = 'north' or `home region` = 'south') by sex")
+    north = real["home region"].isin(["north", "south"]).groupby(real["sex"]).mean()
+    for each in sides.estimates:
+        assert each.value == pytest.approx(north[each.group["sex"]], abs=0.01)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -96,7 +105,8 @@ def test_odd_names_ranges_and_orders_of_clauses(ask):
         ("share(sex = 'X')", "'sex'"),
         ("share(sex)", "condition 'sex'"),
         ("count() where age > hours", "compares two columns"),
-        ("count() where age > 30 or age < 20", "condition"),
+        ("count() where age > 30 or sex = 'F'", "joins age and sex by or"),
+        ("count() where age > 30 or age < 20 and sex = 'F'", "both and and or"),
         ("linear(age)", "write linear"),
         ("linear(age ~ hours) by sex", "without by"),
         ("linear(age ~ age)", "names a column twice"),
