@@ -232,7 +232,8 @@ def report(
     release: Annotated[
         str,
         typer.Argument(
-            metavar="RELEASE", help="The id of a release; with --for its public folder, too."
+            metavar="RELEASE",
+            help="The id of a release; with --for its public folder, or a file in it, too.",
         ),
     ],
     audience: Annotated[

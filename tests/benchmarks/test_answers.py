@@ -25,37 +25,61 @@ POPULATION = 400_000
 SHAPES = {"interviews": (interviews, 1_500), "claims": (claims, 2_000)}
 """Each release is of a new sample; the method was made on interviews, and judged on claims."""
 
-Figure = Callable[[pd.DataFrame, pd.DataFrame], float]
+Figure = Callable[[pd.DataFrame, pd.DataFrame, str], float]
+"""The true figure of a group of rows, all rows, and the term of a regression that it is of."""
 
 
 def mean(column: str) -> Figure:
-    return lambda group, _: group[column].astype(float).mean()
+    return lambda group, *_: group[column].astype(float).mean()
 
 
 def median(column: str) -> Figure:
-    return lambda group, _: group[column].median()
+    return lambda group, *_: group[column].median()
 
 
 def share(column: str, condition: Callable) -> Figure:
-    return lambda group, _: condition(group[column]).mean()
+    return lambda group, *_: condition(group[column]).mean()
 
 
-def part(group: pd.DataFrame, whole: pd.DataFrame) -> float:
+def part(group: pd.DataFrame, whole: pd.DataFrame, _: str) -> float:
     return len(group) / len(whole)
 
 
-def slope(answer: Callable, *columns: tuple[str, Callable]) -> Figure:
-    """The last coefficient of a linear regression."""
+def design(group: pd.DataFrame, term: str) -> np.ndarray:
+    """Ones, and the column that a term names, or where it has the value that it names."""
+    name, equals, value = term.partition(" = ")
+    explaining = group[name] == value if equals else group[name]
+    return np.stack([np.ones(len(group)), explaining.astype(float)], axis=1)
 
-    def figure(group, _):
-        design = [np.ones(len(group)), *(of(group[name]) for name, of in columns)]
-        return float(np.linalg.lstsq(np.stack(design, 1), answer(group), rcond=None)[0][-1])
+
+def slope(column: str) -> Figure:
+    """The coefficient of the one term of a linear regression."""
+
+    def figure(group, _, term):
+        answer = group[column].astype(float)
+        return float(np.linalg.lstsq(design(group, term), answer, rcond=None)[0][-1])
 
     return figure
 
 
-def women(sex):
-    return (sex == "F").astype(float)
+def log_odds(column: str, condition: Callable) -> Figure:
+    """The coefficient of the one term of a logistic regression, by Newton's steps."""
+
+    def figure(group, _, term):
+        rows, answer = design(group, term), condition(group[column]).to_numpy(float)
+        scale = np.array([1.0, max(rows[:, 1].std(), 1e-9)])
+        rows, fit = rows / scale, np.zeros(2)
+        for _ in range(30):
+            chance = 1 / (1 + np.exp(-rows @ fit))
+            information = (rows.T * (chance * (1 - chance))) @ rows
+            fit = fit + np.linalg.solve(information, rows.T @ (answer - chance))
+        return float(fit[1] / scale[1])
+
+    return figure
+
+
+def smoking(smokes):
+    return smokes == "yes"
 
 
 QUESTIONS: Mapping[str, Mapping[str, Figure]] = {
@@ -63,7 +87,7 @@ QUESTIONS: Mapping[str, Mapping[str, Figure]] = {
         "table(`home region`)": part,
         "table(sex, smokes)": part,
         "table(age, income)": part,
-        "share(smokes = 'yes') by sex": share("smokes", lambda c: c == "yes"),
+        "share(smokes = 'yes') by sex": share("smokes", smoking),
         "share(age >= 65)": share("age", lambda c: c >= 65),
         "share(income >= 60) by sex": share("income", lambda c: c >= 60),
         "mean(age)": mean("age"),
@@ -74,10 +98,14 @@ QUESTIONS: Mapping[str, Mapping[str, Figure]] = {
         "mean(income) by `home region`": mean("income"),
         "median(age)": median("age"),
         "median(income)": median("income"),
-        "linear(hours ~ sex)": slope(lambda frame: frame["hours"], ("sex", lambda c: 1 - women(c))),
-        "linear(income ~ hours)": slope(
-            lambda frame: frame["income"], ("hours", lambda c: c.astype(float))
-        ),
+        "linear(hours ~ sex)": slope("hours"),
+        "linear(income ~ sex)": slope("income"),
+        "linear(age ~ smokes)": slope("age"),
+        "linear(income ~ hours)": slope("income"),
+        "logistic(smokes = 'yes' ~ sex)": log_odds("smokes", smoking),
+        "logistic(smokes = 'yes' ~ age)": log_odds("smokes", smoking),
+        "logistic(income >= 60 ~ sex)": log_odds("income", lambda c: c >= 60),
+        "logistic(income >= 60 ~ hours)": log_odds("income", lambda c: c >= 60),
     },
     "claims": {
         "table(region)": part,
@@ -94,9 +122,9 @@ QUESTIONS: Mapping[str, Mapping[str, Figure]] = {
         "mean(age) by kind": mean("age"),
         "median(claimed)": median("claimed"),
         "median(claimed) by line": median("claimed"),
-        "linear(claimed ~ age)": slope(
-            lambda frame: frame["claimed"], ("age", lambda c: c.astype(float))
-        ),
+        "linear(claimed ~ age)": slope("claimed"),
+        "logistic(kind = 'open' ~ age)": log_odds("kind", lambda c: c == "open"),
+        "logistic(claimed >= 1000 ~ age)": log_odds("claimed", lambda c: c >= 1000),
     },
 }
 
@@ -110,16 +138,20 @@ def test_intervals_hold_the_true_figure(record, name):
         )
         for seed in range(RELEASES)
     )
-    lines = coverage(name, trials)
+    lines = coverage(outcomes(name, trials))
     headings = ("question", "from", "intervals", "without", "population", "table", "mean width")
     title = f"95 % intervals that hold the true figure, {RELEASES} releases of {name}, {rows} rows"
     record(f"answers-{name}", title, headings, lines)
 
 
-def coverage(name: str, trials: Iterable[Trial]) -> list[tuple[str, ...]]:
-    """A line for each question and source: how often intervals hold the true figure."""
+Outcomes = dict[tuple[str, str], list[tuple]]
+"""By question and source: whether intervals hold the figures, and how wide they are."""
+
+
+def outcomes(name: str, trials: Iterable[Trial]) -> Outcomes:
+    """What the intervals of releases hold; those of parts of the seeds may be put together."""
     whole = SHAPES[name][0](POPULATION, 987_654).frame
-    held: dict[tuple[str, str], list[tuple]] = defaultdict(list)
+    held: Outcomes = defaultdict(list)
     for trial in trials:
         for text, figure in QUESTIONS[name].items():
             question = parse_question(text, trial.task.domain)
@@ -127,21 +159,28 @@ def coverage(name: str, trials: Iterable[Trial]) -> list[tuple[str, ...]]:
                 answer_question(question, trial.model, trial.task, counts_of(trial.model), of)
                 for of in ("population", "table")
             ]
-            source = "counts" if "counts of" in answers[0].basis else "model"
+            drawn = "drawn" in answers[0].basis and "corrected" not in answers[0].basis
             frames = (whole, trial.real.frame())
             for pair in zip(*(answer.estimates for answer in answers), strict=True):
-                held[text, source].append(tuple(_held(pair, frames, figure)))
-    return [(text, source, *_line(outcomes)) for (text, source), outcomes in sorted(held.items())]
+                held[text, "model" if drawn else "counts"].append(
+                    tuple(_held(pair, frames, figure))
+                )
+    return held
+
+
+def coverage(held: Outcomes) -> list[tuple[str, ...]]:
+    """A line for each question and source: how often intervals hold the true figure."""
+    return [(text, source, *_line(found)) for (text, source), found in sorted(held.items())]
 
 
 def _held(pair: tuple[Estimate, ...], frames, figure: Figure) -> Iterator:
     """Whether each of two intervals holds its figure, and the width of the first; None if none."""
     for estimate, frame in zip(pair, frames, strict=True):
-        group = frame
-        for column, words in estimate.group.items():
-            group = group if column == "coefficient" else group[inside(group[column], words)]
+        group, term = frame, estimate.group.get("coefficient", "")
+        for column, words in estimate.group.items() if not term else ():
+            group = group[inside(group[column], words)]
         missing = estimate.low is None or estimate.high is None
-        true = figure(group, frame)
+        true = figure(group, frame, term)
         yield None if missing else estimate.low <= true <= estimate.high
     yield None if missing else pair[0].high - pair[0].low
 

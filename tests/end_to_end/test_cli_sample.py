@@ -36,6 +36,16 @@ def test_rows_are_drawn_under_conditions(approved, own, cloister):
     assert rows["capital"].nunique() == 1
 
 
+def test_a_release_is_named_by_its_folder_or_a_file(approved, own, cloister):
+    files = (own / "out", own / "out" / "schema.py")
+    asked = [cloister("answer", what, "count()") for what in (approved, *files)]
+    assert asked[0]["release"] == approved
+    assert asked[1:] == [asked[0]] * 2
+    pages = [cloister("report", what, "--for", "analysts")["page"] for what in files]
+    assert pages == [str(own / "out" / "report.html")] * 2
+    assert run(["answer", str(own), "count()"]) != 0
+
+
 @pytest.mark.parametrize(
     ("where", "said"),
     [
