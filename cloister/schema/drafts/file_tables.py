@@ -102,7 +102,7 @@ class _Column:
 class _Reference:
     """A column that refers to a key: ``inside`` are the rows of each of its values among the keys.
 
-    ``orphans`` are the rows that name none. ``others`` are further tables that may be meant.
+    ``orphans`` are the rows that name none. ``rivals`` are further tables that may be meant.
     """
 
     column: _Column
@@ -110,7 +110,7 @@ class _Reference:
     named: bool
     orphans: int
     inside: pd.Series
-    others: tuple[str, ...] = ()
+    rivals: tuple[str, ...] = ()
 
     @property
     def likelihood(self) -> tuple[bool, int, float]:
@@ -134,8 +134,8 @@ class _Reference:
             lost = "leaves them out" if self.column.complete else "drops these references"
             rows = f"{self.orphans:,} of {len(self.column.texts):,} rows"
             said.append(f"{name}: {rows} name no row of {self.key.table}; a release {lost}")
-        if self.others:
-            said.append(f"{name}: its values are among the keys of {', '.join(self.others)}, too")
+        if self.rivals:
+            said.append(f"{name}: its values are among the keys of {', '.join(self.rivals)}, too")
         return "; ".join(said)
 
 
@@ -154,12 +154,12 @@ def draft_files(paths: Sequence[Path]) -> str:
         table: {name: cases.guess(cells) for name, cells in file.known.items()}
         for table, file in files.items()
     }
-    found = [
+    every = [
         _Column(table, cells, guesses[table][name].keys["type"], len(cells.written))
         for table, file in files.items()
         for name, cells in file.known.items()
     ]
-    tables = {each.name: each for each in _tables(found)}
+    tables = {each.name: each for each in _tables(every)}
     facts = dict.fromkeys((*(fact for file in files.values() for fact in file.facts), "keys"))
     head = drafting.INTRO.format(
         source=f"{len(paths)} files",
@@ -169,7 +169,7 @@ def draft_files(paths: Sequence[Path]) -> str:
     )
     head += f"unconfirmed: {flow(list(facts))} # delete once read through\n"
     texts = {
-        name: _text(files[name], _with_keys(table, found, guesses), table)
+        name: _text(files[name], _with_keys(table, every, guesses), table)
         for name, table in tables.items()
     }
     return drafted_tables.text_of_tables(head, tables, texts)
@@ -180,13 +180,13 @@ def _table_name(path: Path) -> str:
     return f"{name}-rows" if name in TAKEN else name
 
 
-def _tables(found: Sequence[_Column]) -> list[drafted_tables.DraftedTable]:
+def _tables(every: Sequence[_Column]) -> list[drafted_tables.DraftedTable]:
     """The tables with their keys and references, each after those that it refers to."""
-    names = list(dict.fromkeys(column.table for column in found))
-    chosen = list(_references(found, names))
+    names = list(dict.fromkeys(column.table for column in every))
+    chosen = list(_references(every, names))
     tables = []
     for name in names:
-        of_table = [column for column in found if column.table == name]
+        of_table = [column for column in every if column.table == name]
         referring = {each.column.name: each for each in chosen if each.column.table == name}
         referred = [each.key.name for each in chosen if each.key.table == name]
         tables.append(
@@ -200,19 +200,19 @@ def _tables(found: Sequence[_Column]) -> list[drafted_tables.DraftedTable]:
                 remarks=tuple(each.words for each in referring.values() if each.words),
             )
         )
-    return drafted_tables.linked_tables([_with_wide(table, tables, found) for table in tables])
+    return drafted_tables.linked_tables([_with_wide(table, tables, every) for table in tables])
 
 
-def _references(found: Sequence[_Column], names: Sequence[str]) -> Iterator[_Reference]:
-    """The likeliest reference of each column that has one; the others are named beside it."""
-    keys = [column for column in found if column.is_key]
-    for column in found:
+def _references(every: Sequence[_Column], names: Sequence[str]) -> Iterator[_Reference]:
+    """The likeliest reference of each column that has one, with its rivals."""
+    keys = [column for column in every if column.is_key]
+    for column in every:
         options = [each for key in keys if (each := _reference(column, key, names))]
         options.sort(key=lambda each: each.likelihood, reverse=True)
         if options:
-            first, *others = options
-            alike = [each.key for each in others if each.named == first.named]
-            yield replace(first, others=tuple(dict.fromkeys(key.table for key in alike)))
+            first, *rivals = options
+            alike = [each.key for each in rivals if each.named == first.named]
+            yield replace(first, rivals=tuple(dict.fromkeys(key.table for key in alike)))
 
 
 def _reference(column: _Column, key: _Column, names: Sequence[str]) -> _Reference | None:
@@ -258,15 +258,15 @@ def _is_no_chance(column: _Column, key: _Column, inside: pd.Series) -> bool:
 def _primary(
     of_table: Sequence[_Column], referring: Collection[str], referred: Sequence[str]
 ) -> tuple[str, ...]:
-    """The column that others refer to most, else the first key, else two columns together."""
+    """The column to which most others refer, else the first key, else two columns together."""
     keys = [column.name for column in of_table if column.is_key]
     if keys:
         return (max(keys, key=lambda name: (referred.count(name), name not in referring)),)
     complete = [each for each in of_table if each.complete and each.kind not in _MEASURED]
     complete.sort(key=lambda each: each.name not in referring)
     pairs = combinations(complete[:_MOST_PAIRED], 2)
-    found = next((pair for pair in pairs if _tell_rows_apart(*pair)), ())
-    return tuple(column.name for column in of_table if column in found)
+    together = next((pair for pair in pairs if _tell_rows_apart(*pair)), ())
+    return tuple(column.name for column in of_table if column in together)
 
 
 def _tell_rows_apart(first: _Column, second: _Column) -> bool:
@@ -283,10 +283,10 @@ def _tell_rows_apart(first: _Column, second: _Column) -> bool:
 def _with_wide(
     table: drafted_tables.DraftedTable,
     tables: Sequence[drafted_tables.DraftedTable],
-    found: Sequence[_Column],
+    every: Sequence[_Column],
 ) -> drafted_tables.DraftedTable:
     """A table with its references of two columns, under the names of the key."""
-    texts = {(column.table, column.name): column.texts for column in found}
+    texts = {(column.table, column.name): column.texts for column in every}
     wide = []
     for parent in tables:
         names = parent.primary
@@ -307,11 +307,11 @@ def _with_wide(
 
 def _with_keys(
     table: drafted_tables.DraftedTable,
-    found: Sequence[_Column],
+    every: Sequence[_Column],
     guesses: Mapping[str, Mapping[str, columns.Guess]],
 ) -> dict[str, columns.Guess]:
     """The guesses of a table, in which keys and what refers to them are declared alike."""
-    cells = {(column.table, column.name): column.cells for column in found}
+    cells = {(column.table, column.name): column.cells for column in every}
     declared = dict(guesses[table.name])
     if table.key:
         keys = _key_of(cells[table.name, table.key], declared[table.key])
