@@ -22,6 +22,9 @@ _GROUPS = 10
 _MOST_NUMBERS = 20_000_000
 """Rows times groups of all columns that are counted, 80 MB: of more, evenly spaced rows are."""
 
+_COUNTED = 16
+"""Values of a column for each row at most that are counted; of more, rows are sorted."""
+
 _FEWEST_ROWS = 2_000
 """Rows that are taken in any case."""
 
@@ -74,7 +77,9 @@ def rank_correlation(table: Table, first: str, second: str) -> float | None:
         return None
     codes = [table.codes[name] for name in (first, second)]
     both = np.logical_and(*map(ordinary, columns, codes))
-    ranks = [_ranks(values[both]) for values in codes]
+    if not both.all():
+        codes = [values[both] for values in codes]
+    ranks = list(map(_ranks, columns, codes))
     if any(len(values) < 2 or values.std() == 0 for values in ranks):
         return None
     return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
@@ -88,7 +93,7 @@ def ordinary(column: Column, codes: Codes) -> Booleans:
 
 def _groups(column: Column, codes: Codes) -> Integers:
     """The groups (n,) of rows, numbered from 0."""
-    values, numbers, counts = np.unique(codes, return_inverse=True, return_counts=True)
+    values, numbers, counts = _occurring(column, codes)
     if len(values) <= _GROUPS:
         return numbers
     apart = ~ordinary(column, values)
@@ -102,7 +107,17 @@ def _groups(column: Column, codes: Codes) -> Integers:
     return np.unique(parts, return_inverse=True)[1][numbers]
 
 
-def _ranks(codes: Codes) -> Floats:
+def _ranks(column: Column, codes: Codes) -> Floats:
     """The mean ranks (n,) of codes (n,)."""
-    _, numbers, counts = np.unique(codes, return_inverse=True, return_counts=True)
+    _, numbers, counts = _occurring(column, codes)
     return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[numbers], dtype=np.float64)
+
+
+def _occurring(column: Column, codes: Codes) -> tuple[Integers, Integers, Integers]:
+    """The codes that occur, the number (n,) of each row's among them, and the rows of each."""
+    if column.size > _COUNTED * len(codes):
+        values, numbers, counts = np.unique(codes, return_inverse=True, return_counts=True)
+        return values, numbers, counts
+    rows = np.bincount(codes, minlength=column.size)
+    occur = rows > 0
+    return np.flatnonzero(occur), (np.cumsum(occur) - 1)[codes], rows[occur]

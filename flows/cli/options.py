@@ -14,7 +14,6 @@ import typer
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from cloister.privacy.certificate.manifest import release_named
 from cloister.tasks.home.identity import acting, identity
 from cloister.tasks.requests.release_request import ReleaseRequest
 
@@ -44,6 +43,12 @@ def _unit(name: str) -> str:
     return name
 
 
+def _release_named(what: str) -> str:
+    from cloister.privacy.certificate.manifest import release_named
+
+    return release_named(what)
+
+
 def _words(text: str) -> str:
     if not (text.isprintable() and text.strip()):
         raise typer.BadParameter("write a few words, without line breaks and control characters")
@@ -61,7 +66,7 @@ Released = Annotated[
     typer.Argument(
         metavar="RELEASE",
         help="The id of a release, the folder of its public files, or one of them.",
-        callback=release_named,
+        callback=_release_named,
     ),
 ]
 Dataset = Annotated[

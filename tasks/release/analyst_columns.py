@@ -203,8 +203,11 @@ def mean_of(
 
 def _quartiles(column: Column, codes: Codes) -> tuple[str, ...]:
     """The quartiles of ordinary values, as text; none without an order."""
-    values = np.sort(codes[ordinary(column, codes)])
-    if column.kind not in ("numeric", "ordered") or not len(values):
+    if column.kind not in ("numeric", "ordered"):
         return ()
-    middle = values[[len(values) // 4, len(values) // 2, 3 * len(values) // 4]]
+    values = codes[ordinary(column, codes)]
+    if not len(values):
+        return ()
+    ranks = [len(values) // 4, len(values) // 2, 3 * len(values) // 4]
+    middle = np.partition(values, ranks)[ranks]
     return tuple(_texts(column, middle))

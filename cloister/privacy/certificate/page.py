@@ -6,9 +6,10 @@ import json
 import math
 import re
 from decimal import ROUND_CEILING, Context
+from functools import cache
 from importlib.resources import files
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from cloister.privacy.certificate.certificate import NOT_STATED, Certificate
@@ -27,6 +28,11 @@ def page(certificate: Certificate) -> str:
 
 def render(source: str, **facts: object) -> str:
     """A page by its template; every text among the facts is escaped."""
+    return _template(source).render(facts)
+
+
+@cache
+def _template(source: str) -> Template:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -38,7 +44,7 @@ def render(source: str, **facts: object) -> str:
         "event": _event,
         "soft": _soft,
     }
-    return environment.from_string(source).render(facts)
+    return environment.from_string(source)
 
 
 def _figure(amount: float) -> str:
