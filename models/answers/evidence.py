@@ -25,9 +25,9 @@ Privacy: released numbers alone, so post-processing.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -93,14 +93,19 @@ Weights = Mapping[str, Weight]
 """The weight of a row: the product of those of its columns; of one left out it is 1."""
 
 
+Replicates = Mapping[str, Callable[[], Floats]]
+"""What draws the bootstrap shares (samples, slices) of columns, once."""
+
+
 @dataclass(frozen=True, eq=False)
 class JointCounts:
     """Least-squares counts of a table over ``slices``, one axis a column.
 
     ``counts`` (cells,) have the covariance ``diag(variances) - known' known``; shape of ``known``:
-    (sums, cells). ``replicates`` (bootstrap samples, slices) are the shares of slices that columns
-    might have had. ``dependence`` is how much columns may depend on each other beyond the counts,
-    the root of a mean-square contingency; 0 of counted tables.
+    (sums, cells). ``replicates`` give the shares of slices (bootstrap samples, slices) that columns
+    might have had; they are drawn where they are needed. ``dependence`` is how much columns may
+    depend on each other beyond the counts, the root of a mean-square contingency; 0 of counted
+    tables.
     """
 
     slices: Mapping[str, Histogram]
@@ -108,7 +113,7 @@ class JointCounts:
     counts: Floats
     variances: Floats
     known: Floats
-    replicates: Mapping[str, Floats] = field(default_factory=dict)
+    replicates: Replicates = field(default_factory=dict)
     dependence: float = 0.0
 
     @property
@@ -139,17 +144,19 @@ class JointCounts:
         """The covariance, by noise alone, of the sums of two products of numbers of slices."""
         one, two = self.over_cells(first), self.over_cells(second)
         both = float((one * self.variances) @ two - (self.known @ one) @ (self.known @ two))
-        for name, replicates in self.replicates.items():
+        for name in self.replicates:
             if name in first and name in second:
-                errors = [self.replicated(name, each) for each in (first, second)]
-                both += float(errors[0] @ errors[1]) / len(replicates)
+                both += float((self.replicated(name, first) * self.replicated(name, second)).mean())
         return both
 
     def replicated(self, name: str, numbers: Mapping[str, Floats]) -> Floats:
-        """How much a sum differs with each replicate (bootstrap samples,) of a column's shares."""
-        replicates = self.replicates[name]
-        if name not in numbers:
-            return np.zeros(len(replicates))
+        """How much a sum differs with each replicate (bootstrap samples,) of a column's shares.
+
+        Not at all where all values of a part count for the same.
+        """
+        if name not in numbers or self.resolves(name, numbers[name]):
+            return np.zeros(_REPLICATES)
+        replicates = self.replicates[name]()
         axis = self.names.index(name)
         counts = self.counts.reshape([partition.size for partition in self.partitions])
         for other in reversed(range(counts.ndim)):
@@ -183,11 +190,15 @@ def joint_counts(
     released: ReleasedCounts,
     names: Sequence[str],
     slices: Mapping[str, Histogram],
-    replicates: Mapping[str, Floats],
+    replicates: Replicates,
 ) -> tuple[JointCounts, ...]:
-    """The least-squares counts of each released table that holds all these columns; maybe none."""
+    """The least-squares counts of each released table that holds all these columns; maybe none.
+
+    Of one column that is the finest, its cells: what others say of it enters as sums.
+    """
     tables = [*_histograms(released), *released.tables]
     bases = [table for table in tables if set(names) <= set(table.names)]
+    bases = bases[:1] if len(names) == 1 else bases
     inside = {name: replicates[name] for name in names if name in replicates}
     return tuple(
         replace(
@@ -202,43 +213,45 @@ def joint_counts(
 
 def replicates_of(
     released: ReleasedCounts, names: Sequence[str], slices: Mapping[str, Histogram]
-) -> dict[str, Floats]:
-    """Bootstrap shares (samples, slices) of the columns that are numbers."""
+) -> Replicates:
+    """What draws the bootstrap shares (samples, slices) of the columns that are numbers."""
+
+    def drawn(name: str) -> Floats:
+        return _over_slices(slices[name], _replicates(released, name))
+
     return {
-        name: _over_slices(slices[name], _replicates(released, name))
-        for name in names
-        if isinstance(slices[name].column, Grid)
+        name: cache(partial(drawn, name)) for name in names if isinstance(slices[name].column, Grid)
     }
 
 
 def _replicates(released: ReleasedCounts, name: str) -> list[tuple[Partition, Floats]]:
     """Cells of a column and their shares, estimated again from the released ones with new noise."""
-    rng, counted = np.random.default_rng(SEED), released.histograms[name]
-
-    def again(table: NoisyTable) -> NoisyTable:
-        return _noisy_again(table, released.bins[name], released.rows, rng)
-
+    rng, counted, bins = np.random.default_rng(SEED), released.histograms[name], released.bins[name]
     single = counted.values is not None and counted.values.partitions[0].separate
-    return [
-        HistogramCounts(
-            again(counted.cells),
-            tuple(map(again, counted.coarser)),
-            again(counted.values) if counted.values and single else counted.values,
-        ).shares(released.rows)
-        for _ in range(_REPLICATES)
-    ]
+    values = counted.values if single else None
+    tables = [*counted.coarser, counted.cells, *([values] if values else [])]
+    expected = [_expected(table, bins, released.rows) for table in tables]
+    samples = []
+    for _ in range(_REPLICATES):
+        again = [
+            table.with_counts(counts + rng.normal(0, table.noise, len(counts)))
+            for table, counts in zip(tables, expected, strict=True)
+        ]
+        cells, coarser = again[len(counted.coarser)], tuple(again[: len(counted.coarser)])
+        histogram = HistogramCounts(cells, coarser, again[-1] if values else counted.values)
+        samples.append(histogram.shares(released.rows))
+    return samples
 
 
-def _noisy_again(
-    table: NoisyTable, bins: Histogram, rows: int, rng: np.random.Generator
-) -> NoisyTable:
-    """A histogram of the released shares with noise as it has."""
+def _expected(table: NoisyTable, bins: Histogram, rows: int) -> Floats:
+    """The counts (cells,) of a histogram's table by the released shares, without noise."""
     (partition,) = table.partitions
     pieces = intervals(bins.column, np.union1d(partition.starts, bins.starts))
     whole = bins.cell_index(pieces.starts)
     shares = bins.shares[whole] * pieces.widths / bins.widths[whole]
-    expected = rows * np.bincount(partition.index(pieces.starts), weights=shares)
-    return table.with_counts(expected + rng.normal(0, table.noise, partition.size))
+    index = partition.index(pieces.starts)
+    counts = np.bincount(index, weights=shares, minlength=partition.size)
+    return np.asarray(rows * counts, dtype=np.float64)
 
 
 def _over_slices(slices: Histogram, samples: Sequence[tuple[Partition, Floats]]) -> Floats:
