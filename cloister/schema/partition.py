@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Booleans, Integers
+from cloister.schema.attributes import Categorical
 from cloister.schema.columns import Codes, Column, Grid, Listed
+from cloister.schema.domain import column_of
 
 PartNumbers = NDArray[np.integer[Any]]
 
@@ -43,6 +46,12 @@ ones. A group more divides what is little, such as ten values of five thousand, 
 
 _KNOTS = 2_000
 """Points on either side of zero by which a logarithmic scale is inverted."""
+
+ALONE, EQUAL, NEAR = 0, 1, 2
+"""Kinds of pairs: a person of one row, equal values, and the first of those that differ."""
+
+_DOUBLINGS = 2
+"""Doublings of a distance, in steps of the grid, from one kind of pair to the next."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,3 +338,36 @@ def _growing_starts(column: Grid, bins: int, growing: float) -> Codes:
     heights = growing * (logs - logs[0]) / (logs[-1] - logs[0]) + (1 - growing) * codes / codes[-1]
     starts = np.interp(np.arange(bins) / bins, heights, codes)
     return np.unique(np.floor(starts + 1e-9).astype(np.int64))
+
+
+@dataclass(frozen=True)
+class PairKinds:
+    """A public partition of pairs of values of a column."""
+
+    column: Column
+
+    @property
+    def size(self) -> int:
+        """Number of kinds, including that of persons with one row."""
+        if isinstance(self.column, Grid):
+            farthest = max(self.column.steps - 1, 1)
+            return NEAR + (farthest.bit_length() - 1) // _DOUBLINGS + 2
+        return NEAR + 1
+
+    def of(self, first: Integers, second: Integers) -> Integers:
+        """Kinds of pairs of fine codes, in the shape that both have together."""
+        if not isinstance(self.column, Grid):
+            return np.where(first == second, EQUAL, NEAR)
+        distance = np.maximum(np.abs(first - second), 1)
+        doublings = np.frexp(distance.astype(np.float64))[1] - 1
+        plain = (first < self.column.steps) & (second < self.column.steps)
+        apart = np.minimum(NEAR + doublings // _DOUBLINGS, self.size - 2)
+        different = np.where(plain, apart, self.size - 1)
+        return np.where(first == second, EQUAL, different)
+
+    def attribute_column(self, name: str) -> Column:
+        """The kinds as a column of the table of persons."""
+        listed = Categorical(
+            type="categorical", values=[f"kind {kind}" for kind in range(self.size)]
+        )
+        return column_of(name, listed, Path())

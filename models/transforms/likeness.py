@@ -16,8 +16,8 @@ import numpy as np
 
 from cloister.arrays import TINY, Floats, Integers
 from cloister.models.core.bins import Histogram
-from cloister.models.transforms.person_tables import ALONE, EQUAL, NEAR, PairKinds
 from cloister.schema.columns import Grid
+from cloister.schema.partition import ALONE, EQUAL, NEAR, PairKinds
 
 _CLEAR = 2.0
 """Standard deviations of noise by which a count must differ from that of unrelated rows."""

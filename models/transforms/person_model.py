@@ -14,9 +14,10 @@ from cloister.models.protocol import ModelState, counts_of
 from cloister.models.transforms.differenced import DifferencedModel
 from cloister.models.transforms.likeness import Likeness, released_ratios
 from cloister.models.transforms.person_sampler import PersonsSampler
-from cloister.models.transforms.person_tables import PERSONS, ROWS, PairKinds
+from cloister.models.transforms.person_tables import PERSONS, ROWS
 from cloister.models.transforms.persons import Persons
 from cloister.models.transforms.transformation import TransformedModel
+from cloister.schema.partition import PairKinds
 
 _DRAWN_FIRST = (
     "persons are drawn first, each with its attributes and its number of rows; the rows of a "

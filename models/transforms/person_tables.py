@@ -2,8 +2,6 @@
 
 Public inputs only. The first table has the attributes of persons and their number of rows; a unit
 is one row of it. The second is the table itself, a unit of at most ``max_rows`` rows.
-
-Kinds of pairs of values of one attribute, equal or how far apart, are public too.
 """
 
 from __future__ import annotations
@@ -23,54 +21,16 @@ from cloister.errors import PlanError
 from cloister.figures import count_of
 from cloister.models.task import Persons, Task
 from cloister.privacy.mechanisms.noise import Neighbours
-from cloister.schema.attributes import Categorical, Integer
-from cloister.schema.columns import Column, Grid, Serial
+from cloister.schema.attributes import Integer
+from cloister.schema.columns import Column, Serial
 from cloister.schema.domain import Domain, Table, column_of
+from cloister.schema.partition import ALONE, PairKinds
 from cloister.schema.relations import Database, Schema
-
-ALONE, EQUAL, NEAR = 0, 1, 2
-"""Kinds of pairs: a person of one row, equal values, and the first of those that differ."""
-
-_DOUBLINGS = 2
-"""Doublings of a distance, in steps of the grid, from one kind of pair to the next."""
 
 PERSONS, ROWS = "persons", "rows"
 """Names of the two tables, in labels of stages and behind the door."""
 
 _Rules = tuple[constraints.DenialConstraint, ...]
-
-
-@dataclass(frozen=True)
-class PairKinds:
-    """A public partition of pairs of values of a column."""
-
-    column: Column
-
-    @property
-    def size(self) -> int:
-        """Number of kinds, including that of persons with one row."""
-        if isinstance(self.column, Grid):
-            farthest = max(self.column.steps - 1, 1)
-            return NEAR + (farthest.bit_length() - 1) // _DOUBLINGS + 2
-        return NEAR + 1
-
-    def of(self, first: Integers, second: Integers) -> Integers:
-        """Kinds of pairs of fine codes, in the shape that both have together."""
-        if not isinstance(self.column, Grid):
-            return np.where(first == second, EQUAL, NEAR)
-        distance = np.maximum(np.abs(first - second), 1)
-        doublings = np.frexp(distance.astype(np.float64))[1] - 1
-        plain = (first < self.column.steps) & (second < self.column.steps)
-        apart = np.minimum(NEAR + doublings // _DOUBLINGS, self.size - 2)
-        different = np.where(plain, apart, self.size - 1)
-        return np.where(first == second, EQUAL, different)
-
-    def attribute_column(self, name: str) -> Column:
-        """The kinds as a column of the table of persons."""
-        listed = Categorical(
-            type="categorical", values=[f"kind {kind}" for kind in range(self.size)]
-        )
-        return column_of(name, listed, Path())
 
 
 @dataclass(frozen=True)
