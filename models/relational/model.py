@@ -18,25 +18,10 @@ from cloister.arrays import Floats
 from cloister.models.core.bins import Histogram
 from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model, part_of_arrays
 from cloister.models.relational import profiles
+from cloister.models.relational import rows as queries
 from cloister.models.relational.constraints import distinct_pairs, rules_across
 from cloister.models.relational.link import Answers, DegreeGroups, Drawing, Link, Measured
 from cloister.models.relational.plan import RelationalParameters
-from cloister.models.relational.rows import (
-    DEGREES,
-    MEAN_NOISE,
-    MEASURE,
-    SELECT,
-    LinkNoise,
-    counted_tables,
-    door_of_rows,
-    neighbours_of_joined,
-    post_processing_of_rows,
-    restore_rows,
-    rows_state,
-    tasks_of_rows,
-    train_rows,
-    with_counted_rows,
-)
 from cloister.models.task import DatabaseTask, Plan, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.counts import PartitionCounts
@@ -119,8 +104,8 @@ class RelationalModel:
     def post_processing(self) -> tuple[str, ...]:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""
         linked = (_DEGREES, _MATCHED, _MOVED) if self.links else ()
-        counted = tuple(f"{name}: {_COUNTED}" for name in counted_tables(self.task))
-        rows = (_ROWS, *counted, *post_processing_of_rows(self.models))
+        counted = tuple(f"{name}: {_COUNTED}" for name in queries.counted_tables(self.task))
+        rows = (_ROWS, *counted, *queries.post_processing_of_rows(self.models))
         return (*rows, *linked, *self._repaired(), _NUMBERED)
 
     def _repaired(self) -> Iterator[str]:
@@ -170,7 +155,7 @@ class RelationalModel:
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.generic]]]:
         """The model as JSON and arrays; :func:`restore_relational` reads them."""
-        models, arrays = rows_state(self.models)
+        models, arrays = queries.rows_state(self.models)
         for name, link in self.links.items():
             arrays |= {f"links.{name}/{key}": array for key, array in link_arrays(link).items()}
         links = {name: link_meta(link) for name, link in self.links.items()}
@@ -218,7 +203,7 @@ def restore_relational(
     }
     for name, most in meta.get("counted", {}).items():
         rows[name] = replace(rows[name], neighbours=replace(rows[name].neighbours, max_rows=most))
-    models = restore_rows(base, rows, meta["models"], arrays)
+    models = queries.restore_rows(base, rows, meta["models"], arrays)
     links = {
         name: restored_link(task, key, meta["links"][name], part_of_arrays(arrays, f"links.{name}"))
         for name, key in ((relations.joined_table(key), key) for key in task.schema.keys)
@@ -253,8 +238,10 @@ def train_relational(
     """The models of the rows of all tables, then the relationships between them."""
     parameters = plan.parameters
     counted = parameters.counting(task)
-    rows = with_counted_rows(private, tasks_of_rows(task, counted), parameters.counts)
-    models = train_rows(base, private, rows, parameters.plans)
+    rows = queries.with_counted_rows(
+        private, queries.tasks_of_rows(task, counted), parameters.counts
+    )
+    models = queries.train_rows(base, private, rows, parameters.plans)
     rng = SamplingSource(_SEED)
     pools = Drawing(task.schema, rng.generator, distinct_pairs(task))
     links: dict[str, Link] = {}
@@ -280,7 +267,7 @@ def weigh_relational(
     """The model with the soft constraints of each table weighed."""
     weighed = {
         name: base.weigh(
-            door_of_rows(private, name, model.rows[name]),
+            queries.door_of_rows(private, name, model.rows[name]),
             model.rows[name],
             plan.parameters.plans[name],
             fitted,
@@ -299,7 +286,7 @@ class _LinkFit:
 
     private: DatabaseDoor
     key: relations.ForeignKey
-    noise: LinkNoise
+    noise: queries.LinkNoise
     pools: Drawing
     links: dict[str, Link]
     task: DatabaseTask
@@ -340,7 +327,7 @@ class _LinkFit:
     @property
     def _door(self) -> Door[TableRows]:
         name = relations.joined_table(self.key)
-        most = neighbours_of_joined(self.task, self.key).max_rows
+        most = queries.neighbours_of_joined(self.task, self.key).max_rows
         return LabelledDoor(self.private.bounded(name, most), name)
 
     def _degrees(self) -> Floats:
@@ -352,7 +339,9 @@ class _LinkFit:
         door = LabelledDoor(
             self.private.table(relations.degree_table(self.key)), relations.joined_table(self.key)
         )
-        counts = door.answer(PartitionCounts((groups.partition,)), self.noise.degrees, DEGREES)
+        counts = door.answer(
+            PartitionCounts((groups.partition,)), self.noise.degrees, queries.DEGREES
+        )
         rows, parents = (
             self.task.tables[name].data_rows for name in (self.key.table, self.key.parent)
         )
@@ -379,13 +368,15 @@ class _LinkFit:
         expected = Answers(link, parents, children).of(left)
         scale = self.noise.tables.scale(self._door.neighbours.partition)
         scored = [
-            Candidate(_partitions(link, workload), table, MEAN_NOISE * scale * table.size)
+            Candidate(_partitions(link, workload), table, queries.MEAN_NOISE * scale * table.size)
             for workload, table in zip(left, expected, strict=True)
         ]
         for _ in range(picks):
             open_ = [index for index, workload in enumerate(left) if workload not in chosen]
             query = CandidateScores(tuple(scored[index] for index in open_))
-            chosen.append(left[open_[self._door.answer(query, self.noise.selection, SELECT)]])
+            chosen.append(
+                left[open_[self._door.answer(query, self.noise.selection, queries.SELECT)]]
+            )
         return chosen
 
     def _measure(self, link: Link, workload: profiles.Workload) -> Measured:
@@ -395,7 +386,7 @@ class _LinkFit:
         """
         assert self.noise.tables is not None
         query = PartitionCounts(_partitions(link, workload))
-        return Measured(workload, self._door.answer(query, self.noise.tables, MEASURE))
+        return Measured(workload, self._door.answer(query, self.noise.tables, queries.MEASURE))
 
 
 def _partitions(link: Link, workload: profiles.Workload) -> tuple[Partition, ...]:
