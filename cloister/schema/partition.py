@@ -48,7 +48,7 @@ _KNOTS = 2_000
 """Points on either side of zero by which a logarithmic scale is inverted."""
 
 ALONE, EQUAL, NEAR = 0, 1, 2
-"""Kinds of pairs: a person of one row, equal values, and the first of those that differ."""
+"""Kinds of pairs: of less than two rows, of equal values, and the first of those that differ."""
 
 _DOUBLINGS = 2
 """Doublings of a distance, in steps of the grid, from one kind of pair to the next."""
@@ -364,6 +364,17 @@ class PairKinds:
         apart = np.minimum(NEAR + doublings // _DOUBLINGS, self.size - 2)
         different = np.where(plain, apart, self.size - 1)
         return np.where(first == second, EQUAL, different)
+
+    def of_groups(self, codes: Integers, counts: Integers) -> Integers:
+        """Kinds (groups,) of the two rows at a third and at two thirds of each group.
+
+        ``codes`` (rows,) stand group by group, ``counts`` (groups,) of them in each.
+        """
+        starts, several = np.cumsum(counts) - counts, counts > 1
+        one, later = (codes[(starts + counts * part // 3)[several]] for part in (1, 2))
+        kinds = np.full(len(counts), ALONE)
+        kinds[several] = self.of(one, later)
+        return kinds
 
     def attribute_column(self, name: str) -> Column:
         """The kinds as a column of the table of persons."""

@@ -18,6 +18,7 @@ from cloister.errors import DataError
 from cloister.schema.attributes import Boolean, Integer
 from cloister.schema.columns import Column
 from cloister.schema.domain import Domain, Table, column_of
+from cloister.schema.partition import PairKinds
 
 MISSING = -1
 """In place of the key of a row: the reference is missing."""
@@ -225,7 +226,7 @@ def joined_tables(database: Database) -> Mapping[str, Table]:
 
     Privacy: :func:`cloister.schema.relations.rows_changed` has the proof. A degree above
         the bound of a key, which only one of a table without rows of units may have, is
-        counted as the bound.
+        counted as the bound. A row of degrees also says how alike two rows of the parent are.
     """
     tables: dict[str, Table] = {}
     rows = row_tables(database)
@@ -234,10 +235,13 @@ def joined_tables(database: Database) -> Mapping[str, Table]:
         linked = np.flatnonzero(parents >= 0)
         owners = parents[linked]
         degrees = np.bincount(owners, minlength=database.tables[key.parent].rows)
-        column = degree_column(key)
-        tables[degree_table(key)] = Table(
-            Domain((column,)), {DEGREE: np.minimum(degrees, key.max_rows).astype(np.int64)}
-        )
+        counted = {DEGREE: np.minimum(degrees, key.max_rows).astype(np.int64)}
+        columns, grouped = [degree_column(key)], linked[np.argsort(owners, kind="stable")]
+        for name, kinds in compared_attributes(database.schema, key).items():
+            columns.append(kinds.attribute_column(name))
+            own = rows[key.table].codes[kinds.column.name]
+            counted[name] = kinds.of_groups(own[grouped], degrees)
+        tables[degree_table(key)] = Table(Domain(tuple(columns)), counted)
         codes = of_parent(key, rows[key.parent], owners)
         codes |= of_row(key.table, rows[key.table], linked)
         for earlier in earlier_keys(database.schema, key):
@@ -252,6 +256,17 @@ def joined_tables(database: Database) -> Mapping[str, Table]:
 def degree_column(key: ForeignKey) -> Column:
     """The column of degrees, from none to the bound of the key."""
     return column_of(DEGREE, Integer(type="integer", min=0, max=key.max_rows), Path())
+
+
+def compared_attributes(schema: Schema, key: ForeignKey) -> dict[str, PairKinds]:
+    """The kinds of pairs of two rows of one parent, of each attribute of the table that refers.
+
+    By the columns of the table of degrees that hold them: of keys by which rows are left out, whose
+    rows stand in the order by lot.
+    """
+    rows, ordered = rows_domain(schema, key.table), is_truncated(schema, key) and not key.optional
+    names = rows.modelled if ordered and key.max_rows > 1 else ()
+    return {f"{name} of two rows": PairKinds(rows[name]) for name in names}
 
 
 def of_row(table: str, rows: Table, chosen: Integers) -> dict[str, Integers]:
@@ -315,7 +330,10 @@ def rows_changed(schema: Schema) -> Mapping[str, int]:
         optional, truncation takes place at the only parent that holds rows of units, and own rows
         go with it: no place becomes free. Degrees of a key: the r[P] rows of parents that go, and
         two rows (one less, one more) for each parent that stays and loses one: at most as many as
-        own rows that did not come through this key. The greatest over all X holds for every unit
+        own rows that did not come through this key. Two rows of a parent are compared only where
+        all of its rows stand in the order by lot, which rows of others do not change; so what a row
+        of degrees says of them is a function of what refers to its parent, like the degree. The
+        greatest over all X holds for every unit
         (``tests/laws/test_relational_laws.py``).
     """
     starts = [_of_unit(schema, start, alone=False) for start in schema.units or (schema.lead,)]

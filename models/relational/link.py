@@ -23,9 +23,10 @@ from cloister.models.relational.profiles import (
     Workload,
     joint_number,
 )
+from cloister.models.transforms.likeness import Anchors
 from cloister.schema import relations
 from cloister.schema.domain import Table
-from cloister.schema.partition import Partition, intervals
+from cloister.schema.partition import PairKinds, Partition, intervals
 from cloister.schema.relations import of_parent
 
 _WIDER = 4 / 3
@@ -69,13 +70,15 @@ class Link:
     """The released facts of the relationship of a foreign key.
 
     ``degrees`` (max_rows + 1,) is the distribution of rows that refer to the same one; ``parts``
-    are the partitions of the attributes of both tables, by their names in the joined table.
+    are the partitions of the attributes of both tables, by their names in the joined table;
+    ``ratios`` (kinds,) say of attributes of rows how much likelier two of one parent are so alike.
     """
 
     key: relations.ForeignKey
     degrees: Floats
     parts: Mapping[str, Partition]
     measured: tuple[Measured, ...] = ()
+    ratios: Mapping[str, Floats] = field(default_factory=dict)
 
     def with_measured(self, tables: Iterable[Measured]) -> Link:
         """The link with further joint tables."""
@@ -115,8 +118,19 @@ class Link:
         """The row number (children,) of each row's parent; at most ``max_rows`` have the same."""
         problem = self.problem(parents, children)
         if problem.unknowns <= MOST_UNKNOWNS:
-            return match(problem, problem.solve(), self.degrees, rng)
-        return match_in_slices(problem, self.degrees, rng)
+            owners = match(problem, problem.solve(), self.degrees, rng)
+        else:
+            owners = match_in_slices(problem, self.degrees, rng)
+        if not self.ratios:
+            return owners
+        # each parent keeps one of its rows in mind: so rows with its attributes are as before
+        order, one = rng.permutation(children.rows), rng.integers(0, children.rows, parents.rows)
+        one[owners[order]] = order
+        rows = {name: children.codes[name] for name in self.ratios}
+        kinds = {name: PairKinds(self.parts[name].column) for name in self.ratios}
+        near = {name: codes[one] for name, codes in rows.items()}
+        anchors = Anchors(kinds, self.ratios, near, rows)
+        return match_in_slices(problem, self.degrees, rng, anchors)
 
     def kinds_of(self, parents: Side) -> Integers:
         """A number (parents,) for each row: the same where all joint tables take rows as equal."""

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
 from cloister.models.relational.profiles import Problem, ProfileTarget
+from cloister.models.transforms.likeness import Anchors
 
 _CLOSE = 1e-9
 """Tolerance for sums of shares that should be whole numbers: floating-point error."""
@@ -305,27 +306,38 @@ def _choose(
     return np.minimum(chosen, len(weights) - 1)
 
 
-def match_in_slices(problem: Problem, degrees: Floats, rng: np.random.Generator) -> Integers:
+def match_in_slices(
+    problem: Problem, degrees: Floats, rng: np.random.Generator, anchors: Anchors | None = None
+) -> Integers:
     """The parent (children,) of each row that refers; no parent has more than the greatest degree.
 
-    ``degrees`` (d_max + 1,) is their distribution among parents.
+    ``degrees`` (d_max + 1,) is their distribution among parents. With ``anchors`` rows are like
+    that of their parent, and slices lie in blocks of these.
     """
     parents, children = len(problem.parents.of_rows), len(problem.children.of_rows)
-    logs = fit_factors(problem, rng)
+    logs = fit_factors(problem, rng, anchors)
     count = _slices(parents, children, len(degrees) - 1)
     owners = np.zeros(children, dtype=np.int64)
-    referred_rows, referring_rows = rng.permutation(parents), rng.permutation(children)
+    referred_rows, referring_rows = (
+        anchors.in_blocks(count, rng)
+        if anchors
+        else (rng.permutation(parents), rng.permutation(children))
+    )
     tilts = None
     for part in range(count):
         referred = referred_rows[parents * part // count : parents * (part + 1) // count]
         referring = referring_rows[children * part // count : children * (part + 1) // count]
-        weights = _weights(problem, logs, referred, referring)
+        weights = _weights(problem, logs, referred, referring, anchors)
         tilts = tilts or Tilts.of(np.ones(len(referred)), weights.sum(1), degrees, len(referring))
-        owners[referring] = referred[_matched(weights, tilts, rng)]
+        places = with_total(tilts.draw(weights.sum(1), rng), len(referring), tilts.most, rng)
+        if anchors:
+            anchors = anchors.spread(referred, referring, places)
+            weights = _weights(problem, logs, referred, referring, anchors)
+        owners[referring] = referred[_matched(weights, places, rng)]
     return owners
 
 
-def fit_factors(problem: Problem, rng: np.random.Generator) -> Logs:
+def fit_factors(problem: Problem, rng: np.random.Generator, anchors: Anchors | None = None) -> Logs:
     """The logarithm of the factor of each cell of each joint table."""
     logs = [np.zeros(target.shares.shape, dtype=np.float32) for target in problem.targets]
     side = round(np.sqrt(PAIRS))
@@ -335,7 +347,8 @@ def fit_factors(problem: Problem, rng: np.random.Generator) -> Logs:
             rng.choice(len(rows), min(side, len(rows)), replace=False)
             for rows in (parents, children)
         )
-        weights = _weights(problem, logs, referred, referring) / np.float32(len(referring))
+        weights = _weights(problem, logs, referred, referring, anchors)
+        weights /= np.float32(len(referring))
         rate = _RATE / (1 + step / _SLOWER)
         for index, target in enumerate(problem.targets):
             answer = _answer(weights, target, parents[referred], children[referring])
@@ -358,10 +371,18 @@ def _answer(
     return np.asarray(parent_cells.T @ weights @ child_cells, dtype=np.float64)
 
 
-def _weights(problem: Problem, logs: Logs, referred: Integers, referring: Integers) -> Weights:
+def _weights(
+    problem: Problem,
+    logs: Logs,
+    referred: Integers,
+    referring: Integers,
+    anchors: Anchors | None,
+) -> Weights:
     """The probability (referred, referring) of each parent for each row that refers."""
     parents, children = problem.parents.of_rows[referred], problem.children.of_rows[referring]
     total = np.zeros((len(referred), len(referring)), dtype=np.float32)
+    if anchors:
+        total += anchors.logs(referred, referring)
     for log, target in zip(logs, problem.targets, strict=True):
         total += log[target.parent[parents]][:, target.child[children]]
     total -= total.max(0)
@@ -379,10 +400,12 @@ def _slices(parents: int, children: int, most: int) -> int:
     return count
 
 
-def _matched(weights: Weights, tilts: Tilts, rng: np.random.Generator) -> Integers:
-    """The parent (referring,) of each row of a slice, by its index in the slice."""
+def _matched(weights: Weights, places: Integers, rng: np.random.Generator) -> Integers:
+    """The parent (referring,) of each row of a slice, by its index in the slice.
+
+    ``places`` (referred,) are how many rows each parent gets.
+    """
     total = weights.shape[1]
-    places = with_total(tilts.draw(weights.sum(1), rng), total, tilts.most, rng)
     for _ in range(_SLICE_SCALINGS):
         scale = places / np.maximum(weights.sum(1), np.float32(_ADDED_SHARE))
         weights = weights * scale.astype(np.float32)[:, None]

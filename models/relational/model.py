@@ -23,13 +23,14 @@ from cloister.models.relational.constraints import distinct_pairs, rules_across
 from cloister.models.relational.link import Answers, DegreeGroups, Drawing, Link, Measured
 from cloister.models.relational.plan import RelationalParameters
 from cloister.models.task import DatabaseTask, Plan, Task
+from cloister.models.transforms.likeness import released_ratios
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.distances import Candidate, CandidateScores
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.privacy.queries.transformations import LabelledDoor
 from cloister.schema import relations
-from cloister.schema.partition import Partition
+from cloister.schema.partition import Partition, declared_cells
 
 _ROWS = "the rows of each table are drawn by a model of that table alone"
 
@@ -49,6 +50,11 @@ _MATCHED = (
     "noisy joint tables across a foreign key are fitted by projected gradient over pairs of kinds "
     "of rows, rounded without bias, and rows of each kind are matched at random; each row refers "
     "to exactly one"
+)
+
+_ALIKE = (
+    "rows exchange the rows that they refer to, so that two of one are as alike as noisy counts of "
+    "pairs say; joint tables across the key stay as they were"
 )
 
 _MOVED = "a row for which no place is left takes a free one, the likeliest by those tables"
@@ -103,7 +109,8 @@ class RelationalModel:
 
     def post_processing(self) -> tuple[str, ...]:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""
-        linked = (_DEGREES, _MATCHED, _MOVED) if self.links else ()
+        linked: tuple[str, ...] = (_DEGREES, _MATCHED, _MOVED) if self.links else ()
+        linked += (_ALIKE,) if any(link.ratios for link in self.links.values()) else ()
         counted = tuple(f"{name}: {_COUNTED}" for name in queries.counted_tables(self.task))
         rows = (_ROWS, *counted, *queries.post_processing_of_rows(self.models))
         return (*rows, *linked, *self._repaired(), _NUMBERED)
@@ -172,7 +179,8 @@ def link_meta(link: Link) -> dict[str, Any]:
     measured = [
         [list(table.workload.parent), list(table.workload.child)] for table in link.measured
     ]
-    return {"parts": list(link.parts), "measured": measured}
+    meta = {"parts": list(link.parts), "measured": measured}
+    return meta | ({"alike": list(link.ratios)} if link.ratios else {})
 
 
 def link_arrays(link: Link) -> dict[str, NDArray[np.generic]]:
@@ -183,6 +191,7 @@ def link_arrays(link: Link) -> dict[str, NDArray[np.generic]]:
         for index, parts in enumerate(link.parts.values())
     }
     arrays |= {f"counts{index}": table.counts for index, table in enumerate(link.measured)}
+    arrays |= {f"ratios{index}": ratios for index, ratios in enumerate(link.ratios.values())}
     return arrays
 
 
@@ -226,7 +235,8 @@ def restored_link(
         Measured(profiles.Workload(tuple(parent), tuple(child)), arrays[f"counts{index}"])
         for index, (parent, child) in enumerate(meta["measured"])
     )
-    return Link(key, arrays["degrees"], parts, measured)
+    ratios = {name: arrays[f"ratios{index}"] for index, name in enumerate(meta.get("alike", ()))}
+    return Link(key, arrays["degrees"], parts, measured, ratios)
 
 
 def train_relational(
@@ -252,7 +262,8 @@ def train_relational(
         pools.add(name, model.sample(number, rng) if model else None, number)
         for key in task.schema.parents_of(name):
             link = relations.joined_table(key)
-            fit = _LinkFit(private, key, parameters.links[link], pools, links, counted)
+            bins = models[name].histograms if name in models else {}
+            fit = _LinkFit(private, key, parameters.links[link], pools, links, counted, bins)
             links[link] = fit.fit()
             pools.relate(links[link])
     return RelationalModel(base.name, task, rows, models, links)
@@ -281,7 +292,8 @@ def weigh_relational(
 class _LinkFit:
     """The fit of one relationship; ``links`` are the relationships fitted before it.
 
-    The ``task`` says how many rows of each unit are counted.
+    The ``task`` says how many rows of each unit are counted; ``bins`` are the released histograms
+    of the rows that refer.
     """
 
     private: DatabaseDoor
@@ -290,10 +302,11 @@ class _LinkFit:
     pools: Drawing
     links: dict[str, Link]
     task: DatabaseTask
+    bins: Mapping[str, Histogram]
 
     def fit(self) -> Link:
         """The link after all rounds."""
-        link = Link(self.key, self._degrees(), self._parts())
+        link = Link(self.key, self._degrees(), self._parts(), ratios=self._ratios())
         left = list(profiles.candidates(self.pools.schema, self.key, self.noise.ways))
         for picks in self.noise.rounds:
             chosen = self._choose(link, left, picks)
@@ -335,10 +348,7 @@ class _LinkFit:
 
         Privacy: a partition of the parents.
         """
-        groups = DegreeGroups.of(self.key)
-        door = LabelledDoor(
-            self.private.table(relations.degree_table(self.key)), relations.joined_table(self.key)
-        )
+        groups, door = DegreeGroups.of(self.key), self._door_of_parents
         counts = door.answer(
             PartitionCounts((groups.partition,)), self.noise.degrees, queries.DEGREES
         )
@@ -347,6 +357,28 @@ class _LinkFit:
         )
         scale = self.noise.degrees.scale(door.neighbours.partition)
         return groups.shares(counts.astype(np.float64), scale, rows / parents)
+
+    @property
+    def _door_of_parents(self) -> Door[TableRows]:
+        parents = self.private.table(relations.degree_table(self.key))
+        return LabelledDoor(parents, relations.joined_table(self.key))
+
+    def _ratios(self) -> dict[str, Floats]:
+        """How much likelier two rows of one parent are so alike (kinds,), where noise shows it.
+
+        Privacy: a partition of the parents for each attribute.
+        """
+        door, noise, ratios = self._door_of_parents, self.noise.likeness, dict[str, Floats]()
+        if noise is None:
+            return ratios
+        for name, kinds in relations.compared_attributes(self.task.schema, self.key).items():
+            query = PartitionCounts((declared_cells(kinds.attribute_column(name)),))
+            counts = door.answer(query, noise, f"{queries.LIKENESS} {name}").astype(np.float64)
+            column, deviation = kinds.column, noise.scale(door.neighbours.partition)
+            if column.name in self.bins:
+                values = released_ratios(kinds, counts, deviation, self.bins[column.name])
+                ratios[relations.own_column(self.key.table, column).name] = values
+        return {name: values for name, values in ratios.items() if (values != 1.0).any()}
 
     def _parts(self) -> dict[str, Partition]:
         parents, children, _ = self.pools.sides(self.key)

@@ -282,6 +282,8 @@ class _Parts:
             profiles = [_profiles(domain, drawn[name], sum(rounds)) for name, domain in sides]
             seconds += _SECONDS + _seconds_of_fits(math.prod(profiles), rounds)
             seconds += _SECONDS_OF_ROW * drawn[key.table]
+            if links[joined_table(key)].likeness:
+                seconds += 2 * _SECONDS_OF_FACTORS + _SECONDS_OF_ROW * drawn[key.table]
         memory = rows.memory + _MEMORY + _BYTES_OF_ROW * sum(drawn.values())
         return replace(rows, seconds=round(seconds, 1), memory=memory)
 

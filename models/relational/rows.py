@@ -28,6 +28,7 @@ from cloister.models.relational.constraints import distinct_pairs, kept_by_links
 from cloister.models.relational.options import RelationalOptions
 from cloister.models.relational.profiles import MOST_PARTS, Workload, candidates
 from cloister.models.task import AnyPlan, DatabaseTask, Stage, Task, options_of
+from cloister.models.transforms.likeness import CLEAR
 from cloister.privacy.accounting.accountants import noise_multiplier
 from cloister.privacy.events import repeat
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Neighbours
@@ -39,14 +40,23 @@ from cloister.schema.columns import Serial
 from cloister.schema.domain import Domain
 from cloister.schema.partition import one_part
 
-DEGREES = "degrees"
-"""The label of the noisy degree distribution of a relationship."""
+DEGREES, LIKENESS = "degrees", "likeness"
+"""Labels of the noisy degree distribution of a relationship, and of kinds of pairs of rows."""
 
 SELECT, MEASURE = "select", "measure"
 """Labels of the rounds of a relationship."""
 
 DEGREES_ONLY = Fraction(1, 10)
 """Part of a relationship's budget for its degrees: few counts, with a smaller sensitivity."""
+
+_LIKENESS = Fraction(6, 100)
+"""Part of a relationship's budget for kinds of pairs of rows of one parent, as in one table."""
+
+_OF_A_KIND = 0.2
+"""Share of parents with which a kind of pairs must stand out from the noise for any to be counted.
+
+Rows that are alike have one or two kinds with as many.
+"""
 
 _SELECTING = Fraction(1, 4)
 """Part alpha of a round for its selection; a wrong choice costs less than a noisy table."""
@@ -102,7 +112,7 @@ class LinkNoise:
 
     ``rounds`` are the joint tables that each round selects and measures, of ``ways`` attributes, or
     of two and three if it is None. Without ``selection`` all are measured; ``tables`` is None if
-    there is none to measure.
+    there is none to measure, ``likeness`` if no pairs of rows of one parent are compared.
     """
 
     degrees: CountNoise
@@ -111,6 +121,7 @@ class LinkNoise:
     rounds: tuple[int, ...]
     ways: int | None
     parts: int = MOST_PARTS
+    likeness: CountNoise | None = None
 
 
 def link_noise(
@@ -186,21 +197,43 @@ def _noise(
     everything = possible * (1 - alpha) <= sum(rounds)
     if everything:
         rounds, alpha = (possible,), Fraction(0)
-    tables = sum(rounds)
-    degrees = DEGREES_ONLY if tables else Fraction(1)
-    each = (1 - degrees) * amount / max(tables, 1)
-    counting, select, measure = degrees * amount, each * alpha, each * (1 - alpha)
-    if pure:
-        flip = None if everything else PermuteAndFlip(select)
-        laplace = DiscreteLaplace(measure) if tables else None
-        return LinkNoise(DiscreteLaplace(counting), flip, laplace, rounds, ways)
-    choice = None if everything else Exponential(exponent_of(select))
-    gaussian = DiscreteGaussian(noise_multiplier(measure)) if tables else None
-    return LinkNoise(DiscreteGaussian(noise_multiplier(counting)), choice, gaussian, rounds, ways)
+    tables, likeness = sum(rounds), _likeness(task, key, amount, pure)
+    alike = _LIKENESS if likeness else Fraction(0)
+    degrees = DEGREES_ONLY if tables else 1 - alike
+    each = (1 - degrees - alike) * amount / max(tables, 1)
+    select, measure = each * alpha, each * (1 - alpha)
+    choice: Exponential | PermuteAndFlip | None = None
+    if not everything:
+        choice = PermuteAndFlip(select) if pure else Exponential(exponent_of(select))
+    return LinkNoise(
+        _count_noise(degrees * amount, pure),
+        choice,
+        _count_noise(measure, pure) if tables else None,
+        rounds,
+        ways,
+        likeness=likeness,
+    )
+
+
+def _count_noise(amount: Fraction, pure: bool) -> CountNoise:
+    return DiscreteLaplace(amount) if pure else DiscreteGaussian(noise_multiplier(amount))
+
+
+def _likeness(
+    task: DatabaseTask, key: relations.ForeignKey, amount: Fraction, pure: bool
+) -> CountNoise | None:
+    """The noise of kinds of pairs of rows of one parent; None where it would drown them."""
+    compared = relations.compared_attributes(task.schema, key)
+    if not compared:
+        return None
+    noise = _count_noise(_LIKENESS * amount / len(compared), pure)
+    parents = neighbours_of_table(task, relations.degree_table(key)).partition
+    clear = CLEAR * noise.scale(parents) <= _OF_A_KIND * task.tables[key.parent].data_rows
+    return noise if clear else None
 
 
 def link_stages(task: DatabaseTask, key: relations.ForeignKey, noise: LinkNoise) -> Iterator[Stage]:
-    """The stages of a relationship: degrees, selections, joint tables."""
+    """The stages of a relationship: degrees, pairs of rows, selections, joint tables."""
     parents = neighbours_of_table(task, relations.degree_table(key)).partition
     joined = neighbours_of_joined(task, key).partition
     link, tables = relations.joined_table(key), sum(noise.rounds)
@@ -210,6 +243,11 @@ def link_stages(task: DatabaseTask, key: relations.ForeignKey, noise: LinkNoise)
         f"how many rows of {key.parent} have none to {key.max_rows} of {key.table}, in groups; "
         f"noise of {count_of(figure(noise.degrees.scale(parents)), 'row')} a count",
     )
+    if noise.likeness:
+        compared = relations.compared_attributes(task.schema, key)
+        words = f"how alike two rows of {key.table} with the same '{key.column}' are, by attribute"
+        counted = [(noise.likeness, len(compared))]
+        yield counts_stage(f"{link}: {LIKENESS}", counted, parents, words, f"row of {key.parent}")
     if noise.selection:
         yield Stage(
             f"{link}: {SELECT}",

@@ -24,7 +24,7 @@ from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Integer
 from cloister.schema.columns import Column, Serial
 from cloister.schema.domain import Domain, Table, column_of
-from cloister.schema.partition import ALONE, PairKinds
+from cloister.schema.partition import PairKinds
 from cloister.schema.relations import Database, Schema
 
 PERSONS, ROWS = "persons", "rows"
@@ -172,10 +172,9 @@ def person_tables(table: Table, task: Task) -> Database:
     _, first, counts = np.unique(keys, return_index=True, return_counts=True)
     codes = {name: table.codes[name][order[first]] for name in tasks.given}
     codes[tasks.counted] = counts.astype(np.int64) - 1
-    one, later = (order[first + counts * part // 3] for part in (1, 2))
     for name, column in tasks.compared.items():
-        kinds = PairKinds(table.domain[name]).of(table.codes[name][one], table.codes[name][later])
-        codes[column.name] = np.where(counts > 1, kinds, ALONE)
+        kinds = PairKinds(table.domain[name])
+        codes[column.name] = kinds.of_groups(table.codes[name][order], counts)
     domain = Domain((*tasks.persons.domain, *tasks.compared.values()))
     tables = {PERSONS: Table(domain, codes), ROWS: table}
     return Database(Schema({name: one.domain for name, one in tables.items()}), tables)

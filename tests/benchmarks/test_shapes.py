@@ -389,10 +389,22 @@ def test_films(epsilon):
         figures.append({f"{star} stars": share for star, share in stars[1].items()})
         figures[-1] |= {f"{star} stars, of data": share for star, share in stars[0].items()}
         figures[-1] |= {"ratings": len(drawn), "ratings of data": len(real)}
+        figures[-1] |= {"days between two of a user": days_apart(drawn)}
+        figures[-1] |= {"days between two of a user, of data": days_apart(real)}
     show(f"films, epsilon {epsilon}", figures)
     means = pd.DataFrame(figures).mean()
+    assert means["days between two of a user"] < 8
     for star in range(1, 6):
         assert abs(means[f"{star} stars"] - means[f"{star} stars, of data"]) < STARS_OFF
+
+
+def days_apart(ratings: pd.DataFrame) -> float:
+    """The mean distance of the moments of two random ratings of a user, in days."""
+    two = ratings.sample(frac=1, random_state=0).groupby("user").head(2).groupby("user")
+    moments = two["moment"].agg(["min", "max", "size"])
+    moments = moments[moments["size"] == 2]
+    apart = pd.to_datetime(moments["max"]) - pd.to_datetime(moments["min"])
+    return apart.dt.total_seconds().mean() / 86_400
 
 
 def test_encounters():

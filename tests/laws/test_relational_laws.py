@@ -23,6 +23,7 @@ from cloister.schema.relations import (
     Database,
     ForeignKey,
     Schema,
+    compared_attributes,
     degree_table,
     joined_table,
     joined_tables,
@@ -239,7 +240,8 @@ def degrees_above_the_least(database: Database) -> Mapping[str, Table]:
         own = tables[degree_table(key)]
         degrees = own.codes[DEGREE]
         least = degrees.min() if len(degrees) else 0
-        tables[degree_table(key)] = Table(own.domain, {DEGREE: degrees - least})
+        changed = {**own.codes, DEGREE: degrees - least}
+        tables[degree_table(key)] = Table(own.domain, changed)
     return tables
 
 
@@ -253,6 +255,21 @@ def parents_of_the_next_row(database: Database) -> Mapping[str, Table]:
             for name, codes in own.codes.items()
         }
         tables[joined_table(key)] = Table(own.domain, codes)
+    return tables
+
+
+def compared_with_the_next_parent(database: Database) -> Mapping[str, Table]:
+    """Broken: what is said of two rows of a parent is of one of them and one of the next parent."""
+    tables = dict(joined_tables(database))
+    for key in database.schema.keys:
+        own = tables[degree_table(key)]
+        owners = parent_rows(database, key)
+        for name, kinds in compared_attributes(database.schema, key).items():
+            values = database.tables[key.table].codes[kinds.column.name]
+            first = np.array([values[owners == row][:1].sum() for row in range(own.rows)])
+            said = np.minimum(kinds.of(first, np.roll(first, 1)), kinds.size - 1)
+            own = Table(own.domain, {**own.codes, name: said})
+        tables[degree_table(key)] = own
     return tables
 
 
@@ -300,6 +317,7 @@ BOTH = SCHEMAS["a link of which both sides are protected"]
     [
         (TREE, bound, degrees_above_the_least),
         (TREE, bound, parents_of_the_next_row),
+        (TREE, bound, compared_with_the_next_parent),
         (BOTH, both_sides_in_turn, joined_tables),
         (BOTH, parents_are_left_out, joined_tables),
     ],

@@ -40,12 +40,14 @@ from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.domain import Domain, Table
+from cloister.schema.partition import PairKinds
 from cloister.schema.relations import (
     Database,
     ForeignKey,
     Schema,
     joined_table,
     joined_tables,
+    own_column,
     require_unique_keys,
 )
 
@@ -229,6 +231,18 @@ def test_a_saved_model_keeps_the_counted_number_of_rows() -> None:
     assert method.restore(task, meta, arrays).rows["visits"].data_rows == 700
     del meta["rows"]
     assert method.restore(task, meta, arrays).rows["visits"].data_rows == 1_000
+
+
+def test_a_saved_model_keeps_how_alike_rows_of_one_parent_are() -> None:
+    task, method = task_of(), create("relational")
+    cost = own_column("visits", VISITS["cost"])
+    ratios = np.linspace(0.5, 2, PairKinds(cost).size)
+    parts, name = {cost.name: parts_by(cost, np.arange(100))}, joined_table(KEY)
+    link = Link(KEY, np.array([0.1, 0.3, 0.4, 0.2]), parts, ratios={cost.name: ratios})
+    model = RelationalModel("independent", task, tasks_of_rows(task), {}, {name: link})
+    assert "as alike as noisy counts of pairs say" in " ".join(model.post_processing())
+    again = method.restore(task, *model.state()).links[name].ratios
+    assert again[cost.name].tolist() == ratios.tolist()
 
 
 def test_two_rows_of_one_key_are_refused() -> None:

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cloister.arrays import Floats, Integers
 from cloister.models.relational.constraints import on_cycles, without_cycles, without_duplicates
-from cloister.models.relational.link import DegreeGroups, Drawing, Link, Measured
-from cloister.models.relational.profiles import Workload, parts_of
-from cloister.schema.attributes import Categorical, TextKey
-from cloister.schema.domain import Domain, Table
+from cloister.models.relational.link import DegreeGroups, Drawing, Link, Measured, Side
+from cloister.models.relational.profiles import Workload, parts_by, parts_of
+from cloister.schema.attributes import Categorical, Integer, TextKey
+from cloister.schema.domain import Domain, Table, column_of
+from cloister.schema.partition import PairKinds
 from cloister.schema.relations import ForeignKey, Schema
 
 KINDS = Categorical(type="categorical", values=["a", "b", "c"])
@@ -128,3 +130,56 @@ def test_few_degrees_are_counted_one_by_one() -> None:
     groups = DegreeGroups.of(ForeignKey("visits", "patient", "patients", "id", 4))
     shares = groups.shares(np.array([1.0, 2, 3, 2, 2]), 0.0, 2.2)
     assert shares == pytest.approx([0.1, 0.2, 0.3, 0.2, 0.2])
+
+
+COST = column_of("visits.cost", Integer(type="integer", min=0, max=9_999), Path())
+SEX = column_of("patient: sex", Categorical(type="categorical", values=["f", "m"]), Path())
+VISITS_OF_PATIENTS = ForeignKey("visits", "patient", "patients", "id", 20)
+
+
+def ratios_of(near: float, far: float) -> Floats:
+    """Ratios of pairs at most 255 apart, of pairs above 1,023, and 1 between."""
+    kinds = PairKinds(COST)
+    ratios = np.ones(kinds.size)
+    ratios[1 : kinds.of(np.array([0]), np.array([255]))[0] + 1] = near
+    ratios[kinds.of(np.array([0]), np.array([1_024]))[0] : -1] = far
+    return ratios
+
+
+def visits_of(near: float, far: float, patients: int) -> tuple[Integers, Integers, Integers]:
+    """Sex of patients, cost of visits, and the patient of each; four of five women cost little."""
+    rng = np.random.default_rng(8)
+    sex, cost = rng.integers(0, 2, patients), rng.integers(0, 10_000, 10 * patients)
+    parts = {"visits.cost": parts_by(COST, cost), "patient: sex": parts_of(SEX, np.arange(2))}
+    low = np.minimum(np.bincount(parts["visits.cost"].index(cost)), 10**9)
+    share = np.where(np.arange(len(low)) < len(low) // 2, 0.8, 0.2)
+    counts = np.rint(np.array([low * share, low * (1 - share)])).astype(np.int64)
+    table = Measured(Workload(("patient: sex",), ("visits.cost",)), counts)
+    degrees = np.array([0.0, *[0.05] * 20])
+    ratios = {"visits.cost": ratios_of(near, far)}
+    link = Link(VISITS_OF_PATIENTS, degrees, parts, (table,), ratios)
+    sides = Side({"patient: sex": sex}, patients), Side({"visits.cost": cost}, len(cost))
+    return sex, cost, link.parents_of(*sides, rng)
+
+
+def median_distance(cost: Integers, owners: Integers) -> float:
+    """The median distance of two visits of one patient."""
+    order = np.lexsort((np.random.default_rng(0).random(len(cost)), owners))
+    same = owners[order][1:] == owners[order][:-1]
+    return float(np.median(np.abs(np.diff(cost[order]))[same]))
+
+
+@pytest.mark.parametrize("patients", [60, 900])
+def test_rows_of_one_parent_are_alike_and_keep_degrees_and_joint_tables(patients: int) -> None:
+    """Unrelated visits are 2,900 apart."""
+    sex, cost, owners = visits_of(20.0, 0.01, patients)
+    assert np.bincount(owners).max() <= 20
+    assert 100 < median_distance(cost, owners) < 800
+    women = (sex[owners] == 0).astype(float)
+    low = cost < np.median(cost)
+    assert women[low].mean() - women[~low].mean() == pytest.approx(0.6, abs=0.12)
+
+
+def test_rows_that_are_hardly_alike_are_not_put_in_blocks() -> None:
+    _, cost, owners = visits_of(1.2, 1.0, 900)
+    assert 2_000 < median_distance(cost, owners) < 3_500

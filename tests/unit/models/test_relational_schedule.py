@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cloister.models.relational.rows import LinkNoise, link_noise, link_stages
+from cloister.models.relational.rows import LIKENESS, SELECT, LinkNoise, link_noise, link_stages
 from cloister.models.task import DatabaseTask, Task
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Categorical, TextKey
@@ -68,9 +68,32 @@ def test_more_noise_leaves_fewer_and_smaller_tables(rho, rounds, ways, parts) ->
 def test_a_stage_says_how_many_rounds_there_are() -> None:
     task = task_of(5, 6, 10_000)
     noises = (noise_of(task, 0.00001), noise_of(task, 1))
-    _, few, _, _, many, _ = (stage for noise in noises for stage in link_stages(task, KEY, noise))
-    assert few.explanation.endswith("fit worst, 1 choice in 1 round")
-    assert many.explanation.endswith("fit worst, 12 choices in 4 rounds")
+    few, many = (
+        stage.explanation
+        for noise in noises
+        for stage in link_stages(task, KEY, noise)
+        if stage.name.endswith(SELECT)
+    )
+    assert few.endswith("fit worst, 1 choice in 1 round")
+    assert many.endswith("fit worst, 12 choices in 4 rounds")
+
+
+@pytest.mark.parametrize(("rho", "compared"), [(1, True), (0.00001, False)])
+def test_pairs_of_rows_are_compared_where_noise_leaves_their_kinds_clear(rho, compared) -> None:
+    task = task_of(5, 6, 10_000)
+    noise = noise_of(task, rho)
+    stages = {stage.name: stage for stage in link_stages(task, KEY, noise)}
+    assert (f"orders of owner: {LIKENESS}" in stages) == (noise.likeness is not None) == compared
+    if compared:
+        event = stages[f"orders of owner: {LIKENESS}"].event
+        assert [times for _, times in event.parts] == [6]
+
+
+def test_rows_of_parents_that_are_not_bounded_by_lot_are_not_compared() -> None:
+    """Under `unit: row` nothing is left out, and rows stand as the source has them."""
+    task = task_of(5, 6, 10_000)
+    task = replace(task, schema=replace(task.schema, units=("owners", "orders")))
+    assert noise_of(task, 1).likeness is None
 
 
 def test_what_the_spec_says_is_done_whatever_the_noise() -> None:
