@@ -275,9 +275,8 @@ class SquaredDistances(Distances):
 class TrueEntropies(Entropies):
     """The true number of rows divides."""
 
-    def _entropy(self, rows, parts):
-        own = Entropies(self.of, max(rows.table.rows, 1), self.bound)
-        return own._entropy(rows, parts)
+    def _entropy(self, counts):
+        return Entropies(self.of, max(int(counts.sum()), 1), self.bound)._entropy(counts)
 
 
 class NotClipped(GradientSum):

@@ -20,6 +20,7 @@ from cloister.arrays import Array, Booleans, Floats, Integers
 from cloister.privacy.events import Sensitivity
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
+from cloister.privacy.queries.joint_counts import blocks
 from cloister.privacy.queries.query import Query, TableRows
 from cloister.schema.partition import Partition, PartNumbers
 
@@ -191,8 +192,7 @@ def count_conjunctions(
 
 def _blocks(rows: int, width: int) -> Iterator[slice]:
     """Rows that are counted at a time: memory does not grow with them."""
-    step = min(max(_BLOCK_BYTES // (4 * max(width, 1)), 1), _LARGEST_BLOCK)
-    return (slice(begin, begin + step) for begin in range(0, rows, step))
+    return blocks(rows, min(max(_BLOCK_BYTES // (4 * max(width, 1)), 1), _LARGEST_BLOCK))
 
 
 def _by_products(columns: Sequence[PartNumbers], coding: DummyCoding) -> Integers:

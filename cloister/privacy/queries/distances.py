@@ -50,9 +50,10 @@ class Distances(Query[TableRows, OnGridSensitivity, Floats]):
         return distance_sensitivity(len(self.tables), neighbours)
 
     def exact(self, rows: TableRows, source: NoiseSource) -> Integers:  # noqa: ARG002
+        counts = rows.remembered_counts([table.partitions for table in self.tables])
         distances = [
-            np.abs(rows.remembered_counts(table.partitions) - table.expected).sum()
-            for table in self.tables
+            np.abs(exact - table.expected).sum()
+            for exact, table in zip(counts, self.tables, strict=True)
         ]
         return np.rint(np.array(distances) * (GRID_STEPS / (1 + FLOATING))).astype(np.int64)
 
@@ -108,16 +109,16 @@ class CandidateScores(Query[TableRows, Fraction, int]):
         return Fraction(FINENESS * neighbours.partition.l1)
 
     def exact(self, rows: TableRows, source: NoiseSource) -> Integers:  # noqa: ARG002
-        return np.array([_score(candidate, rows) for candidate in self.candidates], dtype=np.int64)
+        counts = rows.remembered_counts([each.partitions for each in self.candidates])
+        expected = np.concatenate([each.expected.ravel() for each in self.candidates])
+        steps = np.rint(FINENESS * expected.astype(np.float64)).astype(np.int64)
+        begins = np.cumsum([0, *map(len, counts[:-1])])
+        distances = np.add.reduceat(np.abs(FINENESS * np.concatenate(counts) - steps), begins)
+        penalties = np.array([round(FINENESS * each.penalty) for each in self.candidates])
+        return np.asarray(distances - penalties, dtype=np.int64)
 
     def outcome(self, rows: TableRows, noisy: Array) -> int:  # noqa: ARG002
         return int(noisy[0])
-
-
-def _score(candidate: Candidate, rows: TableRows) -> int:
-    exact = rows.remembered_counts(candidate.partitions)
-    expected = np.rint(FINENESS * candidate.expected.astype(np.float64).ravel()).astype(np.int64)
-    return int(np.abs(FINENESS * exact - expected).sum()) - round(FINENESS * candidate.penalty)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -58,7 +58,7 @@ class Entropies(Query[TableRows, OnGridSensitivity, Floats]):
         return entropy_sensitivity(len(self.of), neighbours)
 
     def exact(self, rows: TableRows, source: NoiseSource) -> Integers:  # noqa: ARG002
-        bits = np.array([self._entropy(rows, parts) for parts in self.of])
+        bits = np.array([self._entropy(counts) for counts in rows.remembered_counts(self.of)])
         return np.rint(bits / self._step).astype(np.int64)
 
     def outcome(self, rows: TableRows, noisy: Array) -> Floats:  # noqa: ARG002
@@ -68,8 +68,8 @@ class Entropies(Query[TableRows, OnGridSensitivity, Floats]):
     def _step(self) -> float:
         return self.bound * (1 + FLOATING) / GRID_STEPS
 
-    def _entropy(self, rows: TableRows, parts: Sequence[Partition]) -> float:
-        shares = np.minimum(rows.remembered_counts(parts) / self.rows, 1.0)
+    def _entropy(self, counts: Integers) -> float:
+        shares = np.minimum(counts / self.rows, 1.0)
         positive = shares[shares > 0]
         return float(-(positive * np.log2(positive)).sum())
 

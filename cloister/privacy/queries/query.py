@@ -16,6 +16,7 @@ from cloister.arrays import Array, Integers
 from cloister.privacy.events import Event
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
+from cloister.privacy.queries.joint_counts import Joint, JointCounts
 from cloister.schema.domain import Table
 from cloister.schema.partition import Partition, PartNumbers
 
@@ -33,13 +34,12 @@ class Derivation(Protocol):
 class TableRows:
     """The rows of a table behind the door.
 
-    Partitions are cached by identity, so that none is computed twice.
+    Counts are cached by the identity of partitions, so that none is made twice.
     """
 
     def __init__(self, table: Table) -> None:
         self.table = table
-        self._columns: dict[int, tuple[Partition, PartNumbers]] = {}
-        self._counts: dict[tuple[int, ...], Integers] = {}
+        self._counts: dict[tuple[int, ...], tuple[Joint, Integers]] = {}
         self._stacks: dict[tuple[int, ...], tuple[Sequence[Partition], PartNumbers]] = {}
         self._pairs: dict[tuple[int, ...], tuple[Sequence[Partition], Integers]] = {}
         self._derived: dict[int, tuple[Derivation, TableRows]] = {}
@@ -55,16 +55,18 @@ class TableRows:
         """Parts (n,) of some rows."""
         return partition.index(self.table.stored[partition.name][rows])
 
-    def counts(self, partitions: Sequence[Partition]) -> Integers:
+    def counts(self, partitions: Joint) -> Integers:
         """Rows in each joint part, flat."""
-        return _joint([self.column(part) for part in partitions], partitions)
+        return JointCounts([partitions]).of(self.table)[0]
 
-    def remembered_counts(self, partitions: Sequence[Partition]) -> Integers:
-        """As :meth:`counts`, but cached."""
-        key = tuple(map(id, partitions))
-        if key not in self._counts:
-            self._counts[key] = _joint([self._remembered(part) for part in partitions], partitions)
-        return self._counts[key]
+    def remembered_counts(self, tables: Sequence[Joint]) -> list[Integers]:
+        """Rows in each joint part of each table, flat; cached, and counted in one pass if not."""
+        keys = [tuple(map(id, table)) for table in tables]
+        new = {k: table for k, table in zip(keys, tables, strict=True) if k not in self._counts}
+        if new:
+            counted = JointCounts(list(new.values())).of(self.table)
+            self._counts |= dict(zip(new, zip(new.values(), counted, strict=True), strict=True))
+        return [self._counts[key][1] for key in keys]
 
     def part_matrix(self, partitions: Sequence[Partition]) -> PartNumbers:
         """Parts (n, k) of all rows in several partitions, int32.
@@ -85,23 +87,6 @@ class TableRows:
         if key not in self._pairs:
             self._pairs[key] = (partitions, count(self))
         return self._pairs[key][1]
-
-    def _remembered(self, part: Partition) -> PartNumbers:
-        if id(part) not in self._columns:
-            narrow = self.column(part).astype(np.min_scalar_type(part.size))
-            self._columns[id(part)] = (part, narrow)
-        return self._columns[id(part)][1]
-
-
-def _joint(columns: Sequence[PartNumbers], partitions: Sequence[Partition]) -> Integers:
-    if len(columns) == 1:
-        return np.bincount(columns[0], minlength=partitions[0].size).astype(np.int64)
-    joint = np.zeros(len(columns[0]), dtype=np.int64)
-    for column, partition in zip(columns, partitions, strict=True):
-        joint *= partition.size
-        joint += column
-    size = int(np.prod([partition.size for partition in partitions]))
-    return np.bincount(joint, minlength=size).astype(np.int64)
 
 
 RowsT = TypeVar("RowsT")

@@ -1,0 +1,57 @@
+"""Rows of many joint tables, counted in one pass, are those of each table alone."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cloister.privacy.queries import joint_counts
+from cloister.privacy.queries.joint_counts import JointCounts
+from cloister.schema.attributes import Boolean, Categorical, Integer, TextKey
+from cloister.schema.domain import Domain, Table
+from cloister.schema.partition import declared_cells, one_part, single_values
+
+DOMAIN = Domain.of(
+    {
+        "few": Categorical(type="categorical", values=["a", "b", "c"]),
+        "yes": Boolean(type="boolean"),
+        "many": Integer(type="integer", min=0, max=99_999),
+        "most": Integer(type="integer", min=0, max=10**12),
+        "key": TextKey(type="text", pattern="R{0001..9999}"),
+    },
+    Path(),
+)
+FEW, YES, MANY, MOST = (declared_cells(DOMAIN[name]) for name in ("few", "yes", "many", "most"))
+KEY = one_part(DOMAIN["key"])
+TABLES = [(FEW,), (FEW, YES), (YES, FEW), (MANY, FEW, YES), (MOST, YES), (KEY, FEW)]
+
+
+def table_of(rows, seed=0):
+    rng = np.random.default_rng(seed)
+    codes = {column.name: rng.integers(0, column.size, rows) for column in DOMAIN}
+    codes["key"] = codes["key"] + 10**9  # of other keys, outside the pattern
+    return Table(DOMAIN, codes).narrow()
+
+
+def counted_by_row(table, rows):
+    counts = np.zeros([part.size for part in table], dtype=np.int64)
+    np.add.at(counts, tuple(part.index(rows.codes[part.name]) for part in table), 1)
+    return counts.ravel().tolist()
+
+
+@pytest.mark.parametrize("rows", [0, 1, 1_000])
+@pytest.mark.parametrize("wide", [[], [(single_values(DOMAIN["many"]), YES)]])
+def test_many_tables_are_counted_as_each_alone(rows, wide):
+    table, tables = table_of(rows), TABLES + wide
+    counted = [counts.tolist() for counts in JointCounts(tables).of(table)]
+    assert counted == [counted_by_row(each, table) for each in tables]
+    assert all(sum(counts) == rows for counts in counted)
+
+
+@pytest.mark.parametrize("most", [1, 7, 999, 1_000, 2_000])
+def test_counts_are_the_same_for_any_blocks(monkeypatch, most):
+    table = table_of(1_000)
+    whole = JointCounts(TABLES).of(table)
+    monkeypatch.setattr(joint_counts, "BLOCK_ROWS", most)
+    blocked = JointCounts(TABLES).of(table)
+    assert [each.tolist() for each in blocked] == [each.tolist() for each in whole]
