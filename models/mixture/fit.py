@@ -198,7 +198,7 @@ def run_rounds(
     chooser = measurements.TableChoice(selection, rows, noise_of_cell)
 
     layout = fit.mixture.layout
-    candidates = _candidates_of(parameters, bins, rows)
+    candidates = _candidates_of(parameters, bins, rows, noise_of_cell)
     targets = [TableTarget.of(table, layout, rows) for table in known]
     fit.descend(targets, _START_STEPS, _RATE, _RATE)
     new: tuple[NoisyTable, ...] = ()
@@ -224,13 +224,16 @@ def labels_of(number: int, picks: int) -> tuple[str, ...]:
 
 
 def _candidates_of(
-    parameters: MixtureParameters, bins: Mapping[str, Histogram], rows: int
+    parameters: MixtureParameters, bins: Mapping[str, Histogram], rows: int, noise_of_cell: float
 ) -> measurements.RoundCandidates:
     if parameters.pair_parts and len(bins) > 1:
         return measurements.AllPairs(
             tuple(coarse(histogram, parameters.pair_parts) for histogram in bins.values())
         )
-    return measurements.ListedTables(measurements.candidate_tables(bins, rows, MIXTURE_SEED))
+    few = measurements.few_parts_pay(len(bins), rows, parameters.rounds, noise_of_cell)
+    return measurements.ListedTables(
+        measurements.candidate_tables(bins, rows, MIXTURE_SEED, few_parts=few)
+    )
 
 
 def _modelled(plan: Plan[MixtureParameters], bins: Mapping[str, Histogram]) -> tuple[str, ...]:

@@ -413,7 +413,8 @@ def test_encounters():
         two = [own[["days", "drugs"]].astype(float).corr().iloc[0, 1] for own in trial.frames]
         figures.append(dict(zip(("days with drugs, of data", "days with drugs"), two, strict=True)))
     show("encounters, epsilon 1", figures)
-    assert pd.DataFrame(figures).median()["days with drugs"] > 0.25
+    assert pd.DataFrame(figures)["days with drugs"].min() > 0.2
+    assert pd.DataFrame(figures).median()["days with drugs"] > 0.3
 
 
 def persons_of(table, owned):

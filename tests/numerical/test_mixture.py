@@ -27,6 +27,7 @@ from cloister.models.mixture.measurements import (
     TableChoice,
     candidate_tables,
     expected_shares,
+    few_parts_pay,
 )
 from cloister.models.mixture.model import chain_of
 from cloister.models.mixture.optimizer import (
@@ -254,6 +255,16 @@ def test_candidates_are_modest_and_cover_every_attribute():
         assert len({r.name for r in coarsenings}) == len(coarsenings)
     assert {r.name for coarsenings in wanted for r in coarsenings} == set(bins)
     assert any({r.whole for r in coarsenings} == {True, False} for coarsenings in wanted)
+
+
+def test_few_parts_are_candidates_where_noise_is_strong_and_few_pairs_are_measured():
+    """64 cells of 5 rows are a third of 1,000 rows: what dependence puts elsewhere is less."""
+    assert few_parts_pay(47, 1_000, tables=35, noise_of_cell=5)
+    assert not few_parts_pay(47, 1_000, tables=35, noise_of_cell=3)
+    assert not few_parts_pay(13, 1_000, tables=28, noise_of_cell=5)
+    for few_parts, least in ((False, 8), (True, 4)):
+        wanted = candidate_tables(bins_of({"a": 40, "b": 40}), 1_000, 3, few_parts)
+        assert min(r.size for coarsenings in wanted for r in coarsenings) == least
 
 
 def test_a_single_attribute_is_a_candidate_by_itself():
