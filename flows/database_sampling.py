@@ -2,30 +2,95 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
 from pathlib import Path
 
-from cloister.errors import InputError, StorageError
+import numpy as np
+
+from cloister.arrays import Booleans, Integers
+from cloister.errors import InputError, SampleError, StorageError
+from cloister.models.sampling.conditions import condition_code
+from cloister.models.sampling.drawing import Where
 from cloister.models.storage import SavedModel
-from cloister.schema.relations import Database
+from cloister.schema.domain import Table
+from cloister.schema.relations import MISSING, Database
 from cloister.schema.sinks import LoadTarget, load_tables, require_loadable
 from cloister.tasks.data import tables
 from cloister.tasks.home.files import emptied
 from cloister.tasks.home.home import Home, temporary_files
 from cloister.tasks.requests.resolved import PublicContext
 
+_MOST = 200
+"""Times as many rows as are wanted, at most, that are drawn to find enough under a condition."""
 
-def draw_database(saved: SavedModel, rows: int, seed: int | None) -> Database:
+_SPARE = 1.2
+"""Rows drawn anew, over those that the share of the first ones calls for: chance takes fewer."""
+
+
+def draw_database(
+    saved: SavedModel, rows: int, seed: int | None, where: Where | None = None
+) -> Database:
     """Tables from a model, with ``rows`` rows in that of the units, in which all hard rules hold.
+
+    These rows fulfil the conditions ``where``: more are drawn, and the others left out with all
+    rows that refer to them.
 
     Raises:
         SampleError: they cannot be drawn.
     """
+    lead = saved.task.schema.lead
     database = tables.draw_tables(saved.model, rows, seed)
+    drawn, chosen = rows, _fitting(database.tables[lead], where or {})
+    while len(chosen) < rows:
+        if drawn >= _MOST * rows:
+            raise SampleError(
+                f"of {drawn:,} rows of '{lead}' drawn, {len(chosen):,} fulfil the condition, and "
+                f"{rows:,} are wanted; request fewer rows, or fix fewer columns"
+            )
+        enough = math.ceil(_SPARE * drawn * rows / max(len(chosen), 1))
+        drawn = min(max(2 * drawn, enough), _MOST * rows)
+        database = tables.draw_tables(saved.model, drawn, seed)
+        chosen = _fitting(database.tables[lead], where or {})
+    database = _with_units(database, chosen[:rows]) if where else database
     tables.require_references(database)
     tables.require_hard_constraints(tables.count_all_violations(saved.task, database))
     return database
+
+
+def _fitting(rows: Table, where: Where) -> Integers:
+    """The numbers of the rows that fulfil the conditions."""
+    domain, fits = rows.domain, np.ones(rows.rows, dtype=bool)
+    for name, value in where.items():
+        fits &= rows.codes[name] == condition_code(name, value, domain, domain.modelled)
+    return np.flatnonzero(fits)
+
+
+def _with_units(database: Database, chosen: Integers) -> Database:
+    """The chosen rows of units, what must refer to them, and all else.
+
+    A reference that may be missing is, where it leads to a row that is left out.
+    """
+    schema, kept = database.schema, dict(database.tables)
+    kept[schema.lead] = kept[schema.lead].take(chosen)
+    for name in schema.tables:
+        for key in schema.parents_of(name):
+            now = Database(schema, kept)
+            lost = (now.references(key) != MISSING) & ~now.referring(key)
+            kept[name] = (
+                _unlinked(kept[name], key.column, lost)
+                if key.optional
+                else (kept[name].take(~lost))
+            )
+    return Database(schema, kept)
+
+
+def _unlinked(rows: Table, column: str, lost: Booleans) -> Table:
+    null = rows.domain[column].null_code
+    assert null is not None
+    codes = np.where(lost, null, rows.codes[column])
+    return Table(rows.domain, {**rows.codes, column: codes})
 
 
 def write_database(saved: SavedModel, database: Database, out: Path, csv: bool) -> None:

@@ -278,13 +278,17 @@ class LoadedModel:
         """
         return AnswerResult(answer_of(self.saved, question, of, confidence))
 
-    def sample_tables(self, n: int, seed: int | None = None) -> dict[str, pd.DataFrame]:
+    def sample_tables(
+        self, n: int, seed: int | None = None, where: Mapping[str, object] | None = None
+    ) -> dict[str, pd.DataFrame]:
         """Another database, at no cost, with ``n`` rows in the table of the privacy unit.
+
+        ``where`` fixes the value of some columns in all rows of that table.
 
         Raises:
             SampleError: that many rows cannot be drawn.
         """
-        tables = draw_database(self.saved, n, seed).tables
+        tables = draw_database(self.saved, n, seed, where).tables
         return {name: table.frame() for name, table in tables.items()}
 
 

@@ -30,7 +30,7 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.columns import OUTSIDE, Column
 from cloister.schema.domain import Domain
 from cloister.schema.parsing import parse
-from cloister.schema.relations import Database
+from cloister.schema.relations import Database, Schema
 from cloister.tasks.data import tables
 from cloister.tasks.home.files import exclusive
 from cloister.tasks.home.home import Home
@@ -84,6 +84,26 @@ def require_declared(where: Where, domain: Domain) -> None:
             )
         if fault := _fault(domain[name], value):
             raise InputError(f"--where: the value of '{name}' {fault}")
+
+
+def conditions_on_units(where: Where, schema: Schema) -> Where:
+    """The conditions on columns of the table of units, which may stand before them: users.age.
+
+    Raises:
+        InputError: a condition is on another table, or names no column or value that is declared.
+    """
+    lead = schema.lead
+    for name in where:
+        table = name.partition(".")[0]
+        if table in schema.tables and table != lead and name not in schema.tables[lead]:
+            raise InputError(
+                f"--where {name}: rows of '{table}' belong to rows of '{lead}'; give conditions on "
+                f"{', '.join(schema.tables[lead].modelled)}, or draw without, and select rows of "
+                "the output"
+            )
+    own = {name.removeprefix(f"{lead}."): value for name, value in where.items()}
+    require_declared(own, schema.tables[lead])
+    return own
 
 
 def require_unconditional(where: Where, task: Task) -> None:
@@ -185,24 +205,23 @@ def _sample_database(home: Home, saved: SavedModel, draw: Draw, where: Where) ->
     """Draw several tables to a folder or a database.
 
     Raises:
-        InputError: conditions are set, or binary columns asked for.
+        InputError: a condition is on another table than that of the units, or binary columns are
+            asked for.
     """
-    if where or draw.binary:
-        option = "--where" if where else "--binary"
+    if draw.binary:
         raise InputError(
-            f"{option} is not available for several tables, since rows depend on those that they "
+            "--binary is not available for several tables, since rows depend on those that they "
             "refer to; draw without it, and select rows of the output"
         )
+    where = conditions_on_units(where, saved.task.schema)
     if draw.database:
         target = database_sampling.target_of(saved, draw.database, draw.release, _drawn(draw))
-        database_sampling.load_drawn(
-            saved, database_sampling.draw_database(saved, draw.rows, draw.seed), target, home
-        )
+        drawn = database_sampling.draw_database(saved, draw.rows, draw.seed, where)
+        database_sampling.load_drawn(saved, drawn, target, home)
         return
     with _alone(draw.out, database_sampling.require_new_folder):
-        database_sampling.write_database(
-            saved, database_sampling.draw_database(saved, draw.rows, draw.seed), draw.out, draw.csv
-        )
+        drawn = database_sampling.draw_database(saved, draw.rows, draw.seed, where)
+        database_sampling.write_database(saved, drawn, draw.out, draw.csv)
 
 
 @contextmanager

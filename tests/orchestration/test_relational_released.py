@@ -149,13 +149,20 @@ def _require_more_rows(release: str, folder: Path, capsys) -> None:
         ([*draw, str(folder / "more")], "exists"),
         ([*draw, str(folder / "a.csv")], "there are several tables"),
         (
-            [*draw, str(folder / "new"), "--where", "age=3"],
-            "--where is not available for several tables",
+            [*draw, str(folder / "new"), "--where", "visits.day=3"],
+            "rows of 'visits' belong to rows of 'patients'; give conditions on",
         ),
         (["sample", release, "--rows", "9", "--out", url], "not of this release"),
     ):
         assert run(words) == 2
         assert message in capsys.readouterr().err
+    old = folder / "old"
+    words = ["--rows", "20", "--seed", "3", "--out", str(old), "--where", "patients.age=80"]
+    assert run(["sample", release, *words]) == 0
+    assert pd.read_parquet(old / "patients.parquet")["age"].tolist() == [80] * 20
+    theirs = pd.read_parquet(old / "visits.parquet")
+    assert set(theirs["patient"]) <= set(pd.read_parquet(old / "patients.parquet")["id"])
+    assert (theirs["ward"] == "d").mean() > 0.4  # of the data 0.85, of all rows 0.3
     frames = load(release).sample_tables(500, seed=3)
     pd.testing.assert_frame_equal(frames["visits"], visits, check_dtype=False)
     # the release counts fewer rows of a patient than there are
