@@ -72,18 +72,15 @@ def _with_units(database: Database, chosen: Integers) -> Database:
 
     A reference that may be missing is, where it leads to a row that is left out.
     """
-    schema, kept = database.schema, dict(database.tables)
-    kept[schema.lead] = kept[schema.lead].take(chosen)
+    schema, rows = database.schema, dict(database.tables)
+    rows[schema.lead] = rows[schema.lead].take(chosen)
     for name in schema.tables:
         for key in schema.parents_of(name):
-            now = Database(schema, kept)
-            lost = (now.references(key) != MISSING) & ~now.referring(key)
-            kept[name] = (
-                _unlinked(kept[name], key.column, lost)
-                if key.optional
-                else (kept[name].take(~lost))
-            )
-    return Database(schema, kept)
+            now = Database(schema, rows)
+            lost, whole = (now.references(key) != MISSING) & ~now.referring(key), rows[name]
+            unlinked = key.optional and lost.any()
+            rows[name] = _unlinked(whole, key.column, lost) if unlinked else whole.take(~lost)
+    return Database(schema, rows)
 
 
 def _unlinked(rows: Table, column: str, lost: Booleans) -> Table:

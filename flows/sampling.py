@@ -101,9 +101,9 @@ def conditions_on_units(where: Where, schema: Schema) -> Where:
                 f"{', '.join(schema.tables[lead].modelled)}, or draw without, and select rows of "
                 "the output"
             )
-    own = {name.removeprefix(f"{lead}."): value for name, value in where.items()}
-    require_declared(own, schema.tables[lead])
-    return own
+    of_units = {name.removeprefix(f"{lead}."): value for name, value in where.items()}
+    require_declared(of_units, schema.tables[lead])
+    return of_units
 
 
 def require_unconditional(where: Where, task: Task) -> None:

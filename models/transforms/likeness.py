@@ -197,8 +197,8 @@ class Anchors:
         anchors = self.parents[self.leading].copy()
         order = np.argsort(anchors[parents], kind="stable")
         middles = (np.cumsum(places[order]) - places[order] / 2) / max(places.sum(), 1)
-        at = np.minimum(middles * len(codes), len(codes) - 1).astype(np.int64)
-        anchors[parents[order]] = codes[at]
+        quantiles = np.minimum(middles * len(codes), len(codes) - 1).astype(np.int64)
+        anchors[parents[order]] = codes[quantiles]
         return replace(self, parents={**self.parents, self.leading: anchors})
 
     def _within(self, name: str, blocks: int) -> float:
