@@ -239,8 +239,8 @@ def joined_tables(database: Database) -> Mapping[str, Table]:
         columns, grouped = [degree_column(key)], linked[np.argsort(owners, kind="stable")]
         for name, kinds in compared_attributes(database.schema, key).items():
             columns.append(kinds.attribute_column(name))
-            codes = rows[key.table].codes[kinds.column.name]
-            counted[name] = kinds.of_groups(codes[grouped], degrees)
+            values = rows[key.table].codes[kinds.column.name]
+            counted[name] = kinds.of_groups(values[grouped], degrees)
         tables[degree_table(key)] = Table(Domain(tuple(columns)), counted)
         codes = of_parent(key, rows[key.parent], owners)
         codes |= of_row(key.table, rows[key.table], linked)
