@@ -43,16 +43,17 @@ def dependence(table: Table) -> Floats:
     groups = [_groups(table.domain[name], table.codes[name][::step]) for name in names]
     sizes = np.array([column.max() + 1 for column in groups])
     begins = np.append(0, np.cumsum(sizes))
-    members = np.zeros((len(groups[0]), begins[-1]), dtype=np.float32)
+    members = np.zeros((begins[-1], len(groups[0])), dtype=np.float32)
     for column, begin in zip(groups, begins[:-1], strict=True):
-        members[np.arange(len(column)), column + begin] = 1
-    totals = members.sum(axis=0, dtype=np.float64)
-    for first in range(len(names)):
-        group = slice(begins[first], begins[first + 1])
-        counts = (members[:, group].T @ members).astype(np.float64)
-        squares = (np.square(counts) / totals / totals[group, None]).sum(axis=0)
-        shares = np.add.reduceat(squares, begins[:-1]) - 1
-        strengths[first] = _cramers_v(shares, sizes[first], sizes, len(members))
+        members[column + begin, np.arange(len(column))] = 1
+    totals = members.sum(axis=1, dtype=np.float64)
+    for first, begin in enumerate(begins[:-1]):
+        group = slice(begin, begins[first + 1])
+        counts = (members[group] @ members[begin:].T).astype(np.float64)
+        squares = (np.square(counts) / totals[begin:] / totals[group, None]).sum(axis=0)
+        shares = np.add.reduceat(squares, begins[first:-1] - begin) - 1
+        strength = _cramers_v(shares, sizes[first], sizes[first:], members.shape[1])
+        strengths[first, first:] = strengths[first:, first] = strength
     np.fill_diagonal(strengths, 1.0)
     return strengths
 

@@ -246,7 +246,8 @@ def _replicates(released: ReleasedCounts, name: str) -> list[tuple[Partition, Fl
 def _expected(table: NoisyTable, bins: Histogram, rows: int) -> Floats:
     """The counts (cells,) of a histogram's table by the released shares, without noise."""
     (partition,) = table.partitions
-    pieces = intervals(bins.column, np.union1d(partition.starts, bins.starts))
+    starts = np.sort(np.concatenate([partition.starts, bins.starts]), kind="stable")
+    pieces = intervals(bins.column, starts[np.diff(starts, prepend=-1) > 0])
     whole = bins.cell_index(pieces.starts)
     shares = bins.shares[whole] * pieces.widths / bins.widths[whole]
     index = partition.index(pieces.starts)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import ndtri
@@ -210,7 +211,8 @@ def fit_tail(noisy: Floats, edges: Floats, deviation: float, left: Remainder) ->
     begins = np.arange(0, len(noisy), math.ceil(len(noisy) / _FITTED_CELLS))
     merged = np.diff(begins, append=len(noisy))
     ends = np.column_stack([edges[begins, 0], edges[begins + merged - 1, 1]])
-    scales, shapes, freedoms = _candidates(edges)
+    span, narrowest = float(edges[-1, 1] - edges[0, 0]), float(np.diff(edges).min())
+    scales, shapes, freedoms = _candidates(span, narrowest)
     # Counts that were added up have more noise: divided by its deviation they all have the same.
     roots = np.sqrt(merged)
     lines = _shares(ends, scales, shapes) / roots
@@ -230,10 +232,10 @@ def fit_tail(noisy: Floats, edges: Floats, deviation: float, left: Remainder) ->
     return Tail(own, shares, risk)
 
 
-def _candidates(edges: Floats) -> tuple[Floats, Floats, Floats]:
+@lru_cache(maxsize=64)
+def _candidates(span: float, narrowest: float) -> tuple[Floats, Floats, Floats]:
     """Scales, shapes and numbers of fitted parameters of the tails that are tried; each (t,)."""
-    span = edges[-1, 1] - edges[0, 0]
-    least = max(_LEAST_WIDTH * float(np.diff(edges).min()), _LEAST_SCALE * span)
+    least = max(_LEAST_WIDTH * narrowest, _LEAST_SCALE * span)
     scales = np.geomspace(least, span, _SCALES)
     freedoms = np.add.outer(_FREEDOMS, _FAR * scales / span).ravel()
     return np.tile(scales, len(_SHAPES)), np.repeat(_SHAPES, _SCALES), freedoms
