@@ -141,8 +141,6 @@ def answer_question(
 ) -> Answer:
     """The answer of the counts of all rows, if they are ``released``, or else of drawn rows.
 
-    Of several tables that hold all columns of the question, the one with the narrowest intervals.
-
     Raises:
         InputError: there are too many groups.
         SampleError: no table holds the columns, and rows cannot be drawn.
@@ -169,8 +167,7 @@ def answer_question(
     if released and set(names) <= set(released.bins):
         replicates = replicates_of(released, names, slices)
         if counted := joint_counts(released, names, slices, replicates):
-            basis = f"the noisy counts of {' x '.join(names)}"
-            return min((answer(joint, basis) for joint in counted), key=_width)
+            return answer(counted, f"the noisy counts of {' x '.join(names)}")
     missed = dependence_of_pairs(released) if released else 0.0
     basis = _MODELLED.format(f"{missed:.2f}") if missed else _DRAWN
     return answer(drawn_counts(model, task.data_rows, names, slices, missed), basis)
@@ -180,10 +177,3 @@ def _even(column: Column) -> Histogram:
     """A column of which nothing was released, its values equally frequent."""
     cells = declared_cells(column)
     return Histogram.over(cells, cells.parts, cells.widths / column.size)
-
-
-def _width(answer: Answer) -> tuple[int, float]:
-    """How little an answer says: estimates that lack, and the mean width of the others."""
-    ends = [(each.low, each.high) for each in answer.estimates]
-    widths = [high - low for low, high in ends if high is not None and low is not None]
-    return len(ends) - len(widths), float(np.mean(widths)) if widths else 0.0

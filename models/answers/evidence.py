@@ -191,24 +191,21 @@ def joint_counts(
     names: Sequence[str],
     slices: Mapping[str, Histogram],
     replicates: Replicates,
-) -> tuple[JointCounts, ...]:
-    """The least-squares counts of each released table that holds all these columns; maybe none.
+) -> JointCounts | None:
+    """The least-squares counts of the finest released table of all these columns; None without any.
 
-    Of one column that is the finest, its cells: what others say of it enters as sums.
+    What other tables say enters as sums, so that they lower its noise. To take the table with the
+    narrowest intervals instead would prefer coarse parts, and so what lies inside them unseen: 89 %
+    of 72 intervals of a mean held it in place of 95 % of 103.
     """
     tables = [*_histograms(released), *released.tables]
-    bases = [table for table in tables if set(names) <= set(table.names)]
-    bases = bases[:1] if len(names) == 1 else bases
+    bases = [(table.project(names), table) for table in tables if set(names) <= set(table.names)]
+    if not bases:
+        return None
+    finest, whole = max(bases, key=lambda base: (base[0].counts.size, -base[0].variance))
+    joint = _combined(finest, [table for table in tables if table is not whole], slices)
     inside = {name: replicates[name] for name in names if name in replicates}
-    return tuple(
-        replace(
-            _combined(
-                base.project(names), [table for table in tables if table is not base], slices
-            ),
-            replicates=inside,
-        )
-        for base in bases
-    )
+    return replace(joint, replicates=inside)
 
 
 def replicates_of(

@@ -15,7 +15,7 @@ Privacy: released numbers alone, so post-processing.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -160,23 +160,20 @@ class Regression:
         noise, model, change = (np.zeros(len(fit.coefficients)) for _ in range(3))
         products = self._products(fit, terms, answer)
         joints = {
-            columns: [
-                joint
-                for joint in joint_counts(self.released, columns, self.slices, replicates)
-                if _resolved(joint)
-            ]
+            columns: joint
             for columns in products
+            if (joint := joint_counts(self.released, columns, self.slices, replicates))
+            and _resolved(joint)
         }
         for columns, group in _merged(products, joints).items():
             weights = np.array([weight for weight, _ in group]).T
             numbers = [each for _, each in group]
-            if not joints[columns]:
+            if columns not in joints:
                 spreads = np.array([self._spread(each) for each in numbers])
                 model += np.square(missed * weights * spreads).sum(axis=1)
                 continue
             means = [self._mean(each) for each in numbers]
-            options = [_sums(joint, weights, numbers, means) for joint in joints[columns]]
-            variances, sums = min(options, key=lambda option: float(option[0].sum()))
+            variances, sums = _sums(joints[columns], weights, numbers, means)
             noise += variances / self.rows**2
             change += sums / self.rows
         return noise, model, change
@@ -218,14 +215,12 @@ _Products = dict[tuple[str, ...], list[tuple[Floats, Numbers]]]
 """Products of columns, with their weights, by the columns."""
 
 
-def _merged(
-    products: _Products, joints: Mapping[tuple[str, ...], Sequence[JointCounts]]
-) -> _Products:
+def _merged(products: _Products, joints: Collection[tuple[str, ...]]) -> _Products:
     """The products, those of one column beside those of a counted pair that it is in.
 
     The counts of both have the same noise, of which most cancels.
     """
-    pairs = [columns for columns in products if len(columns) > 1 and joints[columns]]
+    pairs = [columns for columns in products if len(columns) > 1 and columns in joints]
     merged: _Products = {}
     for columns, group in products.items():
         within = [pair for pair in pairs if set(columns) <= set(pair)]
