@@ -103,11 +103,11 @@ class DraftedTable:
         return not referring or referring == len(key) == _MOST_LINKED
 
 
-def linked_tables(found: Sequence[DraftedTable]) -> list[DraftedTable]:
+def linked_tables(unlinked: Sequence[DraftedTable]) -> list[DraftedTable]:
     """Tables, each after those that it refers to; of a circle one reference is left out."""
     tables: dict[str, DraftedTable] = {}
-    names = [table.name for table in found]
-    for table in _parents_first(list(found)):
+    names = [table.name for table in unlinked]
+    for table in _parents_first(list(unlinked)):
         tables[table.name] = _with_references(table, tables, names)
     return list(tables.values())
 
@@ -307,7 +307,7 @@ def _below(tables: Sequence[DraftedTable]) -> dict[str, set[str]]:
 
 def _unit_words(units: Sequence[DraftedTable], below: Mapping[str, set[str]]) -> str:
     """The unit, why it was guessed, and which other tables may be meant."""
-    unit, *others = units
+    unit, *rivals = units
     of = {each.name: ", ".join(sorted(below[each.name] - {each.name})) for each in units}
     why = "it is named as persons are" if unit.names_persons else "it refers to no other table"
     lines = [
@@ -315,7 +315,7 @@ def _unit_words(units: Sequence[DraftedTable], below: Mapping[str, set[str]]) ->
         f"  # guessed: to {unit.name} belong rows of {of[unit.name]}, and {why}",
         *(
             f"  # or {{table: {scalar(each.name)}}}, to which rows of {of[each.name]} belong"
-            for each in others
+            for each in rivals
         ),
     ]
     return "\n".join(lines)
