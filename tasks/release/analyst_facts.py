@@ -21,17 +21,9 @@ from cloister.models.core.histograms import ReleasedCounts
 from cloister.models.protocol import DatabaseModel, counts_of, counts_of_all_rows, table_models
 from cloister.models.quality import DependencyForecast, forecast_dependencies
 from cloister.models.task import DatabaseTask, Task
+from cloister.schema import relations
 from cloister.schema.columns import Grid
 from cloister.schema.domain import Table
-from cloister.schema.relations import (
-    Database,
-    ForeignKey,
-    joined_domain,
-    joined_table,
-    joined_tables,
-    parent_rows,
-    row_tables,
-)
 from cloister.tasks.release.analyst_columns import (
     ColumnFacts,
     column_facts,
@@ -113,32 +105,34 @@ _MOST_ACROSS = 12
 
 
 def table_facts(
-    task: DatabaseTask, model: DatabaseModel, released: Database
+    task: DatabaseTask, model: DatabaseModel, released: relations.Database
 ) -> tuple[TableFacts, ...]:
     """The facts of each table of a release of these rows.
 
     A table of references alone has no columns here, and no model.
     """
-    tables = row_tables(released)
+    tables = relations.row_tables(released)
     return tuple(
         _of_table(name, number, task.tables[name], model, tables[name])
         for name, number in released.rows.items()
     )
 
 
-def link_facts(released: Database) -> tuple[LinkFacts, ...]:
+def link_facts(released: relations.Database) -> tuple[LinkFacts, ...]:
     """The facts of each foreign key of released rows."""
     if not released.schema.keys:
         return ()
-    joined = joined_tables(released)
-    return tuple(_of_link(released, key, joined[joined_table(key)]) for key in released.schema.keys)
+    joined = relations.joined_tables(released)
+    return tuple(
+        _of_link(released, key, joined[relations.joined_table(key)]) for key in released.schema.keys
+    )
 
 
-def _of_link(released: Database, key: ForeignKey, rows: Table) -> LinkFacts:
+def _of_link(released: relations.Database, key: relations.ForeignKey, rows: Table) -> LinkFacts:
     """Those of a key whose joined rows are given."""
-    parents = parent_rows(released, key)
+    parents = relations.parent_rows(released, key)
     degrees = np.bincount(parents[parents >= 0], minlength=released.rows[key.parent])
-    parent = set(joined_domain(released.schema, key)[1].names)
+    parent = set(relations.joined_domain(released.schema, key)[1].names)
     pairs = _strongest(rows, dependence(rows), None)
     across = [pair for pair in pairs if (pair.first in parent) != (pair.second in parent)]
     return LinkFacts(
