@@ -189,8 +189,8 @@ def _best_cut(cells: NoisyCells, body: Body) -> tuple[Booleans, Floats] | None:
     for first in np.unique(np.linspace(0, min(before, last), _CUTS).astype(int)):
         outer = np.zeros(len(cells.counts), dtype=bool)
         outer[places[first:]] = True
-        others = Remainder(cells.rows - float(cells.counts[~outer].sum()), float((~outer).sum()))
-        tail = fit_tail(cells.counts[outer], cells.edges[outer], cells.deviation, others)
+        left = Remainder(cells.rows - float(cells.counts[~outer].sum()), float((~outer).sum()))
+        tail = fit_tail(cells.counts[outer], cells.edges[outer], cells.deviation, left)
         rows = min(tail.rows, cells.rows * (1.0 if outer.all() else _MOST_IN_TAIL))
         rest = cells.part(~outer, cells.rows - rows)
         risk = tail.risk + (body(rest).risk if len(rest.counts) else 0.0)
@@ -274,5 +274,5 @@ def _isolated(noisy: Floats, deviation: float) -> Booleans:
     """Cells (cells,) that certainly hold mass while those around them do not: a top code."""
     least = -deviation * float(ndtri(_FALSE_SPIKES / len(noisy)))
     around = np.lib.stride_tricks.sliding_window_view(np.pad(noisy, _NEAR), 2 * _NEAR + 1)
-    others = around.sum(1) - noisy
-    return (noisy > least) & (others < _CALM * deviation * math.sqrt(2 * _NEAR))
+    nearby = around.sum(1) - noisy
+    return (noisy > least) & (nearby < _CALM * deviation * math.sqrt(2 * _NEAR))
