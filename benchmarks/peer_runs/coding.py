@@ -74,16 +74,20 @@ def encode_table(spec: Path, data: Path, given: Given) -> Coded:
     return _coded(spec, data, given, data.stat().st_mtime_ns)
 
 
+def code_table(table: Table, rows: int, given: Given) -> Coded:
+    """A table as :func:`encode_table` reads one, of which ``rows`` synthetic rows are asked."""
+    cells = tuple(_given(table.domain[name], given) for name in table.domain.modelled)
+    codes = np.stack([c.index(table.codes[c.name]) for c in cells], axis=1).astype(np.int64)
+    return Coded(table.domain, cells, codes, rows)
+
+
 @lru_cache(maxsize=4)
 def _coded(spec: Path, data: Path, given: Given, changed: int) -> Coded:
     del changed
     declared = load_spec(spec)
     rows = declared.release.rows or declared.privacy.rows.public or 1
     context = declared_context(declared, rows).only
-    table = table_of(context, data)
-    cells = tuple(_given(table.domain[name], given) for name in table.domain.modelled)
-    codes = np.stack([c.index(table.codes[c.name]) for c in cells], axis=1).astype(np.int64)
-    return Coded(table.domain, cells, codes, context.task.data_rows)
+    return code_table(table_of(context, data), context.task.data_rows, given)
 
 
 def _given(column: Column, given: Given) -> Partition:

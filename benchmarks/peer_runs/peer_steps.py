@@ -24,6 +24,8 @@ from cloister.benchmarks.peer_runs.environments import digest, environment
 from cloister.benchmarks.peer_runs.programs import DRIVER, Outcome, read_cells, run_program
 from cloister.benchmarks.runs import Run, evaluate_table
 from cloister.errors import CloisterError
+from cloister.models.task import Budget
+from cloister.schema.domain import Table
 from cloister.schema.spec_files.loading import load_spec, spec_digest
 from cloister.tasks.data.tables import write_parquet
 from cloister.tasks.home.files import exclusive, write_json
@@ -49,6 +51,15 @@ class Job:
         outcome = Outcome(**{**fields, "cost": Cost(**fields["cost"]) if fields["cost"] else None})
         return None if outcome.timed_out and outcome.seconds < self.peer.seconds else outcome
 
+    def synthetic(self) -> Table:
+        """The table of the cells that the peer's program wrote.
+
+        Raises:
+            CloisterError: they are not those of the public domains.
+        """
+        cells = read_cells(self.folder / "synthetic.npy", self.coded.rows, self.coded.sizes)
+        return self.coded.decode(cells, self.seed)
+
 
 def job_of(combination: Combination, home: Home) -> Job:
     """The run of a combination by its peer.
@@ -56,15 +67,24 @@ def job_of(combination: Combination, home: Home) -> Job:
     Raises:
         InputError: the spec, the table, or a file of the peer cannot be used.
     """
-    peer = combination.peer
-    assert peer is not None
-    table = encode_table(combination.spec, combination.data, peer.cells)
+    assert combination.peer is not None
+    table = encode_table(combination.spec, combination.data, combination.peer.cells)
+    budget = Budget(combination.epsilon, combination.delta)
+    return job_on(table, combination.peer, budget, combination.seed, home)
+
+
+def job_on(table: Coded, peer: Peer, budget: Budget, seed: int, home: Home) -> Job:
+    """The run of a peer on a table.
+
+    Raises:
+        StorageError: a file of the peer cannot be read.
+    """
     request = {
         "sizes": table.sizes,
         "rows": table.rows,
-        "epsilon": float(combination.epsilon),
-        "delta": float(combination.delta),
-        "seed": combination.seed,
+        "epsilon": float(budget.epsilon),
+        "delta": float(budget.delta),
+        "seed": seed,
         "method": peer.method,
         "options": dict(peer.options),
     }
@@ -76,7 +96,7 @@ def job_of(combination: Combination, home: Home) -> Job:
     key = hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
     folder = private_folder(home.folder / "peers" / key)
     write_json(folder / "job.json", request)
-    return Job(peer, table, combination.seed, folder)
+    return Job(peer, table, seed, folder)
 
 
 def finished_run(combination: Combination, home: Home) -> Run | None:
@@ -129,10 +149,9 @@ def _waited(job: Job, python: Path) -> Outcome:
 
 
 def _evaluation(job: Job, combination: Combination, bench_home: Home) -> Any:
-    codes = read_cells(job.folder / "synthetic.npy", job.coded.rows, job.coded.sizes)
     with tempfile.TemporaryDirectory(prefix="cloister-") as folder:
         path = Path(folder) / "synthetic.parquet"
-        write_parquet(job.coded.decode(codes, job.seed).frame(), path)
+        write_parquet(job.synthetic().frame(), path)
         return evaluate_table(combination, path, bench_home)
 
 
