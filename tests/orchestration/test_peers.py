@@ -1,6 +1,7 @@
 """Peers in a benchmark: a tiny library in its own environment, and all the ways it can fail."""
 
 import json
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -11,11 +12,12 @@ from mlflow import MlflowClient
 from cloister.benchmarks.config import load_benchmark
 from cloister.benchmarks.pages.markdown import markers
 from cloister.benchmarks.peer_runs import peer_steps
-from cloister.benchmarks.peer_runs.coding import encode_table
+from cloister.benchmarks.peer_runs.coding import code_table, encode_table
 from cloister.benchmarks.peer_runs.environments import environment, paragraphs
 from cloister.benchmarks.runs import home_of
 from cloister.errors import CloisterError
 from cloister.flows.cli.app import run
+from cloister.models.task import Budget
 from cloister.schema.partition import declared_cells
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import releases
@@ -160,6 +162,20 @@ def test_a_longer_limit_and_another_program_are_reasons_to_run_again(tiny):
     )
     (tiny.folder / "tiny.py").write_text(SHUFFLES + "\n")
     assert peer_steps.finished_run(combination, home) is None
+
+
+def test_a_peer_runs_on_some_rows_of_a_table(tiny):
+    home = Home.current()
+    (combination,) = load_benchmark(config(tiny, ["shuffle"])).all_combinations()
+    table = encode_table(tiny.spec, tiny.data, "declared")
+    some = code_table(table.decode(table.codes[:100], seed=3), 40, "declared")
+    job = peer_steps.job_on(some, combination.peer, Budget(1, Fraction(1, 10**6)), 1, home)
+    assert not peer_steps.synthesize(job, home).error
+    drawn = job.synthetic()
+    assert (drawn.rows, drawn.domain) == (40, table.domain)
+    known = [set(column) for column in table.codes[:100].T]
+    again = code_table(drawn, 40, "declared").codes
+    assert all(set(column) <= values for column, values in zip(again.T, known, strict=True))
 
 
 def test_a_peer_that_is_killed_from_outside_is_tried_again(tiny):
