@@ -146,10 +146,7 @@ def test_default_beside_best(record):
     ]
     record("outcomes", title, headings, lines)
     found = {name: list(differences(name, outcomes)) for name in tables}
-    lines = [
-        (name, role(name), *(f"{best} {gap:+.3f} ± {error:.3f}" for best, gap, error in gaps))
-        for name, gaps in found.items()
-    ]
+    lines = [(name, role(name), *(written(*gap) for gap in gaps)) for name, gaps in found.items()]
     for whose, names in (("tuned on", TUNED_ON), ("judging", JUDGED_ON), ("all", tables)):
         columns = zip(*(found[name] for name in tables if name in names))
         lines.append((f"mean, {whose}", "", *map(mean_difference, columns)))
@@ -187,7 +184,7 @@ def differences(name, outcomes):
     peers = {method: f1 for method, f1 in reached.items() if method in PEERS}
     for others in (own, peers, reached):
         if not others:
-            yield "-", math.nan, math.nan
+            yield "", math.nan, math.nan
             continue
         best = max(others, key=lambda method: others[method].mean())
         f1 = others[best]
@@ -199,7 +196,14 @@ def differences(name, outcomes):
 def mean_difference(of_tables):
     """The mean over tables with its standard error, of those that have one."""
     gaps = pd.Series([gap for _, gap, _ in of_tables]).dropna()
-    return f"{gaps.mean():+.3f} ± {gaps.sem():.3f} ({len(gaps)} tables)"
+    return f"{written('', gaps.mean(), gaps.sem())} ({len(gaps)} tables)".strip()
+
+
+def written(best, gap, error):
+    """A difference as text; one table has no deviation between tables."""
+    if math.isnan(gap):
+        return "-"
+    return f"{best} {gap:+.3f}" + ("" if math.isnan(error) else f" ± {error:.3f}")
 
 
 def made(name):
