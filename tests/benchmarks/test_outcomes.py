@@ -113,21 +113,29 @@ def synthesized(peer, number, used, task):
 def keep(name, method, number, figures):
     """Print the figures of a release by this code, and keep them."""
     line = {"table": name, "method": method, "number": number, "epsilon": EPSILON}
-    line |= {"code": code_version(), "figures": figures}
+    line |= {"code": code_version(), "peer": declared(method), "figures": figures}
     with (KEPT / "outcomes.jsonl").open("a", encoding="utf-8") as file:
         file.write(f"{json.dumps(line)}\n")
     print(name, method, number, figures, flush=True)
 
 
 def kept():
-    """The figures of each table, method and number that are kept: those by this code."""
+    """The figures of each table, method and number that are kept: those by this code.
+
+    Of a peer, those by its declaration.
+    """
     path, this = KEPT / "outcomes.jsonl", (EPSILON, code_version())
     lines = map(json.loads, path.read_text(encoding="utf-8").splitlines() if path.exists() else ())
     return {
         (line["table"], line["method"], line["number"]): line["figures"]
         for line in lines
-        if (line["epsilon"], line["code"]) == this
+        if (line["epsilon"], line["code"]) == this and line.get("peer") == declared(line["method"])
     }
+
+
+def declared(method):
+    """The declaration of a peer."""
+    return PEERS[method].model_dump(mode="json") if method in PEERS else None
 
 
 def test_default_beside_best(record):
