@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.models.relational import constraints
-from cloister.models.relational.matching import match, match_in_slices, with_means
+from cloister.models.relational.matching import match, match_in_slices
 from cloister.models.relational.profiles import (
     MOST_UNKNOWNS,
     Problem,
@@ -22,19 +24,14 @@ from cloister.models.relational.profiles import (
     ProfileTarget,
     Workload,
     joint_number,
+    numbers_of,
+    parts_of,
 )
 from cloister.models.transforms.likeness import Anchors
 from cloister.schema import relations
 from cloister.schema.domain import Table
-from cloister.schema.partition import PairKinds, Partition, intervals
+from cloister.schema.partition import PairKinds, Partition
 from cloister.schema.relations import of_parent
-
-_WIDER = 4 / 3
-"""How much wider a group of degrees is than the one before.
-
-Counted one by one, 200 degrees of 943 users drowned in noise, and most users got one of a few
-numbers. In groups all of a group get about the same number.
-"""
 
 NOBODY = -1
 """Parent of a row whose reference is missing."""
@@ -158,6 +155,52 @@ class Link:
     def total(self) -> float:
         """The number of rows that refer, as the joint tables show it on average."""
         return float(np.mean([table.counts.sum() for table in self.measured]))
+
+    def meta(self) -> dict[str, Any]:
+        """The link without its arrays, as JSON."""
+        measured = [
+            [list(table.workload.parent), list(table.workload.child)] for table in self.measured
+        ]
+        meta = {"parts": list(self.parts), "measured": measured}
+        return meta | ({"alike": list(self.ratios)} if self.ratios else {})
+
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        """The arrays of the link."""
+        listed = {
+            "parts": map(numbers_of, self.parts.values()),
+            "counts": (table.counts for table in self.measured),
+            "ratios": self.ratios.values(),
+        }
+        numbered = {
+            f"{name}{index}": array
+            for name, arrays in listed.items()
+            for index, array in enumerate(arrays)
+        }
+        return {"degrees": self.degrees, **numbered}
+
+    @classmethod
+    def restored(
+        cls,
+        schema: relations.Schema,
+        key: relations.ForeignKey,
+        meta: Mapping[str, Any],
+        arrays: Mapping[str, NDArray[Any]],
+    ) -> Link:
+        """The link of :meth:`meta` and :meth:`arrays`."""
+        columns = {
+            column.name: column for side in relations.joined_domain(schema, key) for column in side
+        }
+        parts = {
+            name: parts_of(columns[name], arrays[f"parts{index}"])
+            for index, name in enumerate(meta["parts"])
+        }
+        measured = tuple(
+            Measured(Workload(tuple(parent), tuple(child)), arrays[f"counts{index}"])
+            for index, (parent, child) in enumerate(meta["measured"])
+        )
+        alike = enumerate(meta.get("alike", ()))
+        ratios = {name: arrays[f"ratios{index}"] for index, name in alike}
+        return cls(key, arrays["degrees"], parts, measured, ratios)
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,44 +375,3 @@ def _small_enough(link: Link, parents: Side, children: Side) -> tuple[Problem, S
         parents = parents.take(np.arange(max(parents.rows // 2, 1)))
         children = children.take(np.arange(max(children.rows // 2, 1)))
     return problem, parents, children
-
-
-@dataclass(frozen=True)
-class DegreeGroups:
-    """The groups in which degrees are counted."""
-
-    partition: Partition
-
-    @classmethod
-    def of(cls, key: relations.ForeignKey) -> DegreeGroups:
-        """Wider and wider ones, and the bound of a key alone."""
-        starts, start = [], 0
-        while start < key.max_rows:
-            starts.append(start)
-            start = max(start + 1, round(start * _WIDER))
-        return cls(intervals(relations.degree_column(key), np.array([*starts, key.max_rows])))
-
-    def shares(self, counts: Floats, scale: float, mean: float) -> Floats:
-        """The distribution of degrees (max_rows + 1,) by the noisy counts (groups,).
-
-        They are spread evenly inside groups, and shrunk towards the distribution of greatest
-        entropy that has a ``mean``, as far as noise of ``scale`` explains the difference. Source:
-        James, Stein (1961).
-        """
-        groups, most = self.partition, self.partition.column.size - 1
-        flat = with_means(np.ones(most + 1), np.array([min(mean, most)]))[0]
-        total = max(float(counts.sum()), 1.0)
-        expected = np.add.reduceat(flat, groups.starts)
-        noise = (groups.size + 2 * math.sqrt(2 * groups.size)) * scale**2
-        error = float(((counts - total * expected) ** 2).sum())
-        believed = max(1 - noise / max(error, 1.0), 0.0)
-        shares = believed * _nearest_counts(counts) / total + (1 - believed) * expected
-        return np.repeat(shares / shares.sum() / groups.widths, groups.widths)
-
-
-def _nearest_counts(noisy: Floats) -> Floats:
-    """The nearest non-negative counts (n,), with the same sum where that is positive."""
-    total = max(float(noisy.sum()), 1.0)
-    falling = -np.sort(-noisy)
-    levels = (np.cumsum(falling) - total) / np.arange(1, len(noisy) + 1)
-    return np.maximum(noisy - levels[np.flatnonzero(falling > levels)[-1]], 0.0)

@@ -2,7 +2,7 @@
 
 Degrees follow their released distribution, with the means by profile that relationships imply. A
 row that refers takes a free place of a parent with the profile drawn for it, or of the likeliest
-with places left. Shares are rounded without bias: arXiv 2405.18670, algorithm 3 (SAMPLE).
+with places left.
 
 Where there are more pairs of profiles than one problem holds, factors are fitted once for all rows:
 the relaxed problem is solved by mirror descent. Its iterates are products of factors, one for each
@@ -13,33 +13,13 @@ in disjoint random slices. Source: section 6 (random slicing); Nemirovski and Yu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-
 import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
+from cloister.models.relational.degrees import Tilts, draw_by_group, draw_degrees, with_total
 from cloister.models.relational.profiles import Problem, ProfileTarget
 from cloister.models.transforms.likeness import Anchors
-
-_CLOSE = 1e-9
-"""Tolerance for sums of shares that should be whole numbers: floating-point error."""
-
-_DEGREE_SCALINGS = 12
-"""Scalings of expected degrees to their distribution; more change little."""
-
-_HALVINGS = 40
-"""Bisections for the tilt that gives a mean: to the last digit of the mean."""
-
-_STEEPEST = 30.0
-"""Greatest tilt of a distribution: its mean is then at an end of its range."""
-
-_LEAST_SHARE = 1e-12
-"""Share of a degree that never occurs, so that every mean can be reached."""
-
-_CURVE = 2_001
-"""Points of the curve from tilts to means: a degree is drawn to about a hundredth of its mean."""
 
 _ANY_FREE = 1e-12
 """Weight of any profile with free places: chosen when no likelier one has any."""
@@ -76,150 +56,6 @@ Logs = list[NDArray[np.float32]]
 Weights = NDArray[np.float32]
 
 
-def sample_exactly(shares: Floats, number: int, rng: np.random.Generator) -> Integers:
-    """``number`` different indices, each chosen with the probability of its share (n,).
-
-    Shares lie in [0, 1] and add up to ``number``. Algorithm 3: shares in random order are merged
-    into groups of at most 1, the groups to leave out are chosen by their complements, and each
-    other group gives one index.
-    """
-    if number == 0:
-        return np.zeros(0, dtype=np.int64)
-    if number == len(shares):
-        return np.arange(number)
-    order = rng.permutation(len(shares))
-    heights = np.cumsum(shares[order])
-    ends = np.array([len(order)]) if number == 1 else _ends_of_groups(heights)
-    starts = np.append(0, ends[:-1])
-    tops = heights[ends - 1]
-    bottoms = np.append(0.0, tops[:-1])
-    complements = (1 - (tops - bottoms)).clip(0, 1)
-    left_out = sample_exactly(complements, len(ends) - number, rng)
-    groups = np.setdiff1d(np.arange(len(ends)), left_out)
-    marks = bottoms[groups] + rng.random(len(groups)) * (tops - bottoms)[groups]
-    places = np.searchsorted(heights, marks, side="right")
-    return order[np.clip(places, starts[groups], ends[groups] - 1)]
-
-
-def round_unbiased(weights: Floats, rng: np.random.Generator) -> Integers:
-    """Whole numbers (n,) with the weights (n,) as expectations and the same, whole, sum."""
-    whole = np.floor(weights + _CLOSE)
-    rest = (weights - whole).clip(0, 1)
-    number = round(float(weights.sum() - whole.sum()))
-    some = np.flatnonzero(rest > _CLOSE)
-    counts = whole.astype(np.int64)
-    if number > 0 and len(some):
-        number = min(number, len(some))
-        shares = rest[some] * (number / rest[some].sum())
-        counts[some[sample_exactly(shares.clip(0, 1), number, rng)]] += 1
-    return counts
-
-
-def _ends_of_groups(heights: Floats) -> Integers:
-    """Ends of groups of consecutive shares, each as long as its sum is at most 1."""
-    ends, base = [0], 0.0
-    while ends[-1] < len(heights):
-        end = int(np.searchsorted(heights, base + 1 + _CLOSE, side="right"))
-        ends.append(max(end, ends[-1] + 1))
-        base = float(heights[ends[-1] - 1])
-    return np.array(ends[1:])
-
-
-def draw_degrees(
-    profiles: Integers,
-    counts: Floats,
-    expected: Floats,
-    degrees: Floats,
-    total: int,
-    rng: np.random.Generator,
-) -> Integers:
-    """The degree (parents,) of each parent: ``total`` in all, each at most the greatest.
-
-    ``expected`` (U,) is the sum of degrees of each profile according to the relationships.
-    """
-    table = counts[:, None] * Tilts.of(counts, expected, degrees, total).shares(expected / counts)
-    parent_degrees = np.zeros(len(profiles), dtype=np.int64)
-    order = np.lexsort((rng.random(len(profiles)), profiles))
-    ends = np.cumsum(counts).astype(np.int64)
-    for profile, end in enumerate(ends):
-        drawn = np.repeat(np.arange(len(degrees)), round_unbiased(table[profile], rng))
-        parent_degrees[order[end - len(drawn) : end]] = rng.permutation(drawn)
-    return with_total(parent_degrees, total, len(degrees) - 1, rng)
-
-
-@dataclass(frozen=True, eq=False)
-class Tilts:
-    """Distributions of degrees of given means: ``factors`` (d_max + 1,), tilted."""
-
-    factors: Floats
-
-    @classmethod
-    def of(cls, counts: Floats, expected: Floats, degrees: Floats, total: int) -> Tilts:
-        """The family whose members, mixed over all parents, give the distribution of degrees.
-
-        ``counts`` (U,) are the parents of each profile, ``expected`` (U,) their degrees in sum.
-        Of all tables with these parents and means, the mixture's is nearest to the distribution.
-        """
-        everyone = with_means(degrees, np.array([total / counts.sum()]))[0]
-        means = np.clip(expected / counts, 0.0, len(degrees) - 1)
-        factors = everyone.copy()
-        for _ in range(_DEGREE_SCALINGS):
-            sums = (counts[:, None] * with_means(factors, means)).sum(0)
-            wanted = everyone * counts.sum()
-            factors = factors * np.divide(wanted, sums, out=np.ones_like(sums), where=sums > 0)
-            factors = factors / factors.sum()
-        return cls(factors)
-
-    @property
-    def most(self) -> int:
-        """The greatest degree."""
-        return len(self.factors) - 1
-
-    def shares(self, means: Floats) -> Floats:
-        """The distributions (n, d_max + 1) of means (n,)."""
-        return with_means(self.factors, np.clip(means, 0.0, self.most))
-
-    def draw(self, means: Floats, rng: np.random.Generator) -> Integers:
-        """A degree (n,) of each mean."""
-        tilts, known = self._curve
-        heights = np.cumsum(_tilted_by(self.factors, np.interp(means, known, tilts)), axis=1)
-        drawn = (heights < rng.random(len(means))[:, None]).sum(1)
-        return np.minimum(drawn, self.most).astype(np.int64)
-
-    @cached_property
-    def _curve(self) -> tuple[Floats, Floats]:
-        """Tilts, and the means that they give."""
-        tilts = np.linspace(-_STEEPEST, _STEEPEST, _CURVE)
-        return tilts, _tilted_by(self.factors, tilts) @ np.arange(self.most + 1)
-
-
-def with_means(shares: Floats, means: Floats) -> Floats:
-    """Distributions (n, d_max + 1) proportional to shares times exp(t k), with given means (n,)."""
-    numbers = np.arange(len(shares))
-    low, high = np.full(len(means), -_STEEPEST), np.full(len(means), _STEEPEST)
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        small = _tilted_by(shares, middle) @ numbers < means
-        low, high = np.where(small, middle, low), np.where(small, high, middle)
-    return _tilted_by(shares, (low + high) / 2)
-
-
-def _tilted_by(shares: Floats, tilts: Floats) -> Floats:
-    """Distributions (n, d_max + 1) proportional to shares times exp(t k), for tilts t (n,)."""
-    logs = np.log(np.maximum(shares, _LEAST_SHARE)) + tilts[:, None] * np.arange(len(shares))
-    weights = np.exp(logs - logs.max(1, keepdims=True))
-    return np.asarray(weights / weights.sum(1, keepdims=True))
-
-
-def with_total(degrees: Integers, total: int, most: int, rng: np.random.Generator) -> Integers:
-    """Degrees with one more or one less at random parents, until they add up to ``total``."""
-    while missing := total - int(degrees.sum()):
-        step = 1 if missing > 0 else -1
-        able = np.flatnonzero(degrees < most if step > 0 else degrees > 0)
-        degrees[rng.permutation(able)[: abs(missing)]] += step
-    return degrees
-
-
 def match(
     problem: Problem, unknowns: Floats, degrees: Floats, rng: np.random.Generator
 ) -> Integers:
@@ -247,13 +83,7 @@ def _profiles_of_parents(
     """The profile (children,) of each row's parent, each at most as often as it has places."""
     children = problem.children
     weights = problem.shares(unknowns) * len(children.of_rows)
-    profiles = np.zeros(len(children.of_rows), dtype=np.int64)
-    order = np.lexsort((rng.random(len(profiles)), children.of_rows))
-    ends = np.cumsum(children.counts).astype(np.int64)
-    for profile, end in enumerate(ends):
-        counts = round_unbiased(weights[:, profile], rng)
-        drawn = np.repeat(np.arange(len(places)), counts)
-        profiles[order[end - len(drawn) : end]] = rng.permutation(drawn)
+    profiles = draw_by_group(children.of_rows, children.counts, weights.T, rng)
     return _fitted(profiles, problem, unknowns, places, rng)
 
 

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from cloister.arrays import Floats
 from cloister.models.core.bins import Histogram
 from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model, part_of_arrays
-from cloister.models.relational import profiles
-from cloister.models.relational import rows as queries
+from cloister.models.relational import link_plan, profiles
+from cloister.models.relational import rows as row_models
 from cloister.models.relational.constraints import distinct_pairs, rules_across
-from cloister.models.relational.link import Answers, DegreeGroups, Drawing, Link, Measured
+from cloister.models.relational.degrees import DegreeGroups
+from cloister.models.relational.link import Answers, Drawing, Link, Measured
 from cloister.models.relational.plan import RelationalParameters
 from cloister.models.task import DatabaseTask, Plan, Task
 from cloister.models.transforms.likeness import released_ratios
@@ -111,8 +112,8 @@ class RelationalModel:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""
         linked: tuple[str, ...] = (_DEGREES, _MATCHED, _MOVED) if self.links else ()
         linked += (_ALIKE,) if any(link.ratios for link in self.links.values()) else ()
-        counted = tuple(f"{name}: {_COUNTED}" for name in queries.counted_tables(self.task))
-        rows = (_ROWS, *counted, *queries.post_processing_of_rows(self.models))
+        counted = tuple(f"{name}: {_COUNTED}" for name in row_models.counted_tables(self.task))
+        rows = (_ROWS, *counted, *row_models.post_processing_of_rows(self.models))
         return (*rows, *linked, *self._repaired(), _NUMBERED)
 
     def _repaired(self) -> Iterator[str]:
@@ -162,37 +163,16 @@ class RelationalModel:
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.generic]]]:
         """The model as JSON and arrays; :func:`restore_relational` reads them."""
-        models, arrays = queries.rows_state(self.models)
+        models, arrays = row_models.rows_state(self.models)
         for name, link in self.links.items():
-            arrays |= {f"links.{name}/{key}": array for key, array in link_arrays(link).items()}
-        links = {name: link_meta(link) for name, link in self.links.items()}
+            arrays |= {f"links.{name}/{key}": array for key, array in link.arrays().items()}
+        links = {name: link.meta() for name, link in self.links.items()}
         numbers = {name: table.data_rows for name, table in self.rows.items()}
         meta = {"base": self.base, "models": models, "rows": numbers, "links": links}
         fewer = [name for name in self.rows if not self.counts_all_rows(name)]
         if fewer:
             meta["counted"] = {name: self.rows[name].neighbours.max_rows for name in fewer}
         return meta, arrays
-
-
-def link_meta(link: Link) -> dict[str, Any]:
-    """A link without its arrays, as JSON."""
-    measured = [
-        [list(table.workload.parent), list(table.workload.child)] for table in link.measured
-    ]
-    meta = {"parts": list(link.parts), "measured": measured}
-    return meta | ({"alike": list(link.ratios)} if link.ratios else {})
-
-
-def link_arrays(link: Link) -> dict[str, NDArray[np.generic]]:
-    """The arrays of a link."""
-    arrays: dict[str, NDArray[np.generic]] = {"degrees": link.degrees}
-    arrays |= {
-        f"parts{index}": profiles.numbers_of(parts)
-        for index, parts in enumerate(link.parts.values())
-    }
-    arrays |= {f"counts{index}": table.counts for index, table in enumerate(link.measured)}
-    arrays |= {f"ratios{index}": ratios for index, ratios in enumerate(link.ratios.values())}
-    return arrays
 
 
 def restore_relational(
@@ -212,31 +192,14 @@ def restore_relational(
     }
     for name, most in meta.get("counted", {}).items():
         rows[name] = replace(rows[name], neighbours=replace(rows[name].neighbours, max_rows=most))
-    models = queries.restore_rows(base, rows, meta["models"], arrays)
+    models = row_models.restore_rows(base, rows, meta["models"], arrays)
     links = {
-        name: restored_link(task, key, meta["links"][name], part_of_arrays(arrays, f"links.{name}"))
+        name: Link.restored(
+            task.schema, key, meta["links"][name], part_of_arrays(arrays, f"links.{name}")
+        )
         for name, key in ((relations.joined_table(key), key) for key in task.schema.keys)
     }
     return RelationalModel(base.name, task, rows, models, links)
-
-
-def restored_link(
-    task: DatabaseTask, key: relations.ForeignKey, meta: Mapping[str, Any], arrays: Arrays
-) -> Link:
-    """The link of :func:`link_meta` and :func:`link_arrays`."""
-    columns = {
-        column.name: column for side in relations.joined_domain(task.schema, key) for column in side
-    }
-    parts = {
-        name: profiles.parts_of(columns[name], arrays[f"parts{index}"])
-        for index, name in enumerate(meta["parts"])
-    }
-    measured = tuple(
-        Measured(profiles.Workload(tuple(parent), tuple(child)), arrays[f"counts{index}"])
-        for index, (parent, child) in enumerate(meta["measured"])
-    )
-    ratios = {name: arrays[f"ratios{index}"] for index, name in enumerate(meta.get("alike", ()))}
-    return Link(key, arrays["degrees"], parts, measured, ratios)
 
 
 def train_relational(
@@ -248,10 +211,10 @@ def train_relational(
     """The models of the rows of all tables, then the relationships between them."""
     parameters = plan.parameters
     counted = parameters.counting(task)
-    rows = queries.with_counted_rows(
-        private, queries.tasks_of_rows(task, counted), parameters.counts
+    rows = row_models.with_counted_rows(
+        private, row_models.tasks_of_rows(task, counted), parameters.counts
     )
-    models = queries.train_rows(base, private, rows, parameters.plans)
+    models = row_models.train_rows(base, private, rows, parameters.plans)
     rng = SamplingSource(_SEED)
     pools = Drawing(task.schema, rng.generator, distinct_pairs(task))
     links: dict[str, Link] = {}
@@ -278,7 +241,7 @@ def weigh_relational(
     """The model with the soft constraints of each table weighed."""
     weighed = {
         name: base.weigh(
-            queries.door_of_rows(private, name, model.rows[name]),
+            row_models.door_of_rows(private, name, model.rows[name]),
             model.rows[name],
             plan.parameters.plans[name],
             fitted,
@@ -298,7 +261,7 @@ class _LinkFit:
 
     private: DatabaseDoor
     key: relations.ForeignKey
-    noise: queries.LinkNoise
+    noise: link_plan.LinkNoise
     pools: Drawing
     links: dict[str, Link]
     task: DatabaseTask
@@ -340,7 +303,7 @@ class _LinkFit:
     @property
     def _door(self) -> Door[TableRows]:
         name = relations.joined_table(self.key)
-        most = queries.neighbours_of_joined(self.task, self.key).max_rows
+        most = link_plan.neighbours_of_joined(self.task, self.key).max_rows
         return LabelledDoor(self.private.bounded(name, most), name)
 
     def _degrees(self) -> Floats:
@@ -350,7 +313,7 @@ class _LinkFit:
         """
         groups, door = DegreeGroups.of(self.key), self._door_of_parents
         counts = door.answer(
-            PartitionCounts((groups.partition,)), self.noise.degrees, queries.DEGREES
+            PartitionCounts((groups.partition,)), self.noise.degrees, link_plan.DEGREES
         )
         rows, parents = (
             self.task.tables[name].data_rows for name in (self.key.table, self.key.parent)
@@ -373,7 +336,7 @@ class _LinkFit:
             return ratios
         for name, kinds in relations.compared_attributes(self.task.schema, self.key).items():
             query = PartitionCounts((declared_cells(kinds.attribute_column(name)),))
-            counts = door.answer(query, noise, f"{queries.LIKENESS} {name}").astype(np.float64)
+            counts = door.answer(query, noise, f"{link_plan.LIKENESS} {name}").astype(np.float64)
             column, deviation = kinds.column, noise.scale(door.neighbours.partition)
             if column.name in self.bins:
                 values = released_ratios(kinds, counts, deviation, self.bins[column.name])
@@ -400,14 +363,14 @@ class _LinkFit:
         expected = Answers(link, parents, children).of(left)
         scale = self.noise.tables.scale(self._door.neighbours.partition)
         scored = [
-            Candidate(_partitions(link, workload), table, queries.MEAN_NOISE * scale * table.size)
+            Candidate(_partitions(link, workload), table, link_plan.MEAN_NOISE * scale * table.size)
             for workload, table in zip(left, expected, strict=True)
         ]
         for _ in range(picks):
             open_ = [index for index, workload in enumerate(left) if workload not in chosen]
             query = CandidateScores(tuple(scored[index] for index in open_))
             chosen.append(
-                left[open_[self._door.answer(query, self.noise.selection, queries.SELECT)]]
+                left[open_[self._door.answer(query, self.noise.selection, link_plan.SELECT)]]
             )
         return chosen
 
@@ -418,7 +381,7 @@ class _LinkFit:
         """
         assert self.noise.tables is not None
         query = PartitionCounts(_partitions(link, workload))
-        return Measured(workload, self._door.answer(query, self.noise.tables, queries.MEASURE))
+        return Measured(workload, self._door.answer(query, self.noise.tables, link_plan.MEASURE))
 
 
 def _partitions(link: Link, workload: profiles.Workload) -> tuple[Partition, ...]:

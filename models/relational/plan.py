@@ -23,8 +23,8 @@ from cloister.models.core.budget_split import CountNoise, divide, noise_of_count
 from cloister.models.core.costs import together
 from cloister.models.planning import budget_of_rows, contribution, wanted_budget
 from cloister.models.protocol import AnySynthesizer, json_texts, plans_json
-from cloister.models.relational import rows as queries
-from cloister.models.relational.options import RelationalOptions
+from cloister.models.relational import link_plan
+from cloister.models.relational import rows as row_models
 from cloister.models.relational.profiles import MOST_PARTS, MOST_UNKNOWNS, candidates
 from cloister.models.task import (
     AnyPlan,
@@ -79,7 +79,7 @@ class RelationalParameters(Parameters):
     base: str
     plans: Mapping[str, AnyPlan]
     counts: Mapping[str, CountNoise]
-    links: Mapping[str, queries.LinkNoise]
+    links: Mapping[str, link_plan.LinkNoise]
     counted: Mapping[str, int]
 
     def counting(self, task: DatabaseTask) -> DatabaseTask:
@@ -115,7 +115,7 @@ def plan_relational(
     if base.of_database:
         raise PlanError(f"method {base.name} is of several tables; name one of one table")
     counted = contributing(task, budget)
-    parts = _Parts(name, base, task, counted, queries.tasks_of_rows(task, counted), budget)
+    parts = _Parts(name, base, task, counted, row_models.tasks_of_rows(task, counted), budget)
     refusal = "tables and relationships was found; allow more"
     return divide(parts.plan, parts.shares, budget, task.neighbours.relation, refusal)
 
@@ -159,9 +159,9 @@ class _Parts:
     budget: Budget
 
     @property
-    def options(self) -> RelationalOptions:
+    def options(self) -> link_plan.RelationalOptions:
         """The options of relationships in the spec."""
-        return options_of(self.task, RelationalOptions)
+        return options_of(self.task, link_plan.RelationalOptions)
 
     @property
     def shares(self) -> dict[tuple[str, str], Fraction]:
@@ -172,7 +172,7 @@ class _Parts:
         Raises:
             PlanError: the declared epsilon leaves nothing for the rest.
         """
-        related, counted = self._related, queries.counted_tables(self.task)
+        related, counted = self._related, row_models.counted_tables(self.task)
         scaled = self.budget.delta and self.options.epsilon is not None
         rest = 1 - (Fraction(0) if scaled else related)
         wanted = {name: budget_of_rows(table) for name, table in self.rows.items()}
@@ -207,11 +207,11 @@ class _Parts:
         for key in self.task.schema.keys:
             table, tables = self.counted.tables[key.table], candidates(self.task.schema, key, 2)
             moved = table.neighbours.max_rows / table.data_rows
-            measured = min(len(tables), queries.MOST_TABLES) or 1
+            measured = min(len(tables), link_plan.MOST_TABLES) or 1
             whole = wanted_budget(
-                moved, measured, queries.mean_cells(self.task, key, tables, MOST_PARTS)
+                moved, measured, link_plan.mean_cells(self.task, key, tables, MOST_PARTS)
             )
-            wanted[joined_table(key)] = (Fraction(1) if tables else queries.DEGREES_ONLY) * whole
+            wanted[joined_table(key)] = (Fraction(1) if tables else link_plan.DEGREES_ONLY) * whole
         return wanted
 
     def plan(self, epsilons: Mapping[tuple[str, str], Fraction]) -> Plan[RelationalParameters]:
@@ -226,29 +226,29 @@ class _Parts:
             if ("count", name) in epsilons
         }
         links = self._links(self.options.epsilon or epsilons[_LINKS])
-        stages = [*queries.count_stages(self.counted, counts), *queries.row_stages(plans)]
+        stages = [*row_models.count_stages(self.counted, counts), *row_models.row_stages(plans)]
         for key in self.task.schema.keys:
-            stages += queries.link_stages(self.counted, key, links[joined_table(key)])
+            stages += link_plan.link_stages(self.counted, key, links[joined_table(key)])
         most = {name: table.neighbours.max_rows for name, table in self.counted.tables.items()}
         parameters = RelationalParameters(self.base.name, plans, counts, links, most)
         forecast = self._forecast(plans, links)
         tables = {name: (self.rows[name], plan) for name, plan in plans.items()}
         return Plan(
             self.name,
-            queries.row_sequence(plans),
+            row_models.row_sequence(plans),
             tuple(stages),
             parameters,
             forecast,
             parts=tables,
         )
 
-    def _links(self, epsilon: Fraction) -> dict[str, queries.LinkNoise]:
+    def _links(self, epsilon: Fraction) -> dict[str, link_plan.LinkNoise]:
         """The noise of relationships."""
         keys, delta, wanted = self.task.schema.keys, self.budget.delta, self._wanted
         whole = zcdp_rho(epsilon, delta) if delta and keys else epsilon
         parts = {name: whole * part / sum(wanted.values()) for name, part in wanted.items()}
         return {
-            joined_table(key): queries.link_noise(
+            joined_table(key): link_plan.link_noise(
                 self.counted, key, parts[joined_table(key)], not delta
             )
             for key in keys
@@ -269,10 +269,10 @@ class _Parts:
             ) from None
 
     def _forecast(
-        self, plans: Mapping[str, AnyPlan], links: Mapping[str, queries.LinkNoise]
+        self, plans: Mapping[str, AnyPlan], links: Mapping[str, link_plan.LinkNoise]
     ) -> Forecast:
         tables, schema, rows = self.task.tables, self.task.schema, together(plans.values())
-        drawn = {name: queries.most_drawn(self.task, table) for name, table in tables.items()}
+        drawn = {name: row_models.most_drawn(self.task, table) for name, table in tables.items()}
         seconds = rows.seconds
         for key in schema.keys:
             sides = zip((key.table, key.parent), joined_domain(schema, key), strict=True)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cloister.models import protocol
-from cloister.models.relational.options import RelationalOptions
+from cloister.models.relational.link_plan import RelationalOptions
 from cloister.models.relational.plan import RelationalParameters, plan_relational
 from cloister.models.relational.rows import tasks_of_rows
 from cloister.models.task import Budget, DatabaseTask, Plan, options_of

@@ -22,13 +22,11 @@ from cloister.models.core.bins import Histogram
 from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model, part_of_arrays
 from cloister.models.relational.constraints import distinct_pairs
 from cloister.models.relational.link import Drawing, Link, Measured, Side
-from cloister.models.relational.model import link_arrays, link_meta, restored_link
+from cloister.models.relational.link_plan import MEASURE, SELECT
 from cloister.models.relational.paper.plan import RelationalPaperParameters, link_of, sides_of
 from cloister.models.relational.paper.relationship import Relationship, Slicing
 from cloister.models.relational.profiles import candidates, parts_across
 from cloister.models.relational.rows import (
-    MEASURE,
-    SELECT,
     post_processing_of_rows,
     restore_rows,
     rows_state,
@@ -178,8 +176,8 @@ class PaperModel:
         """The model as JSON and arrays; :func:`restore_paper` reads them."""
         models, arrays = rows_state(self.models)
         meta = {"base": self.base, "models": models, "workloads": self.workloads}
-        meta |= {"slicing": asdict(self.slicing), "link": link_meta(self.link)}
-        of_link = {f"link/{name}": array for name, array in link_arrays(self.link).items()}
+        meta |= {"slicing": asdict(self.slicing), "link": self.link.meta()}
+        of_link = {f"link/{name}": array for name, array in self.link.arrays().items()}
         return meta, of_link | arrays
 
 
@@ -192,7 +190,7 @@ def restore_paper(
     """The model whose :meth:`PaperModel.state` is given; ``create`` makes a method of rows."""
     base, rows = create(meta["base"]), tasks_of_rows(task)
     models = restore_rows(base, rows, meta["models"], arrays)
-    link = restored_link(task, link_of(task), meta["link"], part_of_arrays(arrays, "link"))
+    link = Link.restored(task.schema, link_of(task), meta["link"], part_of_arrays(arrays, "link"))
     slicing = Slicing(**meta["slicing"])
     return PaperModel(base.name, task, rows, models, link, meta["workloads"], slicing)
 

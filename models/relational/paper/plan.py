@@ -13,24 +13,24 @@ from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from pydantic import Field
+
 from cloister.errors import PlanError
 from cloister.figures import count_of
 from cloister.models.core.budget_split import counts_stage
 from cloister.models.core.costs import together
 from cloister.models.planning import require_delta
 from cloister.models.protocol import AnySynthesizer, json_texts, plans_json
-from cloister.models.relational.options import PrintedOptions
-from cloister.models.relational.paper.relationship import STEPS, Slicing
-from cloister.models.relational.profiles import candidates
-from cloister.models.relational.rows import (
+from cloister.models.relational.link_plan import (
     MEASURE,
     SELECT,
+    RelationalOptions,
     exponent_of,
     neighbours_of_table,
-    row_sequence,
-    row_stages,
-    tasks_of_rows,
 )
+from cloister.models.relational.paper.relationship import STEPS, Slicing
+from cloister.models.relational.profiles import candidates
+from cloister.models.relational.rows import row_sequence, row_stages, tasks_of_rows
 from cloister.models.task import (
     AnyPlan,
     Budget,
@@ -84,6 +84,18 @@ _BYTES_OF_PAIR = 48
 
 _MOST_MEMORY = 4 << 30
 """Bytes above which a fit is refused."""
+
+
+class PrintedOptions(RelationalOptions):
+    """The options of the algorithm as printed."""
+
+    fitted: int | None = Field(
+        default=None, ge=1, description="joint tables fitted at once, those of greatest error"
+    )
+    slice: int | None = Field(
+        default=None, ge=2, description="rows on each side of a random part of the matrix"
+    )
+    slices: int | None = Field(default=None, ge=1, description="parts fitted in a round")
 
 
 @dataclass(frozen=True)

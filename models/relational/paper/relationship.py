@@ -17,8 +17,8 @@ import pandas as pd
 
 from cloister.arrays import Floats, Integers
 from cloister.models.relational import profiles
+from cloister.models.relational.degrees import sample_exactly
 from cloister.models.relational.link import Link, Side
-from cloister.models.relational.matching import sample_exactly
 
 STEPS = 100
 """Steps of the projected gradient of a slice; the paper gives no number.

@@ -10,8 +10,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cloister.models import protocol
-from cloister.models.relational.options import PrintedOptions
-from cloister.models.relational.paper.plan import RelationalPaperParameters, plan_relational_paper
+from cloister.models.relational.paper.plan import (
+    PrintedOptions,
+    RelationalPaperParameters,
+    plan_relational_paper,
+)
 from cloister.models.task import Budget, DatabaseTask, Plan, options_of
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from cloister.constraints import dependency, parse_denial
 from cloister.constraints.counting import count_violations, violation_reports
 from cloister.errors import PlanError, PrivacyError, SampleError, UnsupportedEvent
 from cloister.models.deniability.seeding import PLAUSIBLE_DENIABILITY, choose_seeding
-from cloister.models.deniability.wording import record_guarantees, record_words
+from cloister.models.deniability.synthesizer import record_guarantees, record_words
 from cloister.models.protocol import fit, make_plan
 from cloister.models.registry import create
 from cloister.models.task import Budget, DatabaseTask, Persons, Task

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from cloister.arrays import Floats, Integers
 from cloister.models.relational.constraints import on_cycles, without_cycles, without_duplicates
-from cloister.models.relational.link import DegreeGroups, Drawing, Link, Measured, Side
+from cloister.models.relational.degrees import DegreeGroups
+from cloister.models.relational.link import Drawing, Link, Measured, Side
 from cloister.models.relational.profiles import Workload, parts_by, parts_of
 from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.domain import Domain, Table, column_of

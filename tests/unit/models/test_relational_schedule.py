@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from cloister.models.relational.rows import LIKENESS, SELECT, LinkNoise, link_noise, link_stages
+from cloister.models.relational.link_plan import (
+    LIKENESS,
+    SELECT,
+    LinkNoise,
+    link_noise,
+    link_stages,
+)
 from cloister.models.task import DatabaseTask, Task
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Categorical, TextKey

@@ -1,0 +1,236 @@
+"""How many rows refer to each row: groups of noisy counts, distributions of given means, numbers.
+
+Shares are rounded to whole numbers without bias: arXiv 2405.18670, algorithm 3 (SAMPLE).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cloister.arrays import Floats, Integers
+from cloister.schema import relations
+from cloister.schema.partition import Partition, intervals
+
+_WIDER = 4 / 3
+"""How much wider a group of degrees is than the one before.
+
+Counted one by one, 200 degrees of 943 users drowned in noise, and most users got one of a few
+numbers. In groups all of a group get about the same number.
+"""
+
+_DEGREE_SCALINGS = 12
+"""Scalings of expected degrees to their distribution; more change little."""
+
+_HALVINGS = 40
+"""Bisections for the tilt that gives a mean: to the last digit of the mean."""
+
+_STEEPEST = 30.0
+"""Greatest tilt of a distribution: its mean is then at an end of its range."""
+
+_LEAST_SHARE = 1e-12
+"""Share of a degree that never occurs, so that every mean can be reached."""
+
+_CURVE = 2_001
+"""Points of the curve from tilts to means: a degree is drawn to about a hundredth of its mean."""
+
+_CLOSE = 1e-9
+"""Tolerance for sums of shares that should be whole numbers: floating-point error."""
+
+
+@dataclass(frozen=True)
+class DegreeGroups:
+    """The groups in which degrees are counted."""
+
+    partition: Partition
+
+    @classmethod
+    def of(cls, key: relations.ForeignKey) -> DegreeGroups:
+        """Wider and wider ones, and the bound of a key alone."""
+        starts, start = [], 0
+        while start < key.max_rows:
+            starts.append(start)
+            start = max(start + 1, round(start * _WIDER))
+        return cls(intervals(relations.degree_column(key), np.array([*starts, key.max_rows])))
+
+    def shares(self, counts: Floats, scale: float, mean: float) -> Floats:
+        """The distribution of degrees (max_rows + 1,) by the noisy counts (groups,).
+
+        They are spread evenly inside groups, and shrunk towards the distribution of greatest
+        entropy that has a ``mean``, as far as noise of ``scale`` explains the difference. Source:
+        James, Stein (1961).
+        """
+        groups, most = self.partition, self.partition.column.size - 1
+        flat = with_means(np.ones(most + 1), np.array([min(mean, most)]))[0]
+        total = max(float(counts.sum()), 1.0)
+        expected = np.add.reduceat(flat, groups.starts)
+        noise = (groups.size + 2 * math.sqrt(2 * groups.size)) * scale**2
+        error = float(((counts - total * expected) ** 2).sum())
+        believed = max(1 - noise / max(error, 1.0), 0.0)
+        shares = believed * _nearest_counts(counts) / total + (1 - believed) * expected
+        return np.repeat(shares / shares.sum() / groups.widths, groups.widths)
+
+
+def _nearest_counts(noisy: Floats) -> Floats:
+    """The nearest non-negative counts (n,), with the same sum where that is positive."""
+    total = max(float(noisy.sum()), 1.0)
+    falling = -np.sort(-noisy)
+    levels = (np.cumsum(falling) - total) / np.arange(1, len(noisy) + 1)
+    return np.maximum(noisy - levels[np.flatnonzero(falling > levels)[-1]], 0.0)
+
+
+def draw_degrees(
+    profiles: Integers,
+    counts: Floats,
+    expected: Floats,
+    degrees: Floats,
+    total: int,
+    rng: np.random.Generator,
+) -> Integers:
+    """The degree (parents,) of each parent: ``total`` in all, each at most the greatest.
+
+    ``expected`` (U,) is the sum of degrees of each profile according to the relationships.
+    """
+    table = counts[:, None] * Tilts.of(counts, expected, degrees, total).shares(expected / counts)
+    parent_degrees = draw_by_group(profiles, counts, table, rng)
+    return with_total(parent_degrees, total, len(degrees) - 1, rng)
+
+
+@dataclass(frozen=True, eq=False)
+class Tilts:
+    """Distributions of degrees of given means: ``factors`` (d_max + 1,), tilted."""
+
+    factors: Floats
+
+    @classmethod
+    def of(cls, counts: Floats, expected: Floats, degrees: Floats, total: int) -> Tilts:
+        """The family whose members, mixed over all parents, give the distribution of degrees.
+
+        ``counts`` (U,) are the parents of each profile, ``expected`` (U,) their degrees in sum.
+        Of all tables with these parents and means, the mixture's is nearest to the distribution.
+        """
+        everyone = with_means(degrees, np.array([total / counts.sum()]))[0]
+        means = np.clip(expected / counts, 0.0, len(degrees) - 1)
+        factors = everyone.copy()
+        for _ in range(_DEGREE_SCALINGS):
+            sums = (counts[:, None] * with_means(factors, means)).sum(0)
+            wanted = everyone * counts.sum()
+            factors = factors * np.divide(wanted, sums, out=np.ones_like(sums), where=sums > 0)
+            factors = factors / factors.sum()
+        return cls(factors)
+
+    @property
+    def most(self) -> int:
+        """The greatest degree."""
+        return len(self.factors) - 1
+
+    def shares(self, means: Floats) -> Floats:
+        """The distributions (n, d_max + 1) of means (n,)."""
+        return with_means(self.factors, np.clip(means, 0.0, self.most))
+
+    def draw(self, means: Floats, rng: np.random.Generator) -> Integers:
+        """A degree (n,) of each mean."""
+        tilts, known = self._curve
+        heights = np.cumsum(_tilted_by(self.factors, np.interp(means, known, tilts)), axis=1)
+        drawn = (heights < rng.random(len(means))[:, None]).sum(1)
+        return np.minimum(drawn, self.most).astype(np.int64)
+
+    @cached_property
+    def _curve(self) -> tuple[Floats, Floats]:
+        """Tilts, and the means that they give."""
+        tilts = np.linspace(-_STEEPEST, _STEEPEST, _CURVE)
+        return tilts, _tilted_by(self.factors, tilts) @ np.arange(self.most + 1)
+
+
+def with_means(shares: Floats, means: Floats) -> Floats:
+    """Distributions (n, d_max + 1) proportional to shares times exp(t k), with given means (n,)."""
+    numbers = np.arange(len(shares))
+    low, high = np.full(len(means), -_STEEPEST), np.full(len(means), _STEEPEST)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        small = _tilted_by(shares, middle) @ numbers < means
+        low, high = np.where(small, middle, low), np.where(small, high, middle)
+    return _tilted_by(shares, (low + high) / 2)
+
+
+def _tilted_by(shares: Floats, tilts: Floats) -> Floats:
+    """Distributions (n, d_max + 1) proportional to shares times exp(t k), for tilts t (n,)."""
+    logs = np.log(np.maximum(shares, _LEAST_SHARE)) + tilts[:, None] * np.arange(len(shares))
+    weights = np.exp(logs - logs.max(1, keepdims=True))
+    return np.asarray(weights / weights.sum(1, keepdims=True))
+
+
+def with_total(degrees: Integers, total: int, most: int, rng: np.random.Generator) -> Integers:
+    """Degrees with one more or one less at random parents, until they add up to ``total``."""
+    while missing := total - int(degrees.sum()):
+        step = 1 if missing > 0 else -1
+        able = np.flatnonzero(degrees < most if step > 0 else degrees > 0)
+        degrees[rng.permutation(able)[: abs(missing)]] += step
+    return degrees
+
+
+def draw_by_group(
+    groups: Integers, counts: Floats, weights: Floats, rng: np.random.Generator
+) -> Integers:
+    """A number (n,) for each row, in each group as often as weights (groups, numbers) say.
+
+    ``groups`` (n,) are those of the rows, ``counts`` (groups,) how many rows each has.
+    """
+    drawn = np.zeros(len(groups), dtype=np.int64)
+    order = np.lexsort((rng.random(len(groups)), groups))
+    for end, expected in zip(np.cumsum(counts).astype(np.int64), weights, strict=True):
+        numbers = np.repeat(np.arange(len(expected)), round_unbiased(expected, rng))
+        drawn[order[end - len(numbers) : end]] = rng.permutation(numbers)
+    return drawn
+
+
+def round_unbiased(weights: Floats, rng: np.random.Generator) -> Integers:
+    """Whole numbers (n,) with the weights (n,) as expectations and the same, whole, sum."""
+    whole = np.floor(weights + _CLOSE)
+    rest = (weights - whole).clip(0, 1)
+    number = round(float(weights.sum() - whole.sum()))
+    some = np.flatnonzero(rest > _CLOSE)
+    counts = whole.astype(np.int64)
+    if number > 0 and len(some):
+        number = min(number, len(some))
+        shares = rest[some] * (number / rest[some].sum())
+        counts[some[sample_exactly(shares.clip(0, 1), number, rng)]] += 1
+    return counts
+
+
+def sample_exactly(shares: Floats, number: int, rng: np.random.Generator) -> Integers:
+    """``number`` different indices, each chosen with the probability of its share (n,).
+
+    Shares lie in [0, 1] and add up to ``number``. Algorithm 3: shares in random order are merged
+    into groups of at most 1, the groups to leave out are chosen by their complements, and each
+    other group gives one index.
+    """
+    if number == 0:
+        return np.zeros(0, dtype=np.int64)
+    if number == len(shares):
+        return np.arange(number)
+    order = rng.permutation(len(shares))
+    heights = np.cumsum(shares[order])
+    ends = np.array([len(order)]) if number == 1 else _ends_of_groups(heights)
+    starts = np.append(0, ends[:-1])
+    tops = heights[ends - 1]
+    bottoms = np.append(0.0, tops[:-1])
+    complements = (1 - (tops - bottoms)).clip(0, 1)
+    left_out = sample_exactly(complements, len(ends) - number, rng)
+    groups = np.setdiff1d(np.arange(len(ends)), left_out)
+    marks = bottoms[groups] + rng.random(len(groups)) * (tops - bottoms)[groups]
+    places = np.searchsorted(heights, marks, side="right")
+    return order[np.clip(places, starts[groups], ends[groups] - 1)]
+
+
+def _ends_of_groups(heights: Floats) -> Integers:
+    """Ends of groups of consecutive shares, each as long as its sum is at most 1."""
+    ends, base = [0], 0.0
+    while ends[-1] < len(heights):
+        end = int(np.searchsorted(heights, base + 1 + _CLOSE, side="right"))
+        ends.append(max(end, ends[-1] + 1))
+        base = float(heights[ends[-1] - 1])
+    return np.array(ends[1:])
