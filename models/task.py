@@ -6,7 +6,7 @@ A :class:`Task` is what a method is given, made by :func:`task_of` as a spec dec
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -14,7 +14,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from cloister.constraints import DenialConstraint, constraints_of, functional_dependency
+from cloister.constraints import DenialConstraint, closure_of, constraints_of, functional_dependency
 from cloister.constraints.across import AcrossConstraint, across_constraints
 from cloister.constraints.declared import declared_at
 from cloister.constraints.denial import bind
@@ -383,17 +383,10 @@ def _persons_of(spec: Spec, task: Task) -> Persons | None:
     if task.domain[unit.key].kind != "key":
         return None
     declared = {name for name, attribute in spec.attributes.items() if attribute.per}
-    determined = _determined({unit.key, *declared}, task.hard)
+    dependencies = [known for rule in task.hard if (known := functional_dependency(rule))]
+    determined = closure_of({unit.key, *declared}, dependencies)
     names = tuple(name for name in task.domain.modelled if name in determined)
     return Persons(unit.key, names, unit.declared_persons)
-
-
-def _determined(known: set[str], rules: Sequence[DenialConstraint]) -> set[str]:
-    """The attributes on which rows agree that agree on the known ones, by dependencies."""
-    dependencies = [dependency for rule in rules if (dependency := functional_dependency(rule))]
-    while new := {right for left, right in dependencies if known.issuperset(left)} - known:
-        known |= new
-    return known
 
 
 def _named(table: str, task: Task) -> Task:

@@ -1,6 +1,7 @@
 """Denial constraints: their text forms, binding to a domain, and contradictions."""
 
 from cloister.constraints.consistency import (
+    closure_of,
     holds_for_equal_rows,
     key_capacity,
     require_consistent,
@@ -55,6 +56,7 @@ __all__ = [
     "OrderRule",
     "Predicate",
     "bind",
+    "closure_of",
     "constraints_of",
     "declaration_of",
     "dependency",

@@ -333,3 +333,14 @@ def _steps(column: Column) -> int:
 
 def _with_missing(column: Column, numbers: Floats) -> Floats:
     return np.append(numbers, np.nan) if column.null_code is not None else numbers
+
+
+def closure_of(names: Iterable[str], dependencies: Iterable[tuple[Iterable[str], str]]) -> set[str]:
+    """All attributes that some attributes determine, themselves among them.
+
+    ``dependencies`` are left attributes and a right one each.
+    """
+    closed, listed = set(names), list(dependencies)
+    while more := {right for left, right in listed if closed.issuperset(left)} - closed:
+        closed |= more
+    return closed

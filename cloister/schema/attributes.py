@@ -33,8 +33,6 @@ _Steps = Annotated[
     Field(max_length=4),
 ]
 
-_YEARS, _SHORT_YEARS = range(1, 10_000), range(1969, 2069)
-"""Years that four digits, and two digits, can write."""
 
 _MOST_BINS = 100_000
 """Bins of a column at most: a histogram of more has fewer rows in a bin than its noise."""
@@ -229,7 +227,9 @@ class Date(Attribute):
     def _ordered(self) -> Self:
         if self.partial and written_moments.is_of_months(self.format):
             raise ValueError("the format has no day that could be missing; leave out partial")
-        _require_written(self.format, [self.min, *self.special, self.max], _DAY_MICROS)
+        written_moments.require_written(
+            self.format, [self.min, *self.special, self.max], _DAY_MICROS
+        )
         return _require_order(self, self.min, self.max)
 
 
@@ -278,7 +278,7 @@ class Datetime(Attribute):
             raise ValueError(
                 "such a step needs years 1700 to 2240; declare step: 0.0001, or longer"
             )
-        _require_written(self.format, bounds, self.step_micros)
+        written_moments.require_written(self.format, bounds, self.step_micros)
         return _require_order(self, self.min, self.max)
 
 
@@ -334,11 +334,6 @@ def as_moment(value: object) -> dt.datetime:
     return value if value.tzinfo else value.replace(tzinfo=dt.UTC)
 
 
-def written_years(form: str) -> range:
-    """The years that a form writes, on its own clock."""
-    return _SHORT_YEARS if written_moments.has_short_year(form) else _YEARS
-
-
 def _require_order(attribute: _T, low: object, high: object) -> _T:
     if low > high:  # type: ignore[operator]
         raise ValueError("min is greater than max")
@@ -354,54 +349,3 @@ def _require_day(form: str | None, bounds: Sequence[float]) -> None:
     last = written_moments.SECONDS_OF_DAY // written_moments.clock_unit(form)
     if written_moments.is_twelve_hour(form) and not all(0 <= number < last for number in bounds):
         raise ValueError(f"the format writes hours of a day; keep to 0 to {last - 1}")
-
-
-def _require_written(form: str | None, bounds: Sequence[dt.date], step: int) -> None:
-    """Check that a form writes all of a grid, so that what is written is read back.
-
-    ``bounds`` are the first value of the grid, special ones and the last.
-
-    Raises:
-        ValueError: it lacks a part of the clock, or the century, that values have.
-    """
-    if form is None:
-        return
-    unit = written_moments.written_micros(form)
-    if any(micros % unit for micros in [step, *map(_micros, bounds[:-1])]):
-        seconds = written_moments.in_seconds(unit)
-        raise ValueError(
-            f"the format writes no parts below {seconds} seconds; declare step: {seconds}"
-        )
-    years = [_written_year(bound, form) for bound in bounds]
-    if written_moments.has_short_year(form) and any(year not in _SHORT_YEARS for year in years):
-        raise ValueError("the format has years of two digits, 1969 to 2068; narrow the bounds")
-
-
-def _in_utc(moment: dt.datetime) -> dt.datetime:
-    return moment if moment.tzinfo is None else moment.astimezone(dt.UTC)
-
-
-def _micros(moment: dt.date) -> int:
-    """Microseconds of a day or moment on the clock, in UTC."""
-    if not isinstance(moment, dt.datetime):
-        return 0
-    utc = _in_utc(moment)
-    return (
-        utc.hour * 3600 + utc.minute * 60 + utc.second
-    ) * written_moments.MICROS + utc.microsecond
-
-
-def _written_year(moment: dt.date, form: str) -> int:
-    """The year that a form writes, at its distance from UTC.
-
-    Raises:
-        ValueError: it is none of 1 to 9999.
-    """
-    if not isinstance(moment, dt.datetime):
-        return moment.year
-    try:
-        return (_in_utc(moment) + dt.timedelta(minutes=written_moments.utc_offset(form))).year
-    except OverflowError:
-        raise ValueError(
-            "a bound in UTC has no year of four digits at the format's distance; narrow the bounds"
-        ) from None

@@ -20,11 +20,9 @@ from cloister.schema.columns import Column
 from cloister.schema.domain import Domain, Table, column_of
 from cloister.schema.partition import PairKinds
 
-MISSING = -1
-"""In place of the key of a row: the reference is missing."""
-
-UNLINKED = -2
-"""The reference is there, but leads to no row, or to one that has as many as it may."""
+MISSING, UNLINKED = -1, -2
+"""In place of the key of a row: its reference is missing, or leads to no row, or to one that has as
+many as it may."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +62,14 @@ class Schema:
         """The foreign keys of a table, those that are not optional first."""
         keys = (key for key in self.keys if key.table == table)
         return tuple(sorted(keys, key=lambda key: (key.optional, key.parent not in self.holding)))
+
+    def required_of(self, table: str) -> tuple[ForeignKey, ...]:
+        """The foreign keys of a table that each of its rows has."""
+        return tuple(key for key in self.parents_of(table) if not key.optional)
+
+    def keys_to_units(self, table: str) -> tuple[ForeignKey, ...]:
+        """Those of them that lead to rows of units."""
+        return tuple(key for key in self.required_of(table) if key.parent in self.holding)
 
     @cached_property
     def lead(self) -> str:
@@ -205,8 +211,7 @@ def row_tables(database: Database) -> Mapping[str, Table]:
     """
     tables = {}
     for name, table in database.tables.items():
-        references = database.schema.parents_of(name)
-        if not references:
+        if not (references := database.schema.parents_of(name)):
             tables[name] = table
             continue
         domain = rows_domain(database.schema, name)
@@ -242,14 +247,14 @@ def joined_tables(database: Database) -> Mapping[str, Table]:
             values = rows[key.table].codes[kinds.column.name]
             counted[name] = kinds.of_groups(values[grouped], degrees)
         tables[degree_table(key)] = Table(Domain(tuple(columns)), counted)
-        codes = of_parent(key, rows[key.parent], owners)
-        codes |= of_row(key.table, rows[key.table], linked)
+        codes = of_parent(key, rows[key.parent], owners) | of_row(
+            key.table, rows[key.table], linked
+        )
         for earlier in earlier_keys(database.schema, key):
             owners = parent_rows(database, earlier)[linked]
             codes |= of_parent(earlier, rows[earlier.parent], owners)
-        sides = joined_domain(database.schema, key)
-        domain = Domain(tuple(column for side in sides for column in side))
-        tables[joined_table(key)] = Table(domain, codes)
+        of_rows, of_parents = joined_domain(database.schema, key)
+        tables[joined_table(key)] = Table(Domain((*of_rows, *of_parents)), codes)
     return tables
 
 
@@ -306,7 +311,7 @@ def is_truncated(schema: Schema, key: ForeignKey) -> bool:
     """
     if key.optional:
         return key.parent in schema.holding
-    return not schema.any_row and [key] == _held(schema, key.table)
+    return not schema.any_row and schema.keys_to_units(key.table) == (key,)
 
 
 def is_refused(schema: Schema, key: ForeignKey) -> bool:
@@ -346,7 +351,7 @@ def of_one_unit(schema: Schema, table: str) -> bool:
     """Whether each row of a table belongs to one unit, by references that are never missing."""
     if table == schema.lead:
         return schema.units in ((), (schema.lead,))
-    keys = _held(schema, table)
+    keys = schema.keys_to_units(table)
     return len(keys) == 1 and of_one_unit(schema, keys[0].parent)
 
 
@@ -365,15 +370,14 @@ def places_of_rows(database: Database) -> Mapping[str, Integers]:
         if name == schema.lead:
             units[name], places[name] = np.arange(table.rows), np.zeros(table.rows, dtype=np.int64)
             continue
-        (key,) = _held(schema, name)
+        (key,) = schema.keys_to_units(name)
         owners = parent_rows(database, key)
         grouped, within = np.argsort(owners, kind="stable"), np.empty(len(owners), dtype=np.int64)
         within[grouped] = place_among_equal(owners[grouped])
         units[name], places[name] = units[key.parent][owners], within
         line = np.lexsort((places[key.parent][owners], within, units[name]))
         places[name][line] = place_among_equal(units[name][line])
-        required = (each for each in schema.parents_of(name) if not each.optional)
-        places |= {joined_table(each): places[name] for each in required}
+        places |= {joined_table(each): places[name] for each in schema.required_of(name)}
     return places
 
 
@@ -385,8 +389,7 @@ def _of_unit(schema: Schema, start: str, alone: bool) -> dict[str, int]:
 
     rows: dict[str, int] = {}
     for name in schema.tables:
-        keys = (key for key in schema.parents_of(name) if not key.optional)
-        rows[name] = int(name == start) + sum(map(through, keys))
+        rows[name] = int(name == start) + sum(map(through, schema.required_of(name)))
     changed = dict(rows)
     for key in schema.keys:
         children = rows[key.table]
@@ -395,31 +398,3 @@ def _of_unit(schema: Schema, start: str, alone: bool) -> dict[str, int]:
         changed[joined_table(key)] = children + unlinked
         changed[degree_table(key)] = rows[key.parent] + 2 * staying
     return changed
-
-
-def _held(schema: Schema, table: str) -> list[ForeignKey]:
-    """The references of a table that are not optional, to tables that hold rows of units."""
-    keys = schema.parents_of(table)
-    return [key for key in keys if not key.optional and key.parent in schema.holding]
-
-
-def arithmetic(schema: Schema) -> tuple[str, ...]:
-    """How many rows of each table a unit has, in words: a line for each table that refers."""
-    changed = rows_changed(schema)
-    return tuple(
-        f"{name}: at most {changed[name]} ({_terms(schema, name, changed)})"
-        for name in schema.tables
-        if name in schema.holding and any(not key.optional for key in schema.parents_of(name))
-    )
-
-
-def _terms(schema: Schema, name: str, changed: Mapping[str, int]) -> str:
-    terms = [
-        f"{changed[key.parent]} of {key.parent} x {key.max_rows} each"
-        for key in _held(schema, name)
-    ]
-    return (
-        f"the greatest of 1 and each of: {', '.join(terms)}"
-        if schema.any_row
-        else " + ".join(terms)
-    )

@@ -143,7 +143,7 @@ Keys = dict[str, Any]
 
 def _in_written_years(form: str, low: int, high: int) -> tuple[int, int]:
     """Seconds in years that a form writes, a whole day inside where its clock is not in UTC."""
-    years, margin = attributes.written_years(form), int(written_moments.utc_offset(form) != 0)
+    years, margin = written_moments.written_years(form), int(written_moments.utc_offset(form) != 0)
     first = (dt.date(years[0], 1, 1) - EPOCH).days + margin
     last = (dt.date(years[-1], 12, 31) - EPOCH).days + 1 - margin
     inside = np.clip(

@@ -7,6 +7,7 @@ length of time; those of twelve, as in ``%I:%M %p``, are of a day.
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -32,6 +33,9 @@ def number_of_name(text: str, names: Sequence[str]) -> int | None:
 
 PIVOT = 69
 """Two-digit years from here on are of the 20th century, as POSIX has it."""
+
+_YEARS, _SHORT_YEARS = range(1, 10_000), range(1969, 2069)
+"""Years that four digits, and two digits, can write."""
 
 MICROS = 10**6
 """Microseconds of a second: moments have no finer parts."""
@@ -308,3 +312,57 @@ def _written(parts: _Parts, form: str) -> Array:
     for token in _TOKEN.findall(form):
         texts = texts + (_DIRECTIVES[token].write(parts) if token in _DIRECTIVES else token)
     return texts
+
+
+def written_years(form: str) -> range:
+    """The years that a form writes, on its own clock."""
+    return _SHORT_YEARS if has_short_year(form) else _YEARS
+
+
+def _written_year(moment: dt.date, form: str) -> int:
+    """The year that a form writes, at its distance from UTC.
+
+    Raises:
+        ValueError: it is none of 1 to 9999.
+    """
+    if not isinstance(moment, dt.datetime):
+        return moment.year
+    try:
+        return (_in_utc(moment) + dt.timedelta(minutes=utc_offset(form))).year
+    except OverflowError:
+        raise ValueError(
+            "a bound in UTC has no year of four digits at the format's distance; narrow the bounds"
+        ) from None
+
+
+def require_written(form: str | None, bounds: Sequence[dt.date], step: int) -> None:
+    """Check that a form writes all of a grid, so that what is written is read back.
+
+    ``bounds`` are the first value of the grid, special ones and the last.
+
+    Raises:
+        ValueError: it lacks a part of the clock, or the century, that values have.
+    """
+    if form is None:
+        return
+    unit = written_micros(form)
+    if any(micros % unit for micros in [step, *map(_micros, bounds[:-1])]):
+        seconds = in_seconds(unit)
+        raise ValueError(
+            f"the format writes no parts below {seconds} seconds; declare step: {seconds}"
+        )
+    years = [_written_year(bound, form) for bound in bounds]
+    if has_short_year(form) and any(year not in _SHORT_YEARS for year in years):
+        raise ValueError("the format has years of two digits, 1969 to 2068; narrow the bounds")
+
+
+def _micros(moment: dt.date) -> int:
+    """Microseconds of a day or moment on the clock, in UTC."""
+    if not isinstance(moment, dt.datetime):
+        return 0
+    utc = _in_utc(moment)
+    return (utc.hour * 3600 + utc.minute * 60 + utc.second) * MICROS + utc.microsecond
+
+
+def _in_utc(moment: dt.datetime) -> dt.datetime:
+    return moment if moment.tzinfo is None else moment.astimezone(dt.UTC)

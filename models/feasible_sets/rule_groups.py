@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from cloister.arrays import Booleans, Integers
-from cloister.constraints import DenialConstraint, functional_dependency, key_attributes
+from cloister.constraints import DenialConstraint, closure_of, functional_dependency, key_attributes
 from cloister.constraints.counting import satisfying
 from cloister.constraints.denial import Cell, Op, bind
 from cloister.models.feasible_sets.feasible_set import FeasibleSet, Levels, grid
@@ -142,13 +142,14 @@ class DependencyMappings:
     ) -> DependencyMappings:
         """The mappings of all dependencies, those of small closure first."""
         rights: dict[Names, list[str]] = {}
-        for left, right in dependencies:
+        known = tuple(dependencies)
+        for left, right in known:
             rights.setdefault(left, []).append(right)
-        reach = {left: closure_of(left, rights) for left in rights}
+        reach = {left: closure_of(left, known) for left in rights}
         mappings = cls(levels)
         for left in sorted(rights, key=lambda left: (len(reach[left]), len(left))):
-            onto = sorted(rights[left], key=lambda name: -len(closure_of((name,), rights)))
-            returning = {name for name in onto if set(left) <= closure_of((name,), rights)}
+            onto = sorted(rights[left], key=lambda name: -len(closure_of((name,), known)))
+            returning = {name for name in onto if set(left) <= closure_of((name,), known)}
             mappings._learn(left, onto, returning, chooser)
         return mappings
 
@@ -310,19 +311,6 @@ def _inside(sides: RightSides, levels: Mapping[str, Levels], feasible_set: Feasi
         number = number * levels[name].size + np.maximum(columns[name], 0)
         listed = listed * levels[name].size + feasible_set.levels[:, column]
     return np.broadcast_to(np.isin(number, listed) | ~known, (len(sides.places), size))
-
-
-def closure_of(names: Iterable[str], rights: Mapping[Names, Iterable[str]]) -> set[str]:
-    """All attributes that some attributes determine, themselves among them."""
-    closed = set(names)
-    grown = True
-    while grown:
-        more = {
-            y for left, determined in rights.items() if closed.issuperset(left) for y in determined
-        }
-        grown = not more <= closed
-        closed |= more
-    return closed
 
 
 def share_drawable(

@@ -67,10 +67,8 @@ def kept_by_links(task: DatabaseTask, name: str, rule: DenialConstraint) -> bool
         modelled = task.schema.tables[name].modelled
         return dependency[0][0] in references and dependency[1] in modelled
     if len(columns) == 1:
-        keys = task.schema.parents_of(name)
-        return any(
-            (key.column, key.max_rows) == (columns[0], 1) and not key.optional for key in keys
-        )
+        keys = task.schema.required_of(name)
+        return any((key.column, key.max_rows) == (columns[0], 1) for key in keys)
     return len(columns) == 2 and set(columns) <= _required(task, name)
 
 
@@ -80,8 +78,7 @@ def _key_of(rule: DenialConstraint) -> tuple[str, ...]:
 
 
 def _required(task: DatabaseTask, name: str) -> set[str]:
-    keys: tuple[ForeignKey, ...] = task.schema.parents_of(name)
-    return {key.column for key in keys if not key.optional}
+    return {key.column for key in task.schema.required_of(name)}
 
 
 @dataclass(frozen=True)

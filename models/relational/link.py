@@ -264,7 +264,7 @@ class Drawing:
 
     def places(self, name: str) -> int | None:
         """The most rows of a table for which parents have places; None if it needs no parent."""
-        required = [key for key in self.schema.parents_of(name) if not key.optional]
+        required = self.schema.required_of(name)
         return min((self.numbers[key.parent] * self.most(key) for key in required), default=None)
 
     def database(self) -> relations.Database:

@@ -147,7 +147,7 @@ class RelationalModel:
         """The number of rows of a table: of units as requested, else by first parents."""
         scale = rows / self.task.data_rows
         declared = max(int(self.task.tables[name].data_rows * scale), 1)
-        required = [key for key in self.task.schema.parents_of(name) if not key.optional]
+        required = self.task.schema.required_of(name)
         if name == self.task.schema.lead:
             return rows
         if not required:

@@ -44,11 +44,10 @@ def tasks_of_rows(task: DatabaseTask, counted: DatabaseTask | None = None) -> di
     tasks = {}
     for name, table in task.tables.items():
         alone = _task_alone(task, name, table)
-        relates = any(not key.optional for key in task.schema.parents_of(name))
         if alone.domain.modelled:
             rows = (counted or task).tables[name]
             tasks[name] = replace(alone, data_rows=rows.data_rows, neighbours=rows.neighbours)
-        elif name == task.schema.lead or not relates:
+        elif name == task.schema.lead or not task.schema.required_of(name):
             raise PlanError(
                 f"table '{name}' has no attribute besides keys, and the rows of each are modelled; "
                 "declare one, or leave the table out"
@@ -104,7 +103,7 @@ def counted_tables(task: DatabaseTask) -> tuple[str, ...]:
         for name in schema.tables
         if relations.rows_domain(schema, name).modelled
         and not schema.any_row
-        and any(not key.optional for key in schema.parents_of(name))
+        and schema.required_of(name)
     )
 
 

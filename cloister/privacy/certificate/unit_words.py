@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from cloister.schema.relations import ForeignKey, Schema, arithmetic, is_refused, is_truncated
+from cloister.schema.relations import ForeignKey, Schema, is_refused, is_truncated, rows_changed
 from cloister.schema.spec import PersonUnit, Spec
 from cloister.schema.spec_files.foreign_keys import schema_of
 
@@ -74,7 +74,7 @@ def unit_words(spec: Spec) -> UnitWords:
         statement = f"unit = one row of {spec.name}; rows per unit = 1"
         return UnitWords("row", "one row of the table", statement, (_ROW,))
     schema = schema_of(spec)
-    start, terms = _start(schema), "".join(f"; {line}" for line in arithmetic(schema))
+    start, terms = _start(schema), "".join(f"; {line}" for line in _arithmetic(schema))
     return UnitWords(
         _noun(schema),
         f"one row of {start}, with {_REFERRING}",
@@ -112,3 +112,25 @@ def _sentence(sentence: str, keys: Iterable[ForeignKey]) -> str:
 
 def _start(schema: Schema) -> str:
     return "any table" if schema.any_row else schema.lead
+
+
+def _arithmetic(schema: Schema) -> tuple[str, ...]:
+    """How many rows of each table a unit has, in words: a line for each table that refers."""
+    changed = rows_changed(schema)
+    return tuple(
+        f"{name}: at most {changed[name]} ({_terms(schema, name, changed)})"
+        for name in schema.tables
+        if name in schema.holding and schema.required_of(name)
+    )
+
+
+def _terms(schema: Schema, name: str, changed: Mapping[str, int]) -> str:
+    terms = [
+        f"{changed[key.parent]} of {key.parent} x {key.max_rows} each"
+        for key in schema.keys_to_units(name)
+    ]
+    return (
+        f"the greatest of 1 and each of: {', '.join(terms)}"
+        if schema.any_row
+        else " + ".join(terms)
+    )

@@ -21,13 +21,7 @@ from cloister.models.core.budget_split import counts_stage
 from cloister.models.core.costs import together
 from cloister.models.planning import require_delta
 from cloister.models.protocol import AnySynthesizer, json_texts, plans_json
-from cloister.models.relational.link_plan import (
-    MEASURE,
-    SELECT,
-    RelationalOptions,
-    exponent_of,
-    neighbours_of_table,
-)
+from cloister.models.relational import link_plan
 from cloister.models.relational.paper.relationship import STEPS, Slicing
 from cloister.models.relational.profiles import candidates
 from cloister.models.relational.rows import row_sequence, row_stages, tasks_of_rows
@@ -86,7 +80,7 @@ _MOST_MEMORY = 4 << 30
 """Bytes above which a fit is refused."""
 
 
-class PrintedOptions(RelationalOptions):
+class PrintedOptions(link_plan.RelationalOptions):
     """The options of the algorithm as printed."""
 
     fitted: int | None = Field(
@@ -177,7 +171,7 @@ def _parameters(
     parameters = RelationalPaperParameters(
         base,
         plans,
-        Exponential(exponent_of(alpha * each)),
+        Exponential(link_plan.exponent_of(alpha * each)),
         DiscreteGaussian(noise_multiplier((1 - alpha) * each)),
         -(-tables // workloads),
         workloads,
@@ -200,17 +194,17 @@ def printed_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
 def _stages(
     task: DatabaseTask, key: ForeignKey, parameters: RelationalPaperParameters, tables: int
 ) -> list[Stage]:
-    joined = neighbours_of_table(task, joined_table(key)).partition
+    joined = link_plan.neighbours_of_table(task, joined_table(key)).partition
     link = joined_table(key)
     return [
         Stage(
-            f"{link}: {SELECT}",
+            f"{link}: {link_plan.SELECT}",
             repeat(parameters.selection.event(), tables),
             f"which {parameters.ways}-way joint tables across '{key.column}' fit worst, "
             f"{count_of(tables, 'choice')} in {count_of(parameters.rounds, 'round')}",
         ),
         counts_stage(
-            f"{link}: {MEASURE}",
+            f"{link}: {link_plan.MEASURE}",
             [(parameters.tables, tables)],
             joined,
             f"joint tables across '{key.column}', {tables} in all",
