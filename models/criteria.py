@@ -64,7 +64,7 @@ class Criterion(ABC):
 
 
 @dataclass(frozen=True)
-class Marginal(Criterion):
+class MarginalCriterion(Criterion):
     """Total variation distance of a marginal: half the absolute differences of shares."""
 
     def error(self, noisy: Integers, drawn: Integers) -> float:
@@ -75,7 +75,7 @@ class Marginal(Criterion):
 
 
 @dataclass(frozen=True)
-class Regression(Criterion):
+class RegressionCriterion(Criterion):
     """The largest difference of a coefficient of the linear regression of the last attribute.
 
     Numbers are the middles of their cells, other values their positions, all scaled to 0 to 1; the
@@ -148,13 +148,15 @@ def _criterion(declared: CriterionSpec, domain: Domain) -> Criterion:
         _require_modelled(name, domain)
     cells = tuple(_cells(domain[name]) for name in names)
     if declared.regression is None:
-        made: Criterion = Marginal(f"marginal of {', '.join(names)}", cells, declared.largest)
+        made: Criterion = MarginalCriterion(
+            f"marginal of {', '.join(names)}", cells, declared.largest
+        )
     else:
         for name in names:
             _require_ordered(domain[name])
         on = ", ".join(declared.regression.on)
         name = f"regression of {declared.regression.target} on {on}"
-        made = Regression(name, cells, declared.largest)
+        made = RegressionCriterion(name, cells, declared.largest)
     if made.size > _MOST_CELLS:
         raise PlanError(
             f"release.acceptance: the {made.name} has {made.size:,} cells, and {_MOST_CELLS:,} can "

@@ -17,7 +17,7 @@ from cloister.models.one_table import OneTable, plan_table
 from cloister.models.protocol import AnySynthesizer, DatabaseSynthesizer, Progress, silent
 from cloister.models.task import Budget, Task
 from cloister.models.transforms.differences import Differences
-from cloister.models.transforms.persons import Persons
+from cloister.models.transforms.persons import PersonSplit
 from cloister.models.transforms.transformation import Transformed
 
 FORMER = MappingProxyType({"cloister": "mixture"})
@@ -143,7 +143,7 @@ def offered() -> list[str]:
 def create(name: str, progress: Progress = silent) -> AnySynthesizer:
     """The method of that name, of one table for persons too; InputError if there is none."""
     method = METHODS[present_name(name)](progress)
-    return method if method.of_database else Transformed(method, (Persons, Differences))
+    return method if method.of_database else Transformed(method, (PersonSplit, Differences))
 
 
 def over_databases(method: AnySynthesizer) -> DatabaseSynthesizer[Any, Any]:

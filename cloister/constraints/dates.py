@@ -40,7 +40,7 @@ _DAYS_OF = {2: 29, 4: 30, 6: 30, 9: 30, 11: 30}
 
 
 @dataclass(frozen=True)
-class _Part:
+class _DatePart:
     """A part of a date: its column, and the number that each value stands for, None if unknown."""
 
     name: str
@@ -89,7 +89,7 @@ def date_rules(check: str, name: str, domain: Domain, hard: bool) -> tuple[Denia
     names = date_columns(check, name)
     kinds = list(_KINDS)[-len(names) :]
     *year, month, day = (
-        _Part(column, _numbers_of(domain[column], kind, name))
+        _DatePart(column, _numbers_of(domain[column], kind, name))
         for kind, column in zip(kinds, names, strict=True)
     )
     denied: list[tuple[Predicate, ...]] = [

@@ -23,7 +23,7 @@ from rich.text import Text
 
 from cloister.figures import figure
 
-Event = Mapping[str, int | str]
+StepFields = Mapping[str, int | str]
 """A report on a step: its name and state, and its progress in numbers."""
 
 _MOST_DRAWN = 500
@@ -95,7 +95,7 @@ class Bars:
 class Lines:
     """Progress elsewhere: a line for each event, at most ten for the parts of a step."""
 
-    write: Callable[[Event], None]
+    write: Callable[[StepFields], None]
     tenth: dict[str, int] = field(default_factory=dict)
     step: str = _WORKING
     since: float = field(default_factory=time.monotonic)
@@ -129,7 +129,7 @@ class Lines:
         if (now := time.monotonic()) - self.printed >= PULSE:
             self._say(self.step, {"state": "running", "seconds": round(now - self.since)})
 
-    def _say(self, step: str, event: Event, *, runs: bool | None = None) -> None:
+    def _say(self, step: str, event: StepFields, *, runs: bool | None = None) -> None:
         """Print an event; ``runs`` says that the step begins or ends with it."""
         self.printed = time.monotonic()
         if runs is not None:
@@ -137,7 +137,7 @@ class Lines:
         self.write({"step": step, **event})
 
 
-def _write_text(event: Event) -> None:
+def _write_text(event: StepFields) -> None:
     """A compact line: the time in UTC, the step, and what becomes of it."""
     words = str(event["state"])
     if words == "running":
@@ -148,7 +148,7 @@ def _write_text(event: Event) -> None:
     _log(f"{datetime.now(UTC):%H:%M:%S} {event['step']} {words}")
 
 
-def _write_json(event: Event) -> None:
+def _write_json(event: StepFields) -> None:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     _log(json.dumps({"time": now, **event}))
 

@@ -70,7 +70,7 @@ class Bucket:
 
 
 @dataclass
-class Session:
+class WebSession:
     """A visitor: the identity they showed, the secret of their forms, and how fast they ask.
 
     Of one ``by_proxy`` each request shows the identity again.
@@ -98,11 +98,11 @@ class Sessions:
     def __init__(self, key: str | None) -> None:
         """``key`` lets in as whoever started the page; None where only tokens count."""
         self.key = key
-        self._by_secret: dict[str, Session] = {}
+        self._by_secret: dict[str, WebSession] = {}
         self._doors: dict[str, Bucket] = {}
         self._lock = Lock()
 
-    def open(self, shown: str, *, by_proxy: bool = False) -> tuple[str, Session]:
+    def open(self, shown: str, *, by_proxy: bool = False) -> tuple[str, WebSession]:
         """A session of who shows a key or a token, and the secret of its cookie.
 
         Raises:
@@ -110,9 +110,9 @@ class Sessions:
         """
         shown = shown.strip()
         if self.key is not None and hmac.compare_digest(self.key.encode(), shown.encode()):
-            session = Session(identity())
+            session = WebSession(identity())
         elif shown:
-            session = Session(identity({**os.environ, "CLOISTER_TOKEN": shown}), by_proxy)
+            session = WebSession(identity({**os.environ, "CLOISTER_TOKEN": shown}), by_proxy)
         else:
             raise InputError("show the key that was printed at the start, or a token")
         secret = secrets.token_urlsafe(32)
@@ -122,7 +122,7 @@ class Sessions:
             self._by_secret[secret] = session
         return secret, session
 
-    def find(self, secret: str | None) -> Session | None:
+    def find(self, secret: str | None) -> WebSession | None:
         """The session of a cookie, if it is one and has not ended."""
         session = self._by_secret.get(secret or "")
         if session and session.over:
@@ -180,7 +180,7 @@ def note_visit(home: Home, by: str, method: str, path: str, status: int) -> None
 class Visit:
     """A request of a known visitor; ``home`` is the name of the home it concerns, if any."""
 
-    session: Session
+    session: WebSession
     home: str = ""
     home_sheets: Sheets | None = None
 
@@ -263,7 +263,7 @@ def require_same_origin(request: Request) -> None:
         raise HTTPException(403, "this form was sent from another page")
 
 
-def _session_of(request: Request) -> Session:
+def _session_of(request: Request) -> WebSession:
     """The session of a cookie; if a proxy hands over a token, each request is identified by it."""
     sessions: Sessions = request.app.state.sessions
     session = sessions.find(request.cookies.get(SESSION_COOKIE))

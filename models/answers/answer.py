@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from cloister.models.answers.drawn import dependence_of_pairs, draw_rows, drawn_counts
-from cloister.models.answers.evidence import JointCounts, joint_counts, replicates_of
+from cloister.models.answers.evidence import FittedCounts, joint_counts, replicates_of
 from cloister.models.answers.figures import Estimand, Estimate, Figures
 from cloister.models.answers.groups import cases_of, cut_slices
 from cloister.models.answers.question import Question
@@ -157,7 +157,7 @@ def answer_question(
         return Answer(question, estimand, confidence, estimates, 0.0, basis, dependent)
     cases = cases_of(question, bins, slices)
 
-    def answer(joint: JointCounts, basis: str) -> Answer:
+    def answer(joint: FittedCounts, basis: str) -> Answer:
         figures = Figures(question, estimand, z, task.data_rows, joint)
         estimates = tuple(figures.estimate(case) for case in cases)
         noise = float(np.median([figures.noise_of_rows(case) for case in cases]))

@@ -12,7 +12,7 @@ from itertools import combinations
 import numpy as np
 
 from cloister.arrays import Integers
-from cloister.models.answers.evidence import SEED, JointCounts
+from cloister.models.answers.evidence import SEED, FittedCounts
 from cloister.models.core.bins import Histogram
 from cloister.models.core.histograms import ReleasedCounts
 from cloister.models.core.noisy_table import NoisyTable
@@ -46,7 +46,7 @@ def draw_rows(model: Model) -> Table:
 
 def drawn_counts(
     model: Model, rows: int, names: Sequence[str], slices: Mapping[str, Histogram], missed: float
-) -> JointCounts:
+) -> FittedCounts:
     """The counts of some columns among drawn rows, scaled to a table of ``rows`` rows.
 
     The variance is that of the draw; ``missed`` is the dependence that the model may have missed.
@@ -64,7 +64,7 @@ def drawn_counts(
     scale = rows / drawn
     counts = np.bincount(number, minlength=size).astype(np.float64) * scale
     sums = np.zeros((0, size))
-    return JointCounts(slices, partitions, counts, counts * scale, sums, dependence=missed)
+    return FittedCounts(slices, partitions, counts, counts * scale, sums, dependence=missed)
 
 
 def dependence_of_pairs(released: ReleasedCounts) -> float:

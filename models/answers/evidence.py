@@ -98,7 +98,7 @@ Replicates = Mapping[str, Callable[[], Floats]]
 
 
 @dataclass(frozen=True, eq=False)
-class JointCounts:
+class FittedCounts:
     """Least-squares counts of a table over ``slices``, one axis a column.
 
     ``counts`` (cells,) have the covariance ``diag(variances) - known' known``; shape of ``known``:
@@ -191,7 +191,7 @@ def joint_counts(
     names: Sequence[str],
     slices: Mapping[str, Histogram],
     replicates: Replicates,
-) -> JointCounts | None:
+) -> FittedCounts | None:
     """The least-squares counts of the finest released table of all these columns; None without any.
 
     What other tables say enters as sums, so that they lower its noise. To take the table with the
@@ -271,7 +271,7 @@ def _histograms(released: ReleasedCounts) -> list[NoisyTable]:
 
 def _combined(
     base: NoisyTable, tables: Sequence[NoisyTable], slices: Mapping[str, Histogram]
-) -> JointCounts:
+) -> FittedCounts:
     sums = _sums(base, tables, slices)
     counts, variances = base.counts.ravel().astype(np.float64), base.variances.ravel()
     known = np.zeros((0, len(counts)))
@@ -283,7 +283,7 @@ def _combined(
         known = solve_triangular(root, spread, lower=True)
         missing = np.concatenate([each.counts for each in sums]) - matrix @ counts
         counts = counts + known.T @ solve_triangular(root, missing, lower=True)
-    return JointCounts(slices, base.partitions, counts, variances, known)
+    return FittedCounts(slices, base.partitions, counts, variances, known)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from typing import Literal
 import numpy as np
 
 from cloister.arrays import TINY, Floats
-from cloister.models.answers.evidence import JointCounts, Weight, Weights
+from cloister.models.answers.evidence import FittedCounts, Weight, Weights
 from cloister.models.answers.groups import RowGroup, mean_weights
 from cloister.models.answers.question import Question
 from cloister.models.core.bins import Histogram
@@ -96,7 +96,7 @@ class Figures:
     estimand: Estimand
     z: float
     rows: int
-    joint: JointCounts
+    joint: FittedCounts
 
     def noise_of_rows(self, case: RowGroup) -> float:
         """The deviation that noise gives the number of rows of a group."""

@@ -18,7 +18,7 @@ from cloister.arrays import Floats
 from cloister.constraints.denial import holds
 from cloister.errors import InputError
 from cloister.models.answers.evidence import Weight, Weights, slices_of
-from cloister.models.answers.question import Condition, Question
+from cloister.models.answers.question import Filter, Question
 from cloister.models.core.bins import Histogram, coarse
 from cloister.schema.columns import Column, Grid
 from cloister.schema.partition import Partition, declared_cells, single_values
@@ -113,7 +113,7 @@ def _joined(masks: Sequence[tuple[str, Floats]]) -> Weights:
     return {name: Weight.of(mask) for name, mask in joined.items()}
 
 
-def conditions(condition: Condition, slices: Mapping[str, Histogram]) -> dict[str, Floats]:
+def conditions(condition: Filter, slices: Mapping[str, Histogram]) -> dict[str, Floats]:
     """Where a condition on columns holds, 1 or 0, in each of their slices."""
     masks: dict[str, Floats] = {}
     for predicate in condition.predicates:

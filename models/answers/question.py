@@ -52,7 +52,7 @@ _ARGUMENTS = {"count": (0,), "mean": (1,), "quantile": (1,), "table": (1, 2)}
 
 
 @dataclass(frozen=True)
-class Condition:
+class Filter:
     """Comparisons that all hold, or of which one holds; then they are of one column."""
 
     predicates: tuple[BoundPredicate, ...] = ()
@@ -76,8 +76,8 @@ class Question:
     kind: Kind
     of: tuple[Column, ...] = ()
     by: tuple[Column, ...] = ()
-    where: Condition = Condition()
-    having: Condition = Condition()
+    where: Filter = Filter()
+    having: Filter = Filter()
     probability: float = 0.5
 
     @property
@@ -105,7 +105,7 @@ def parse_question(text: str, domain: Domain) -> Question:
 
     rest = form.start("rest")
     by = _columns(part(clauses, "by", rest), domain) if clauses["by"] else ()
-    where = _condition(part(clauses, "where", rest), domain) if clauses["where"] else Condition()
+    where = _condition(part(clauses, "where", rest), domain) if clauses["where"] else Filter()
     of = part(form, "of")
     if kind == "share":
         having = _condition(of, domain)
@@ -119,7 +119,7 @@ def parse_question(text: str, domain: Domain) -> Question:
     columns = tuple(_column(name, domain) for name in names)
     kind = "quantile" if kind == "median" else kind
     _require_fitting(kind, columns)
-    return Question(text, cast("Kind", kind), columns, by, where, Condition(), probability)
+    return Question(text, cast("Kind", kind), columns, by, where, Filter(), probability)
 
 
 def _regression(question: Question, of: str, domain: Domain) -> Question:
@@ -139,7 +139,7 @@ def _regression(question: Question, of: str, domain: Domain) -> Question:
     else:
         explained = _column(of[: start - 1].strip(), domain)
         _require_fitting("mean", [explained])
-        having, columns, answers = Condition(), (explained, *columns), {explained.name}
+        having, columns, answers = Filter(), (explained, *columns), {explained.name}
     named = [column.name for column in columns[question.kind == "linear" :]]
     if len(set(named)) < len(named) or answers & set(named) or len(answers) > 1:
         raise InputError(f"{question.text!r} names a column twice; name each once")
@@ -198,7 +198,7 @@ def _column(written: str, domain: Domain) -> Column:
     )
 
 
-def _condition(text: str, domain: Domain) -> Condition:
+def _condition(text: str, domain: Domain) -> Filter:
     """The comparisons of a condition, each of one column with a constant, or with missing."""
     try:
         written, either = parse_condition(_with_cells(text), "condition")
@@ -218,7 +218,7 @@ def _condition(text: str, domain: Domain) -> Condition:
             raise InputError(
                 f"the condition {text!r} is on a key, which is numbered afresh; leave it out"
             )
-    condition = Condition(predicates, either)
+    condition = Filter(predicates, either)
     if either and len(condition.names) > 1:
         raise InputError(
             f"the condition {text!r} joins {' and '.join(condition.names)} by or; join comparisons "

@@ -23,7 +23,7 @@ import numpy as np
 from cloister.arrays import TINY, Floats
 from cloister.errors import InputError
 from cloister.models.answers.drawn import dependence_of_pairs
-from cloister.models.answers.evidence import JointCounts, joint_counts, replicates_of
+from cloister.models.answers.evidence import FittedCounts, joint_counts, replicates_of
 from cloister.models.answers.figures import OF_BOUND, Estimand, Estimate, Numbers
 from cloister.models.answers.groups import conditions, mean_weights
 from cloister.models.answers.question import Question
@@ -228,14 +228,14 @@ def _merged(products: _Products, joints: Collection[tuple[str, ...]]) -> _Produc
     return merged
 
 
-def _resolved(joint: JointCounts) -> bool:
+def _resolved(joint: FittedCounts) -> bool:
     """Whether a table tells apart all listed values of its columns."""
     lists = [name for name in joint.names if not isinstance(joint.slices[name].column, Grid)]
     return all(joint.resolves(name, np.arange(float(joint.slices[name].cells))) for name in lists)
 
 
 def _sums(
-    joint: JointCounts, weights: Floats, products: Sequence[Numbers], means: Sequence[float]
+    joint: FittedCounts, weights: Floats, products: Sequence[Numbers], means: Sequence[float]
 ) -> tuple[Floats, Floats]:
     """Variances by noise and totals of weighted sums (k, products) of products less their means."""
     cells = np.array([joint.over_cells(each) for each in products]) - np.array(means)[:, None]

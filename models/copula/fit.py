@@ -5,7 +5,7 @@ By default histograms, conjunctions and joint tables are counted through the doo
 As the paper prints it, algorithms 1 to 3 go from noisy counts to the correlation matrix.
 
 Counts below zero become 0, correlations come from every pair of binary columns, those of one
-attribute included, and nothing is shrunk. What algorithm 4 draws is `PrintedModel.binary_sampler`.
+attribute included, and nothing is shrunk. What algorithm 4 draws is `PrintedCopula.binary_sampler`.
 
 Source: Asghar et al., sections 3.1 to 3.3.
 """
@@ -28,7 +28,7 @@ from cloister.models.copula.copula import (
     thresholds,
 )
 from cloister.models.copula.correlations import shrink_conjunctions
-from cloister.models.copula.model import CopulaModel, LinearChain, PrintedModel
+from cloister.models.copula.model import CopulaModel, LinearChain, PrintedCopula
 from cloister.models.copula.plan import (
     CONJUNCTIONS,
     HISTOGRAMS,
@@ -243,7 +243,7 @@ def fit_paper(
     correlations = pairwise_correlations(shares, limits, every, most=1.0)
     means = coding.margins([bins[name].mass for name in plan.sequence])
     copula = replace(copula_of(correlations, means, coding, task.data_rows), limits=limits)
-    return constrained_model(task, plan, bins, copula, _PRINTED, tables, PrintedModel)
+    return constrained_model(task, plan, bins, copula, _PRINTED, tables, PrintedCopula)
 
 
 def _count(

@@ -278,7 +278,7 @@ class CopulaModel(ConstrainedModel):
         }
 
 
-class PrintedModel(CopulaModel):
+class PrintedCopula(CopulaModel):
     """A copula whose binary columns are those of the paper."""
 
     @property

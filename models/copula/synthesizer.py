@@ -96,9 +96,9 @@ class CopulaSynthesizer(Synthesizer[CopulaParameters, "CopulaModel"]):
 
     def restore(self, task: Task, meta: Mapping[str, Any], arrays: Arrays) -> CopulaModel:
         """A model from its saved state."""
-        from cloister.models.copula.model import CopulaModel, PrintedModel, restore_copula
+        from cloister.models.copula.model import CopulaModel, PrintedCopula, restore_copula
 
-        kind = PrintedModel if self.name == "copula-paper" else CopulaModel
+        kind = PrintedCopula if self.name == "copula-paper" else CopulaModel
         return restore_copula(task, meta, arrays, kind)
 
 

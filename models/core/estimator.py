@@ -24,7 +24,7 @@ from scipy.special import ndtri
 
 from cloister.arrays import TINY, Booleans, Floats
 from cloister.models.core.noisy_table import NestedCounts, NoisyTable, to_shares
-from cloister.models.core.tails import Estimate, NoisyCells, with_tails
+from cloister.models.core.tails import EstimatedCounts, NoisyCells, with_tails
 from cloister.schema.columns import Codes, Grid
 from cloister.schema.partition import Partition, intervals, nearest_of
 
@@ -107,7 +107,7 @@ def _estimate(counts: Floats, deviation: float, cells: Partition, rows: float) -
     return with_tails(noisy, body)
 
 
-def body(cells: NoisyCells) -> Estimate:
+def body(cells: NoisyCells) -> EstimatedCounts:
     """Of the estimates that suit the cells, that of least risk."""
     noisy, deviation = cells.counts, cells.deviation
     candidates = [project_counts(noisy, deviation, cells.rows)]
@@ -120,19 +120,21 @@ def body(cells: NoisyCells) -> Estimate:
     return min(candidates, key=lambda estimate: estimate.risk)
 
 
-def project_counts(noisy: Floats, deviation: float, rows: float) -> Estimate:
+def project_counts(noisy: Floats, deviation: float, rows: float) -> EstimatedCounts:
     """The nearest non-negative counts of ``rows`` rows: small counts become zero."""
     counts = to_shares(noisy, rows) * rows
-    return Estimate(counts, stein_risk(noisy, counts, deviation, float((counts > 0).sum() - 1)))
+    return EstimatedCounts(
+        counts, stein_risk(noisy, counts, deviation, float((counts > 0).sum() - 1))
+    )
 
 
-def shrink_to_mean(noisy: Floats, deviation: float, alone: Booleans) -> Estimate:
+def shrink_to_mean(noisy: Floats, deviation: float, alone: Booleans) -> EstimatedCounts:
     """Counts shrunk towards their mean, but for those ``alone``."""
     crowd = noisy[~alone]
     counts = noisy.copy()
     counts[~alone], freedom = shrink(crowd, np.full(len(crowd), crowd.mean()), deviation)
     freedom += 1.0 + float(alone.sum())
-    return Estimate(counts, stein_risk(noisy, counts, deviation, freedom))
+    return EstimatedCounts(counts, stein_risk(noisy, counts, deviation, freedom))
 
 
 def shrink(noisy: Floats, target: Floats, deviation: float) -> tuple[Floats, float]:
@@ -148,7 +150,7 @@ def shrink(noisy: Floats, target: Floats, deviation: float) -> tuple[Floats, flo
     return target + kept * difference, freedom
 
 
-def learn_counts(noisy: Floats, deviation: float, alone: Booleans, rows: float) -> Estimate:
+def learn_counts(noisy: Floats, deviation: float, alone: Booleans, rows: float) -> EstimatedCounts:
     """The expected counts by the distribution of all but those ``alone``, of ``rows`` rows."""
 
     def estimate(counts: Floats) -> Floats:
@@ -158,13 +160,13 @@ def learn_counts(noisy: Floats, deviation: float, alone: Booleans, rows: float) 
 
     learnt = estimate(noisy)
     freedom = degrees_of_freedom(estimate, noisy, deviation)
-    return Estimate(learnt, stein_risk(noisy, learnt, deviation, freedom))
+    return EstimatedCounts(learnt, stein_risk(noisy, learnt, deviation, freedom))
 
 
-def smooth_counts(noisy: Floats, deviation: float, alone: Booleans) -> Estimate:
+def smooth_counts(noisy: Floats, deviation: float, alone: Booleans) -> EstimatedCounts:
     """Each count as the mean of its neighbourhood, but for spikes and cells that are ``alone``."""
     counts, weights = neighbourhood_means(noisy, deviation, alone)
-    return Estimate(counts, stein_risk(noisy, counts, deviation, float(weights.sum())))
+    return EstimatedCounts(counts, stein_risk(noisy, counts, deviation, float(weights.sum())))
 
 
 def neighbourhood_means(noisy: Floats, deviation: float, alone: Booleans) -> tuple[Floats, Floats]:
@@ -349,7 +351,7 @@ def best_split(
     estimates = []
     for estimate, freedom in (shrink(noisy, curved, deviation), smooth):
         counts = to_shares(estimate, rows) * rows
-        estimates.append(Estimate(counts, stein_risk(noisy, counts, deviation, freedom)))
+        estimates.append(EstimatedCounts(counts, stein_risk(noisy, counts, deviation, freedom)))
     return min(estimates, key=lambda estimate: estimate.risk).counts
 
 

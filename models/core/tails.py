@@ -87,7 +87,7 @@ _MOST_IN_TAIL = 1 - 1e-6
 
 
 @dataclass(frozen=True)
-class Estimate:
+class EstimatedCounts:
     """An estimate of counts (cells,), and the estimated sum of its squared errors."""
 
     counts: Floats
@@ -148,7 +148,7 @@ class Remainder:
         return 1.0 / max(self.cells, _SURE)
 
 
-Body = Callable[[NoisyCells], Estimate]
+Body = Callable[[NoisyCells], EstimatedCounts]
 """How cells are estimated without tails."""
 
 

@@ -277,7 +277,7 @@ def sample_to(sampler: Sampler, request: SampleRequest, path: Path) -> Path:
         SampleError: the rows cannot be drawn.
         StorageError: a file cannot be written.
     """
-    parts = _Parts(path, sampler.domain)
+    parts = _PartFiles(path, sampler.domain)
     try:
         request = parts.with_seed(request)
         first = parts.open(request)
@@ -298,7 +298,7 @@ def sample_to(sampler: Sampler, request: SampleRequest, path: Path) -> Path:
 
 
 @dataclass(frozen=True)
-class _Parts:
+class _PartFiles:
     """The parts of one file, in a folder beside it."""
 
     path: Path

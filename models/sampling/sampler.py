@@ -53,7 +53,7 @@ BatchDraw = Callable[[int, np.random.Generator], Batch]
 """Draws a batch of so many rows."""
 
 
-class Acceptance(Protocol):
+class RowAcceptance(Protocol):
     """Which rows to keep, each by a probability that depends on the row alone."""
 
     def keep(self, rows: Table, rng: np.random.Generator) -> Booleans:
@@ -85,7 +85,7 @@ class ConstraintSampler(Sampler):
     feasible_sets: tuple[FeasibleSet, ...] = ()
     row_rules: tuple[DenialConstraint, ...] = ()
     pair_rules: tuple[DenialConstraint, ...] = ()
-    acceptance: Acceptance = EveryRow()
+    acceptance: RowAcceptance = EveryRow()
     algorithm: Algorithm3 = field(default=PLAIN)
 
     def draw(

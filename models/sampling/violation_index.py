@@ -113,7 +113,7 @@ def _extremes(column: Column) -> Integers:
 
 
 @dataclass(frozen=True)
-class Term:
+class MatchTerm:
     """A signed number of matches of a query with points.
 
     They agree on ``equal`` and are ordered by ``order``; ``query_alone`` and ``point_alone`` are
@@ -167,14 +167,14 @@ def _scramble(keys: fenwick.NodeKeys) -> fenwick.NodeKeys:
 
 def terms_of(
     penalty: Penalty, domain: Domain, cells: Mapping[str, Partition], first: int
-) -> list[Term]:
+) -> list[MatchTerm]:
     """The signed terms of a constraint on pairs, numbered from ``first``.
 
     A soft constraint compares the ``cells`` of an attribute, a hard one its values; and for a hard
     one a pair that violates in both orders may be counted twice.
     """
     hard = np.isinf(penalty.weight)
-    terms: list[Term] = []
+    terms: list[MatchTerm] = []
     for sign, conjunction in either_order(bind(penalty.constraint, domain).predicates):
         if conjunction.possible and not (hard and sign < 0):
             terms += _terms(sign, conjunction, domain, {} if hard else cells, first + len(terms))
@@ -183,13 +183,13 @@ def terms_of(
 
 def _terms(
     sign: int, conjunction: Conjunction, domain: Domain, cells: Mapping[str, Partition], first: int
-) -> list[Term]:
+) -> list[MatchTerm]:
     across = tuple(sorted(conjunction.across, key=repr))
     equal = tuple(p for p in across if p.op is Op.EQ)
     order = tuple((p, _scale(p, domain, cells)) for p in across if p.op.is_order)
     alone = tuple(conjunction.first), tuple(conjunction.second)
     return [
-        Term(
+        MatchTerm(
             sign * (-1) ** len(agreeing), first + index, *alone, across, (*equal, *agreeing), order
         )
         for index, agreeing in enumerate(_subsets([p for p in across if p.op is Op.NE]))
@@ -229,8 +229,8 @@ class PairIndex:
         )
 
     @cached_property
-    def _terms(self) -> list[tuple[Term, Penalty]]:
-        terms: list[tuple[Term, Penalty]] = []
+    def _terms(self) -> list[tuple[MatchTerm, Penalty]]:
+        terms: list[tuple[MatchTerm, Penalty]] = []
         for penalty in self.penalties:
             if penalty.constraint.arity == 2:
                 terms += [

@@ -149,7 +149,7 @@ class Relative:
 
 
 @dataclass(frozen=True)
-class Counted:
+class ViolationCount:
     """The number of violations with the reference rows: that of models of version 0.1."""
 
     surest: float = 0.9
@@ -158,7 +158,7 @@ class Counted:
         return shares * reference
 
 
-MEASURES: Mapping[str, Measure] = {"relative": Relative(), "counted": Counted()}
+MEASURES: Mapping[str, Measure] = {"relative": Relative(), "counted": ViolationCount()}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from cloister.models.transforms.differenced import DifferencedModel
 from cloister.models.transforms.likeness import Likeness, released_ratios
 from cloister.models.transforms.person_sampler import PersonsSampler
 from cloister.models.transforms.person_tables import PERSONS, ROWS
-from cloister.models.transforms.persons import Persons
+from cloister.models.transforms.persons import PersonSplit
 from cloister.models.transforms.transformation import TransformedModel
 from cloister.schema.partition import PairKinds
 
@@ -42,7 +42,7 @@ RowModel = ConstrainedModel | DifferencedModel
 
 
 @dataclass(frozen=True)
-class PersonsModel(TransformedModel[Persons]):
+class PersonsModel(TransformedModel[PersonSplit]):
     """The model of a table of persons, the model of their rows, and how alike those are."""
 
     @property
@@ -105,7 +105,7 @@ class PersonsModel(TransformedModel[Persons]):
         return meta, arrays
 
 
-def ratios_of(transformation: Persons, rows: RowModel) -> dict[str, Floats]:
+def ratios_of(transformation: PersonSplit, rows: RowModel) -> dict[str, Floats]:
     """The ratios (kinds,) of each attribute whose rows are alike, by the noisy pairs of rows."""
     domain, deviation = transformation.tasks.rows.domain, transformation.deviation
     ratios = {

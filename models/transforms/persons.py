@@ -89,7 +89,7 @@ class PersonsParameters(Parameters):
 
 
 @dataclass(frozen=True)
-class Persons(Transformation):
+class PersonSplit(Transformation):
     """A task of persons as one row a person, and the rows themselves, under ``tasks``.
 
     Synthetic persons are drawn from the model of the first, and the rows of each from that of the
@@ -104,7 +104,7 @@ class Persons(Transformation):
     deviation: float = 0.0
 
     @classmethod
-    def of(cls, task: Task, method: Facts) -> Persons | None:
+    def of(cls, task: Task, method: Facts) -> PersonSplit | None:
         """That of a task of persons; PlanError if the method or the constraints do not suit it."""
         if task.persons is None:
             return None
@@ -123,7 +123,7 @@ class Persons(Transformation):
         return cls(split_task(task))
 
     @classmethod
-    def saved(cls, task: Task, meta: Meta, arrays: Arrays) -> Persons | None:
+    def saved(cls, task: Task, meta: Meta, arrays: Arrays) -> PersonSplit | None:
         """That of a model, with its numbers of persons and rows; the earliest had none."""
         if task.persons is None or PERSONS not in meta:
             return None
@@ -174,7 +174,7 @@ class Persons(Transformation):
         tasks = self.tasks.contributing(counted)
         return tasks.estimated(tasks.persons.data_rows, rows)
 
-    def planned(self, plan: AnyPlan) -> Persons:
+    def planned(self, plan: AnyPlan) -> PersonSplit:
         """Those of the plan's contribution."""
         return replace(self, tasks=self.tasks.contributing(plan.parameters.contribution))
 
@@ -183,7 +183,7 @@ class Persons(Transformation):
         parameters: PersonsParameters = plan.parameters
         return parameters.plans
 
-    def before(self, part: str, doors: Doors, plan: AnyPlan, models: Models) -> Persons:
+    def before(self, part: str, doors: Doors, plan: AnyPlan, models: Models) -> PersonSplit:
         """The number of persons if it is measured; before rows, pairs of rows of persons.
 
         The number of rows is that of the persons times their released mean.
@@ -211,7 +211,7 @@ class Persons(Transformation):
             for name, column in tasks.compared.items()
         }
         deviation = noise.scale(door.neighbours.partition)
-        return Persons(tasks, pairs=pairs, deviation=deviation)
+        return PersonSplit(tasks, pairs=pairs, deviation=deviation)
 
     def model(self, models: Models) -> PersonsModel:
         """Persons, then their rows, as like each other as the ratios say, or else the pairs."""

@@ -28,7 +28,7 @@ import httpx
 
 from cloister.errors import InputError, StorageError
 from cloister.figures import count_of
-from cloister.privacy.ledger.outbox import Event
+from cloister.privacy.ledger.outbox import ReleaseEvent
 from cloister.version import __version__
 
 PATIENCE = 10.0
@@ -90,7 +90,7 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def body_of(event: Event) -> bytes:
+def body_of(event: ReleaseEvent) -> bytes:
     """The body of a webhook."""
     data = {
         "release": event.release or None,
@@ -114,7 +114,7 @@ def signature_headers(secret: str, message: str, timestamp: int, body: bytes) ->
     }
 
 
-def post(url: str, secret: str, event: Event) -> None:
+def post(url: str, secret: str, event: ReleaseEvent) -> None:
     """Send an event to a webhook, which is not redirected.
 
     Raises:
@@ -134,7 +134,9 @@ def post(url: str, secret: str, event: Event) -> None:
         raise StorageError(f"{url} answered with status {status}")
 
 
-def mail(recipients: str, server: str, password: str, sender: str, events: Sequence[Event]) -> None:
+def mail(
+    recipients: str, server: str, password: str, sender: str, events: Sequence[ReleaseEvent]
+) -> None:
     """Send one mail that lists events; the same events have the same ``Message-ID``.
 
     It is encrypted in transit, except to a server on loopback.
@@ -160,7 +162,7 @@ def mail(recipients: str, server: str, password: str, sender: str, events: Seque
         raise StorageError(f"{host} did not accept the mail ({type(error).__name__})") from None
 
 
-def _letter(recipients: str, sender: str, events: Sequence[Event]) -> EmailMessage:
+def _letter(recipients: str, sender: str, events: Sequence[ReleaseEvent]) -> EmailMessage:
     kinds = ", ".join(dict.fromkeys(event.kind for event in events))
     ids = " ".join(event.id for event in events)
     letter = EmailMessage()

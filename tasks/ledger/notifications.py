@@ -25,7 +25,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from cloister.errors import CloisterError, InputError, StorageError
 from cloister.figures import count_of
-from cloister.privacy.ledger.outbox import EVENTS, Event, events_after
+from cloister.privacy.ledger.outbox import EVENTS, ReleaseEvent, events_after
 from cloister.tasks.home.files import exclusive, replace_file
 from cloister.tasks.home.home import Home, private_folder
 from cloister.tasks.ledger import channels
@@ -44,7 +44,7 @@ _LONGEST = 30.0
 class Waiting:
     """An event to be sent: how often it was tried, when it is due, what went wrong last."""
 
-    event: Event
+    event: ReleaseEvent
     tries: int = 0
     due: float = 0.0
     problem: str = ""
@@ -67,7 +67,7 @@ class Subscriber:
     waiting: tuple[Waiting, ...] = ()
     dead: tuple[Waiting, ...] = ()
 
-    def send(self, events: Sequence[Event]) -> None:
+    def send(self, events: Sequence[ReleaseEvent]) -> None:
         """Send events: to a webhook one, by mail any number at once.
 
         Raises:
@@ -181,10 +181,10 @@ def _is_secret(text: str) -> bool:
     return text.startswith(channels.SECRET_PREFIX) and len(key) in channels.SECRET_BYTES
 
 
-def made_up_event() -> Event:
+def made_up_event() -> ReleaseEvent:
     """An event that says that nothing happened."""
     now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
-    return Event(0, secrets.token_hex(32), "test", now, "cloister", "", "")
+    return ReleaseEvent(0, secrets.token_hex(32), "test", now, "cloister", "", "")
 
 
 def send_due(home: Home, *, dead: bool = False) -> list[str]:

@@ -84,7 +84,7 @@ class ErrorForecast:
 
 
 @dataclass(frozen=True)
-class _Attribute:
+class _AttributeCells:
     """The cells of an attribute: the ``rows`` of each, and the relative ``variance`` left of them.
 
     Both have the shape (cells,), or (1,) for as many equal cells as ``times``.
@@ -233,7 +233,7 @@ def _error(rows: Floats, variance: Floats, drawing: float) -> float:
     return float(np.minimum(deviation / math.sqrt(2 * math.pi), rows).sum())
 
 
-def _attribute(task: Task, counted: tuple[Counted, ...], name: str) -> _Attribute:
+def _attribute(task: Task, counted: tuple[Counted, ...], name: str) -> _AttributeCells:
     column = task.domain[name]
     cells, rows = marginal_cells(column).size, np.array([1.0])
     if isinstance(column, Grid):
@@ -241,7 +241,7 @@ def _attribute(task: Task, counted: tuple[Counted, ...], name: str) -> _Attribut
     times = cells // len(rows)
     rows *= task.data_rows / (times * rows.sum())
     known = sum(_information(table, name, cells) for table in counted if name in table.cells)
-    return _Attribute(rows, 1 / (1 + rows**2 * known), times)
+    return _AttributeCells(rows, 1 / (1 + rows**2 * known), times)
 
 
 def _information(table: Counted, name: str, cells: int) -> float:

@@ -61,6 +61,16 @@ def with_subclasses(found: set[str], among: dict[str, ast.ClassDef]) -> set[str]
     return found | {name for name, own in bases.items() if own & found}
 
 
+def test_a_public_class_has_a_name_of_its_own() -> None:
+    names = Counter(
+        node.name
+        for _, tree in modules(*PACKAGES)
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert not [name for name, definitions in names.items() if definitions > 1]
+
+
 def test_a_partition_is_one_class_with_named_subclasses() -> None:
     every = classes("cloister", "models")
     numbered = {name for name, node in every.items() if {"index", "size"} <= methods_of(node)}

@@ -64,7 +64,7 @@ class Variant(_Part):
     unprotected_quantities: Text
 
 
-class Parameters(_Part):
+class PrivacyParameters(_Part):
     """What the product reveals at most, with the releases whose numbers it uses.
 
     ``epsilon`` is rounded up to the nearest float; ``delta`` is exact, as text.
@@ -80,7 +80,7 @@ class PrivacyLoss(_Part):
     privacy_unit: Text
     privacy_unit_details: Text
     number_of_privacy_units: int | None = Field(default=None, ge=1)
-    privacy_parameters: Parameters
+    privacy_parameters: PrivacyParameters
     privacy_parameters_details: Text
 
 
@@ -247,7 +247,7 @@ def _privacy_loss(certificate: Certificate) -> PrivacyLoss:
             f"(`{guarantee.relation}`). Number of rows: {guarantee.rows}."
         ),
         number_of_privacy_units=guarantee.units,
-        privacy_parameters=Parameters(
+        privacy_parameters=PrivacyParameters(
             epsilon=float_above(epsilon),
             delta=exact_text(delta) if delta else None,
         ),

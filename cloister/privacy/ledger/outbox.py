@@ -28,7 +28,7 @@ EVENTS = (
 
 
 @dataclass(frozen=True)
-class Event:
+class ReleaseEvent:
     """What happened to a release, or to a request that became none: then ``release`` is empty.
 
     ``seq`` and ``hash`` are those of its entry. It holds no text that people wrote but their names,
@@ -49,7 +49,7 @@ class Event:
         return f"{self.seq}-{self.hash[:32]}"
 
 
-def events_after(ledger: Ledger, seq: int) -> tuple[list[Event], int]:
+def events_after(ledger: Ledger, seq: int) -> tuple[list[ReleaseEvent], int]:
     """The events of the entries after a number, oldest first, and the number of the last entry.
 
     In a ledger that was restored from before the number there are none. Errors:
@@ -65,8 +65,10 @@ def events_after(ledger: Ledger, seq: int) -> tuple[list[Event], int]:
     return [_event(entry, books) for entry in reported], entries[-1].seq
 
 
-def _event(entry: Entry, books: LedgerState) -> Event:
+def _event(entry: Entry, books: LedgerState) -> ReleaseEvent:
     body = entry.body
     release = str(body.get("release", ""))
     dataset = books.releases[release].request.dataset if release else str(body["dataset"])
-    return Event(entry.seq, entry.hash, entry.kind, entry.time, str(body["by"]), dataset, release)
+    return ReleaseEvent(
+        entry.seq, entry.hash, entry.kind, entry.time, str(body["by"]), dataset, release
+    )

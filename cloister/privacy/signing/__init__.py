@@ -14,7 +14,7 @@ from cloister.privacy.signing.envelope import (
 )
 from cloister.privacy.signing.keys import FileSigner, PublicKey, Signer, TokenSigner, open_signer
 from cloister.privacy.signing.statement import (
-    Differences,
+    ChangedFiles,
     Statement,
     compare_folder,
     folder_digests,
@@ -24,7 +24,7 @@ from cloister.privacy.signing.trust import (
     HOUSE,
     ROLES,
     TRUST_TYPE,
-    LedgerEntry,
+    HashedEntry,
     Revocation,
     Role,
     Standing,
@@ -40,10 +40,10 @@ __all__ = [
     "HOUSE",
     "ROLES",
     "TRUST_TYPE",
-    "Differences",
+    "ChangedFiles",
     "Envelope",
     "FileSigner",
-    "LedgerEntry",
+    "HashedEntry",
     "PublicKey",
     "Revocation",
     "Role",

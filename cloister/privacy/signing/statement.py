@@ -65,7 +65,7 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class Differences:
+class ChangedFiles:
     """Files of a folder that differ from a statement's, by name."""
 
     altered: tuple[str, ...] = ()
@@ -151,7 +151,7 @@ def folder_digests(folder: Path, apart: Collection[str] = ()) -> dict[str, str]:
     return digests
 
 
-def compare_folder(statement: Statement, folder: Path, apart: Collection[str] = ()) -> Differences:
+def compare_folder(statement: Statement, folder: Path, apart: Collection[str] = ()) -> ChangedFiles:
     """The files of a folder that a statement does not name as they are.
 
     What is not a plain file is altered or added. ``apart`` are paths that are left out.
@@ -162,7 +162,7 @@ def compare_folder(statement: Statement, folder: Path, apart: Collection[str] = 
     signed = {name: digest for name, digest in statement.subjects.items() if name not in apart}
     names = _names(folder, apart)
     altered = [name for name in names if name in signed and _digest(folder, name) != signed[name]]
-    return Differences(
+    return ChangedFiles(
         tuple(altered),
         tuple(sorted(signed.keys() - set(names))),
         tuple(name for name in names if name not in signed),

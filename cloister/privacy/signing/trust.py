@@ -44,7 +44,7 @@ _MOST_KEYS = 100
 """Keys of a role at most: each is tried with each signature."""
 
 
-class LedgerEntry(Protocol):
+class HashedEntry(Protocol):
     """Number and hash of an entry of the ledger."""
 
     @property
@@ -143,7 +143,7 @@ class Trust:
         former = (*self.former, self.house)
         return replace(self, house=key, former=former, version=self.version + 1)
 
-    def with_revoked(self, key: PublicKey, since: LedgerEntry) -> Self:
+    def with_revoked(self, key: PublicKey, since: HashedEntry) -> Self:
         """The next version, where a key's signatures count only before an entry of the ledger.
 
         The key keeps its role, so that older signatures still count.
@@ -247,7 +247,7 @@ def standing(
     envelope: Envelope,
     trust: Trust,
     role: str,
-    entries: Mapping[str, LedgerEntry] = MappingProxyType({}),
+    entries: Mapping[str, HashedEntry] = MappingProxyType({}),
 ) -> Standing:
     """Who of a role signed an envelope, and what is missing.
 
@@ -268,7 +268,7 @@ def standing(
 
 
 def _counts(
-    trust: Trust, key: str, digests: Iterable[str], entries: Mapping[str, LedgerEntry]
+    trust: Trust, key: str, digests: Iterable[str], entries: Mapping[str, HashedEntry]
 ) -> bool:
     revocation = trust.revoked_since(key)
     return revocation is None or any(

@@ -45,7 +45,7 @@ PRINTED_RECIPE = {"attention": "softmax", "heads": "normal", "tied": True}
 
 
 @dataclass(frozen=True)
-class PrintedModel(KaminoModel):
+class PrintedKaminoModel(KaminoModel):
     """A Kamino model whose rows are drawn without balancing."""
 
     @property
@@ -69,7 +69,7 @@ def restore_printed(
     model = restore_kamino(task, meta, arrays, trainer)
     if not meta.get("tied"):
         return model
-    return PrintedModel(
+    return PrintedKaminoModel(
         model.task,
         model.sequence,
         model.bins,
@@ -89,7 +89,7 @@ class PrintedFit:
     plan: Plan[KaminoParameters]
     width: int
 
-    def train(self, progress: Progress) -> PrintedModel:
+    def train(self, progress: Progress) -> PrintedKaminoModel:
         """Algorithm 2, then the feasible sets of the hard constraints."""
         cells = {
             name: equal_cells(self.task.domain[name], QUANTIZED) for name in self.plan.sequence
@@ -159,7 +159,7 @@ class PrintedFit:
             for name, share in zip(names, shares, strict=True)
         }
 
-    def _constrain(self, bins: Mapping[str, Histogram], chain: UnitChain) -> PrintedModel:
+    def _constrain(self, bins: Mapping[str, Histogram], chain: UnitChain) -> PrintedKaminoModel:
         sequence = self.plan.sequence
         shares = ExpectedShares(
             sequence=sequence,
@@ -169,7 +169,7 @@ class PrintedFit:
             seed=KAMINO_SEED,
         )
         rules = compile_constraints(self.task, shares)
-        return PrintedModel(self.task, sequence, bins, chain, rules)
+        return PrintedKaminoModel(self.task, sequence, bins, chain, rules)
 
 
 def _even_bins(cells: Partition) -> Histogram:
