@@ -112,6 +112,7 @@ class Conjunction:
 
     @classmethod
     def of(cls, predicates: Sequence[BoundPredicate]) -> Conjunction:
+        """The conjunction of some predicates."""
         first = frozenset(p for p in predicates if p.rows == {1})
         second = frozenset(p.exchanged for p in predicates if p.rows == {2})
         return cls(first, second, frozenset()).with_across(

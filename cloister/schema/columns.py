@@ -185,6 +185,7 @@ class Listed(Column):
         return label_index(self.labels)
 
     def constant(self, value: object) -> float:
+        """Its place in the declared list; see :meth:`Column.constant`."""
         if str(value) not in self.labels:
             if isinstance(value, bool) and isinstance(self.attribute, Boolean):
                 word = self.attribute.true if value else self.attribute.false
@@ -288,6 +289,7 @@ class Grid(Column):
         return ticks
 
     def constant(self, value: object) -> float:
+        """Its tick or number; see :meth:`Column.constant`."""
         try:
             return number_of(self.attribute, value)
         except (TypeError, ValueError):
@@ -344,6 +346,7 @@ class Serial(Column):
         return self.attribute.dtype or "str"
 
     def constant(self, value: object) -> float:  # noqa: ARG002
+        """None is comparable: always a ConstraintError."""
         raise ConstraintError(
             f"column '{self.name}': a text key has no meaning of its own; compare another column"
         )

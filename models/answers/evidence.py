@@ -159,10 +159,10 @@ class FittedCounts:
         replicates = self.replicates[name]()
         axis = self.names.index(name)
         counts = self.counts.reshape([partition.size for partition in self.partitions])
-        for other in reversed(range(counts.ndim)):
-            if other != axis:
-                column = self.names[other]
-                counts = np.moveaxis(counts, other, -1) @ self._means(column, numbers.get(column))
+        for summed in reversed(range(counts.ndim)):
+            if summed != axis:
+                column = self.names[summed]
+                counts = np.moveaxis(counts, summed, -1) @ self._means(column, numbers.get(column))
         usual = self._means(name, numbers[name])
         parts, floor = self.parts[name], _FLOOR * self.slices[name].widths
         weights = replicates + floor / self.slices[name].column.size

@@ -165,12 +165,12 @@ class Figures:
         ratio = joint.total(joint.over_cells(first)) / max(
             joint.total(joint.over_cells(second)), TINY
         )
-        others = {key: numbers for key, numbers in second.items() if key != name}
+        remaining = {key: numbers for key, numbers in second.items() if key != name}
         column = first[name] - ratio * second.get(name, np.ones(()))
-        if not others:
-            others = {key: numbers for key, numbers in first.items() if key != name}
+        if not remaining:
+            remaining = {key: numbers for key, numbers in first.items() if key != name}
             column = first[name]
-        deviations = [self._deviation(each) for each in ({name: column}, others)]
+        deviations = [self._deviation(each) for each in ({name: column}, remaining)]
         bound = joint.dependence * self.rows * deviations[0] * deviations[1]
         return (bound / OF_BOUND) ** 2
 

@@ -186,8 +186,8 @@ class Regression:
         grouped: _Products = {}
         factors: list[Term | None] = [None, *terms]
         for number, first in enumerate(factors):
-            others = [(answer, 1.0), *zip(factors, -fit.slopes, strict=True)]
-            for second, share in others:
+            residual = [(answer, 1.0), *zip(factors, -fit.slopes, strict=True)]
+            for second, share in residual:
                 both = [factor for factor in (first, second) if factor is not None]
                 numbers: dict[str, Floats] = {}
                 for factor in both:

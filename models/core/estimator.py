@@ -145,9 +145,9 @@ def shrink(noisy: Floats, target: Floats, deviation: float) -> tuple[Floats, flo
     """
     difference, free = noisy - target, len(noisy) - 1
     squares = max(float(np.square(difference).sum()), TINY)
-    kept = max(0.0, 1.0 - max(free - 2, 0) * deviation**2 / squares)
-    freedom = kept * free + 2.0 * (1.0 - kept) if kept else 0.0
-    return target + kept * difference, freedom
+    believed = max(0.0, 1.0 - max(free - 2, 0) * deviation**2 / squares)
+    freedom = believed * free + 2.0 * (1.0 - believed) if believed else 0.0
+    return target + believed * difference, freedom
 
 
 def learn_counts(noisy: Floats, deviation: float, alone: Booleans, rows: float) -> EstimatedCounts:
@@ -297,12 +297,12 @@ def _spread(noisy: Floats, known: Booleans, totals: Floats, of: Codes, sizes: Fl
     The ``known`` parts have their ``noisy`` counts, the others the rest, by their numbers of cells.
     """
     counts = np.maximum(noisy, 0.0)
-    others = np.where(known, 0.0, sizes)
+    unknown = np.where(known, 0.0, sizes)
     rest = totals - np.bincount(of, weights=counts)
-    alone = np.bincount(of, weights=others) == 0
+    alone = np.bincount(of, weights=unknown) == 0
     scale = np.where(alone | (rest < 0), totals / (totals - rest + TINY), 1.0)
-    even = np.maximum(rest, 0.0) / np.maximum(np.bincount(of, weights=others), 1.0)
-    return np.asarray(counts * scale[of] + others * even[of])
+    even = np.maximum(rest, 0.0) / np.maximum(np.bincount(of, weights=unknown), 1.0)
+    return np.asarray(counts * scale[of] + unknown * even[of])
 
 
 def _split(levels: NestedCounts, noisy: Floats, totals: Floats) -> Floats:
@@ -312,12 +312,12 @@ def _split(levels: NestedCounts, noisy: Floats, totals: Floats) -> Floats:
     smooth, weights = neighbourhood_means(noisy, deviation, alone)
     curved = _curved(levels, totals)
     counts = totals[of_cell] / members[of_cell]
-    for at in np.flatnonzero((totals > _LEAST_ROWS) & (members > 1)):
-        inside = of_cell == at
+    for wide in np.flatnonzero((totals > _LEAST_ROWS) & (members > 1)):
+        inside = of_cell == wide
         counts[inside] = best_split(
             noisy[inside],
             deviation,
-            float(totals[at]),
+            float(totals[wide]),
             (smooth[inside], float(weights[inside].sum() - weights[inside].mean())),
             curved[inside],
         )
@@ -334,8 +334,8 @@ def _curved(levels: NestedCounts, totals: Floats) -> Floats:
     left, right = _ends(density, levels.tables[-2].partitions[0].apart)
     bend = 3 * (left + right) - 6 * density
     first = np.searchsorted(of_cell, np.arange(len(totals)))
-    place = (np.arange(len(of_cell)) - first[of_cell] + 0.5) / members[of_cell]
-    heights = left[of_cell] + place * ((right - left - bend)[of_cell] + place * bend[of_cell])
+    position = (np.arange(len(of_cell)) - first[of_cell] + 0.5) / members[of_cell]
+    heights = left[of_cell] + position * ((right - left - bend)[of_cell] + position * bend[of_cell])
     heights = np.maximum(heights, 0.0) + _LEAST_ROWS
     return heights * (totals / np.bincount(of_cell, weights=heights))[of_cell]
 
@@ -360,7 +360,9 @@ def _ends(density: Floats, alone: Booleans) -> tuple[Floats, Floats]:
     joined = ~(alone[1:] | alone[:-1])
     between = np.where(joined, (density[1:] + density[:-1]) / 2, np.nan)
     left, right = np.append(np.nan, between), np.append(between, np.nan)
-    straight = [np.where(np.isnan(other), density, 2 * density - other) for other in (right, left)]
+    straight = [
+        np.where(np.isnan(opposite), density, 2 * density - opposite) for opposite in (right, left)
+    ]
     return (
         np.where(np.isnan(left), straight[0], left),
         np.where(np.isnan(right), straight[1], right),

@@ -178,9 +178,9 @@ def _divided(
     joint = of_cell * levels + values.levels
     number = np.bincount(joint, minlength=mass.size)
     most = (_AT_LEAST + _DRAWN * rows * mass).ravel() / np.maximum(number, 1)
-    kept = np.random.default_rng(_SEED).random(len(joint)) < most[joint]
-    kept[np.unique(joint, return_index=True)[1]] = True
-    round_values = values.starts[kept & (values.levels < levels - 1)]
+    apart = np.random.default_rng(_SEED).random(len(joint)) < most[joint]
+    apart[np.unique(joint, return_index=True)[1]] = True
+    round_values = values.starts[apart & (values.levels < levels - 1)]
     starts = np.unique(np.concatenate([cells.starts, round_values, round_values + 1]))
     finer = intervals(cells.column, starts[starts < cells.column.size])
     of_finer = cells.index(finer.starts)

@@ -226,10 +226,10 @@ def fit_tail(noisy: Floats, edges: Floats, deviation: float, left: Remainder) ->
     likely = weights >= _LEAST_WEIGHT
     weights = weights[likely] / weights[likely].sum()
     shares = weights @ _shares(edges, scales[likely], shapes[likely])
-    own = float(weights @ rows[likely])
-    risk = float(np.square(noisy - own * shares).sum()) + left.weight * (own - left.rows) ** 2
+    total = float(weights @ rows[likely])
+    risk = float(np.square(noisy - total * shares).sum()) + left.weight * (total - left.rows) ** 2
     risk += deviation**2 * (2 * float(weights @ freedoms[likely]) - len(noisy))
-    return Tail(own, shares, risk)
+    return Tail(total, shares, risk)
 
 
 @lru_cache(maxsize=64)
@@ -263,11 +263,11 @@ def _cells_before_tail(noisy: Floats, deviation: float) -> int:
     sums = np.append(0.0, np.cumsum(noisy))
     lengths = [length for length in _WINDOWS if length <= len(noisy)]
     least = -deviation * float(ndtri(_FALSE_ALARMS / (len(noisy) * len(lengths))))
-    found = [
+    certain = [
         np.flatnonzero(sums[length:] - sums[:-length] > least * math.sqrt(length))
         for length in lengths
     ]
-    return 1 + max((int(places[-1]) for places in found if len(places)), default=-1)
+    return 1 + max((int(places[-1]) for places in certain if len(places)), default=-1)
 
 
 def _isolated(noisy: Floats, deviation: float) -> Booleans:

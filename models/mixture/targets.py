@@ -48,10 +48,10 @@ class TargetTables:
         """
         known = [name for name in names if name in targets]
         pairs = tuple(
-            (target, other)
+            (target, partner)
             for number, target in enumerate(known)
-            for other in names
-            if other != target and other not in known[:number]
+            for partner in names
+            if partner != target and partner not in known[:number]
         )
         most = MOST_OF_TARGETS * schedule.tables
         if not 0 < len(pairs) <= most or 2 * len(known) > len(names):

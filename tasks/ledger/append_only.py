@@ -40,10 +40,11 @@ _READERS = 8
 
 
 class AnchorStore(Protocol):
-    """Where lines are added; ``name`` is as in the setting."""
+    """A store of lines that are only added; ``name`` is as in the setting."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Where lines are added."""
 
     def send(self, lines: Sequence[str]) -> None:
         """Add lines. Errors: ``StorageError`` if one cannot be added; others may be there then."""

@@ -149,9 +149,9 @@ def _of_link(released: relations.Database, key: relations.ForeignKey, rows: Tabl
 def _of_table(name: str, number: int, task: Task, whole: DatabaseModel, rows: Table) -> TableFacts:
     """Those of one table of a model; counts of fewer rows than there are give no intervals."""
     model, counts = table_models(whole).get(name), counts_of_all_rows(whole, name)
-    kept = counts_of(model) if model else None
-    histograms = {**(model.histograms if model else {}), **(kept.bins if kept else {})}
-    counted, names = _counted_pairs(kept), rows.domain.modelled
+    released = counts_of(model) if model else None
+    histograms = {**(model.histograms if model else {}), **(released.bins if released else {})}
+    counted, names = _counted_pairs(released), rows.domain.modelled
     means = {name: mean_of(model, counts, task, name) for name in names}
     strengths = dependence(rows)
     noise = [table.noise for table in counts.tables if len(table.names) == 2] if counts else []
@@ -167,7 +167,7 @@ def _of_table(name: str, number: int, task: Task, whole: DatabaseModel, rows: Ta
         _strongest(rows, strengths, counted),
         counted,
         smallest_groups(float(np.median(noise))) if noise else (),
-        tuple(_losses(task, histograms, kept, _alone(names, strengths, counted))),
+        tuple(_losses(task, histograms, released, _alone(names, strengths, counted))),
     )
 
 

@@ -152,8 +152,8 @@ def _counts(home: Home, entry: Release) -> Mapping[str, ReleasedCounts]:
         return {}
     saved = saved_model(entry, home)
     models = table_models(saved.model)
-    kept = {saved.spec.naming(n): counts_of(model) for n, model in models.items()}
-    return {name: counts for name, counts in kept.items() if counts}
+    released = {saved.spec.naming(n): counts_of(model) for n, model in models.items()}
+    return {name: counts for name, counts in released.items() if counts}
 
 
 def _previous(home: Home, entry: Release) -> Release | None:

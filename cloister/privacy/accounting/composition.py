@@ -285,16 +285,20 @@ class PlannedStage(Protocol):
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Which step of the method it is."""
 
     @property
-    def event(self) -> events.Event: ...
+    def event(self) -> events.Event:
+        """What it spends."""
 
     @property
-    def explanation(self) -> str: ...
+    def explanation(self) -> str:
+        """What it is for, in words."""
 
     @property
-    def part(self) -> str | None: ...
+    def part(self) -> str | None:
+        """The part of the rows that it reads; None if it reads all."""
 
 
 def event_of_stages(stages: Iterable[PlannedStage]) -> events.Composed:

@@ -332,17 +332,17 @@ def roundings_of(numbers: np.ndarray, grid: float) -> list[float]:
     units, rows = np.unique(np.rint(numbers / grid), return_counts=True)
     usual = (units != 0) & (np.abs(units) < _EXACT) & (rows <= _ROUND_SHARE * len(numbers))
     units, rows = units[usual], rows[usual]
-    found, before = list[int](), 1
+    steps, before = list[int](), 1
     for step in _steps_of(grid):
         multiple = units % before == 0
         among, further = rows[multiple].sum(), rows[units % step == 0].sum()
         few = among < _FEWEST_ROUND or (units % step == 0).sum() < _FEWEST_STEPS
         if few or further - among * before / step < _ROUND_SHARE * len(numbers):
             continue
-        if found and among - further < _ROUND_SHARE * len(numbers):
-            found.pop()  # nearly all of its multiples are of the coarser step too
-        found, before = [*found, step], step
-    return [step * grid for step in found[-_MOST_ROUNDINGS:]]
+        if steps and among - further < _ROUND_SHARE * len(numbers):
+            steps.pop()  # nearly all of its multiples are of the coarser step too
+        steps, before = [*steps, step], step
+    return [step * grid for step in steps[-_MOST_ROUNDINGS:]]
 
 
 def _steps_of(grid: float) -> list[int]:

@@ -253,8 +253,8 @@ def _checked(column: Mapping[str, Any], guess: Guess | None, checks: CheckFacts)
     if len(known) == len(ends):
         bounds["provenance"] = _SCHEMA
         return Guess({**guess.keys, **bounds}, f"{column['type']}: bounds of a check of the schema")
-    other = "upper" if "min" in known else "lower"
-    return Guess({**guess.keys, **bounds}, f"{column['type']}: write its {other} bound, too")
+    lacking = "upper" if "min" in known else "lower"
+    return Guess({**guess.keys, **bounds}, f"{column['type']}: write its {lacking} bound, too")
 
 
 def _end(name: str, end: str, keys: Keys, checks: CheckFacts) -> Any:
