@@ -44,10 +44,20 @@ def keyed_numbers(texts: Iterable[str], key: bytes) -> Integers:
     return np.array([int.from_bytes(digest.digest()) >> 1 for digest in hashes], dtype=np.int64)
 
 
+_ROWS_MIXED = 2**15
+"""Rows that are mixed at a time: their words and copies fit the caches of a core."""
+
+
 def keyed_rows(columns: Iterable[Array], key: bytes) -> Words:
-    """A number of 64 bits (n,) for each row of columns of whole numbers, equal for equal rows."""
+    """A number of 64 bits (n,) for each row of columns of whole numbers, equal for equal rows.
+
+    Memory is that of the numbers and of one column.
+    """
     start, between = np.frombuffer(hashlib.sha256(key).digest()[:16], dtype=np.uint64)
     mixed: Words = np.asarray(start)
     for values in columns:
-        mixed = mix(mix(mixed ^ values.astype(np.uint64)) ^ between)
+        mixed = np.full(len(values), start, dtype=np.uint64) if mixed.ndim == 0 else mixed
+        for first in range(0, len(values), _ROWS_MIXED):
+            rows = slice(first, first + _ROWS_MIXED)
+            mixed[rows] = mix(mix(mixed[rows] ^ values[rows].astype(np.uint64)) ^ between)
     return mixed

@@ -24,8 +24,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Never, Self, SupportsIndex, TypeVar
 
-import numpy as np
-
 from cloister.arrays import Array
 from cloister.errors import CloisterError, ColumnsError, DataError
 from cloister.hashing import keyed_rows
@@ -244,7 +242,9 @@ def keyed_digest(
             yield values
 
     for table in tables:
-        digest.update(np.sort(keyed_rows(named(table), secret)).data)
+        rows = keyed_rows(named(table), secret)
+        rows.sort()
+        digest.update(rows.data)
     return digest.hexdigest()
 
 

@@ -33,6 +33,9 @@ _Words = NDArray[np.uint64]
 WORD = 2**64
 """Number of values of a 64-bit word."""
 
+_WORDS_AT_ONCE = 2**20
+"""Words of the stream that are compared at once: 8 MiB."""
+
 _CHUNK = 2**17
 """Normals computed at once: their random words take 4 MiB."""
 
@@ -108,17 +111,32 @@ class NoiseSource:
         if not 0 <= rate <= 1:
             raise PrivacyError(f"A sampling rate lies between 0 and 1, not at {rate}.")
         threshold = math.floor(rate * WORD)
-        if threshold == WORD:
-            return np.ones(count, dtype=np.bool_)
-        return self.words(count) < np.uint64(threshold)
+        mask = np.ones(count, dtype=np.bool_)
+        if threshold < WORD:
+            for start in range(0, count, _WORDS_AT_ONCE):
+                part = mask[start : start + _WORDS_AT_ONCE]
+                np.less(self.words(part.size), np.uint64(threshold), out=part)
+        return mask
 
     def permutation(self, count: int) -> Integers:
-        """An even random order of 0..count-1."""
+        """An even random order of 0..count-1: that of as many words, drawn anew if two are equal.
+
+        Memory is 8 bytes a number, and 24 while they are put in order.
+        """
+        digits = np.uint64(max(count - 1, 0).bit_length())
+        places = (np.uint64(1) << digits) - np.uint64(1)
         while True:
             keys = self.words(count)
-            order = np.argsort(keys)
-            if count < 2 or (np.diff(keys[order]) > 0).all():
-                return order.astype(np.int64)
+            line = keys & ~places
+            line |= np.arange(count, dtype=np.uint64)
+            line.sort()  # by the first digits of a word; its place stands in the last ones
+            alike = line[1:] ^ line[:-1] <= places
+            line &= places
+            order = line.view(np.int64)
+            tied = np.flatnonzero(np.append(alike, False) | np.append(False, alike))
+            order[tied] = order[tied][np.argsort(keys[order[tied]])]
+            if len(np.unique(keys[order[tied]])) == len(tied):
+                return order
 
     def _start(self, key: bytes, *, secure: bool) -> None:
         self._secure = secure

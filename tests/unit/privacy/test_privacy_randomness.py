@@ -103,6 +103,18 @@ def test_a_permutation_holds_every_number_once(count: int) -> None:
     assert (np.sort(NoiseSource().permutation(count)) == np.arange(count)).all()
 
 
+@pytest.mark.parametrize("digits", [0, 54, 63])
+def test_a_permutation_is_the_order_of_its_words_also_where_they_begin_alike(digits: int) -> None:
+    source = NoiseSource.insecure(3)
+    words = NoiseSource.insecure(3).words(1_000) >> np.uint64(digits)
+    later = np.random.default_rng(0).permutation(1_000).astype(np.uint64)
+    drawn = [words, later]
+    source.words = lambda count: drawn.pop(0)  # type: ignore[method-assign]
+    distinct = len(np.unique(words)) == len(words)
+    assert distinct == (digits == 0)
+    assert (source.permutation(1_000) == np.argsort(words if distinct else later)).all()
+
+
 def test_sampling_repeats_from_its_seed_and_spawns_apart() -> None:
     source = SamplingSource(5)
     again = SamplingSource(source.seed)
