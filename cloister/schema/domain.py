@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -184,6 +184,11 @@ class Table:
         """Number of rows."""
         return len(next(iter(self.stored.values())))
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether its codes are at hand, or read each time that they are looked up."""
+        return True
+
     def comparable(self, name: str) -> Floats:
         """Numbers (rows,) in the order of a column's values; NaN for missing."""
         return self.domain[name].comparable(self.codes[name])
@@ -191,6 +196,23 @@ class Table:
     def take(self, rows: Integers | Booleans | slice) -> Table:
         """The table of some rows, by number, by mask or by range."""
         return Table(self.domain, {name: codes[rows] for name, codes in self.stored.items()})
+
+    def select(self, names: Iterable[str]) -> Table:
+        """The table of some columns."""
+        chosen = dict.fromkeys(names)
+        domain = Domain(tuple(self.domain[name] for name in chosen))
+        return Table(domain, {name: self.stored[name] for name in chosen})
+
+    def total(self, kernel: Callable[[Table], Integers]) -> Integers:
+        """The sum of what ``kernel`` counts in each block of the rows: whole numbers.
+
+        Here all rows are one block. Of a table with others the sum is the same.
+        """
+        return kernel(self)
+
+    def mapped(self, function: Callable[[Table], Table]) -> Table:
+        """What ``function`` makes of the rows, each of which depends on one row alone."""
+        return function(self)
 
     def narrow(self) -> Table:
         """The same table, each column in the narrowest type that its public domain allows."""

@@ -91,7 +91,7 @@ def summed(
     """Each block's sum on the grid, as the door computes it."""
     mechanism = GaussianGradient(Fraction(1), Fraction(1), CLIP)
     sums = []
-    for block in in_blocks(codes, np.array(order), block_size(len(order))):
+    for block in in_blocks(codes[order], block_size(len(order))):
         total = clipped_sum(block.of(gradient(block.codes)), CLIP)
         sums.append(
             mechanism.on_grid(
@@ -139,6 +139,6 @@ def test_blocks_are_of_one_public_size(expected: int) -> None:
     size = block_size(expected)
     assert 128 <= size <= 2048
     codes = torch.arange(3 * size + 5)[:, None]
-    blocks = list(in_blocks(codes, np.arange(3 * size + 5), size))
+    blocks = list(in_blocks(codes, size))
     assert {len(block.codes) for block in blocks} == {size}
     assert [block.rows for block in blocks] == [size, size, size, 5]

@@ -161,17 +161,17 @@ def block_size(expected: float) -> int:
     return min(1 << (wanted - 1).bit_length(), _LARGEST_BLOCK)
 
 
-def in_blocks(codes: Tensor, rows: Integers, size: int) -> Iterator[Block]:
-    """The chosen rows of codes (n, k) in blocks of one shape, the last one padded with zeros.
+def in_blocks(codes: Tensor, size: int) -> Iterator[Block]:
+    """Rows of codes (n, k) in blocks of one shape, the last one padded with zeros.
 
     Privacy: how a row is computed depends on its place and the shape of its block, not on the other
     rows. Adding a row in a random order changes the place of at most one other row; see
     docs/privacy.md.
     """
-    for start in range(0, len(rows), size):
-        chosen = torch.as_tensor(rows[start : start + size])
+    for start in range(0, len(codes), size):
+        chosen = codes[start : start + size]
         padded = torch.zeros(size, codes.shape[1], dtype=torch.long)
-        padded[: len(chosen)] = codes[chosen].long()
+        padded[: len(chosen)] = chosen
         yield Block(padded, len(chosen))
 
 
@@ -225,9 +225,10 @@ class GradientSum(Query[TableRows, ClippedSum, Floats]):
 
     def exact(self, rows: TableRows, source: NoiseSource) -> Integers:
         mechanism = self.rows.mechanism
-        codes = torch.as_tensor(rows.part_matrix(self.rows.partitions))
+        batch = mechanism.batch(rows.table.rows, source)
+        codes = torch.as_tensor(rows.parts_of(batch, self.rows.partitions))
         total = np.zeros(sum(shape.numel() for shape in self.shapes.values()), dtype=np.int64)
-        for block in in_blocks(codes, mechanism.batch(len(codes), source), self.rows.block):
+        for block in in_blocks(codes, self.rows.block):
             sums = clipped_sum(block.of(self.gradient(block.codes)), mechanism.clip)
             total += mechanism.on_grid(
                 np.concatenate([sums[name].numpy().ravel() for name in self.shapes])

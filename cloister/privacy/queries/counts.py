@@ -7,7 +7,7 @@ Source of the latter, for all pairs at once: Asghar et al., "Differentially Priv
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -22,6 +22,7 @@ from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.joint_counts import blocks
 from cloister.privacy.queries.query import Query, TableRows
+from cloister.schema.domain import Table
 from cloister.schema.partition import Partition, PartNumbers
 
 
@@ -184,15 +185,17 @@ def count_conjunctions(
     """Rows with a 1 in both of two columns; (width, width), of which ``coding.pairs`` are right."""
     dense = coding.width**2 < len(partitions) ** 2 / 2 * _PRODUCTS_PER_LOOKUP
     count = _by_products if dense else _by_lookups
-    total = np.zeros((coding.width, coding.width), dtype=np.int64)
-    for block in _blocks(rows.table.rows, coding.width):
-        total += count([rows.column(part, block) for part in partitions], coding)
-    return total
+    most = min(max(_BLOCK_BYTES // (4 * max(coding.width, 1)), 1), _LARGEST_BLOCK)
 
+    def in_block(table: Table) -> Integers:
+        total = np.zeros((coding.width, coding.width), dtype=np.int64)
+        for block in blocks(table.rows, most):
+            total += count(
+                [part.index(table.stored[part.name][block]) for part in partitions], coding
+            )
+        return total
 
-def _blocks(rows: int, width: int) -> Iterator[slice]:
-    """Rows that are counted at a time: memory does not grow with them."""
-    return blocks(rows, min(max(_BLOCK_BYTES // (4 * max(width, 1)), 1), _LARGEST_BLOCK))
+    return rows.table.select(part.name for part in partitions).total(in_block)
 
 
 def _by_products(columns: Sequence[PartNumbers], coding: DummyCoding) -> Integers:

@@ -53,20 +53,23 @@ class JointCounts:
 
     def of(self, rows: Table) -> list[Integers]:
         """The counts of each table, flat."""
-        counts = np.zeros(self._begins[-1], dtype=np.int64)
-        for block in blocks(rows.rows, BLOCK_ROWS):
-            parts = np.stack([self._parts(place, rows, block) for place in self._places])
-            _add_counts(parts, self._members, self._sizes, self._begins, counts)
+        counts = rows.select(part.name for part in self._partitions).total(self._in_block)
         return np.split(counts, self._begins[1:-1])
 
-    @property
-    def _places(self) -> range:
-        return range(len(self._partitions))
+    def _in_block(self, rows: Table) -> Integers:
+        """The counts of all tables in rows that are in memory."""
+        counts = np.zeros(self._begins[-1], dtype=np.int64)
+        columns = [rows.stored[part.name] for part in self._partitions]
+        for block in blocks(rows.rows, BLOCK_ROWS):
+            parts = np.stack(
+                [self._parts(place, codes[block]) for place, codes in enumerate(columns)]
+            )
+            _add_counts(parts, self._members, self._sizes, self._begins, counts)
+        return counts
 
-    def _parts(self, place: int, rows: Table, block: slice) -> PartNumbers:
+    def _parts(self, place: int, codes: Array) -> PartNumbers:
         partition, lookup = self._partitions[place], self._lookups[place]
-        codes = rows.stored[partition.name][block]
-        parts = partition.index(codes) if lookup is None else lookup[codes]
+        parts = partition.index(codes) if lookup is None else lookup.take(codes)
         return parts.astype(self._type, copy=False)
 
 

@@ -20,8 +20,6 @@ from cloister.privacy.queries.joint_counts import Joint, JointCounts
 from cloister.schema.domain import Table
 from cloister.schema.partition import Partition, PartNumbers
 
-ALL_ROWS = slice(None)
-
 
 class Derivation(Protocol):
     """A public function of single rows: the same rows, with further columns."""
@@ -47,13 +45,9 @@ class TableRows:
     def derived(self, derivation: Derivation) -> TableRows:
         """The rows that a derivation makes of these; cached by identity."""
         if id(derivation) not in self._derived:
-            rows = TableRows(derivation.of(self.table))
+            rows = TableRows(self.table.mapped(derivation.of))
             self._derived[id(derivation)] = (derivation, rows)
         return self._derived[id(derivation)][1]
-
-    def column(self, partition: Partition, rows: slice = ALL_ROWS) -> PartNumbers:
-        """Parts (n,) of some rows."""
-        return partition.index(self.table.stored[partition.name][rows])
 
     def counts(self, partitions: Joint) -> Integers:
         """Rows in each joint part, flat."""
@@ -75,9 +69,14 @@ class TableRows:
         """
         key = tuple(map(id, partitions))
         if key not in self._stacks:
-            columns = np.stack([self.column(part).astype(np.int32) for part in partitions], axis=1)
-            self._stacks[key] = (partitions, columns)
+            self._stacks[key] = (partitions, _stacked(self.table, partitions))
         return self._stacks[key][1]
+
+    def parts_of(self, rows: Integers, partitions: Sequence[Partition]) -> PartNumbers:
+        """Parts (m, k) of some rows in several partitions, int32; see :meth:`part_matrix`."""
+        if self.table.in_memory:
+            return self.part_matrix(partitions)[rows]
+        return _stacked(self.table.select(part.name for part in partitions).take(rows), partitions)
 
     def remembered_pairs(
         self, partitions: Sequence[Partition], count: Callable[[TableRows], Integers]
@@ -87,6 +86,11 @@ class TableRows:
         if key not in self._pairs:
             self._pairs[key] = (partitions, count(self))
         return self._pairs[key][1]
+
+
+def _stacked(table: Table, partitions: Sequence[Partition]) -> PartNumbers:
+    parts = (part.index(table.stored[part.name]) for part in partitions)
+    return np.stack([numbers.astype(np.int32) for numbers in parts], axis=1)
 
 
 RowsT = TypeVar("RowsT")

@@ -14,8 +14,15 @@ from cloister.constraints import BoundConstraint, DenialConstraint, bind
 from cloister.privacy.events import Sensitivity
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
+from cloister.privacy.queries.joint_counts import BLOCK_ROWS, blocks
 from cloister.privacy.queries.query import Query, TableRows
 from cloister.schema.domain import Table
+
+_PAIRS_FETCHED = 2**22
+"""Pairs of rows whose codes are fetched at a time: of four columns of a byte, 32 MiB.
+
+Rows out of core are all read for each such block, whose pairs are anywhere in the table.
+"""
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,9 @@ class ViolatingPairs(Query[TableRows, Sensitivity, Integers]):
         return Sensitivity.box(len(self.constraints), neighbours.max_rows * self.matchings)
 
     def exact(self, rows: TableRows, source: NoiseSource) -> Integers:
-        counts = [self._of_a_matching(rows.table, source) for _ in range(self.matchings)]
+        names = [name for constraint in self.constraints for name in constraint.attributes]
+        table = rows.table.select(names)
+        counts = [self._of_a_matching(table, source) for _ in range(self.matchings)]
         return np.sum(counts, axis=0, dtype=np.int64)
 
     def outcome(self, rows: TableRows, noisy: Array) -> Integers:  # noqa: ARG002
@@ -51,10 +60,14 @@ class ViolatingPairs(Query[TableRows, Sensitivity, Integers]):
 
     def _of_a_matching(self, table: Table, source: NoiseSource) -> Integers:
         order = source.permutation(table.rows)
-        half = len(order) // 2
-        first, second = table.take(order[:half]), table.take(order[half : 2 * half])
         bound = [bind(constraint, table.domain) for constraint in self.constraints]
-        return np.array([_violating(rule, first, second).sum() for rule in bound], dtype=np.int64)
+        counts, half = np.zeros(len(bound), dtype=np.int64), len(order) // 2
+        for fetched in blocks(half, _PAIRS_FETCHED):
+            ends = [table.take(order[side:][fetched]) for side in (0, half)]
+            for pairs in blocks(ends[0].rows, BLOCK_ROWS):
+                first, second = (end.take(pairs) for end in ends)
+                counts += [int(_violating(rule, first, second).sum()) for rule in bound]
+        return counts
 
 
 def _violating(rule: BoundConstraint, first: Table, second: Table) -> Booleans:
@@ -100,9 +113,11 @@ class ViolationMatrix(Query[TableRows, Sensitivity, Integers]):
     def exact(self, rows: TableRows, source: NoiseSource) -> Integers:
         from cloister.constraints.counting import violations_per_row
 
-        table = rows.table
-        chosen = np.flatnonzero(source.bernoulli(self.rate, table.rows))
-        sample = table.take(chosen[source.permutation(len(chosen))][: self.sample])
+        names = [name for constraint in self.constraints for name in constraint.attributes]
+        chosen = np.flatnonzero(source.bernoulli(self.rate, rows.table.rows))
+        sample = rows.table.select(names).take(
+            chosen[source.permutation(len(chosen))][: self.sample]
+        )
         matrix = np.zeros((self.sample, len(self.constraints)), dtype=np.int64)
         lines = source.permutation(self.sample)[: sample.rows]
         matrix[lines] = np.stack([violations_per_row(c, sample) for c in self.constraints], axis=1)
