@@ -181,20 +181,8 @@ def _deniable(task: Task, seeds: int, attributes: int, budget: Budget) -> SeedPa
     steps, noise = _row_steps(task), epsilon0 or PAPER_EPSILON0
     t = composition.best_record_guarantee(k, gamma, noise, share, steps).t
     least = math.ceil(_PAPER_RESAMPLED * attributes)
-    one = composition.record_guarantee(k, gamma, noise, t)
-    withheld = composition.least_withheld(one.epsilon, least_seeds) if epsilon0 else Fraction(0)
     prefix = kept_range(options, attributes, least)
-    return SeedParameters(
-        k=k,
-        gamma=gamma,
-        epsilon0=epsilon0,
-        t=t,
-        kept=prefix,
-        candidates=candidates,
-        withheld=withheld,
-        least_seeds=least_seeds,
-        guarantee=task.guarantee,
-    )
+    return _parameters(task, gamma, (k, epsilon0, t), prefix, candidates, least_seeds)
 
 
 def _charged(
@@ -209,11 +197,21 @@ def _charged(
     chosen = _test_for(task, budget, gamma, candidates, least_seeds)
     if chosen is None:
         return None
-    k, epsilon0, t = chosen
-    one = composition.record_guarantee(k, gamma, epsilon0, t)
-    withheld = composition.least_withheld(one.epsilon, least_seeds)
-    if withheld >= 1:
-        return None
+    seeding = _parameters(task, gamma, chosen, prefix, candidates, least_seeds)
+    return seeding if seeding.withheld < 1 else None
+
+
+def _parameters(
+    task: Task,
+    gamma: Fraction,
+    test: tuple[int, Fraction, int],
+    prefix: tuple[int, int],
+    candidates: int,
+    least_seeds: int,
+) -> SeedParameters:
+    """The parameters of a ``test``: k, epsilon0 and t."""
+    k, epsilon0, t = test
+    one = composition.record_guarantee(k, gamma, epsilon0 or PAPER_EPSILON0, t)
     return SeedParameters(
         k=k,
         gamma=gamma,
@@ -221,7 +219,7 @@ def _charged(
         t=t,
         kept=prefix,
         candidates=candidates,
-        withheld=withheld,
+        withheld=composition.least_withheld(one.epsilon, least_seeds) if epsilon0 else Fraction(0),
         least_seeds=least_seeds,
         guarantee=task.guarantee,
     )

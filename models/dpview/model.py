@@ -268,9 +268,15 @@ def fit_dpview(
 ) -> DPViewModel:
     """All counts, then views that agree, then the feasible sets of the hard constraints."""
     released = Counting(private, task, plan, progress).count_all()
+    return model_of_released(task, plan, released)
+
+
+def model_of_released(
+    task: Task, plan: Plan[ViewParameters], released: ReleasedTables, rounding: str = UNBIASED
+) -> DPViewModel:
+    """The model of released tables, with the feasible sets of the hard constraints."""
     views = plan.parameters.shape.views
     linked = len(views.linked) if views else 0
-    rules = compile_rules(task, plan.sequence, released, linked)
     return DPViewModel(
         task,
         plan.sequence,
@@ -278,8 +284,9 @@ def fit_dpview(
         released.coarsenings,
         released.views[:linked],
         released.views[linked:],
-        rules,
-        linking=options_of(task, DPViewOptions).linking,
+        compile_rules(task, plan.sequence, released, linked),
+        rounding,
+        options_of(task, DPViewOptions).linking,
     )
 
 

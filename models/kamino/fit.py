@@ -15,7 +15,7 @@ from cloister.arrays import Floats
 from cloister.models.core.bins import Histogram
 from cloister.models.core.histograms import measure_histogram
 from cloister.models.core.noisy_table import NoisyTable, NoisyTables, count_table, to_shares
-from cloister.models.feasible_sets.builder import compile_constraints
+from cloister.models.feasible_sets.builder import CompiledConstraints, compile_constraints
 from cloister.models.feasible_sets.expected_shares import ExpectedShares
 from cloister.models.kamino.model import KaminoModel
 from cloister.models.kamino.networks import TrainedChain
@@ -44,8 +44,14 @@ class KaminoFit:
         """Histograms, joint tables and the conditionals (Algorithm 2), then the feasible sets."""
         bins = _histograms(self.private, self.task, self.plan)
         tables = _joint_tables(self.private, self.plan, bins)
-        chain = self.recipe.trainer.train(self._material(bins, tables, progress))
-        return _constrain(self.task, self.plan.sequence, bins, chain, tables)
+        first = _first_shares(self.plan, bins, tables, self.task.data_rows)
+        generator = torch.Generator().manual_seed(KAMINO_SEED)
+        chain = self.recipe.trainer.train(
+            material_of(self.private, self.task, self.plan, bins, first, generator, progress)
+        )
+        sequence = self.plan.sequence
+        rules = rules_of(self.task, sequence, bins, chain, tables)
+        return KaminoModel(self.task, sequence, bins, chain, rules)
 
     def weigh(self, model: KaminoModel) -> KaminoModel:
         """Weights of soft constraints: from noisy counts of violating pairs, or Algorithm 5."""
@@ -54,32 +60,37 @@ class KaminoFit:
         noise = self.plan.parameters.weight_noise
         return self.recipe.weigher.weigh(self.private, self.task, noise, model)
 
-    def _material(
-        self,
-        bins: Mapping[str, Histogram],
-        tables: NoisyTables,
-        progress: Progress,
-    ) -> Material:
-        parameters = self.plan.parameters
-        listed = [bins[name] for name in self.plan.sequence]
-        joint = tuple(listed[: parameters.networked])
 
-        def gradients() -> NoisyGradients:
-            mechanism = parameters.gradient
-            batch = float(mechanism.rate * self.task.data_rows)
-            return NoisyGradients(self.private, SampledRows(joint, mechanism, batch), "network")
+def material_of(
+    private: Door[TableRows],
+    task: Task,
+    plan: KaminoPlan,
+    bins: Mapping[str, Histogram],
+    first: Floats,
+    generator: torch.Generator,
+    progress: Progress,
+) -> Material:
+    """What the conditionals are trained from; ``first`` (levels,) are shares of the first run."""
+    parameters = plan.parameters
+    listed = [bins[name] for name in plan.sequence]
+    joint = tuple(listed[: parameters.networked])
 
-        return Material(
-            listed,
-            parameters.networked,
-            parameters.runs,
-            _first_shares(self.plan, bins, tables, self.task.data_rows),
-            gradients,
-            TrainingSchedule(parameters.steps, parameters.learning_rate),
-            torch.Generator().manual_seed(KAMINO_SEED),
-            self.task.device,
-            progress,
-        )
+    def gradients() -> NoisyGradients:
+        mechanism = parameters.gradient
+        batch = float(mechanism.rate * task.data_rows)
+        return NoisyGradients(private, SampledRows(joint, mechanism, batch), "network")
+
+    return Material(
+        listed,
+        parameters.networked,
+        parameters.runs,
+        first,
+        gradients,
+        TrainingSchedule(parameters.steps, parameters.learning_rate),
+        generator,
+        task.device,
+        progress,
+    )
 
 
 def _first_shares(
@@ -124,14 +135,14 @@ def _joint_tables(
     }
 
 
-def _constrain(
+def rules_of(
     task: Task,
     sequence: tuple[str, ...],
     bins: Mapping[str, Histogram],
     chain: TrainedChain,
     tables: NoisyTables,
-) -> KaminoModel:
-    """The model, with feasible sets of its hard constraints."""
+) -> CompiledConstraints:
+    """The feasible sets of hard constraints, with shares of the chain and the ``tables``."""
     shares = ExpectedShares(
         sequence=sequence,
         bins=bins,
@@ -140,4 +151,4 @@ def _constrain(
         measured=tables.values(),
         seed=KAMINO_SEED,
     )
-    return KaminoModel(task, sequence, bins, chain, compile_constraints(task, shares))
+    return compile_constraints(task, shares)

@@ -12,12 +12,12 @@ import numpy as np
 from cloister.arrays import Floats
 from cloister.models.core.bins import Histogram
 from cloister.models.core.noisy_table import NoisyTable, count_table
-from cloister.models.dpview.model import DPViewModel, ReleasedTables, compile_rules
+from cloister.models.dpview.model import DPViewModel, ReleasedTables, model_of_released
 from cloister.models.dpview.paper.plan import printed_tables
 from cloister.models.dpview.tables import LARGEST, make_consistent
-from cloister.models.dpview.view_choice import DPViewOptions, ViewParameters
+from cloister.models.dpview.view_choice import ViewParameters
 from cloister.models.protocol import Progress
-from cloister.models.task import Plan, Task, options_of
+from cloister.models.task import Plan, Task
 from cloister.privacy.mechanisms.noise import DiscreteLaplace
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.partition import Partition, equal_cells
@@ -43,19 +43,7 @@ def fit_printed(
         {},
         tuple(views),
     )
-    shape = plan.parameters.shape.views
-    linked = len(shape.linked) if shape else 0
-    return DPViewModel(
-        task,
-        plan.sequence,
-        released.bins,
-        released.coarsenings,
-        released.views[:linked],
-        released.views[linked:],
-        compile_rules(task, plan.sequence, released, linked),
-        LARGEST,
-        options_of(task, DPViewOptions).linking,
-    )
+    return model_of_released(task, plan, released, LARGEST)
 
 
 def _count(

@@ -17,20 +17,18 @@ import torch
 from cloister.arrays import Floats
 from cloister.models.core.bins import Histogram
 from cloister.models.core.noisy_table import to_shares
-from cloister.models.feasible_sets.builder import compile_constraints
-from cloister.models.feasible_sets.expected_shares import ExpectedShares
+from cloister.models.kamino.fit import material_of, rules_of
 from cloister.models.kamino.model import FOLLOWED, KaminoModel, restore_kamino
 from cloister.models.kamino.paper.search import QUANTIZED
 from cloister.models.kamino.paper.submodels import UnitChain, with_even_shares
 from cloister.models.kamino.paper.training import level_shares, train_as_printed
 from cloister.models.kamino.plan import KaminoParameters
-from cloister.models.kamino.recipe import KAMINO_SEED, Material, Trainer
-from cloister.models.kamino.training import CALIBRATION_ROWS, NoisyGradients, TrainingSchedule
+from cloister.models.kamino.recipe import KAMINO_SEED, Trainer
+from cloister.models.kamino.training import CALIBRATION_ROWS
 from cloister.models.protocol import Arrays, Progress
 from cloister.models.sampling.drawing import Sampler
 from cloister.models.task import Plan, Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
-from cloister.privacy.queries.clipped_gradients import SampledRows
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.partition import Partition, equal_cells
@@ -100,10 +98,12 @@ class PrintedFit:
         for name in self.plan.sequence[parameters.networked :]:
             bins[name] = replace(bins[name], shares=self._count((name,), cells))
         generator = torch.Generator().manual_seed(KAMINO_SEED)
-        material = self._material(bins, first, generator, progress)
+        material = material_of(self.private, self.task, self.plan, bins, first, generator, progress)
         chain = train_as_printed(material, PRINTED_RECIPE | {"width": self.width})
         bins |= self._drawn_bins(bins, chain, generator)
-        return self._constrain(bins, chain)
+        sequence = self.plan.sequence
+        rules = rules_of(self.task, sequence, bins, chain, {})
+        return PrintedKaminoModel(self.task, sequence, bins, chain, rules)
 
     def _names(self, runs: tuple[tuple[int, ...], ...]) -> list[str]:
         return [self.plan.sequence[position] for run in runs for position in run]
@@ -117,35 +117,6 @@ class PrintedFit:
         counts = self.private.answer(query, mechanism, f"histogram {' x '.join(names)}")
         return to_shares(counts, self.task.data_rows).ravel()
 
-    def _material(
-        self,
-        bins: Mapping[str, Histogram],
-        first: Floats,
-        generator: torch.Generator,
-        progress: Progress,
-    ) -> Material:
-        parameters = self.plan.parameters
-        listed = [bins[name] for name in self.plan.sequence]
-        joint = tuple(listed[: parameters.networked])
-
-        def gradients() -> NoisyGradients:
-            batch = float(parameters.sampling_rate * self.task.data_rows)
-            rows = SampledRows(joint, parameters.gradient, batch)
-            return NoisyGradients(self.private, rows, "network")
-
-        schedule = TrainingSchedule(parameters.steps, parameters.learning_rate)
-        return Material(
-            listed,
-            parameters.networked,
-            parameters.runs,
-            first,
-            gradients,
-            schedule,
-            generator,
-            self.task.device,
-            progress,
-        )
-
     def _drawn_bins(
         self, bins: Mapping[str, Histogram], chain: UnitChain, generator: torch.Generator
     ) -> dict[str, Histogram]:
@@ -158,18 +129,6 @@ class PrintedFit:
             name: replace(bins[name], shares=share.numpy())
             for name, share in zip(names, shares, strict=True)
         }
-
-    def _constrain(self, bins: Mapping[str, Histogram], chain: UnitChain) -> PrintedKaminoModel:
-        sequence = self.plan.sequence
-        shares = ExpectedShares(
-            sequence=sequence,
-            bins=bins,
-            model=chain,
-            networked=chain.networked,
-            seed=KAMINO_SEED,
-        )
-        rules = compile_constraints(self.task, shares)
-        return PrintedKaminoModel(self.task, sequence, bins, chain, rules)
 
 
 def _even_bins(cells: Partition) -> Histogram:

@@ -82,8 +82,19 @@ RUNS: Mapping[str, Callable[[Sequence[int]], recipe.Runs]] = {
 }
 
 
+class _OfUnitChains:
+    """Trainers of a chain of a sub-model for each unit."""
+
+    def restore(
+        self, meta: Mapping[str, Any], arrays: Arrays, bins: Sequence[Histogram]
+    ) -> UnitChain:
+        from cloister.models.kamino.paper.submodels import restore_unit_chain
+
+        return restore_unit_chain(meta, arrays, bins)
+
+
 @dataclass(frozen=True)
-class OneByOne:
+class OneByOne(_OfUnitChains):
     """One run for each unit but the first; the parts are chosen by name.
 
     ``units`` of :data:`cloister.models.kamino.paper.recipes.RUNS`, ``heads`` of
@@ -108,13 +119,6 @@ class OneByOne:
 
         return train_chain(material, self.steps, self._recipe)
 
-    def restore(
-        self, meta: Mapping[str, Any], arrays: Arrays, bins: Sequence[Histogram]
-    ) -> UnitChain:
-        from cloister.models.kamino.paper.submodels import restore_unit_chain
-
-        return restore_unit_chain(meta, arrays, bins)
-
     def explain(self, units: int, attributes: int) -> str:
         return (
             f"{count_of(self.repeats(units), 'run')} of {count_of(self.steps, 'step')} of DP-SGD, "
@@ -127,7 +131,7 @@ class OneByOne:
 
 
 @dataclass(frozen=True)
-class SideBySide:
+class SideBySide(_OfUnitChains):
     """One run for sub-models that share nothing: each step trains all of them."""
 
     steps: int = 200
@@ -144,13 +148,6 @@ class SideBySide:
 
         trained = {"attention": "softmax", "heads": "levels", "width": self.width}
         return train_side_by_side(material, trained)
-
-    def restore(
-        self, meta: Mapping[str, Any], arrays: Arrays, bins: Sequence[Histogram]
-    ) -> UnitChain:
-        from cloister.models.kamino.paper.submodels import restore_unit_chain
-
-        return restore_unit_chain(meta, arrays, bins)
 
     def explain(self, units: int, attributes: int) -> str:
         return (
