@@ -330,7 +330,7 @@ def _add_slopes(
         return
     # forward: folded[k] is w_c times the shares of the first k + 1 views, (joint parts,
     # components); the table is its product with the last view's shares, summed over components
-    views = [parts[0][place] for place in places]
+    views = [parts[0][own_parts] for own_parts in places]
     folded = [parts[1][places[0]]]
     for shares in views[1:-1]:
         folded.append((folded[-1][:, None] * shares[None]).flatten(0, 1))
