@@ -118,7 +118,7 @@ class Partition:
 
     @property
     def whole(self) -> bool:
-        """Whether no parts of the partition that it was made of are together."""
+        """Whether it has the parts of the partition that it was made of, in their order."""
         return True
 
     def index(self, codes: Codes) -> Codes:
@@ -155,7 +155,7 @@ class Coarsening(Partition):
     @property
     def whole(self) -> bool:
         """See :class:`Partition`."""
-        return self.size == len(self.groups)
+        return np.array_equal(self.groups, np.arange(len(self.groups)))
 
 
 def intervals(column: Column, starts: Codes) -> Partition:

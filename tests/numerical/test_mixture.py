@@ -125,6 +125,14 @@ def test_joint_shares_of_a_chain_are_those_of_its_mixture(names):
     np.testing.assert_allclose(found, wanted, atol=1e-6)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def test_parts_that_hold_one_bin_each_in_another_order_are_not_taken_for_the_bins(layout):
+    mixture, bins = mixture_on(layout), bins_of(SIZES)["a"]
+    backwards = np.arange(bins.size)[::-1]
+    turned = mixture.marginal([bins.coarsen(backwards)])
+    np.testing.assert_allclose(turned, mixture.marginal([bins])[::-1], rtol=1e-6)
+
+
 def test_joint_shares_that_are_too_many_are_not_computed(monkeypatch):
     chain = chain_of(mixture_on(LAYOUTS["separate"]), tuple(SIZES), bins_of(SIZES))
     monkeypatch.setattr(model, "_MOST_NUMBERS", SIZES["a"] * COMPONENTS)
