@@ -30,19 +30,19 @@ from cloister.models.task import Forecast, Task
 TYPICAL_SCALED_SIZE = 5_000.0
 """A typical rho-scaled sample size; see `cloister.models.mixture.plan.scaled_size_of`."""
 
-_ROUNDS = 40
+_ROUNDS = 60
 """Rounds for a table of 15 attributes at the typical scaled size.
 
-Half or twice as many were no better at epsilon 0.1 (docs/papers.md).
+40, 52 and 64 were tried, with components and last steps (docs/papers.md).
 """
 
 MOST_ROUNDS = 200
 """Most rounds."""
 
-GROWTH = 0.26
-"""Rounds grow with this power of the scaled size."""
+GROWTH = 0.45
+"""Rounds grow with this power of the scaled size: at a tenth of it 21 are as good as more."""
 
-PURE_GROWTH = 2 * GROWTH
+PURE_GROWTH = 0.65
 """The same at delta 0, below the typical size: noise grows with the tables, not with their root.
 
 At epsilon 0.1 half the rounds had a seventh less error of pairs on BR2000, at 1 a twentieth more.
@@ -57,7 +57,7 @@ MOST_STEPS = 40
 FEWEST_STEPS = 20
 """Fewest steps of the fit after a round."""
 
-LAST_STEPS = 600
+LAST_STEPS = 500
 """Steps of the last fit, inside the feasible sets."""
 
 MOST_CANDIDATES = 3_000
@@ -122,10 +122,13 @@ _MOST_OF_TABLE = 0.2
 _MOST_OF_ALL = 0.3
 """Greatest part of the budget for all tables."""
 
-MOST_COMPONENTS = 800
-"""Components of the mixture at the typical scaled size, which are the most."""
+_COMPONENTS = 800
+"""Components of the mixture at the typical scaled size, were there no bound."""
 
-FEWEST_COMPONENTS = 100
+_MOST_COMPONENTS = 560
+"""Most components: more take longer, and errors are the same (docs/papers.md)."""
+
+_FEWEST_COMPONENTS = 100
 """Fewest components of the mixture."""
 
 _DEPENDENCE_PENALTY = 450.0
@@ -281,8 +284,8 @@ def _tables_for(scaled_size: float, attributes: int, growth: float) -> int:
 
 def components_for(scaled_size: float) -> int:
     """Number of components, by the scaled size: fewer where noise is strong."""
-    wanted = round(MOST_COMPONENTS * math.sqrt(scaled_size / TYPICAL_SCALED_SIZE))
-    return min(max(wanted, FEWEST_COMPONENTS), MOST_COMPONENTS)
+    wanted = round(_COMPONENTS * math.sqrt(scaled_size / TYPICAL_SCALED_SIZE))
+    return min(max(wanted, _FEWEST_COMPONENTS), _MOST_COMPONENTS)
 
 
 def penalty_for(scaled_size: float) -> float:
