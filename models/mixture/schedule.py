@@ -39,10 +39,13 @@ _ROUNDS = 60
 MOST_ROUNDS = 200
 """Most rounds."""
 
-GROWTH = 0.45
-"""Rounds grow with this power of the scaled size: at a tenth of it 21 are as good as more."""
+_SMALL = 0.1
+"""Part of the typical scaled size below which rounds grow with another power."""
 
-PURE_GROWTH = 0.65
+GROWTH = (0.45, 0.26)
+"""Powers of the scaled size with which rounds grow, from `_SMALL` on and below."""
+
+PURE_GROWTH = (0.65, 0.65)
 """The same at delta 0, below the typical size: noise grows with the tables, not with their root.
 
 At epsilon 0.1 half the rounds had a seventh less error of pairs on BR2000, at 1 a twentieth more.
@@ -226,7 +229,7 @@ def schedule_for(
     scaled_size: float,
     attributes: int,
     rows: int,
-    growth: float = GROWTH,
+    growth: tuple[float, float] = GROWTH,
     sizes: Sequence[int] = (),
 ) -> Schedule:
     """The rounds for a table of ``rows`` rows and ``attributes`` attributes, by the scaled size.
@@ -258,17 +261,17 @@ def _cell_noise(scaled_size: float, tables: float) -> float:
     return math.sqrt(tables) / scaled_size
 
 
-def _rounds_for(scaled_size: float, attributes: int, growth: float) -> int:
+def _rounds_for(scaled_size: float, attributes: int, growth: tuple[float, float]) -> int:
     """Number of rounds with one table each: more if the noise is small relative to the rows."""
     possible = math.comb(attributes, 2) + math.comb(attributes, 3)
-    power = growth if scaled_size < TYPICAL_SCALED_SIZE else GROWTH
-    wanted = round(
-        _ROUNDS * math.sqrt(attributes / 15) * (scaled_size / TYPICAL_SCALED_SIZE) ** power
-    )
+    ratio = scaled_size / TYPICAL_SCALED_SIZE
+    power, below = growth if ratio < 1 else GROWTH
+    size = max(ratio, _SMALL) ** power * min(ratio / _SMALL, 1) ** below
+    wanted = round(_ROUNDS * math.sqrt(attributes / 15) * size)
     return min(max(wanted, 1), 2 * possible, MOST_ROUNDS)
 
 
-def _tables_for(scaled_size: float, attributes: int, growth: float) -> int:
+def _tables_for(scaled_size: float, attributes: int, growth: tuple[float, float]) -> int:
     """Number of tables if all pairs are candidates: as many as selection can rank reliably.
 
     A choice that spends a rho of r is off by about log(pairs) / sqrt(2 r) rows. If few can be
