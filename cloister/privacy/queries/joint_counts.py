@@ -38,7 +38,7 @@ class JointCounts:
 
     def __init__(self, tables: Sequence[Joint]) -> None:
         self._partitions = list({id(part): part for table in tables for part in table}.values())
-        places = {id(part): place for place, part in enumerate(self._partitions)}
+        places = {id(part): number for number, part in enumerate(self._partitions)}
         narrow = all(part.size <= _NARROW for part in self._partitions)
         self._type: type[np.integer[Any]] = np.uint16 if narrow else np.int64
         self._lookups = [_lookup(part, self._type) for part in self._partitions]
@@ -62,13 +62,13 @@ class JointCounts:
         columns = [rows.stored[part.name] for part in self._partitions]
         for block in blocks(rows.rows, BLOCK_ROWS):
             parts = np.stack(
-                [self._parts(place, codes[block]) for place, codes in enumerate(columns)]
+                [self._parts(number, codes[block]) for number, codes in enumerate(columns)]
             )
             _add_counts(parts, self._members, self._sizes, self._begins, counts)
         return counts
 
-    def _parts(self, place: int, codes: Array) -> PartNumbers:
-        partition, lookup = self._partitions[place], self._lookups[place]
+    def _parts(self, number: int, codes: Array) -> PartNumbers:
+        partition, lookup = self._partitions[number], self._lookups[number]
         parts = partition.index(codes) if lookup is None else lookup.take(codes)
         return parts.astype(self._type, copy=False)
 
