@@ -2,7 +2,6 @@
 
 import contextvars
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -97,35 +96,9 @@ def test_help_loads_no_heavy_library():
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
 
 
-def test_a_plan_loads_nothing_that_only_rows_or_a_fit_need():
-    heavy = (
-        "{'torch', 'pandas', 'pyarrow', 'numba', 'sklearn', 'xgboost', 'scipy.stats', 'pandera', "
-        "'scipy.optimize', 'sqlalchemy', 'matplotlib', 'prefect', 'mlflow', 'dvc'}"
-    )
-    spec = Path(__file__).parents[2] / "data" / "specs" / "demo.yaml"
-    methods = ("auto", "kamino", "kamino-paper", "dpview", "independent", "bayes")
-    commands = [["spec", "check", str(spec)]] + [
-        ["plan", str(spec), "--method", method, "--device", "cpu", "--json"] for method in methods
-    ]
-    program = (
-        f"import sys; from cloister.flows.cli.app import run; "
-        f"assert not any([run(command) for command in {commands}]); "
-        f"assert not {heavy} & set(sys.modules), {heavy} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
-
-
 def test_unknown_command_leaves_with_two(capsys):
     assert run(["relase"]) == 2
     assert "relase" in capsys.readouterr().err
-
-
-def test_plan_touches_no_data_and_makes_no_home(place, cloister):
-    place.data.unlink()
-    made = cloister("plan", place.spec, "--epsilon", "1/2")
-    assert made["accounted_epsilon"] <= 0.5
-    assert {stage["name"] for stage in made["stages"]} >= {"histograms", "training"}
-    assert not place.home.folder.exists()
 
 
 def test_progress_off_a_terminal_is_text_and_json_if_asked(capsys):
@@ -140,163 +113,6 @@ def test_progress_off_a_terminal_is_text_and_json_if_asked(capsys):
     assert [line.partition(" ")[2] for line in lines] == ["train started", "train 3 of 15"]
     events = contextvars.copy_context().run(written, "--log", "json")
     assert [json.loads(event)["state"] for event in events] == ["started", "running"]
-
-
-def write_wide(folder, rows):
-    """The spec of a table of 294 columns."""
-    lines = [f"  c{at:03}: {{type: boolean}}" for at in range(294)]
-    budget = "{epsilon: 9, delta: 1e-6, per: year}"
-    privacy = f"{{unit: row, relation: add_remove, rows: {{public: {rows}}}, budget: {budget}}}"
-    text = f"name: wide\nsource: {{path: w.csv}}\nprivacy: {privacy}\nattributes:\n"
-    release = "release: {method: independent, epsilon: 1, delta: 1e-7}"
-    (folder / "wide.yaml").write_text(text + "\n".join([*lines, release]))
-
-
-@pytest.mark.parametrize(("rows", "drowned"), [(100_000, False), (700, True)])
-def test_a_plan_warns_of_noise_that_drowns_counts(tmp_path, cloister, rows, drowned):
-    write_wide(tmp_path, rows)
-    warnings = cloister("plan", tmp_path / "wide.yaml")["warnings"]
-    assert any(f"rows beside {rows:,} rows" in sentence for sentence in warnings) == drowned
-
-
-STAYS = """
-name: stays
-source: {path: stays.csv}
-privacy:
-  unit: row
-  relation: add_remove
-  rows: {public: 8000}
-  budget: {epsilon: 9, delta: 1e-6, per: ever}
-attributes:
-  admitted: {type: date, min: 2020-01-01, max: 2020-12-31}
-  discharged: {type: date, min: 2020-01-01, max: 2021-06-30}
-  ward: {type: categorical, values: [a, b]}
-constraints:
-  - {name: order, deny: "t.admitted > t.discharged"}
-  - {name: late, deny: "t.discharged < '2020-01-05' and t.ward = 'a'"}
-  - {name: early, deny: "t.admitted > '2020-12-01' and t.ward = 'b'"}
-release: {epsilon: 1, delta: 1e-7}
-"""
-
-
-@pytest.mark.parametrize(
-    ("method", "bound", "reason"),
-    [
-        ("mixture", True, "other constraints hold for the number"),
-        ("mixture", False, None),
-        ("kamino", False, None),
-        ("kamino-paper", False, "method 'kamino-paper' models numbers as they are"),
-    ],
-)
-def test_a_plan_warns_of_differences_that_are_not_modelled(
-    tmp_path, cloister, method, bound, reason
-):
-    text = STAYS if bound else re.sub(r"  - {name: (late|early).*\n", "", STAYS)
-    (tmp_path / "stays.yaml").write_text(text)
-    warnings = cloister("plan", tmp_path / "stays.yaml", "--method", method)["warnings"]
-    said = [
-        sentence for sentence in warnings if "'order' orders admitted and discharged" in sentence
-    ]
-    assert len(said) == (reason is not None)
-    assert all(reason in sentence for sentence in said)
-
-
-STAFF = """
-name: staff
-privacy:
-  {unit: row, relation: add_remove, rows: {public: 5000}, budget: {epsilon: 9, delta: 0, per: ever}}
-tables:
-  staff:
-    source: {path: staff.csv}
-    key: id
-    references: {boss: {table: staff, max_rows: 9}}
-    attributes:
-      id: {type: text, pattern: "{1..99999}"}
-      boss: {type: text, pattern: "{1..99999}", nullable: true}
-      pay: {type: integer, min: 0, max: 9}
-constraints: [{name: top, deny: "staff.pay > staff.boss.pay"}]
-release: {method: relational, epsilon: 4, delta: 0}
-"""
-
-
-def test_a_plan_warns_of_references_that_a_rule_will_drop(tmp_path, cloister):
-    (tmp_path / "staff.yaml").write_text(STAFF)
-    (warning,) = cloister("plan", tmp_path / "staff.yaml")["warnings"]
-    assert "'top' is across staff.boss, of a table to itself" in warning
-
-
-LOANS = """
-name: library
-privacy:
-  unit: {table: members}
-  relation: add_remove
-  rows: {public: 100}
-  budget: {epsilon: 9, delta: 0, per: year}
-tables:
-  members:
-    source: {path: members.csv}
-    key: id
-    attributes: {id: {type: text, pattern: "M{001..999}"}, joined: {type: integer, min: 0, max: 9}}
-  books:
-    source: {path: books.csv}
-    rows: {public: 50}
-    key: id
-    attributes: {id: {type: text, pattern: "B{01..99}"}, bought: {type: integer, min: 0, max: 9}}
-  loans:
-    source: {path: loans.csv}
-    rows: {public: 200}
-    references: {member: {table: members, max_rows: 4}, book: {table: books, max_rows: 9}}
-    constraints: [{name: once, key: [member, book]}]
-    attributes:
-      member: {type: text, pattern: "M{001..999}"}
-      book: {type: text, pattern: "B{01..99}"}
-      lent: {type: integer, min: 0, max: 9}
-constraints: [{name: before, deny: "loans.lent < members.joined"}]
-release: {method: relational, epsilon: 4, delta: 0}
-"""
-
-
-@pytest.mark.parametrize("command", ["spec check", "plan"])
-@pytest.mark.parametrize(
-    ("spec", "refusal"),
-    [
-        (LOANS, r"'before' is across 'loans.member'.*key \(member, book\).*: drop 'before', or"),
-        (LOANS.replace("relational", "mixture"), "of one table"),
-    ],
-)
-def test_a_check_refuses_what_a_plan_refuses(tmp_path, capsys, command, spec, refusal):
-    (tmp_path / "loans.yaml").write_text(spec)
-    assert run([*command.split(), str(tmp_path / "loans.yaml")]) == 2
-    assert re.search(refusal, capsys.readouterr().err)
-
-
-def test_a_price_above_the_whole_budget_is_said_before_a_release(place, cloister):
-    assert not cloister("plan", place.spec, "--epsilon", "4")["warnings"]
-    (said,) = cloister("plan", place.spec, "--epsilon", "4.5")["warnings"]
-    assert said.startswith("epsilon 4.5 ")
-    assert "budget, epsilon 4 at delta 1e-5 per year: a release will be refused" in said
-    assert not cloister("spec", "check", place.spec)["warnings"]
-    place.edit("epsilon: 1, delta: 1e-6", "epsilon: 1, delta: 1e-4")
-    (said,) = cloister("spec", "check", place.spec)["warnings"]
-    assert "at delta 0.0001 is above the declared budget" in said
-
-
-def test_a_plan_shows_the_ends_of_long_lists(tmp_path, capsys):
-    write_wide(tmp_path, 100_000)
-    assert run(["plan", str(tmp_path / "wide.yaml")]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "c011, ... (278 more; --all) ..., c290" in shown
-    assert run(["plan", str(tmp_path / "wide.yaml"), "--all"]) == 0
-    assert "c150, c151" in " ".join(capsys.readouterr().out.split())
-
-
-def test_plan_is_a_table_for_people(place, capsys):
-    assert run(["plan", str(place.spec)]) == 0
-    said = capsys.readouterr().out
-    assert "all together" in said
-    assert "of processor time, with quick evaluation" in said
-    assert run(["plan", str(place.spec), "--method", "mixture"]) == 0
-    assert "what only 4 or more columns together show" in capsys.readouterr().out
 
 
 def test_evaluate_compares_files(released, own, cloister):

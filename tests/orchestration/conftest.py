@@ -1,4 +1,4 @@
-"""The clubs at a server without deployments, and the command that deploys them."""
+"""The clubs at a server without deployments, the command that deploys them, a tracking store."""
 
 import json
 import logging
@@ -51,3 +51,31 @@ def logs(capsys):
     yield lambda: capsys.readouterr().err
     root.removeHandler(shown)
     log.setLevel(before)
+
+
+@pytest.fixture(scope="module")
+def certificate(basis):
+    """The certificate of a release of the small world."""
+    from cloister.tasks.release.certify import certify
+
+    return certify(basis)
+
+
+@pytest.fixture(scope="module")
+def tracking_uri(tmp_path_factory) -> str:
+    """Where the tests of a module track."""
+    return f"sqlite:///{tmp_path_factory.mktemp('mlflow') / 'mlflow.db'}"
+
+
+@pytest.fixture(scope="module")
+def tracker(tracking_uri, tmp_path_factory):
+    """The tracking store there."""
+    from cloister.tasks.stores.mlflow_store import Tracker
+
+    return Tracker.open(tracking_uri, tmp_path_factory.mktemp("artifacts"))
+
+
+@pytest.fixture(scope="module", name="run")
+def tracked_run(tracker) -> str:
+    """The run of that release."""
+    return tracker.begin("r-0123456789", "small", "kamino", {"prefect.flow_run": "flow-1"})
