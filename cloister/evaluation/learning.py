@@ -17,14 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 from joblib import Parallel, cpu_count, delayed
 from numpy.typing import NDArray
+from sklearn import ensemble
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.ensemble import (
-    AdaBoostClassifier,
-    BaggingClassifier,
-    GradientBoostingClassifier,
-    HistGradientBoostingClassifier,
-    RandomForestClassifier,
-)
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import BernoulliNB, GaussianNB
 from sklearn.neural_network import MLPClassifier
@@ -76,13 +70,13 @@ Teacher = Callable[[Table, Table, Sequence[PredictionTarget], Panel, Device], "L
 
 CLASSIFIERS: _Classifiers = {
     "LogisticRegression": lambda: LogisticRegression(random_state=0),
-    "AdaBoost": lambda: AdaBoostClassifier(random_state=0),
-    "GradientBoosting": lambda: GradientBoostingClassifier(random_state=0),
+    "AdaBoost": lambda: ensemble.AdaBoostClassifier(random_state=0),
+    "GradientBoosting": lambda: ensemble.GradientBoostingClassifier(random_state=0),
     "XGBoost": BoostedTrees,
-    "RandomForest": lambda: RandomForestClassifier(random_state=0),
+    "RandomForest": lambda: ensemble.RandomForestClassifier(random_state=0),
     "BernoulliNB": BernoulliNB,
     "DecisionTree": lambda: DecisionTreeClassifier(random_state=0),
-    "Bagging": lambda: BaggingClassifier(random_state=0),
+    "Bagging": lambda: ensemble.BaggingClassifier(random_state=0),
     "MLP": lambda: MLPClassifier(random_state=0),
 }
 
@@ -90,7 +84,7 @@ TWELVE: _Classifiers = {
     **{name: new for name, new in CLASSIFIERS.items() if name != "GradientBoosting"},
     "GaussianNB": GaussianNB,
     "LDA": LinearDiscriminantAnalysis,
-    "HistGradientBoosting": lambda: HistGradientBoostingClassifier(random_state=0),
+    "HistGradientBoosting": lambda: ensemble.HistGradientBoostingClassifier(random_state=0),
     "SVM": lambda: SVC(random_state=0),
 }
 
