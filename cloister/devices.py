@@ -120,8 +120,8 @@ def free_memory(device: Device) -> int:
     return min(limits) + psutil.Process().memory_info().rss
 
 
-def require_memory(device: Device, needed: int) -> None:
-    """Check that a device, or this machine, has ``needed`` bytes free.
+def require_memory(device: Device, needed: int, hint: str | None = None) -> None:
+    """Check that a device, or this machine, has ``needed`` bytes free; ``hint`` is a remedy more.
 
     Raises:
         PlanError: it has not.
@@ -135,7 +135,7 @@ def require_memory(device: Device, needed: int) -> None:
         remedy = "raise the job's limit, or request fewer rows"
     raise PlanError(
         f"{owner} has {free // _MIB:,} MiB free, and {what} needs about {needed // _MIB:,}; end "
-        f"what uses it, or {remedy}; nothing was charged now"
+        f"what uses it, or {remedy}{f'; {hint}' if hint else ''}; nothing was charged now"
     )
 
 

@@ -126,7 +126,8 @@ def release(request: ReleaseRequest) -> Outcome | Finished:
     due = flow_run.scheduled_start_time if request.block == PREVIOUS else None
     resolved, home = resolve(request, due), Home.current()
     require_usable(resolved, public_context_of(resolved), home)
-    plan, source = plan_release(resolved), TablesSource()
+    plan = plan_release(resolved)
+    source = TablesSource.fitting(resolved, plan)
     charge = reserve_budget(resolved, plan, source, home, prepare_stores(home))
     if isinstance(charge, Declined):
         return prefect_runs.decline_run(charge.reason)

@@ -11,7 +11,7 @@ protected. A report holds exact counts of the data: it is internal.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -248,9 +248,13 @@ class Validation:
             valid &= ~broken
         return valid
 
-    def table(self, batches: Iterable[SourceBatch]) -> Table:
-        """The fine codes of the rows that are kept of all batches."""
-        return Table.concatenate(self.check(batch).table() for batch in batches)
+    def table(
+        self,
+        batches: Iterable[SourceBatch],
+        gather: Callable[[Iterable[Table]], Table] = Table.concatenate,
+    ) -> Table:
+        """The fine codes of the rows that are kept of all batches, as ``gather`` keeps them."""
+        return gather(self.check(batch).table() for batch in batches)
 
     def report(self) -> ValidationReport:
         """What was found in all batches; row numbers are those of the source.
@@ -263,18 +267,22 @@ class Validation:
 
 
 def read_table(
-    spec: Spec, domain: Domain, data: Path | None = None, rules: Sequence[RowRule] = ()
+    spec: Spec,
+    domain: Domain,
+    data: Path | None = None,
+    rules: Sequence[RowRule] = (),
+    gather: Callable[[Iterable[Table]], Table] = Table.concatenate,
 ) -> tuple[Table, ValidationReport]:
     """The rows of a spec's source, or of ``data`` in its place, as fine codes, and the report.
 
-    They are validated by ``rules`` too. Memory is that of a batch and of the codes.
+    They are validated by ``rules`` too. Memory is that of a batch and of what ``gather`` keeps.
 
     Raises:
         StorageError: the source cannot be read.
         DataError: it is not as declared.
     """
     validation = Validation.of(spec, domain, rules)
-    table = validation.table(read_batches(spec, data))
+    table = validation.table(read_batches(spec, data), gather)
     return table, validation.report()
 
 

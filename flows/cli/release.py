@@ -239,8 +239,7 @@ def _run(request: ReleaseRequest, home: Home) -> Outcome | Finished:
     from cloister.flows.cli.console import warn
     from cloister.flows.cli.reports import budget_notes
     from cloister.tasks.release.preflight import require_usable
-    from cloister.tasks.requests.plan import plan_of
-    from cloister.tasks.requests.plan_report import require_forecast_memory
+    from cloister.tasks.requests.plan import plan_of, require_forecast_memory
     from cloister.tasks.requests.resolved import public_context_of, resolve
     from cloister.tasks.stores.prefect_server import serving
 

@@ -18,13 +18,7 @@ from cloister.privacy.certificate.certificate import PAGE_NAME
 from cloister.privacy.certificate.provenance import exact_text, ignored_columns
 from cloister.schema.declarations import DIFFERENTIAL_PRIVACY
 from cloister.tasks.home.home import Home
-from cloister.tasks.requests import plan, plan_report
-from cloister.tasks.requests.error_forecast import (
-    error_facts,
-    errors_by_table,
-    errors_json,
-    pair_facts,
-)
+from cloister.tasks.requests import error_forecast, plan, plan_report
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 
 if TYPE_CHECKING:
@@ -83,7 +77,7 @@ def _plan_as_json(
         "accounted_epsilon": plan.total_cost(release_plan, request.budget, context.task),
         **_records(release_plan, request, context),
         "dependencies": [_dependency(forecast, request.budget) for forecast in expected],
-        **errors_json(errors_by_table(context, release_plan)),
+        **error_forecast.errors_json(error_forecast.errors_by_table(context, release_plan)),
         "soft_rate_deviation": release_plan.rate_deviation,
         **plan_report.soft_json(request, context),
         "warnings": _warnings(request, context, release_plan),
@@ -122,7 +116,7 @@ def _plan_facts(
         "columns left out": shorten_list(", ".join(ignored_columns(context.spec)) or "none", whole),
         "time": f"about {_duration(needed.seconds)} of processor time, with {evaluation} "
         f"evaluation; {_duration(plan_report.NEW_HOME)} more in a new home",
-        "memory": f"about {needed.memory / 2**30:.1f} GiB",
+        "memory": plan.memory_words(request, release_plan),
         "device": plan_report.device_words(request, release_plan),
     }
 
@@ -174,9 +168,10 @@ def _expected_errors(
     """What errors to expect, from public facts."""
     facts: dict[str, str] = {}
     tables = release_plan.tables(context.task)
-    for table, errors in errors_by_table(context, release_plan).items():
+    for table, errors in error_forecast.errors_by_table(context, release_plan).items():
         where = f" in {table}" if release_plan.parts else ""
-        facts |= error_facts(where, errors) | pair_facts(where, request, *tables[table])
+        facts |= error_forecast.error_facts(where, errors)
+        facts |= error_forecast.pair_facts(where, request, *tables[table])
     return facts | plan_report.soft_facts(request, context, release_plan)
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ from pandas.api import types as pt
 
 from cloister.constraints import presence_rules
 from cloister.errors import DataError
-from cloister.models.task import DatabaseTask
+from cloister.models.task import AnyPlan, DatabaseTask
 from cloister.models.transforms import person_tables as persons
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import (
@@ -41,6 +41,7 @@ from cloister.privacy.mechanisms.randomness import NoiseSource, noise_source
 from cloister.schema import relations
 from cloister.schema.domain import Table
 from cloister.schema.parsing import parse
+from cloister.schema.scratch import ScratchTable
 from cloister.schema.sources.reading import read_batches, read_frame
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import PersonUnit, Spec
@@ -52,6 +53,9 @@ from cloister.tasks.home.files import frame_folder
 from cloister.tasks.home.home import Home
 from cloister.tasks.requests import resolved
 from cloister.tasks.requests.measurement import domain_context
+from cloister.tasks.requests.plan import is_out_of_core
+
+Gathering = Callable[[Iterable[Table]], Table]
 
 
 @contextmanager
@@ -93,7 +97,19 @@ def _frame_digest(frame: pd.DataFrame, key: bytes) -> str:
 
 
 class TablesSource(RowSource[relations.Database, PrivateDatabase]):
-    """The rows of a release: validated, encoded in public domains, behind doors under one plan."""
+    """The rows of a release: validated, encoded in public domains, behind doors under one plan.
+
+    ``gather`` puts the rows of batches together, in memory or out of core: queries have the same
+    answers.
+    """
+
+    def __init__(self, gather: Gathering = Table.concatenate) -> None:
+        self._gather = gather
+
+    @classmethod
+    def fitting(cls, request: resolved.ResolvedRequest, plan: AnyPlan) -> Self:
+        """The rows in memory, or out of core where the plan needs more memory than is free here."""
+        return cls(ScratchTable.of if is_out_of_core(request, plan) else Table.concatenate)
 
     def context(self, request: resolved.ResolvedRequest) -> resolved.PublicContext:
         """The declared context of a request."""
@@ -111,7 +127,7 @@ class TablesSource(RowSource[relations.Database, PrivateDatabase]):
         """
         context = self.context(request)
         opened = {
-            name: open_table(table, request.data, home.key())
+            name: open_table(table, request.data, home.key(), self._gather)
             for name, table in context.tables.items()
         }
         spec = context.spec
@@ -166,8 +182,12 @@ class OpenedTable:
     report: ValidationReport
 
 
-def open_table(context: resolved.TableContext, data: Path | None, key: bytes) -> OpenedTable:
+def open_table(
+    context: resolved.TableContext, data: Path | None, key: bytes, gather: Gathering
+) -> OpenedTable:
     """Read, validate, encode and bound the rows of a table, from a file or from its source.
+
+    Rows of persons are in memory.
 
     Raises:
         StorageError: the data cannot be read.
@@ -176,7 +196,7 @@ def open_table(context: resolved.TableContext, data: Path | None, key: bytes) ->
     spec, domain, unit = context.spec, context.task.domain, context.spec.privacy.protected
     rules = presence_rules(context.task.constraints, domain)
     if not isinstance(unit, PersonUnit):
-        table, report = read_table(spec, domain, data, rules)
+        table, report = read_table(spec, domain, data, rules, gather)
         return OpenedTable(table, table, report)
     require_named_persons(domain, unit)
     validation, people = Validation.of(spec, domain, rules), []

@@ -39,8 +39,7 @@ from cloister.tasks.ledger import access
 from cloister.tasks.ledger.fingerprints import seal_fingerprint
 from cloister.tasks.release.kept_request import REQUEST_NAME, kept_previous, kept_seed
 from cloister.tasks.release.preflight import find_previous, previous_digest
-from cloister.tasks.requests.plan import plan_digest, plan_json, plan_of, require_within_budget
-from cloister.tasks.requests.plan_report import require_forecast_memory
+from cloister.tasks.requests import plan as plans
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest
 from cloister.tasks.stores.dvc_store import Versions
 from cloister.tasks.stores.mlflow_store import Tracker
@@ -55,8 +54,8 @@ def plan_release(request: ResolvedRequest) -> AnyPlan:
         PlanError: none do.
         InputError: this machine has less memory than it takes.
     """
-    plan = plan_of(request)
-    require_forecast_memory(request, plan)
+    plan = plans.plan_of(request)
+    plans.require_forecast_memory(request, plan)
     return plan
 
 
@@ -143,7 +142,7 @@ def reserve_budget(
         PrivacyError: the plan costs more than the budget of the request.
     """
     context = source.context(request)
-    require_within_budget(plan, request.budget, context.task)
+    plans.require_within_budget(plan, request.budget, context.task)
     home.key()  # a home that has releases has a key
     home.fingerprint_key()
     ledger = access.open_ledger(home)
@@ -165,7 +164,7 @@ def reserve_budget(
     keep_request(folder, request, context, home)
     if reservation.release.undelivered:
         return ReservedRelease(release, resumed=True, finished=True)
-    write_json(folder / "plan.json", plan_json(plan))
+    write_json(folder / "plan.json", plans.plan_json(plan))
     return ReservedRelease(release, reservation.resumed)
 
 
@@ -242,7 +241,7 @@ def _spent(
         "data": digests.data,
         "spec": request.digest,
         "code": reserved.request.code_version,
-        "plan": plan_digest(plan),
+        "plan": plans.plan_digest(plan),
     }
     if previous := kept_previous(home.release(release)):
         parts["prior"] = previous_digest(previous, home)

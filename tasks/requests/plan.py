@@ -15,22 +15,23 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from cloister import devices
 from cloister.constraints import require_consistent
 from cloister.errors import PlanError, PrivacyError
 from cloister.figures import count_of
 from cloister.models import quality
 from cloister.models.registry import create, over_databases
 from cloister.models.task import AnyPlan, Budget, DatabaseTask, Stage
+from cloister.privacy.accounting import composition
 from cloister.privacy.accounting.accountants import epsilon
-from cloister.privacy.accounting.composition import accountable, event_of_stages, is_counted
 from cloister.privacy.certificate.provenance import ignored_columns
 from cloister.privacy.exact import float_above
 from cloister.schema.blocks import PREVIOUS
 from cloister.schema.columns import Serial
 from cloister.schema.declarations import DIFFERENTIAL_PRIVACY
+from cloister.schema.domain import Domain
 from cloister.schema.spec_files.loading import citations_of, load_spec, uncited_declarations
-from cloister.tasks.requests import resolved
-from cloister.tasks.requests.plan_report import budget_warnings
+from cloister.tasks.requests import plan_report, resolved
 from cloister.tasks.requests.release_request import ReleaseRequest
 
 
@@ -86,7 +87,7 @@ def stage_costs(plan: AnyPlan, budget: Budget, task: DatabaseTask) -> tuple[Stag
 
 
 def _epsilon_alone(stage: Stage, budget: Budget, task: DatabaseTask) -> float | None:
-    if not accountable([stage]):
+    if not composition.accountable([stage]):
         return None
     return epsilon(stage.event, budget.delta, task.neighbours.relation)
 
@@ -96,7 +97,7 @@ def total_cost(plan: AnyPlan, budget: Budget, task: DatabaseTask) -> float:
 
     What is not differentially private is not in it.
     """
-    event = event_of_stages(accountable(plan.stages))
+    event = composition.event_of_stages(composition.accountable(plan.stages))
     return epsilon(event, budget.delta, task.neighbours.relation)
 
 
@@ -106,7 +107,7 @@ def require_within_budget(plan: AnyPlan, budget: Budget, task: DatabaseTask) -> 
     Raises:
         PrivacyError: it costs more, or holds what no epsilon bounds and the task does not declare.
     """
-    if not is_counted(plan.event) and task.guarantee == DIFFERENTIAL_PRIVACY:
+    if not composition.is_counted(plan.event) and task.guarantee == DIFFERENTIAL_PRIVACY:
         raise PrivacyError(
             f"the plan of method {plan.method} is not differentially private, and the spec "
             "declares no other guarantee; nothing was charged"
@@ -115,6 +116,66 @@ def require_within_budget(plan: AnyPlan, budget: Budget, task: DatabaseTask) -> 
         raise PrivacyError(
             f"the plan of method {plan.method} costs more than its epsilon; nothing was charged"
         )
+
+
+def is_out_of_core(request: resolved.ResolvedRequest, plan: AnyPlan) -> bool:
+    """Whether a release reads its rows out of core: in memory it needs more than is free here.
+
+    Its answers are the same. What needs all rows at once is in memory.
+    """
+    context = resolved.public_context_of(request)
+    needed = plan_report.forecast_of(request, context, plan).memory
+    return needed > devices.free_memory(devices.CPU) and not _in_memory(request, context, plan)
+
+
+def memory_out_of_core(request: resolved.ResolvedRequest, plan: AnyPlan) -> int:
+    """Forecast of the memory of a release, in bytes, that reads its rows out of core; public."""
+    context = resolved.public_context_of(request)
+    columns = context.task.lead.domain.columns
+    codes = [
+        plan_report.code_bytes(Domain((column,)), context.task.lead.data_rows) for column in columns
+    ]
+    whole = plan_report.forecast_of(request, context, plan).memory
+    return whole - sum(codes) + max(codes)  # the longest column is read whole
+
+
+def _in_memory(
+    request: resolved.ResolvedRequest, context: resolved.PublicContext, plan: AnyPlan
+) -> str | None:
+    """Why a release can only read its rows in memory, and the remedy; None if it need not."""
+    if context.unit != "row" or context.task.schema.keys:
+        return "only one table whose privacy unit is one row can be read out of core"
+    if composition.divides_rows(plan.event):
+        return f"method '{request.method}' divides the rows in memory; others read them out of core"
+    if request.evaluate != "none":
+        return "with --evaluate none the rows can be read out of core"
+    return None
+
+
+def require_forecast_memory(request: resolved.ResolvedRequest, plan: AnyPlan) -> None:
+    """Check, by the forecast, that device and machine have the memory that a release needs.
+
+    Raises:
+        PlanError: one has not.
+    """
+    if (device := plan_report.training_device(request, plan)) != devices.CPU:
+        devices.require_memory(device, plan.forecast.device_memory)
+    if is_out_of_core(request, plan):
+        devices.require_memory(devices.CPU, memory_out_of_core(request, plan))
+        return
+    context = resolved.public_context_of(request)
+    needed = plan_report.forecast_of(request, context, plan).memory
+    devices.require_memory(devices.CPU, needed, _in_memory(request, context, plan))
+
+
+def memory_words(request: resolved.ResolvedRequest, plan: AnyPlan) -> str:
+    """The memory that a release takes, and whether its rows are out of core on this machine."""
+    context = resolved.public_context_of(request)
+    words = f"about {plan_report.forecast_of(request, context, plan).memory / 2**30:.1f} GiB"
+    if not is_out_of_core(request, plan):
+        return words
+    less = memory_out_of_core(request, plan) / 2**30
+    return f"{words}, or {less:.1f} with the rows out of core, as here: less is free"
 
 
 def until_learnt(plan: AnyPlan, task: DatabaseTask) -> bool:
@@ -225,7 +286,7 @@ def checked_spec(path: Path) -> dict[str, Any]:
         "provenance": citations_of(spec),
         "without a source": uncited_declarations(spec),
         "not stated": [name for name, text in dict(spec.about).items() if text is None],
-        "warnings": list(budget_warnings(request, context)),
+        "warnings": list(plan_report.budget_warnings(request, context)),
     }
 
 

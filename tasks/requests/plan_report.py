@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from cloister.constraints import DenialConstraint
-from cloister.devices import CPU, Device, require_memory
+from cloister.devices import CPU, Device
 from cloister.figures import figure, figure_range
 from cloister.models.planning import SamplingChoice, choose_sampling
 from cloister.models.protocol import AnySynthesizer
@@ -83,14 +83,15 @@ def forecast_of(
 
 def _memory(tasks: list[Task], plan: AnyPlan) -> int:
     """Bytes of the codes of table and output, and of the step that needs most beside them."""
-    real = sum(_code_bytes(task.domain, task.data_rows) for task in tasks)
-    drawn = sum(_code_bytes(task.domain, task.output_rows) for task in tasks)
+    real = sum(code_bytes(task.domain, task.data_rows) for task in tasks)
+    drawn = sum(code_bytes(task.domain, task.output_rows) for task in tasks)
     cells = sum(max(task.data_rows, task.output_rows) * len(task.domain.names) for task in tasks)
     batch = _BATCH_BYTES * min(cells, _BATCH_CELLS)
     return real + max(plan.forecast.memory, drawn + batch)
 
 
-def _code_bytes(domain: Domain, rows: int) -> int:
+def code_bytes(domain: Domain, rows: int) -> int:
+    """Bytes of the codes of so many rows in memory."""
     return rows * sum(code_type(column).itemsize for column in domain)
 
 
@@ -105,17 +106,6 @@ def _training(table: resolved.TableContext) -> float:
 def training_device(request: resolved.ResolvedRequest, plan: AnyPlan) -> Device:
     """The device of the request, or the processor if nothing of the plan is trained elsewhere."""
     return request.computed_on if plan.forecast.device_memory else CPU
-
-
-def require_forecast_memory(request: resolved.ResolvedRequest, plan: AnyPlan) -> None:
-    """Check, by the forecast, that device and machine have the memory that a release needs.
-
-    Raises:
-        PlanError: one has not.
-    """
-    if (device := training_device(request, plan)) != CPU:
-        require_memory(device, plan.forecast.device_memory)
-    require_memory(CPU, forecast_of(request, resolved.public_context_of(request), plan).memory)
 
 
 def device_words(request: resolved.ResolvedRequest, plan: AnyPlan) -> str:
