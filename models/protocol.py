@@ -265,8 +265,8 @@ class DatabaseSynthesizer(Facts, Protocol[ParametersT, DatabaseModelT]):
     of_database: bool = True
 
     def sequence(self, task: DatabaseTask) -> tuple[str, ...]:
-        """The order in which tables are modelled; public."""
-        ...
+        """The order in which tables are modelled; public. By default parents precede others."""
+        return tuple(task.tables)
 
     def search(
         self, task: DatabaseTask, sequence: tuple[str, ...], budget: Budget

@@ -42,10 +42,6 @@ class RelationalSynthesizer(protocol.DatabaseSynthesizer[RelationalParameters, "
         self.weighs_soft = self._base(rows or _WITH_DELTA).weighs_soft
         self.summary = f"several tables: rows by {of}, then measured relationships"
 
-    def sequence(self, task: DatabaseTask) -> tuple[str, ...]:
-        """The tables, parents before the tables that refer to them."""
-        return tuple(task.tables)
-
     def search(
         self,
         task: DatabaseTask,

@@ -35,10 +35,6 @@ class PaperSynthesizer(protocol.DatabaseSynthesizer[RelationalPaperParameters, "
             "two related tables, as the paper prints it: a variable for each pair of rows"
         )
 
-    def sequence(self, task: DatabaseTask) -> tuple[str, ...]:
-        """The tables, parents before the tables that refer to them."""
-        return tuple(task.tables)
-
     def search(
         self,
         task: DatabaseTask,

@@ -16,8 +16,6 @@ from cloister.privacy.signing import (
     Envelope,
     PublicKey,
     add_signature,
-    compare_folder,
-    folder_digests,
     make_statement,
     pae,
     read_envelope,
@@ -400,81 +398,3 @@ def test_files_that_cannot_be_read_or_written_are_storage_errors(tmp_path: Path)
             read_envelope(tmp_path / name)
     with pytest.raises(StorageError, match="cannot be written"):
         write_envelope(tmp_path / "no folder" / "a.json", sign(payload(), ADA))
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    release = tmp_path / "release"
-    (release / "tables").mkdir(parents=True)
-    (release / "certificate.yaml").write_text("certificate: 1\n")
-    (release / "tables" / "ünïcode name.csv").write_text("a,b\n1,2\n")
-    return release
-
-
-SEAL = "certificate.dsse.json"
-
-
-def test_a_folder_is_signed_and_compared(folder: Path):
-    assert folder_digests(folder) == FILES
-    envelope = sign(make_statement(folder_digests(folder), CERTIFICATE, FACTS), ADA)
-    write_envelope(folder / SEAL, envelope)
-    statement = read_statement(envelope)
-    assert not compare_folder(statement, folder, {SEAL})
-    assert compare_folder(statement, folder).added == (SEAL,)
-    assert folder_digests(folder, {SEAL}) == FILES
-
-
-def test_files_altered_missing_and_added_are_named(folder: Path):
-    statement = read_statement(sign(payload(), ADA))
-    (folder / "certificate.yaml").write_text("certificate: 2\n")
-    (folder / "tables" / "ünïcode name.csv").unlink()
-    (folder / ".hidden").write_text("")
-    difference = compare_folder(statement, folder)
-    assert difference
-    assert difference.altered == ("certificate.yaml",)
-    assert difference.missing == ("tables/ünïcode name.csv",)
-    assert difference.added == (".hidden", "tables")
-    assert str(difference).splitlines() == [
-        "certificate.yaml: was altered",
-        "tables/ünïcode name.csv: is missing",
-        ".hidden: was added",
-        "tables: was added",
-    ]
-
-
-def test_each_altered_byte_of_a_folder_is_found(folder: Path):
-    statement = read_statement(sign(payload(), ADA))
-    for name in FILES:
-        content = (folder / name).read_bytes()
-        for offset in range(len(content)):
-            altered = bytearray(content)
-            altered[offset] ^= 1
-            (folder / name).write_bytes(altered)
-            assert compare_folder(statement, folder).altered == (name,)
-        (folder / name).write_bytes(content)
-    assert not compare_folder(statement, folder)
-
-
-def test_links_and_devices_are_not_files(folder: Path):
-    statement = read_statement(sign(payload(), ADA))
-    (folder / "certificate.yaml").rename(folder.parent / "certificate.yaml")
-    (folder / "certificate.yaml").symlink_to(folder.parent / "certificate.yaml")
-    os.mkfifo(folder / "pipe")
-    (folder / "more").symlink_to(folder / "tables")
-    difference = compare_folder(statement, folder)
-    assert (difference.altered, difference.missing) == (("certificate.yaml",), ())
-    assert difference.added == ("more", "pipe")
-    with pytest.raises(StorageError, match=r"certificate\.yaml of .* is not a plain file"):
-        folder_digests(folder)
-    with pytest.raises(StorageError, match="is not a folder"):
-        compare_folder(statement, folder / "no")
-
-
-def test_names_that_a_terminal_would_obey_are_escaped(folder: Path):
-    statement = read_statement(sign(payload(), ADA))
-    (folder / "\x1b[2Japproved").write_text("")
-    (folder / os.fsdecode(b"\xff")).write_text("")
-    assert str(compare_folder(statement, folder)).splitlines() == [
-        "\\x1b[2Japproved: was added",
-        "\\udcff: was added",
-    ]
