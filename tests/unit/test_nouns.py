@@ -25,7 +25,7 @@ SPLITS = {"BudgetSplit", "EpsilonSplit"}
 MOST_MODULES = 135
 """Modules of models/; 90 are wanted."""
 
-MOST_IMPORT_LINES = 5_885
+MOST_IMPORT_LINES = 5_880
 """Lines of imports in all packages; 3,500 are wanted."""
 
 
