@@ -76,14 +76,15 @@ def rank_correlation(table: Table, first: str, second: str) -> float | None:
     columns = [table.domain[name] for name in (first, second)]
     if not all(column.kind in ("numeric", "ordered") for column in columns):
         return None
-    codes = [table.codes[name] for name in (first, second)]
+    codes = [table.stored[name] for name in (first, second)]
     both = np.logical_and(*map(ordinary, columns, codes))
-    if not both.all():
-        codes = [values[both] for values in codes]
-    ranks = list(map(_ranks, columns, codes))
-    if any(len(values) < 2 or values.std() == 0 for values in ranks):
+    if both.sum() < 2:
         return None
-    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
+    ranks = [_ranks(column, values[both]) for column, values in zip(columns, codes, strict=True)]
+    for values in ranks:  # in place: of many rows each copy is large
+        np.subtract(values, values.mean(), out=values)
+    squares = [values @ values for values in ranks]
+    return float(ranks[0] @ ranks[1] / np.sqrt(squares[0] * squares[1])) if all(squares) else None
 
 
 def ordinary(column: Column, codes: Codes) -> Booleans:

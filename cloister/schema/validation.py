@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from cloister.arrays import Array, Booleans
 from cloister.schema.attributes import Date, Datetime, Float, Integer
@@ -254,7 +255,9 @@ class Validation:
         gather: Callable[[Iterable[Table]], Table] = Table.concatenate,
     ) -> Table:
         """The fine codes of the rows that are kept of all batches, as ``gather`` keeps them."""
-        return gather(self.check(batch).table() for batch in batches)
+        table = gather(self.check(batch).table() for batch in batches)
+        pa.default_memory_pool().release_unused()  # 200 MB after a file of 10^7 rows
+        return table
 
     def report(self) -> ValidationReport:
         """What was found in all batches; row numbers are those of the source.

@@ -6,7 +6,7 @@ Made of the saved model, its spec and the released rows, so post-processing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,6 +34,10 @@ _MOST_RANGES = 16
 
 TAIL = 0.005
 """Share of the rows at either end of a number that one range holds, however long it is."""
+
+
+_ROWS_COUNTED = 2**16
+"""Rows that are counted at a time: their numbers take 512 KiB."""
 
 
 _NORMAL = 1.96
@@ -85,10 +89,10 @@ def column_facts(
     rows: Table, name: str, histogram: Histogram | None, counts: ReleasedCounts | None
 ) -> ColumnFacts:
     """The facts of a column of released rows, by its released histogram and noisy counts."""
-    column, codes = rows.domain[name], rows.codes[name]
+    column, codes = rows.domain[name], rows.stored[name]
     noisy = counts.histograms.get(name) if counts else None
     parts = _parts(column, histogram or declared_cells(column), codes)
-    shares = np.bincount(parts.index(codes), minlength=parts.size) / max(rows.rows, 1)
+    shares = _counted(parts.index, codes, parts.size) / max(rows.rows, 1)
     ends = None
     if counts and noisy and histogram:
         ends = _intervals(parts, histogram, noisy, counts.rows)
@@ -128,9 +132,17 @@ def _intervals(
     return np.clip(shown.mass - spread, 0.0, 1.0), np.clip(shown.mass + spread, 0.0, 1.0)
 
 
+def _counted(index: Callable[[Codes], Codes], codes: Codes, size: int) -> Integers:
+    """How many of the codes have each number below ``size`` by an index; in blocks of rows."""
+    counts = np.zeros(size, dtype=np.int64)
+    for first in range(0, len(codes), _ROWS_COUNTED):
+        counts += np.bincount(index(codes[first : first + _ROWS_COUNTED]), minlength=size)
+    return counts
+
+
 def _parts(column: Column, cells: Partition, codes: Codes) -> Partition:
     """The cells, joined to as many parts as can be shown; special and missing values stay apart."""
-    counts = np.bincount(cells.cell_index(codes), minlength=cells.cells)
+    counts = _counted(cells.cell_index, codes, cells.cells)
     numbers = np.arange(cells.cells)
     if column.kind == "nominal":
         rank = np.empty(cells.cells, dtype=np.int64)
@@ -209,5 +221,5 @@ def _quartiles(column: Column, codes: Codes) -> tuple[str, ...]:
     if not len(values):
         return ()
     ranks = [len(values) // 4, len(values) // 2, 3 * len(values) // 4]
-    middle = np.partition(values, ranks)[ranks]
+    middle = np.partition(values, ranks)[ranks].astype(np.int64)
     return tuple(_texts(column, middle))
