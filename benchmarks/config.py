@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -102,7 +103,8 @@ class Peer(Declared):
     The requirements lie beside the program, in a file of the same name that ends in ``.txt``.
     ``method`` and ``options`` are the program's own; ``seconds`` is the limit of one run in CPU
     seconds, which may take four times as long; ``cells`` of a numeric column that it is given: the
-    declared bins, or the 16 that marginals are read by.
+    declared bins, or the 16 that marginals are read by. ``python`` is the program of its Python,
+    such as ``python3.12``: the one that runs Cloister, if none is named.
     """
 
     script: str = Field(pattern=r"\.py$")
@@ -110,6 +112,7 @@ class Peer(Declared):
     options: dict[str, int | float | str | bool] = {}
     seconds: float = Field(default=900, gt=0)
     cells: Given = "declared"
+    python: str = sys.executable
 
     @property
     def program(self) -> Path:

@@ -21,12 +21,13 @@ KEPT = ("PATH", "HOME", "TMPDIR", "LANG", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY
 PIP = ("-m", "pip", "install", "--no-input", "--disable-pip-version-check")
 
 
-def environment(requirements: Path, home: Home) -> Path:
+def environment(requirements: Path, home: Home, python: str = sys.executable) -> Path:
     """The Python of the environment of a requirements file, made by venv and pip if there is none.
 
     Raises:
         StorageError: the file cannot be read.
-        CloisterError: pip failed or took over an hour; names its log.
+        CloisterError: there is no such Python, a variable of the file is not set, or pip failed or
+            took over an hour; names its log.
     """
     folder = (
         private_folder(home.folder / "environments")
@@ -35,7 +36,7 @@ def environment(requirements: Path, home: Home) -> Path:
     made = folder / "made"
     with exclusive(folder.with_suffix(".lock")):
         if not made.is_file():
-            _make(folder, requirements)
+            _make(folder, requirements, python)
             made.touch()
     return folder / "bin" / "python"
 
@@ -68,17 +69,30 @@ def paragraphs(requirements: str) -> Iterator[list[str]]:
             yield wanted
 
 
-def _make(folder: Path, requirements: Path) -> None:
+def _make(folder: Path, requirements: Path, interpreter: str) -> None:
+    if shutil.which(interpreter) is None:
+        raise CloisterError(f"{requirements} needs {interpreter}, which is not installed")
+    wanted = [_without_variables(line, requirements) for line in paragraphs(_read(requirements))]
     shutil.rmtree(folder, ignore_errors=True)
     log = folder.with_suffix(".log")
     python = str(folder / "bin" / "python")
-    commands = [[sys.executable, "-m", "venv", str(folder)]]
-    commands += [
-        [python, *PIP, *wanted] for wanted in paragraphs(requirements.read_text(encoding="utf-8"))
-    ]
+    commands = [[interpreter, "-m", "venv", str(folder)]]
+    commands += [[python, *PIP, *lines] for lines in wanted]
     with log.open("wb") as out:
         for command in commands:
             _run_logged(command, out.fileno(), requirements, log)
+
+
+def _read(requirements: Path) -> str:
+    return requirements.read_text(encoding="utf-8")
+
+
+def _without_variables(lines: list[str], requirements: Path) -> list[str]:
+    """Lines with environment variables replaced: a checkout is named by one."""
+    expanded = [os.path.expandvars(line) for line in lines]
+    if missing := next((line for line in expanded if "$" in line), None):
+        raise CloisterError(f"{requirements}: {missing} is not set; set it to the folder it names")
+    return expanded
 
 
 def _run_logged(command: list[str], out: int, requirements: Path, log: Path) -> None:

@@ -135,7 +135,7 @@ def synthesize(job: Job, home: Home) -> Outcome:
     Raises:
         CloisterError: its environment cannot be made, or it was killed from outside.
     """
-    return job.outcome() or _waited(job, environment(job.peer.requirements, home))
+    return job.outcome() or _waited(job, environment(job.peer.requirements, home, job.peer.python))
 
 
 def _waited(job: Job, python: Path) -> Outcome:

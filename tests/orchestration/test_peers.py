@@ -1,6 +1,7 @@
 """Peers in a benchmark: a tiny library in its own environment, and all the ways it can fail."""
 
 import json
+import sys
 from fractions import Fraction
 
 import numpy as np
@@ -67,7 +68,7 @@ def environments(tmp_path_factory):
     import sys
     from pathlib import Path
 
-    return lambda requirements, home: Path(sys.executable)
+    return lambda requirements, home, python: Path(sys.executable)
 
 
 @pytest.fixture
@@ -190,7 +191,7 @@ def test_a_peer_that_is_killed_from_outside_is_tried_again(tiny):
 
 
 def test_what_stops_an_environment_is_told_and_tried_again(tiny, monkeypatch):
-    def refused(requirements, home):
+    def refused(requirements, home, python):
         raise CloisterError("cannot be installed")
 
     monkeypatch.setattr(peer_steps, "environment", refused)
@@ -210,6 +211,21 @@ def test_an_environment_is_made_once_for_its_requirements(place):
     assert environment(requirements, place.home).stat().st_ctime_ns == made
     requirements.write_text("no-such-distribution-of-anyone==1\n\n")
     assert list(paragraphs("# a\nb==1\n\n# c\n\nd==1\ne==2")) == [["b==1"], ["d==1", "e==2"]]
+
+
+@pytest.mark.parametrize(
+    ("line", "python", "said"),
+    [
+        ("$CLOISTER_NO_CHECKOUT\n", sys.executable, "CLOISTER_NO_CHECKOUT is not set"),
+        ("# nothing to install\n", "python-of-nobody", "needs python-of-nobody"),
+    ],
+)
+def test_what_an_environment_lacks_is_said_before_any_is_made(place, line, python, said):
+    requirements = place.folder / "checkout.txt"
+    requirements.write_text(line)
+    with pytest.raises(CloisterError, match=said):
+        environment(requirements, place.home, python)
+    assert not list((place.home.folder / "environments").glob("checkout-*/bin"))
 
 
 def test_peers_get_public_cells_and_values_return_within_them(place):
