@@ -31,10 +31,7 @@ TYPICAL_SCALED_SIZE = 5_000.0
 """A typical rho-scaled sample size; see `cloister.models.mixture.plan.scaled_size_of`."""
 
 _ROUNDS = 60
-"""Rounds for a table of 15 attributes at the typical scaled size.
-
-40, 52 and 64 were tried, with components and last steps (docs/papers.md).
-"""
+"""Rounds for 15 attributes at the typical scaled size; 40, 52, 64 were tried (docs/papers.md)."""
 
 MOST_ROUNDS = 200
 """Most rounds."""

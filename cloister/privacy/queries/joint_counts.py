@@ -7,12 +7,11 @@ whole numbers are the same for any blocks.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
-import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from cloister.arrays import Array, Integers
 from cloister.schema.domain import Table
@@ -64,7 +63,7 @@ class JointCounts:
             parts = np.stack(
                 [self._parts(number, codes[block]) for number, codes in enumerate(columns)]
             )
-            _add_counts(parts, self._members, self._sizes, self._begins, counts)
+            _compiled()(parts, self._members, self._sizes, self._begins, counts)
         return counts
 
     def _parts(self, number: int, codes: Array) -> PartNumbers:
@@ -78,7 +77,7 @@ def blocks(rows: int, most: int) -> Iterator[slice]:
     return (slice(begin, min(begin + most, rows)) for begin in range(0, rows, most))
 
 
-def _lookup(partition: Partition, kind: type[np.integer[Any]]) -> NDArray[Any] | None:
+def _lookup(partition: Partition, kind: type[np.integer[Any]]) -> Array | None:
     """The part of each fine code of a column; None where there are too many."""
     size = partition.column.size
     if size > _LOOKED_UP or partition.column.kind == "key":
@@ -86,7 +85,14 @@ def _lookup(partition: Partition, kind: type[np.integer[Any]]) -> NDArray[Any] |
     return partition.index(np.arange(size, dtype=np.int64)).astype(kind)
 
 
-@numba.njit(cache=True, nogil=True)
+@cache
+def _compiled() -> Callable[[Array, Integers, Integers, Integers, Integers], None]:
+    """`_add_counts`, compiled when rows are first counted: plans ask for no compiler."""
+    import numba
+
+    return numba.njit(cache=True, nogil=True)(_add_counts)
+
+
 def _add_counts(
     parts: Array, members: Integers, sizes: Integers, begins: Integers, counts: Integers
 ) -> None:
