@@ -182,11 +182,12 @@ def _target_facts(where: str, task: Task, plan: AnyPlan) -> dict[str, str]:
 
 
 def _enough(request: ResolvedRequest, task: Task, method: AnySynthesizer) -> Iterator[str]:
-    """From which epsilon on, and with how few of the columns, pairs would be counted."""
+    """From which epsilon on, and with how few of the columns, so many pairs would be counted."""
     budget = request.budget
     for times in _MORE:
-        if _counts_pairs(task, replace(budget, epsilon=budget.epsilon * times), method):
-            yield f"from about epsilon {float(budget.epsilon * times):.2g} on"
+        more = replace(budget, epsilon=budget.epsilon * times)
+        if pairs := _pairs_counted(task, more, method):
+            yield f"from about epsilon {float(more.epsilon):.2g} on ({_of_all(pairs, task)})"
             break
     if task.constraints:
         return
@@ -196,18 +197,31 @@ def _enough(request: ResolvedRequest, task: Task, method: AnySynthesizer) -> Ite
     for share in _FEWER:
         domain = Domain((*keys, *columns[: math.ceil(share * len(columns))]))
         fewer = replace(task, domain=domain, targets=())
-        if len(domain.modelled) > 1 and _counts_pairs(fewer, budget, method):
+        pairs = _pairs_counted(fewer, budget, method) if len(domain.modelled) > 1 else 0
+        if pairs:
             left = len(columns) - len(domain.modelled)
-            yield f"without {left} of the columns (ignore), first those of most values"
+            yield (
+                f"without {left} of the columns (ignore; {_of_all(pairs, fewer)}), first those of "
+                "most values"
+            )
             return
 
 
-def _counts_pairs(task: Task, budget: Budget, method: AnySynthesizer) -> bool:
+def _pairs_counted(task: Task, budget: Budget, method: AnySynthesizer) -> int:
+    """About how many pairs of columns a plan counts; none if there is no such plan."""
     try:
         plan = method.search(task, method.sequence(task), budget)
     except PlanError:
-        return False
-    return any(len(table.cells) > 1 for table in plan.one_fit.counted)
+        return 0
+    return sum(
+        math.comb(len(table.cells), 2) if table.pairs is None else table.pairs
+        for table in plan.one_fit.counted
+        if len(table.cells) > 1
+    )
+
+
+def _of_all(pairs: int, task: Task) -> str:
+    return f"about {pairs} of {math.comb(len(task.domain.modelled), 2):,}"
 
 
 def _names(names: Sequence[str]) -> str:
