@@ -180,8 +180,10 @@ sys.exit(run(sys.argv[2:]))
 """
 
 
-@pytest.mark.parametrize("rows_are", ["in memory", "out of core"])
-def test_ten_million_rows_are_released_in_minutes(record, tmp_path: Path, rows_are: str) -> None:
+@pytest.mark.parametrize(("rows_are", "most"), [("in memory", 1.75), ("out of core", 1.5)])
+def test_ten_million_rows_are_released_in_minutes(
+    record, tmp_path: Path, rows_are: str, most: float
+) -> None:
     spec, report = coded_census.write(tmp_path, 10_000_000), tmp_path / "used.json"
     words = command("release", spec, "mixture")[1:]
     metered = [sys.executable, resources.__file__, str(report), sys.executable, "-c", OUT_OF_CORE]
@@ -195,5 +197,5 @@ def test_ten_million_rows_are_released_in_minutes(record, tmp_path: Path, rows_a
         ("wall s", "CPU s", "peak MiB"),
         [(f"{used['seconds']:.0f}", f"{used['cpu_seconds']:.0f}", f"{used['memory'] / 2**20:.0f}")],
     )
-    assert used["memory"] < 1.5 * 2**30
+    assert used["memory"] < most * 2**30
     assert used["cpu_seconds"] < 200
