@@ -47,9 +47,11 @@ _TABLES = ("data", "synthetic")
 
 
 def draft(
-    file: str | Path, *, out: str | Path | None = None, table: Sequence[str] = ()
+    *files: str | Path, out: str | Path | None = None, table: Sequence[str] = ()
 ) -> results.DraftResult:
-    """Draft a spec for a file, or from the schema of a database by its URL, of a ``table`` or more.
+    """Draft a spec for a file, or for several, each a table of its own.
+
+    Or from the schema of a database by its URL, of a ``table`` or more.
 
     Every guess is marked; a release refuses it until a person declares it.
 
@@ -60,7 +62,8 @@ def draft(
 
     with _in_python():
         path = None if out is None else Path(out)
-        return results.DraftResult(write_draft(os.fspath(_path("file", file)), path, table), path)
+        sources = [os.fspath(_path("file", file)) for file in files]
+        return results.DraftResult(write_draft(sources, path, table), path)
 
 
 def check(spec: _Spec) -> results.CheckResult:

@@ -68,7 +68,7 @@ def test_an_interrupted_draw_goes_on(approved, own, cloister, monkeypatch):
     monkeypatch.setattr(drawing, "CHUNK_ROWS", 100)
     written = []
 
-    def stop_at_the_third(self, number, chunk, write=drawing._Parts.write):
+    def stop_at_the_third(self, number, chunk, write=drawing._PartFiles.write):
         if len(written) == 2:
             raise KeyboardInterrupt
         write(self, number, chunk)
@@ -77,7 +77,7 @@ def test_an_interrupted_draw_goes_on(approved, own, cloister, monkeypatch):
     out = own / "long.parquet"
     draw = ["sample", approved, "--rows", "450", "--out", str(out)]
     with monkeypatch.context() as patch:
-        patch.setattr(drawing._Parts, "write", stop_at_the_third)
+        patch.setattr(drawing._PartFiles, "write", stop_at_the_third)
         assert run(draw) != 0
     assert not out.exists()
     kept = [path.read_bytes() for path in sorted(own.glob(".long.parquet*/part-*"))]
@@ -96,12 +96,12 @@ def test_draws_to_one_file_at_once_are_refused_but_one(approved, own, monkeypatc
     draw = ["sample", approved, "--rows", "50", "--out", str(out)]
     refused = []
 
-    def joined(self, join=drawing._Parts.join):
+    def joined(self, join=drawing._PartFiles.join):
         refused.append(run(draw))
         join(self)
 
     with monkeypatch.context() as patch:
-        patch.setattr(drawing._Parts, "join", joined)
+        patch.setattr(drawing._PartFiles, "join", joined)
         assert run(draw) == 0
     assert refused == [2]
     assert "another command draws to" in capsys.readouterr().err

@@ -24,10 +24,10 @@ from cloister.models.mixture.plan import (
     scaled_size_of,
 )
 from cloister.models.mixture.schedule import (
-    FEWEST_COMPONENTS,
+    _FEWEST_COMPONENTS,
+    _MOST_COMPONENTS,
     FEWEST_STEPS,
     LEAST_PENALTY,
-    MOST_COMPONENTS,
     MOST_ROUNDS,
     MOST_STEPS,
     Schedule,
@@ -57,7 +57,7 @@ def test_a_greater_scaled_size_never_means_fewer_tables_or_components(one, other
     few, many = (schedule_for(own, attributes, 1_000) for own in (low, high))
     assert few.rounds <= MOST_ROUNDS and many.rounds <= MOST_ROUNDS
     assert few.tables < many.tables + many.picks  # the last round is a whole one
-    assert FEWEST_COMPONENTS <= components_for(low) <= components_for(high) <= MOST_COMPONENTS
+    assert _FEWEST_COMPONENTS <= components_for(low) <= components_for(high) <= _MOST_COMPONENTS
 
 
 @given(scaled_sizes, st.integers(2, 70), st.integers(1, 99))

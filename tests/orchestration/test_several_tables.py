@@ -22,6 +22,7 @@ from cloister.privacy.mechanisms.noise import DiscreteLaplace
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.schema.domain import Domain, Table
+from cloister.schema.partition import single_values
 from cloister.schema.relations import Database, ForeignKey, Schema, rows_changed
 from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.data.sources import bound
@@ -54,17 +55,6 @@ tables:
       ward: {type: categorical, values: [a, b, c]}
 release: {epsilon: 1, delta: 0, method: shares}
 """
-
-
-@dataclass(frozen=True)
-class Whole:
-    """Every code a part of its own."""
-
-    name: str
-    size: int
-
-    def index(self, codes: np.ndarray) -> np.ndarray:
-        return codes
 
 
 @dataclass(frozen=True)
@@ -154,7 +144,7 @@ class Shares(DatabaseSynthesizer[SharesParameters, SharesModel]):
 
 def question(task: DatabaseTask, name: str) -> PartitionCounts:
     table, _, column = name.partition(".")
-    return PartitionCounts((Whole(column, task.schema.tables[table][column].size),))
+    return PartitionCounts((single_values(task.schema.tables[table][column]),))
 
 
 @pytest.fixture
