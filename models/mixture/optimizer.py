@@ -275,19 +275,20 @@ def gradient(mixture: Mixture, targets: Targets) -> tuple[Tensor, Tensor]:
     """
     weights = mixture.weights
     # shares of the parts (parts, components), and their products with the weights
-    shares, heavy, to_parts, to_heavy, by_level = targets.scratch(mixture.shares)
+    shares, weighted, to_parts, to_weighted, by_level = targets.scratch(mixture.shares)
     torch.index_select(mixture.shares, 0, targets.levels, out=by_level)
     shares.zero_().index_add_(0, targets.parts, by_level)
-    torch.mul(shares, weights, out=heavy)
-    to_parts.zero_(), to_heavy.zero_()
+    torch.mul(shares, weights, out=weighted)
+    to_parts.zero_()
+    to_weighted.zero_()
     # tables of one view: the expected share of a part is the sum over components of its products
-    slope = heavy.sum(1)[targets.alone] * targets.precision - targets.weighted
-    to_heavy.index_add_(0, targets.alone, slope[:, None].expand(-1, len(weights)))
+    slope = weighted.sum(1)[targets.alone] * targets.precision - targets.weighted
+    to_weighted.index_add_(0, targets.alone, slope[:, None].expand(-1, len(weights)))
     for aim, places in targets.joint:
-        _add_slopes(aim, places, (shares, heavy), (to_parts, to_heavy))
+        _add_slopes(aim, places, (shares, weighted), (to_parts, to_weighted))
     # the products' slopes go back to their factors, those of parts to all their levels
-    to_weights = (shares.mul_(to_heavy)).sum(0)
-    to_parts.addcmul_(to_heavy, weights)
+    to_weights = (shares.mul_(to_weighted)).sum(0)
+    to_parts.addcmul_(to_weighted, weights)
     torch.index_select(to_parts, 0, targets.parts, out=by_level)
     return to_weights, torch.zeros_like(mixture.shares).index_add_(0, targets.levels, by_level)
 
