@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from cloister.arrays import Array, Integers
 from cloister.errors import StorageError
+from cloister.schema.block_table import BlockStore, BlockTable, ResultT
 from cloister.schema.domain import Domain, Table, code_type
 
 _KEY_BITS = 256
@@ -73,98 +73,40 @@ def _unwritable(error: OSError) -> StorageError:
     )
 
 
-@dataclass(frozen=True)
-class Blocks(Mapping[str, Array]):
-    """Columns of a table by name, put together of blocks each time that one is looked up.
+class _EncryptedBlocks(BlockStore):
+    """Blocks whose columns are pieces of a file; those that are read are decrypted."""
 
-    ``read(number, domain)`` gives some columns of a block, whose rows ``lengths`` has.
-    """
-
-    domain: Domain
-    lengths: Sequence[int]
-    read: Callable[[int, Domain], Table]
-
-    def __getitem__(self, name: str) -> Array:
-        column = Domain((self.domain[name],))
-        pieces = [block.stored[name] for block in self.tables(column)]
-        return np.concatenate([np.zeros(0, code_type(self.domain[name])), *pieces])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.domain.names)
-
-    def __len__(self) -> int:
-        return len(self.domain.names)
-
-    def tables(self, domain: Domain) -> Iterator[Table]:
-        """Some columns, block by block."""
-        return (self.read(number, domain) for number in range(len(self.lengths)))
-
-
-@dataclass(frozen=True)
-class ScratchTable(Table):
-    """A table of blocks: ``stored`` decrypts a column at each look-up.
-
-    Memory of a total is that of a block's columns, and of rows by number that of one column.
-    """
-
-    stored: Blocks
-
-    @classmethod
-    def of(cls, tables: Iterable[Table]) -> ScratchTable:
-        """The rows of some tables over one domain, at least one, each stored as a block.
-
-        Raises:
-            StorageError: they cannot be written; nothing of them stays.
-        """
-        pieces, lengths, places = _EncryptedPieces(), list[int](), dict[str, int]()
+    def __init__(self, tables: Iterable[Table]) -> None:
+        self._pieces, self.lengths = _EncryptedPieces(), list[int]()
         for table in tables:
-            domain = table.domain
-            places = places or {name: place for place, name in enumerate(domain.names)}
-            lengths.append(table.rows)
-            for column in domain:
-                pieces.append(table.stored[column.name].astype(code_type(column)).tobytes())
+            self.domain = table.domain
+            self.lengths.append(table.rows)
+            for column in table.domain:
+                self._pieces.append(table.stored[column.name].astype(code_type(column)).tobytes())
 
-        def read(number: int, some: Domain) -> Table:
-            first = number * len(places)
-            codes = {
-                c.name: np.frombuffer(pieces.read(first + places[c.name]), code_type(c))
-                for c in some
-            }
-            return Table(some, codes)
+    def each(
+        self, names: Sequence[str], function: Callable[..., ResultT], *arguments: Sequence[Any]
+    ) -> Iterator[ResultT]:
+        """What ``function`` makes of each block, one of which is in memory at a time."""
+        tables = (self._read(number, names) for number in range(len(self.lengths)))
+        return map(function, tables, *arguments)
 
-        return cls(domain, Blocks(domain, lengths, read))
+    def _read(self, number: int, names: Sequence[str]) -> Table:
+        first, places = number * len(self.domain.names), self.domain.names.index
+        domain = Domain(tuple(self.domain[name] for name in names))
+        codes = {
+            column.name: np.frombuffer(
+                self._pieces.read(first + places(column.name)), code_type(column)
+            )
+            for column in domain
+        }
+        return Table(domain, codes)
 
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return sum(self.stored.lengths)
 
-    @property
-    def in_memory(self) -> bool:
-        """False: a column is read each time that it is looked up."""
-        return False
+def scratch_table(tables: Iterable[Table]) -> BlockTable:
+    """The rows of some tables over one domain, at least one, each stored as a block.
 
-    def select(self, names: Iterable[str]) -> ScratchTable:
-        """The table of some columns; the others are not read."""
-        domain = Domain(tuple(self.domain[name] for name in dict.fromkeys(names)))
-        return ScratchTable(domain, Blocks(domain, self.stored.lengths, self.stored.read))
-
-    def total(self, kernel: Callable[[Table], Integers]) -> Integers:
-        """The sum of what ``kernel`` counts in each block: one block is in memory at a time."""
-        total = kernel(self._empty)
-        for block in self.stored.tables(self.domain):
-            total = total + kernel(block)
-        return total
-
-    def mapped(self, function: Callable[[Table], Table]) -> ScratchTable:
-        """What ``function`` makes of the rows, block by block, each time that one is read."""
-
-        def read(number: int, some: Domain) -> Table:
-            return function(self.stored.read(number, self.domain)).select(some.names)
-
-        domain = function(self._empty).domain
-        return ScratchTable(domain, Blocks(domain, self.stored.lengths, read))
-
-    @property
-    def _empty(self) -> Table:
-        return Table(self.domain, {c.name: np.zeros(0, code_type(c)) for c in self.domain})
+    Raises:
+        StorageError: they cannot be written; nothing of them stays.
+    """
+    return BlockTable.over(_EncryptedBlocks(tables))

@@ -41,7 +41,7 @@ from cloister.privacy.mechanisms.randomness import NoiseSource, noise_source
 from cloister.schema import relations
 from cloister.schema.domain import Table
 from cloister.schema.parsing import parse
-from cloister.schema.scratch import ScratchTable
+from cloister.schema.scratch import scratch_table
 from cloister.schema.sources.reading import read_batches, read_frame
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import PersonUnit, Spec
@@ -109,7 +109,7 @@ class TablesSource(RowSource[relations.Database, PrivateDatabase]):
     @classmethod
     def fitting(cls, request: resolved.ResolvedRequest, plan: AnyPlan) -> Self:
         """The rows in memory, or out of core where the plan needs more memory than is free here."""
-        return cls(ScratchTable.of if is_out_of_core(request, plan) else Table.concatenate)
+        return cls(scratch_table if is_out_of_core(request, plan) else Table.concatenate)
 
     def context(self, request: resolved.ResolvedRequest) -> resolved.PublicContext:
         """The declared context of a request."""

@@ -58,7 +58,7 @@ from cloister.privacy.queries.violations import ViolatingPairs, ViolationMatrix
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Table
 from cloister.schema.partition import declared_cells
-from cloister.schema.scratch import ScratchTable
+from cloister.schema.scratch import scratch_table
 
 CELLS = [declared_cells(column) for column in domain_of(3, 2, 4)]
 FURTHER = domain_of(3, 2, 4, 3)
@@ -407,7 +407,7 @@ def test_the_bound_is_reached_so_that_a_smaller_claim_would_be_caught(kind: type
 def out_of_core(table: Table, ends: list[int]) -> Table:
     """The table in encrypted blocks, which end before some rows."""
     cut = zip([0, *ends], [*ends, table.rows], strict=True)
-    return ScratchTable.of(table.take(slice(begin, end)) for begin, end in cut)
+    return scratch_table(table.take(slice(begin, end)) for begin, end in cut)
 
 
 @pytest.mark.parametrize("ends", [[], [0, 1, 1, 7], [20], [3, 9, 15, 23], list(range(1, 23))])

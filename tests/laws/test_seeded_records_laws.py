@@ -21,7 +21,7 @@ from cloister.privacy.queries.seeded_records import (
     SeededCandidates,
     plausible_seeds,
 )
-from cloister.schema.scratch import ScratchTable
+from cloister.schema.scratch import scratch_table
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -78,7 +78,7 @@ def test_records_keep_the_front_of_a_seed_and_draw_the_rest_by_the_model():
 def test_rows_out_of_core_make_the_same_candidates():
     rng = np.random.default_rng(9)
     model, table = TinyModel.random((3, 2, 4), rng), table_of(random_rows(rng, 300))
-    blocks = ScratchTable.of(table.take(slice(first, first + 77)) for first in range(0, 300, 77))
+    blocks = scratch_table(table.take(slice(first, first + 77)) for first in range(0, 300, 77))
     query = candidates_of(model, PrefixLengths(0, 2))
     made = [query.exact(TableRows(rows), NoiseSource.insecure(3)) for rows in (table, blocks)]
     assert np.array_equal(*made)

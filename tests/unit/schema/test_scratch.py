@@ -17,8 +17,10 @@ from tiny_tables import domain_of, random_rows, table_of
 from cloister import devices
 from cloister.errors import StorageError
 from cloister.flows.cli.app import run
+from cloister.schema.block_table import BlockTable
 from cloister.schema.domain import Domain, Table
-from cloister.schema.scratch import ScratchTable
+from cloister.schema.scratch import scratch_table
+from cloister.tasks.data import sources
 from cloister.tasks.requests import plan, plan_report
 from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import public_context_of, resolve
@@ -32,10 +34,10 @@ def descriptor_of_newest() -> int:
     )
 
 
-def stored(rows: int = 1_000) -> tuple[Table, ScratchTable, int]:
+def stored(rows: int = 1_000) -> tuple[Table, BlockTable, int]:
     """A table, the same out of core in two blocks, and the descriptor of its file."""
     table = table_of(random_rows(np.random.default_rng(1), rows)).narrow()
-    scratch = ScratchTable.of([table.take(slice(rows // 3)), table.take(slice(rows // 3, rows))])
+    scratch = scratch_table([table.take(slice(rows // 3)), table.take(slice(rows // 3, rows))])
     return table, scratch, descriptor_of_newest()
 
 
@@ -59,7 +61,7 @@ def test_columns_rows_and_totals_are_those_in_memory() -> None:
 
 def test_the_file_has_no_name_is_its_owners_alone_and_shows_nothing_of_the_rows() -> None:
     table = Table(domain_of(3), {"c0": np.full(100_000, 2, dtype=np.uint8)})
-    scratch = ScratchTable.of([table])
+    scratch = scratch_table([table])
     status = os.fstat(descriptor_of_newest())
     assert (status.st_nlink, status.st_mode & 0o777) == (0, 0o600)
     written = np.frombuffer(os.pread(descriptor_of_newest(), 200_000, 0), dtype=np.uint8)
@@ -84,7 +86,7 @@ def test_a_full_disk_says_what_to_do_and_keeps_nothing(
         monkeypatch.setattr(tempfile, "tempdir", str(folder))
         table = Table(domain_of(3), {"c0": np.zeros(200_000, dtype=np.uint8)})
         with pytest.raises(StorageError, match=r"No space left .* make room in the home, or free"):
-            ScratchTable.of([table])
+            scratch_table([table])
         assert not list(folder.iterdir())
         assert os.statvfs(folder).f_bavail == os.statvfs(folder).f_blocks
 
@@ -92,7 +94,7 @@ def test_a_full_disk_says_what_to_do_and_keeps_nothing(
 def test_a_folder_that_cannot_be_written_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/proc")
     with pytest.raises(StorageError, match=r"cannot be stored in /proc \("):
-        ScratchTable.of([Table(Domain(()), {})])
+        scratch_table([Table(Domain(()), {})])
 
 
 def scarce(place, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -117,8 +119,10 @@ def test_a_release_out_of_core_is_the_one_in_memory_byte_for_byte(
     command = [*quick_release(place, "--seed-sampling", "7"), "--epsilon", "0.1"]
     assert run(command) == 0
     scarce(place, monkeypatch)
-    gather, gathered = ScratchTable.of, []
-    monkeypatch.setattr(ScratchTable, "of", lambda tables: gathered.append(1) or gather(tables))
+    gathered = []
+    monkeypatch.setattr(
+        sources, "scratch_table", lambda tables: gathered.append(1) or scratch_table(tables)
+    )
     assert run(command) == 0
     first, second = synthetic(place)
     assert first == second
@@ -131,15 +135,15 @@ def test_a_release_out_of_core_is_the_one_in_memory_byte_for_byte(
 KILLED = """
 import os, sys
 from cloister import devices
-from cloister.schema.scratch import ScratchTable
 from cloister.flows.cli.app import run
-total, calls = ScratchTable.total, []
+from cloister.schema.block_table import BlockTable
+total, calls = BlockTable.total, []
 def killed(table, kernel):
     calls.append(1)
     if len(calls) == 3:
         os.kill(os.getpid(), 9)
     return total(table, kernel)
-ScratchTable.total = killed
+BlockTable.total = killed
 devices.free_memory = lambda device: int(sys.argv[1])
 sys.exit(run(sys.argv[2:]))
 """

@@ -1,0 +1,147 @@
+"""A table in blocks of rows, which lie where a store has them: on disk, or with other processes.
+
+What is made of rows is made block by block, so memory does not grow with them. Sums of whole
+numbers, and rows by number, are the same for any blocks.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from cloister.arrays import Array, Booleans, Integers
+from cloister.schema.domain import Domain, Table, code_type
+
+ResultT = TypeVar("ResultT")
+
+
+class BlockStore(ABC):
+    """The blocks of a table over ``domain``, which have so many rows as ``lengths`` says."""
+
+    domain: Domain
+    lengths: Sequence[int]
+
+    @abstractmethod
+    def each(
+        self, names: Sequence[str], function: Callable[..., ResultT], *arguments: Sequence[Any]
+    ) -> Iterator[ResultT]:
+        """What ``function`` makes of some columns of each block, in order.
+
+        Of each of the ``arguments`` a block gets the one in its place.
+        """
+
+    def total(self, names: Sequence[str], kernel: Callable[[Table], Integers]) -> Integers:
+        """The sum of what ``kernel`` counts in some columns of each block."""
+        first, *others = self.each(names, kernel)
+        return sum(others, first)
+
+
+def unchanged(table: Table) -> Table:
+    """The table itself."""
+    return table
+
+
+@dataclass(frozen=True)
+class Blocks(Mapping[str, Array]):
+    """Columns of a table by name, put together of blocks each time that one is looked up.
+
+    They are columns of what ``derive`` makes of the rows of a store, each row of one row alone.
+    """
+
+    store: BlockStore
+    domain: Domain
+    derive: Callable[[Table], Table] = unchanged
+
+    def __getitem__(self, name: str) -> Array:
+        column = Blocks(self.store, Domain((self.domain[name],)), self.derive)
+        return np.concatenate([block.stored[name] for block in column.each(unchanged)])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.domain.names)
+
+    def __len__(self) -> int:
+        return len(self.domain.names)
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The columns of the store that are read."""
+        return self.domain.names if self.derive is unchanged else self.store.domain.names
+
+    def each(
+        self, function: Callable[..., ResultT], *arguments: Sequence[Any]
+    ) -> Iterator[ResultT]:
+        """What ``function`` makes of each block, in order, with arguments of its own."""
+        return self.store.each(self.read, self.of_stored(function), *arguments)
+
+    def of_stored(self, function: Callable[..., ResultT]) -> Callable[..., ResultT]:
+        """What ``function`` makes of these columns, as a function of those that are read."""
+        return partial(_of_derived, self.derive, self.domain.names, function)
+
+
+def _of_derived(
+    derive: Callable[[Table], Table],
+    names: Sequence[str],
+    function: Callable[..., ResultT],
+    block: Table,
+    *arguments: Any,
+) -> ResultT:
+    return function(derive(block).select(names), *arguments)
+
+
+@dataclass(frozen=True)
+class BlockTable(Table):
+    """A table of blocks: a column is put together each time that it is looked up.
+
+    Memory of a total is that of a block's columns, and of rows by number that of these rows.
+    """
+
+    stored: Blocks
+
+    @classmethod
+    def over(cls, store: BlockStore) -> BlockTable:
+        """The rows of a store."""
+        return cls(store.domain, Blocks(store, store.domain))
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return sum(self.stored.store.lengths)
+
+    @property
+    def in_memory(self) -> bool:
+        """False: a column is read each time that it is looked up."""
+        return False
+
+    def take(self, rows: Integers | Booleans | slice) -> Table:
+        """The table of some rows, in memory."""
+        chosen = np.arange(self.rows)[rows]
+        order = np.argsort(chosen, kind="stable")
+        ends = np.cumsum(self.stored.store.lengths)
+        pieces = np.split(chosen[order], np.searchsorted(chosen, ends[:-1], sorter=order))
+        within = [piece - begin for piece, begin in zip(pieces, [0, *ends[:-1]], strict=True)]
+        taken = Table.concatenate(self.stored.each(Table.take, within))
+        places = np.empty_like(order)
+        places[order] = np.arange(len(order))
+        return taken.take(places)
+
+    def select(self, names: Iterable[str]) -> BlockTable:
+        """The table of some columns; the others are not read."""
+        domain = Domain(tuple(self.domain[name] for name in dict.fromkeys(names)))
+        return BlockTable(domain, Blocks(self.stored.store, domain, self.stored.derive))
+
+    def total(self, kernel: Callable[[Table], Integers]) -> Integers:
+        """The sum of what ``kernel`` counts in each block."""
+        return self.stored.store.total(self.stored.read, self.stored.of_stored(kernel))
+
+    def mapped(self, function: Callable[[Table], Table]) -> BlockTable:
+        """What ``function`` makes of the rows, block by block, each time that one is read."""
+        derive = self.stored.of_stored(function)
+        store = self.stored.store
+        empty = Table(store.domain, {c.name: np.zeros(0, code_type(c)) for c in store.domain})
+        domain = derive(empty).domain
+        return BlockTable(domain, Blocks(store, domain, derive))
