@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cloister.models.soft_constraints.reweighting import Reweighting
 
 MATCHINGS = 8
-"""Random matchings of the rows: each gives half as many pairs as rows, and adds sensitivity."""
+"""Random matchings of the rows, each with at most one pair of a row: they add up in sensitivity."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class PairCounts:
         return noise * sensitivity / self._pairs(task)
 
     def _pairs(self, task: Task) -> int:
-        return max(task.data_rows // 2, 1) * self.matchings
+        return max(self.query(task).pairs(task.data_rows), 1) * self.matchings
 
 
 def describe_soft(task: Task) -> str:

@@ -104,6 +104,15 @@ def test_permutations_are_even() -> None:
     assert stats.chisquare(seen).pvalue > LEAST
 
 
+@pytest.mark.parametrize("count", [5, 9])  # of all in order, and one after the other
+def test_ordered_samples_are_even(count: int) -> None:
+    source = NoiseSource()
+    drawn = np.array([source.ordered_sample(count, 2) for _ in range(24_000)]) @ [count, 1]
+    _, seen = np.unique(drawn, return_counts=True)
+    assert len(seen) == count * (count - 1)
+    assert stats.chisquare(seen).pvalue > LEAST
+
+
 @pytest.mark.parametrize("kind", SOURCES)
 def test_exponential_selection(kind: str) -> None:
     scores = np.array([0.0, 1.0, 3.0, -2.5])
