@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from cloister.arrays import Array, Booleans, Integers
+from cloister.hashing import Words
 from cloister.schema.domain import Domain, Table, code_type
 
 ResultT = TypeVar("ResultT")
@@ -93,6 +94,10 @@ def _of_derived(
     return function(derive(block).select(names), *arguments)
 
 
+def _hashed(key: bytes, block: Table) -> Words:
+    return block.keyed_hashes(key)
+
+
 @dataclass(frozen=True)
 class BlockTable(Table):
     """A table of blocks: a column is put together each time that it is looked up.
@@ -137,6 +142,10 @@ class BlockTable(Table):
     def total(self, kernel: Callable[[Table], Integers]) -> Integers:
         """The sum of what ``kernel`` counts in each block."""
         return self.stored.store.total(self.stored.read, self.stored.of_stored(kernel))
+
+    def keyed_hashes(self, key: bytes) -> Words:
+        """Numbers of 64 bits (n,), equal for equal rows, that nobody knows without the key."""
+        return np.concatenate([*self.stored.each(partial(_hashed, key))])
 
     def mapped(self, function: Callable[[Table], Table]) -> BlockTable:
         """What ``function`` makes of the rows, block by block, each time that one is read."""

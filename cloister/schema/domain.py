@@ -13,6 +13,7 @@ import numpy as np
 from cloister.arrays import Array, Booleans, Floats, Integers
 from cloister.errors import DataError
 from cloister.figures import count_of, listed
+from cloister.hashing import Words, keyed_rows
 from cloister.schema.attributes import AnyAttribute, Boolean, Categorical, Ordinal, Scalar, TextKey
 from cloister.schema.codelists import NUMBERED_PATTERN, resolve_levels, resolve_values
 from cloister.schema.columns import OUTSIDE, Codes, Column, Grid, Listed, Serial
@@ -213,6 +214,10 @@ class Table:
     def mapped(self, function: Callable[[Table], Table]) -> Table:
         """What ``function`` makes of the rows, each of which depends on one row alone."""
         return function(self)
+
+    def keyed_hashes(self, key: bytes) -> Words:
+        """Numbers of 64 bits (n,), equal for equal rows, that nobody knows without the key."""
+        return keyed_rows(self.stored.values(), key)
 
     def narrow(self) -> Table:
         """The same table, each column in the narrowest type that its public domain allows."""

@@ -18,15 +18,14 @@ import hashlib
 import hmac
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Never, Self, SupportsIndex, TypeVar
 
-from cloister.arrays import Array
 from cloister.errors import CloisterError, ColumnsError, DataError
-from cloister.hashing import keyed_rows
+from cloister.hashing import Words
 from cloister.models.task import DatabaseTask
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import Event
@@ -222,9 +221,14 @@ AnySession = Session[Any, Any]
 AnySpent = Spent[Any, Any]
 
 
-def keyed_digest(
-    kind: bytes, tables: Mapping[str, Iterable[tuple[str, Array]]], release: str, key: bytes
-) -> str:
+class HashedRows(NamedTuple):
+    """The columns of a table, and how its rows are hashed under a key: numbers of 64 bits (n,)."""
+
+    columns: Sequence[str]
+    hashes: Callable[[bytes], Words]
+
+
+def keyed_digest(kind: bytes, tables: Mapping[str, HashedRows], release: str, key: bytes) -> str:
     """HMAC-SHA256 of the columns and rows of tables for one release, in hexadecimal.
 
     It reveals changed data. The order of rows does not matter: a database may return the same rows
@@ -235,28 +239,19 @@ def keyed_digest(
     """
     digest = hmac.new(key, kind + b" " + release.encode(), hashlib.sha256)
     secret = digest.digest()
-
-    def named(table: str) -> Iterator[Array]:
-        for column, values in tables[table]:
+    for table, (columns, hashes) in tables.items():
+        for column in columns:
             digest.update(f"{table}.{column}\0".encode())
-            yield values
-
-    for table in tables:
-        rows = keyed_rows(named(table), secret)
+        rows = hashes(secret)
         rows.sort()
         digest.update(rows.data)
     return digest.hexdigest()
 
 
-def digests_of(
-    kind: bytes,
-    tables: Callable[[], Mapping[str, Iterable[tuple[str, Array]]]],
-    release: str,
-    home: Home,
-) -> Digests:
-    """The digests of what was read, which ``tables`` gives twice."""
-    whole = keyed_digest(kind, tables(), "", home.fingerprint_key())
-    return Digests(keyed_digest(kind, tables(), release, home.key()), whole)
+def digests_of(kind: bytes, tables: Mapping[str, HashedRows], release: str, home: Home) -> Digests:
+    """The digests of what was read."""
+    whole = keyed_digest(kind, tables, "", home.fingerprint_key())
+    return Digests(keyed_digest(kind, tables, release, home.key()), whole)
 
 
 _ResultT = TypeVar("_ResultT")

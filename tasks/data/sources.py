@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from pandas.api import types as pt
 
+from cloister.arrays import Array
 from cloister.constraints import presence_rules
 from cloister.errors import DataError
+from cloister.hashing import Words, keyed_rows
 from cloister.models.task import AnyPlan, DatabaseTask
 from cloister.models.transforms import person_tables as persons
 from cloister.privacy.door.journal import Journal
@@ -39,15 +40,22 @@ from cloister.privacy.events import Event
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, noise_source
 from cloister.schema import relations
-from cloister.schema.domain import Table
+from cloister.schema.domain import Domain, Table
 from cloister.schema.parsing import parse
 from cloister.schema.scratch import scratch_table
 from cloister.schema.sources.reading import read_batches, read_frame
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import PersonUnit, Spec
-from cloister.schema.validation import Validation, read_table
+from cloister.schema.validation import RowRule, Validation, read_table
 from cloister.schema.validation_report import ValidationReport
-from cloister.tasks.data.session import Digests, RowSource, Session, digests_of, write_validation
+from cloister.tasks.data.session import (
+    Digests,
+    HashedRows,
+    RowSource,
+    Session,
+    digests_of,
+    write_validation,
+)
 from cloister.tasks.data.tables import write_parquet
 from cloister.tasks.home.files import frame_folder
 from cloister.tasks.home.home import Home
@@ -55,7 +63,7 @@ from cloister.tasks.requests import resolved
 from cloister.tasks.requests.measurement import domain_context
 from cloister.tasks.requests.plan import is_out_of_core
 
-Gathering = Callable[[Iterable[Table]], Table]
+Reading = Callable[[Spec, Domain, Path | None, Sequence[RowRule]], tuple[Table, ValidationReport]]
 
 
 @contextmanager
@@ -99,17 +107,20 @@ def _frame_digest(frame: pd.DataFrame, key: bytes) -> str:
 class TablesSource(RowSource[relations.Database, PrivateDatabase]):
     """The rows of a release: validated, encoded in public domains, behind doors under one plan.
 
-    ``gather`` puts the rows of batches together, in memory or out of core: queries have the same
-    answers.
+    ``read`` has them in memory or out of core: queries have the same answers.
     """
 
-    def __init__(self, gather: Gathering = Table.concatenate) -> None:
-        self._gather = gather
+    def __init__(self, read: Reading = read_table) -> None:
+        self._read = read
 
     @classmethod
     def fitting(cls, request: resolved.ResolvedRequest, plan: AnyPlan) -> Self:
         """The rows in memory, or out of core where the plan needs more memory than is free here."""
-        return cls(scratch_table if is_out_of_core(request, plan) else Table.concatenate)
+        return cls(
+            partial(read_table, gather=scratch_table)
+            if is_out_of_core(request, plan)
+            else read_table
+        )
 
     def context(self, request: resolved.ResolvedRequest) -> resolved.PublicContext:
         """The declared context of a request."""
@@ -127,13 +138,13 @@ class TablesSource(RowSource[relations.Database, PrivateDatabase]):
         """
         context = self.context(request)
         opened = {
-            name: open_table(table, request.data, home.key(), self._gather)
+            name: open_table(table, request.data, home.key(), self._read)
             for name, table in context.tables.items()
         }
         spec = context.spec
         reports = {name: table.report.to_dict() for name, table in opened.items()}
         write_validation(release, {"tables": reports} if spec.tables else reports[spec.name], home)
-        digests = digests_of(b"data", lambda: _stored(spec, opened), release, home)
+        digests = digests_of(b"data", _hashed(spec, opened), release, home)
         bounded = {name: table.bounded for name, table in opened.items()}
         database = relations.Database(context.task.schema, bounded)
         relations.require_unique_keys(database)
@@ -183,7 +194,7 @@ class OpenedTable:
 
 
 def open_table(
-    context: resolved.TableContext, data: Path | None, key: bytes, gather: Gathering
+    context: resolved.TableContext, data: Path | None, key: bytes, read: Reading
 ) -> OpenedTable:
     """Read, validate, encode and bound the rows of a table, from a file or from its source.
 
@@ -196,7 +207,7 @@ def open_table(
     spec, domain, unit = context.spec, context.task.domain, context.spec.privacy.protected
     rules = presence_rules(context.task.constraints, domain)
     if not isinstance(unit, PersonUnit):
-        table, report = read_table(spec, domain, data, rules, gather)
+        table, report = read(spec, domain, data, rules)
         return OpenedTable(table, table, report)
     require_named_persons(domain, unit)
     validation, people = Validation.of(spec, domain, rules), []
@@ -212,9 +223,12 @@ def open_table(
     return OpenedTable(table, bounded, validation.report())
 
 
-def _stored(spec: Spec, opened: Mapping[str, OpenedTable]) -> dict[str, Iterable[tuple[str, Any]]]:
-    """The stored columns of tables by name, which digests hold; of an only table it is empty."""
-    return {spec.naming(name, "{}"): table.read.stored.items() for name, table in opened.items()}
+def _hashed(spec: Spec, opened: Mapping[str, OpenedTable]) -> dict[str, HashedRows]:
+    """The tables by name, as digests hold them; an only table has an empty one."""
+    return {
+        spec.naming(name, "{}"): HashedRows(table.read.domain.names, table.read.keyed_hashes)
+        for name, table in opened.items()
+    }
 
 
 def bound(database: relations.Database, key: bytes) -> relations.Database:
@@ -309,7 +323,8 @@ class ColumnsSource(RowSource[pd.DataFrame, PrivateColumns]):
         rows = (
             _bound_contribution(frame, unit, spec, key) if isinstance(unit, PersonUnit) else frame
         )
-        return rows, digests_of(b"columns", lambda: {"": cell_hashes(frame)}, release, home)
+        hashed = HashedRows(list(map(str, frame.columns)), partial(_keyed_cells, frame))
+        return rows, digests_of(b"columns", {"": hashed}, release, home)
 
     def door(
         self,
@@ -341,11 +356,15 @@ def _bound_contribution(
             "validation.on_invalid to drop"
         )
     people, cells = person_numbers(typed.iloc[known], key), cell_hashes(frame.iloc[known])
-    within_bound = rows_within_bound(people, (values for _, values in cells), unit.max_rows, key)
+    within_bound = rows_within_bound(people, cells, unit.max_rows, key)
     return frame.iloc[known[within_bound]]
 
 
-def cell_hashes(frame: pd.DataFrame) -> Iterator[tuple[str, NDArray[Any]]]:
-    """A 64-bit hash (n,) of each cell of each column, by its name."""
+def cell_hashes(frame: pd.DataFrame) -> Iterator[Array]:
+    """A 64-bit hash (n,) of each cell, column by column."""
     for name in frame.columns:
-        yield str(name), pd.util.hash_pandas_object(texts(frame[name]), index=False).to_numpy()
+        yield pd.util.hash_pandas_object(texts(frame[name]), index=False).to_numpy()
+
+
+def _keyed_cells(frame: pd.DataFrame, key: bytes) -> Words:
+    return keyed_rows(cell_hashes(frame), key)

@@ -16,7 +16,7 @@ from cloister.schema.domain import Domain, code_type
 from cloister.schema.sources.reading import read_columns, read_frame
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation import read_table, validate_rows
-from cloister.tasks.data.session import keyed_digest
+from cloister.tasks.data.session import HashedRows, keyed_digest
 from cloister.tasks.data.sources import TablesSource
 from cloister.tasks.home.home import Home
 from cloister.tasks.requests.release_request import ReleaseRequest
@@ -77,7 +77,9 @@ def outcome(spec):
         table, report = read_table(spec, Domain.of(spec.attributes, spec.folder))
     except DataError as error:
         return str(error)
-    digest = keyed_digest(b"data", {"": table.stored.items()}, "r-1", bytes(32))
+    digest = keyed_digest(
+        b"data", {"": HashedRows(table.domain.names, table.keyed_hashes)}, "r-1", bytes(32)
+    )
     return {name: codes.tolist() for name, codes in table.codes.items()}, report, digest
 
 

@@ -4,15 +4,17 @@ import copy
 import gc
 import pickle
 import weakref
+from functools import partial
 
 import numpy as np
 import pytest
 from prefect.utilities.collections import visit_collection
 
 from cloister.errors import CloisterError
+from cloister.hashing import keyed_rows
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.ledger import Anchor
-from cloister.tasks.data.session import Digests, RowSource, Session, Spent, keyed_digest
+from cloister.tasks.data.session import Digests, HashedRows, RowSource, Session, Spent, keyed_digest
 
 CANARY = "CANARY-81725"
 
@@ -108,13 +110,18 @@ def test_rows_are_forgotten_though_the_journal_cannot_be_closed(tmp_path, monkey
     assert alive() is None
 
 
+def hashed(columns):
+    """Columns by name, as digests hold them."""
+    return {"people": HashedRows(list(columns), partial(keyed_rows, list(columns.values())))}
+
+
 def test_digests_of_the_same_rows_tell_two_certificates_nothing():
     """They are those of one release and one home, so that nobody can compare the rows of two."""
-    sexes = ("sex", np.ones(5, dtype=np.int8))
-    columns = {"people": [("age", np.arange(5)), sexes]}
+    sexes = np.ones(5, dtype=np.int8)
+    columns = hashed({"age": np.arange(5), "sex": sexes})
     mine = keyed_digest(b"data", columns, "r-1", bytes(32))
     assert keyed_digest(b"data", columns, "r-1", bytes(32)) == mine
-    changed = {"people": [("age", np.arange(1, 6)), sexes]}
+    changed = hashed({"age": np.arange(1, 6), "sex": sexes})
     digests = {
         keyed_digest(b"data", columns, "r-2", bytes(32)),
         keyed_digest(b"data", columns, "r-1", b"1" * 32),
@@ -128,8 +135,7 @@ def test_a_digest_is_of_rows_in_any_order_and_of_what_each_holds_together():
     ages, sexes = np.array([31, 31, 44, 59]), np.array([0, 1, 1, 1], dtype=np.int8)
 
     def digest(ages, sexes):
-        tables = {"people": [("age", ages), ("sex", sexes)]}
-        return keyed_digest(b"data", tables, "r-1", bytes(32))
+        return keyed_digest(b"data", hashed({"age": ages, "sex": sexes}), "r-1", bytes(32))
 
     order = np.array([2, 0, 3, 1])
     assert digest(ages[order], sexes[order]) == digest(ages, sexes)
