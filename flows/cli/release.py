@@ -45,8 +45,9 @@ def add_release_commands(app: typer.Typer) -> None:
         "answer",
         epilog=example(
             'cloister answer r-0123456789 "mean(age) by sex"',
-            "cloister answer release/synthetic.parquet \"count() where sex = 'F' or sex = 'X'\"",
-            "cloister answer r-0123456789 \"share(income = '>50K') by sex where age >= 65\"",
+            'cloister answer release/synthetic.parquet "count() where age in 30..49"',
+            "cloister answer r-0123456789 \"share(income = '>50K') by sex where not sector in "
+            '(state, church)"',
         ),
     )(answer_release)
     app.command(epilog=example("cloister methods"))(methods)
@@ -152,7 +153,8 @@ def answer_release(
         typer.Argument(
             metavar="QUESTION",
             help="count(), share(...), mean(...), median(...), quantile(..., 0.9) or table(...), "
-            "then by COLUMN, ... and where CONDITION if wanted.",
+            "then by COLUMN, ... and where CONDITION if wanted: age >= 65, age in 30..49, "
+            "region not in (north, east), reason is missing, not ..., joined by and.",
         ),
     ],
     of: Annotated[

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
+from typing import cast
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from cloister.arrays import Floats
 from cloister.constraints.denial import holds
 from cloister.errors import InputError
 from cloister.models.answers.evidence import Weight, Weights, slices_of
-from cloister.models.answers.question import Filter, Question
+from cloister.models.answers.question import Clause, Filter, Question
 from cloister.models.core.bins import Histogram, coarse
 from cloister.schema.columns import Column, Grid
 from cloister.schema.partition import Partition, declared_cells, single_values
@@ -49,8 +50,9 @@ def cut_slices(bins: Histogram, question: Question) -> Histogram:
     """The slices of a column, cut where a condition of the question begins or ends to hold."""
     cuts = [
         cut
-        for predicate in (*question.where.predicates, *question.having.predicates)
-        if predicate.left.attribute == bins.name and isinstance(predicate.right, float)
+        for clause in (*question.where.clauses, *question.having.clauses)
+        for predicate in clause.predicates
+        if clause.column.name == bins.name and isinstance(predicate.right, float)
         for cut in _cuts(bins.column, predicate.right)
     ]
     return slices_of(bins, cuts, declared_cells(bins.column))
@@ -116,14 +118,22 @@ def _joined(masks: Sequence[tuple[str, Floats]]) -> Weights:
 def conditions(condition: Filter, slices: Mapping[str, Histogram]) -> dict[str, Floats]:
     """Where a condition on columns holds, 1 or 0, in each of their slices."""
     masks: dict[str, Floats] = {}
-    for predicate in condition.predicates:
-        name = predicate.left.attribute
-        numbers = slices[name].column.comparable(slices[name].starts)
-        assert predicate.right is None or isinstance(predicate.right, float)
-        mask = holds(predicate.op, numbers, predicate.right).astype(np.float64)
+    for clause in condition.clauses:
+        mask = _holding(clause, slices[clause.column.name])
         join = np.maximum if condition.either else np.minimum
-        masks[name] = join(masks.get(name, mask), mask)
+        masks[clause.column.name] = join(masks.get(clause.column.name, mask), mask)
     return masks
+
+
+def _holding(clause: Clause, slices: Histogram) -> Floats:
+    """Where a clause holds, 1 or 0, in each slice of its column."""
+    numbers = slices.column.comparable(slices.starts)
+    holding = [
+        holds(predicate.op, numbers, cast("float | None", predicate.right))
+        for predicate in clause.predicates
+    ]
+    inside = np.any(holding, axis=0) if clause.either else np.all(holding, axis=0)
+    return np.asarray(inside, dtype=np.float64)
 
 
 def _groups(bins: Histogram, slices: Histogram) -> Iterator[tuple[str, Floats]]:

@@ -8,9 +8,16 @@
     linear(pay ~ age + sex)                   coefficients of a linear regression
     logistic(income = '>50K' ~ age + sex)     those of a logistic one
 
-``by`` and ``where`` may follow each of them, and ``where`` a regression. Conditions are those of
-checks (:mod:`cloister.constraints.text`) on one row, without its ``t.``: comparisons joined by
-``and``, or those of one column by ``or``. Names that are not bare words stand in backquotes.
+``by`` and ``where`` may follow each of them, and ``where`` a regression. A condition is clauses
+joined by ``and``, or clauses on one column joined by ``or``. A clause begins with ``not`` or not::
+
+    age >= 65,  65 <= age      a comparison: = != < <= > >=
+    age in 30..49              from 30 to 49, both included; not in
+    region in (north, east)    one of these; not in
+    reason is missing          is not missing
+
+Text of one word needs no quotes; other text stands in single quotes, names that are not bare words
+in backquotes. As in SQL a missing value fulfils no clause but ``is missing``, nor its opposite.
 """
 
 from __future__ import annotations
@@ -21,26 +28,39 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 
-from cloister.constraints.denial import BoundPredicate, DenialConstraint, Operand, bind
-from cloister.constraints.text import parse_condition, unquote
+import numpy as np
+
+from cloister.constraints import denial
+from cloister.constraints.denial import BoundPredicate, Op
+from cloister.constraints.text import unquote
 from cloister.errors import ConstraintError, InputError
-from cloister.schema.columns import Column
-from cloister.schema.declarations import BARE_NAME
+from cloister.schema.columns import Column, Grid
+from cloister.schema.declarations import BARE_NAME, quote
 from cloister.schema.domain import Domain
 
 Kind = Literal["count", "share", "mean", "quantile", "table", "linear", "logistic"]
 
 _QUOTED = re.compile(r"'(?:[^']|'')*'|`(?:[^`]|``)*`")
 _FORM = re.compile(
-    r"\s*(?P<kind>[a-z]+)\s*\((?P<of>[^()]*)\)\s*(?P<rest>.*)", re.IGNORECASE | re.DOTALL
+    r"\s*(?P<kind>[a-z]+)\s*\((?P<of>(?:[^()]|\([^()]*\))*)\)\s*(?P<rest>.*)",
+    re.IGNORECASE | re.DOTALL,
 )
 _CLAUSES = re.compile(
     r"(?:by\s+(?P<by>.+?))?\s*(?:where\s+(?P<where>.+))?", re.IGNORECASE | re.DOTALL
 )
-_PIECE = re.compile(
-    rf"(?P<quoted>'(?:[^']|'')*')|(?P<name>`(?:[^`]|``)+`|{BARE_NAME})|.", re.DOTALL
+_NAME = rf"(?:`(?:[^`]|``)+`|{BARE_NAME})"
+_VALUE = r"(?:'(?:[^']|'')*'|(?:(?!\.\.)[^\s'`<>=!≠≤≥(),])+)"
+_CLAUSE = re.compile(
+    rf"""\s*(?P<not>not\s+)?(?:
+        (?P<name>{_NAME})\s+(?P<out>not\s+)?in\s*
+            (?:(?P<low>{_VALUE})\s*\.\.\s*(?P<high>{_VALUE})
+              |\((?P<list>\s*{_VALUE}\s*(?:,\s*{_VALUE}\s*)*)\))
+      | (?P<gap>{_NAME})\s+is\s+(?P<there>not\s+)?(?:missing|null)
+      | (?P<left>{_NAME}|{_VALUE})\s*(?P<op><=|>=|!=|<>|==|[=<>≠≤≥])\s*(?P<right>{_NAME}|{_VALUE})
+    )\s*""",
+    re.IGNORECASE | re.VERBOSE,
 )
-_WORDS = {"and", "or", "is", "not", "missing", "null", "true", "false"}
+_OPS = {"==": Op.EQ, "<>": Op.NE, "≠": Op.NE, "≤": Op.LE, "≥": Op.GE} | {op.value: op for op in Op}
 
 _REMEDY = (
     'ask such as "count() where age >= 65", "share(income = \'>50K\') by sex", "mean(age) by '
@@ -52,16 +72,25 @@ _ARGUMENTS = {"count": (0,), "mean": (1,), "quantile": (1,), "table": (1, 2)}
 
 
 @dataclass(frozen=True)
-class Filter:
-    """Comparisons that all hold, or of which one holds; then they are of one column."""
+class Clause:
+    """Comparisons of one column that all hold, or of which one holds."""
 
-    predicates: tuple[BoundPredicate, ...] = ()
+    column: Column
+    predicates: tuple[BoundPredicate, ...]
+    either: bool = False
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Clauses that all hold, or of which one holds; then they are of one column."""
+
+    clauses: tuple[Clause, ...] = ()
     either: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
         """The columns that are compared, each once."""
-        return tuple(dict.fromkeys(each.left.attribute for each in self.predicates))
+        return tuple(dict.fromkeys(clause.column.name for clause in self.clauses))
 
 
 @dataclass(frozen=True)
@@ -199,41 +228,94 @@ def _column(written: str, domain: Domain) -> Column:
 
 
 def _condition(text: str, domain: Domain) -> Filter:
-    """The comparisons of a condition, each of one column with a constant, or with missing."""
-    try:
-        written, either = parse_condition(_with_cells(text), "condition")
-        predicates = bind(DenialConstraint("condition", written), domain).predicates
-    except ConstraintError as error:
-        said = str(error).removeprefix("constraint 'condition': ").split("; ")[0]
+    """The clauses of a condition, each on one column."""
+    masked = re.sub(r"\([^()]*\)", lambda match: "_" * len(match[0]), _masked(text))
+    joints = list(re.finditer(r"\s(and|or)\s", masked, re.IGNORECASE))
+    words = {joint[1].lower() for joint in joints}
+    starts = [0, *(joint.end() for joint in joints)]
+    ends = [*(joint.start() for joint in joints), len(text)]
+    clauses = [_clause(text[start:end], domain) for start, end in zip(starts, ends, strict=True)]
+    condition = Filter(tuple(clauses), "or" in words)
+    if len(words) > 1 or (condition.either and len(condition.names) > 1):
         raise InputError(
-            f"the condition {text!r}: {said}; write such as age >= 65 and sex = 'F', text in "
-            "single quotes, odd names in backquotes"
-        ) from None
-    for predicate in predicates:
-        if isinstance(predicate.right, Operand):
-            raise InputError(
-                f"the condition {text!r} compares two columns; compare each with a constant"
-            )
-        if domain[predicate.left.attribute].kind == "key":
-            raise InputError(
-                f"the condition {text!r} is on a key, which is numbered afresh; leave it out"
-            )
-    condition = Filter(predicates, either)
-    if either and len(condition.names) > 1:
-        raise InputError(
-            f"the condition {text!r} joins {' and '.join(condition.names)} by or; join comparisons "
-            "of one column by or, or ask twice"
+            f"the condition {text!r} joins {' and '.join(condition.names)} by or; join clauses on "
+            "one column by or, as region in (north, east), and others by and; or ask twice"
         )
     return condition
 
 
-def _with_cells(text: str) -> str:
-    """The condition as a constraint writes it, with ``t.`` before each name."""
+def _clause(text: str, domain: Domain) -> Clause:
+    match = _CLAUSE.fullmatch(text)
+    if match is None:
+        raise InputError(
+            f"cannot read the condition {text.strip()!r}; write such as age >= 65, age in 30..49, "
+            "region not in (north, east) or reason is missing, joined by and; text with blanks or "
+            "signs in single quotes, odd names in backquotes"
+        )
+    name, compared, either = _compared(match, domain)
+    column = _column(name, domain)
+    if bool(match["not"]) != bool(match["out"] or match["there"]):
+        compared, either = [(denial.NEGATED[op], value) for op, value in compared], not either
+    predicates = [
+        denial.Predicate(denial.Cell(1, column.name), op, _constant(column, value, domain))
+        for op, value in compared
+    ]
+    try:
+        bound = denial.bind(
+            denial.DenialConstraint("condition", tuple(predicates)), domain
+        ).predicates
+    except ConstraintError as error:
+        said = str(error).removeprefix("constraint 'condition': ").split("; ")[0]
+        raise InputError(f"the condition {text.strip()!r}: {said}; {_example(column)}") from None
+    low, *high = [cast("float", predicate.right) for predicate in bound]
+    if match["low"] and low > high[0]:
+        raise InputError(f"the range {text.strip()!r} runs backwards; {_example(column)}")
+    return Clause(column, bound, either)
 
-    def cell(match: re.Match[str]) -> str:
-        name = match["name"]
-        if name is None or name.lower() in _WORDS or re.fullmatch(r"\d[\d.eE+-]*", name):
-            return match[0]
-        return f"t.{name}"
 
-    return _PIECE.sub(cell, text)
+def _compared(
+    match: re.Match[str], domain: Domain
+) -> tuple[str, list[tuple[Op, str | None]], bool]:
+    """The column of a clause, with what it is compared, and whether one comparison is enough."""
+    if match["gap"]:
+        return match["gap"], [(Op.EQ, None)], False
+    if match["list"]:
+        return match["name"], [(Op.EQ, value) for value in _split(match["list"])], True
+    if match["low"]:
+        return match["name"], [(Op.GE, match["low"]), (Op.LE, match["high"])], False
+    left, op, right = match["left"], _OPS[match["op"]], match["right"]
+    if unquote(left) not in domain and unquote(right) in domain:
+        left, op, right = right, op.mirrored, left
+    return left, [(op, right)], False
+
+
+def _constant(column: Column, written: str | None, domain: Domain) -> str | bool | None:
+    """A value as it is declared; None for ``missing``."""
+    if written is None:
+        return None
+    value = written[1:-1].replace("''", "'") if written.startswith("'") else written
+    listed = column.labels or ()
+    if value in listed:
+        return value
+    if unquote(written) in domain:
+        raise InputError(
+            f"the condition compares two columns, '{column.name}' and '{unquote(written)}'; "
+            f"compare each with a constant: {_example(column)}"
+        )
+    if value.lower() in ("true", "false") and column.attribute.type == "boolean":
+        return value.lower() == "true"
+    if not listed:
+        return value
+    near = difflib.get_close_matches(value, listed, 3)
+    raise InputError(
+        f"column '{column.name}' has no value {value!r}; use one of {', '.join(near or listed[:9])}"
+    )
+
+
+def _example(column: Column) -> str:
+    """A clause that the column can have, of declared values."""
+    if column.kind == "nominal":
+        return f"write such as {quote(column.name)} in ({', '.join((column.labels or ())[:2])})"
+    last = (column.steps if isinstance(column, Grid) else column.values) - 1
+    ends = column.decode(np.array([0, last], dtype=np.int64)).astype(str)
+    return f"write such as {quote(column.name)} in {ends.iloc[0]}..{ends.iloc[1]}"

@@ -102,7 +102,7 @@ class Regression:
         return (
             bool(self.released and self.released.tables)
             and present
-            and not self.question.where.predicates
+            and not self.question.where.clauses
         )
 
     def estimates(self, estimand: Estimand, z: float) -> tuple[Estimate, ...]:
