@@ -22,7 +22,7 @@ from cloister.models.answers.figures import Estimand
 from cloister.models.answers.question import parse_question
 from cloister.models.protocol import HasBinaryColumns, counts_of_all_rows, table_models
 from cloister.models.registry import methods_with
-from cloister.models.sampling.drawing import SampleRequest, Where, sample_to
+from cloister.models.sampling.drawing import Where
 from cloister.models.storage import SavedModel, load_saved
 from cloister.models.task import Task
 from cloister.privacy.ledger import Release, State
@@ -32,6 +32,7 @@ from cloister.schema.domain import Domain
 from cloister.schema.parsing import parse
 from cloister.schema.relations import Database, Schema
 from cloister.tasks.data import tables
+from cloister.tasks.data.parts import SampleRequest, sample_to
 from cloister.tasks.home.files import exclusive
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import release_of

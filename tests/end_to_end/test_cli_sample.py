@@ -7,6 +7,7 @@ import pytest
 
 from cloister.flows.cli.app import run
 from cloister.models.sampling import drawing
+from cloister.tasks.data import parts
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def test_an_interrupted_draw_goes_on(approved, own, cloister, monkeypatch):
     monkeypatch.setattr(drawing, "CHUNK_ROWS", 100)
     written = []
 
-    def stop_at_the_third(self, number, chunk, write=drawing._PartFiles.write):
+    def stop_at_the_third(self, number, chunk, write=parts._PartFiles.write):
         if len(written) == 2:
             raise KeyboardInterrupt
         write(self, number, chunk)
@@ -77,7 +78,7 @@ def test_an_interrupted_draw_goes_on(approved, own, cloister, monkeypatch):
     out = own / "long.parquet"
     draw = ["sample", approved, "--rows", "450", "--out", str(out)]
     with monkeypatch.context() as patch:
-        patch.setattr(drawing._PartFiles, "write", stop_at_the_third)
+        patch.setattr(parts._PartFiles, "write", stop_at_the_third)
         assert run(draw) != 0
     assert not out.exists()
     kept = [path.read_bytes() for path in sorted(own.glob(".long.parquet*/part-*"))]
@@ -96,12 +97,12 @@ def test_draws_to_one_file_at_once_are_refused_but_one(approved, own, monkeypatc
     draw = ["sample", approved, "--rows", "50", "--out", str(out)]
     refused = []
 
-    def joined(self, join=drawing._PartFiles.join):
+    def joined(self, join=parts._PartFiles.join):
         refused.append(run(draw))
         join(self)
 
     with monkeypatch.context() as patch:
-        patch.setattr(drawing._PartFiles, "join", joined)
+        patch.setattr(parts._PartFiles, "join", joined)
         assert run(draw) == 0
     assert refused == [2]
     assert "another command draws to" in capsys.readouterr().err

@@ -7,19 +7,20 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-import cloister.models.sampling.drawing
 from cloister.constraints import parse_denial
 from cloister.constraints.counting import count_violations
 from cloister.errors import StorageError
 from cloister.models.core.bins import bin_cells
 from cloister.models.core.noisy_table import to_shares
-from cloister.models.sampling.drawing import Sampler, SampleRequest, sample_to
+from cloister.models.sampling import drawing
+from cloister.models.sampling.drawing import Sampler
 from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.models.sampling.violation_index import PairIndex
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Date, Integer, TextKey
 from cloister.schema.domain import Domain
 from cloister.schema.partition import declared_cells
+from cloister.tasks.data.parts import SampleRequest, sample_to
 
 DOMAIN = Domain.of(
     {
@@ -53,7 +54,7 @@ SIZES = [BINS[name].size for name in DOMAIN.modelled]
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(cloister.models.sampling.drawing, "CHUNK_ROWS", 100)
+    monkeypatch.setattr(drawing, "CHUNK_ROWS", 100)
 
 
 def sampler(*pair_rules):
