@@ -27,17 +27,17 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from scipy.special import ndtri
 
-from cloister.arrays import Floats
+from cloister.arrays import Floats, Integers
 from cloister.constraints import DenialConstraint, functional_dependency
 from cloister.figures import figure
 from cloister.models.core.bins import Histogram
 from cloister.models.task import Budget, Counted, Task
 from cloister.privacy.accounting.accountants import zcdp_rho
-from cloister.schema.columns import Codes
 from cloister.schema.domain import Table
 from cloister.schema.partition import tree_of
 from cloister.schema.relations import MISSING, Database, ForeignKey
@@ -227,26 +227,33 @@ def find_collapses(histograms: Mapping[str, Histogram], rows: Table) -> tuple[Co
     Both the number of distinct values and the effective number must be lower: a histogram's noise
     alone makes many values with next to no rows.
     """
-    pairs = (
-        (_collapse(bins, rows.codes[name]), _gaps(bins, rows.codes[name]))
-        for name, bins in histograms.items()
-    )
+    counted = ((bins, _cell_counts(bins, rows)) for bins in histograms.values())
+    pairs = ((_collapse(bins, counts), _gaps(bins, counts)) for bins, counts in counted)
     return tuple(message for pair in pairs for message in pair if message is not None)
 
 
-def _gaps(bins: Histogram, codes: Codes) -> Gaps | None:
-    if bins.levels.null is None or not len(codes):
+def _cell_counts(bins: Histogram, rows: Table) -> Integers:
+    """Number of rows in each cell (cells,)."""
+    return rows.select([bins.name]).total(partial(_cells_of_block, bins))
+
+
+def _cells_of_block(bins: Histogram, block: Table) -> Integers:
+    return np.bincount(bins.cell_index(block.codes[bins.name]), minlength=bins.cells)
+
+
+def _gaps(bins: Histogram, counts: Integers) -> Gaps | None:
+    if bins.levels.null is None or not counts.any():
         return None
-    missing = float((bins.index(codes) == bins.levels.null).mean())
+    missing = float(counts[bins.parts == bins.levels.null].sum() / counts.sum())
     expected = float(bins.mass[bins.levels.null] / bins.mass.sum())
     return Gaps(bins.name, missing, expected) if missing > expected + _MORE_GAPS else None
 
 
-def _collapse(bins: Histogram, codes: Codes) -> Collapse | None:
-    counts = np.bincount(bins.cell_index(codes), minlength=bins.cells)
-    values, expected = int((counts > 0).sum()), _expected_cells(bins.shares, len(codes))
+def _collapse(bins: Histogram, counts: Integers) -> Collapse | None:
+    rows = int(counts.sum())
+    values, expected = int((counts > 0).sum()), _expected_cells(bins.shares, rows)
     fewer = expected >= _FEWEST and values < _COLLAPSED * expected
-    effective = _effective(counts / len(codes)) < _COLLAPSED * _effective(bins.shares)
+    effective = _effective(counts / max(rows, 1)) < _COLLAPSED * _effective(bins.shares)
     return Collapse(bins.name, values, round(expected)) if fewer and effective else None
 
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
 from cloister.arrays import Booleans, Integers
-from cloister.constraints.denial import DenialConstraint, ViolationReport, bind
+from cloister.constraints.denial import BoundConstraint, DenialConstraint, ViolationReport, bind
 from cloister.constraints.matching import Conjunction, Matching, Tuples, either_order
 from cloister.schema.domain import Table
 
@@ -26,11 +27,10 @@ def count_violations(constraint: DenialConstraint, table: Table) -> int:
     Raises:
         ConstraintError: the constraint does not fit the domain of the table.
     """
-    bound = bind(constraint, table.domain)
+    bound, columns = bind(constraint, table.domain), table.select(constraint.attributes)
     if bound.arity == 1:
-        return int(bound.violation_mask(table, table).sum())
-    tuples = Tuples.of(table, constraint.attributes)
-    rows, weights = tuples.table, tuples.sums()
+        return int(columns.total(partial(_count_violating, bound)))
+    rows, weights = _count_tuples(columns)
     alone = int(weights @ bound.violation_mask(rows, rows))
     forward = Conjunction.of(bound.predicates)
     directed = int(weights @ Matching.of(forward, rows, rows).count(weights)) - alone
@@ -38,6 +38,29 @@ def count_violations(constraint: DenialConstraint, table: Table) -> int:
     if both == forward:
         return directed // 2
     return directed - (int(weights @ Matching.of(both, rows, rows).count(weights)) - alone) // 2
+
+
+def _count_tuples(table: Table) -> tuple[Table, Integers]:
+    """The different rows of a table, and how many rows are equal to each (k,).
+
+    Memory is that of the different ones, and of a block.
+    """
+    blocks = [*table.each(_count_block)]
+    if len(blocks) == 1:
+        return blocks[0]
+    rows = Table.concatenate(block for block, _ in blocks)
+    together = Tuples.of(rows, rows.domain.names)
+    return together.table, together.sums(np.concatenate([counts for _, counts in blocks]))
+
+
+def _count_block(block: Table) -> tuple[Table, Integers]:
+    tuples = Tuples.of(block, block.domain.names)
+    return tuples.table, tuples.sums()
+
+
+def _count_violating(bound: BoundConstraint, block: Table) -> Integers:
+    """The number () of rows that break a rule on one row."""
+    return np.asarray(np.count_nonzero(bound.violation_mask(block, block)))
 
 
 def violations_per_row(constraint: DenialConstraint, table: Table) -> Integers:

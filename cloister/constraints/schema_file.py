@@ -184,33 +184,45 @@ class PublishedSchema:
 def broken_rules(published: PublishedSchema, files: Mapping[str, Path]) -> tuple[str, ...]:
     """The columns and rules that Parquet files break, by ``schema.py``; never their values.
 
-    Memory is that of the columns of a rule.
+    Memory is that of the columns of a rule, and where that is on single rows of a row group.
     """
     module, broken = published.load(), list[str]()
     for name, table in published.tables.items():
         if set(pq.read_schema(files[name]).names) != set(table.domain.names):
             return (f"the names of columns of {name}",)
-        for columns, part in _parts(module.SCHEMAS[name], table.constraints):
+        for columns, part, alone in _parts(module.SCHEMAS[name], table.constraints):
             check = partial(part.validate, lazy=True, inplace=True)
-            broken += _broken(check, pd.read_parquet(files[name], columns=columns))
+            for rows in _frames(files[name], columns, alone):
+                broken += _broken(check, rows)
     if published.keys:
-        linked = {name: _linked(name, published) for name in published.tables}
-        tables = {n: pd.read_parquet(files[n], columns=linked[n]) for n in published.tables}
+        linked = {n: _linked(n, published) for n in published.tables}
+        tables = {n: pd.read_parquet(files[n], columns=linked[n]) for n in linked}
         broken += _broken(module.validate_links, tables)
     return tuple(dict.fromkeys(broken))
 
 
 def _parts(
     schema: Any, constraints: Iterable[DenialConstraint]
-) -> Iterator[tuple[list[str], pa.DataFrameSchema]]:
-    """The schema of each column, and of each rule with the columns that it compares."""
+) -> Iterator[tuple[list[str], pa.DataFrameSchema, bool]]:
+    """The columns of each column's and each rule's schema, the schema, and if it is on one row."""
     for name, column in schema.columns.items():
-        yield [name], pa.DataFrameSchema({name: column}, name=schema.name)
-    compared = {rule.name: list(rule.attributes) for rule in constraints}
+        yield [name], pa.DataFrameSchema({name: column}, name=schema.name), not column.unique
+    rules = {rule.name: rule for rule in constraints}
     for check in schema.checks:
-        yield compared[check.name], pa.DataFrameSchema(checks=check, name=schema.name)
+        rule, part = rules[check.name], pa.DataFrameSchema(checks=check, name=schema.name)
+        yield list(rule.attributes), part, rule.arity == 1
     if schema.unique:
-        yield schema.unique, pa.DataFrameSchema(unique=schema.unique, name=schema.name)
+        yield schema.unique, pa.DataFrameSchema(unique=schema.unique, name=schema.name), False
+
+
+def _frames(path: Path, columns: list[str], by_group: bool) -> Iterator[pd.DataFrame]:
+    """Columns of a Parquet file as pandas reads it: all rows, or a row group at a time."""
+    with pq.ParquetFile(path) as file:
+        if not by_group or file.num_row_groups < 2:
+            yield pd.read_parquet(path, columns=columns)
+            return
+        for group in range(file.num_row_groups):
+            yield file.read_row_group(group, columns=columns).to_pandas()
 
 
 def _linked(name: str, published: PublishedSchema) -> list[str]:

@@ -10,15 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from cloister.arrays import Array, Booleans, Integers
 from cloister.hashing import Words
-from cloister.schema.domain import Domain, Table, code_type
-
-ResultT = TypeVar("ResultT")
+from cloister.schema.domain import Domain, ResultT, Table, code_type
 
 
 class BlockStore(ABC):
@@ -142,6 +140,10 @@ class BlockTable(Table):
     def total(self, kernel: Callable[[Table], Integers]) -> Integers:
         """The sum of what ``kernel`` counts in each block."""
         return self.stored.store.total(self.stored.read, self.stored.of_stored(kernel))
+
+    def each(self, function: Callable[[Table], ResultT]) -> Iterator[ResultT]:
+        """What ``function`` makes of each block of the rows, in order."""
+        return self.stored.each(function)
 
     def keyed_hashes(self, key: bytes) -> Words:
         """Numbers of 64 bits (n,), equal for equal rows, that nobody knows without the key."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from cloister.schema.ticks import stride_of, tick_of
 if TYPE_CHECKING:
     import pandas as pd
 
+ResultT = TypeVar("ResultT")
 
 _NATIVE: dict[tuple[str, str], tuple[Scalar, Scalar]] = {
     ("False", "True"): (False, True),
@@ -210,6 +211,10 @@ class Table:
         Here all rows are one block. Of a table with others the sum is the same.
         """
         return kernel(self)
+
+    def each(self, function: Callable[[Table], ResultT]) -> Iterator[ResultT]:
+        """What ``function`` makes of each block of the rows, in order."""
+        yield function(self)
 
     def mapped(self, function: Callable[[Table], Table]) -> Table:
         """What ``function`` makes of the rows, each of which depends on one row alone."""

@@ -18,8 +18,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from cloister.errors import StorageError
-from cloister.schema.block_table import BlockStore, BlockTable, ResultT
-from cloister.schema.domain import Domain, Table, code_type
+from cloister.schema.block_table import BlockStore, BlockTable
+from cloister.schema.domain import Domain, ResultT, Table, code_type
 
 _KEY_BITS = 256
 """Bits of the key, as of the noise source's."""

@@ -62,8 +62,10 @@ def require_parquet_columns(path: Path, spec: Spec) -> None:
     require_columns(columns, list(spec.attributes), str(path))
 
 
-def read_columns(path: Path, names: Sequence[str]) -> Iterator[SourceBatch]:
-    """The named columns of a Parquet file, some rows at a time.
+def read_columns(
+    path: Path, names: Sequence[str], groups: Sequence[int] | None = None
+) -> Iterator[SourceBatch]:
+    """The named columns of a Parquet file, or of row ``groups`` of it, some rows at a time.
 
     Raises:
         DataError: it is no Parquet file, or a column's type is none of single values.
@@ -75,7 +77,7 @@ def read_columns(path: Path, names: Sequence[str]) -> Iterator[SourceBatch]:
     rows = max(_BATCH_CELLS // len(names), 1)
     opened = _parquet(path, lambda file: pq.ParquetFile(file, read_dictionary=texts, **_AS_STORED))
     with opened as file:
-        pieces = file.iter_batches(rows, columns=list(names))
+        pieces = file.iter_batches(rows, groups, columns=list(names))
         while piece := _parquet(path, lambda _: _with_sound_codes(next(pieces, None))):
             yield SourceBatch(
                 {name: SourceCells.of_arrow(piece.column(name), read_arrow) for name in names}
