@@ -16,6 +16,7 @@ from cloister.models import protocol
 from cloister.models.acceptance import plan_tries
 from cloister.models.core.bins import Histogram
 from cloister.models.protocol import AnySynthesizer, DatabaseDoor, DatabaseSynthesizer
+from cloister.models.sampling.drawing import Sampler
 from cloister.models.task import AnyPlan, Budget, DatabaseTask, Parameters, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.relations import Database, Schema
@@ -37,6 +38,11 @@ class OneTableModel(protocol.DatabaseModel):
     def histograms(self) -> Mapping[str, Mapping[str, Histogram]]:
         """The released histograms of the table."""
         return {self.schema.lead: self.model.histograms}
+
+    @property
+    def samplers(self) -> Mapping[str, Sampler]:
+        """The sampler of the table."""
+        return {self.schema.lead: self.model.sampler}
 
     @property
     def models(self) -> Mapping[str, protocol.Model]:

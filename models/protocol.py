@@ -103,6 +103,11 @@ class DatabaseModel(Protocol):
         """The released histograms of the rows of each table, if it has any."""
         ...
 
+    @property
+    def samplers(self) -> Mapping[str, Sampler]:
+        """The samplers of tables whose rows are drawn without those of others."""
+        ...
+
     def post_processing(self) -> tuple[str, ...]:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""
         ...

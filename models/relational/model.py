@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,6 +103,11 @@ class RelationalModel:
     def histograms(self) -> Mapping[str, Mapping[str, Histogram]]:
         """The released histograms of the rows of each table."""
         return {name: model.histograms for name, model in self.models.items()}
+
+    @property
+    def samplers(self) -> Mapping[str, Never]:
+        """None: how many rows a table has depends on the rows of others."""
+        return {}
 
     def counts_all_rows(self, table: str) -> bool:
         """Whether all rows of each unit within its bound are counted in a table."""

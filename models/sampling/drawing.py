@@ -2,20 +2,23 @@
 
 A table is drawn in chunks, so that memory stays flat. A chunk's random numbers depend on the seed
 and its number alone, so any chunk can be drawn without those before it, unless rows depend on
-earlier ones; then it is given these. Keys are numbered afresh over all chunks.
+earlier ones; then it is given these. Keys are numbered afresh over all chunks. What draws a chunk
+is a function that can be pickled, so that other processes and machines can draw chunks as well.
 """
 
 from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
+from cloister.arrays import Array
 from cloister.errors import SampleError
 from cloister.figures import count_of
 from cloister.privacy.mechanisms.randomness import SamplingSource
@@ -24,6 +27,36 @@ from cloister.schema.domain import Domain, Table
 
 CHUNK_ROWS = 32_768
 """Most rows of a chunk; an unfinished draw can only be resumed with the same number."""
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+class Mapper(Protocol):
+    """What a function makes of items, in their order; a few of them are made ahead.
+
+    Function and items can be pickled, and the function is the same for all items.
+    """
+
+    def __call__(self, function: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
+        """The values, one for each item."""
+        ...
+
+
+def in_threads(function: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
+    """A `Mapper` by a thread per processor: numpy, numba and Arrow release the lock."""
+    workers = os.cpu_count() or 1
+    pool, waiting = ThreadPoolExecutor(workers), deque[Future[B]]()
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
 
 Where = Mapping[str, object]
 """Columns, and the value that all rows have in each."""
@@ -166,45 +199,50 @@ class Sampler(ABC):
         where: Where | None = None,
         first: int = 0,
         before: Iterable[Table] = (),
+        mapper: Mapper = in_threads,
     ) -> Iterator[Table]:
         """The rows in chunks, keys numbered, from number ``first`` on, given those ``before``.
 
         A chunk depends on the seed and its number; if the sampler remembers, also on those before
-        it. SampleError if they cannot be drawn.
+        it, and ``mapper`` has no part. Codes are narrow. SampleError if they cannot be drawn.
         """
         sampler = self.prepared(rows, rng, where or {})
         chunks = split_rows(rows, sampler.chunk_rows, rng)[first:]
-        drawn = _one_by_one if sampler.remembers else _ahead
-        tables = drawn(sampler, chunks, Given(where or {}, tuple(before)))
-        for chunk, table in zip(chunks, tables, strict=True):
+        given = Given(where or {}, tuple(before))
+        if sampler.remembers:
+            drawn = _one_by_one(sampler, chunks, given)
+        else:
+            drawn = mapper(_ChunkDraw(sampler, given), chunks)
+        for chunk, codes in zip(chunks, drawn, strict=True):
+            table = Table(sampler.domain, codes)
             yield number_keys(table, chunk.begin, sampler.drawn_keys)
 
     def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
         """Exactly ``rows`` rows in one table; SampleError if they cannot be drawn."""
-        return Table.concatenate(chunk.narrow() for chunk in self.chunks(rows, rng, where))
+        return Table.concatenate(self.chunks(rows, rng, where))
 
 
-def _one_by_one(sampler: Sampler, chunks: Sequence[Chunk], given: Given) -> Iterator[Table]:
-    """Chunks, each given those before."""
+@dataclass(frozen=True)
+class _ChunkDraw:
+    """Draws any chunk by itself: its narrow codes by column."""
+
+    sampler: Sampler
+    given: Given
+
+    def __call__(self, chunk: Chunk) -> Mapping[str, Array]:
+        given = replace(self.given, first=chunk.begin)
+        return self.sampler.draw(chunk.rows, chunk.stream, given).narrow().stored
+
+
+def _one_by_one(
+    sampler: Sampler, chunks: Sequence[Chunk], given: Given
+) -> Iterator[Mapping[str, Array]]:
+    """The narrow codes of chunks, each given those before."""
     known = [*given.before]
     for chunk in chunks:
-        table = sampler.draw(
-            chunk.rows, chunk.stream, replace(given, before=known, first=chunk.begin)
-        )
-        known.append(table.narrow())
-        yield table
-
-
-def _ahead(sampler: Sampler, chunks: Sequence[Chunk], given: Given) -> Iterator[Table]:
-    """Chunks in order, drawn in a thread per processor: numpy releases the lock."""
-
-    def draw(chunk: Chunk) -> Table:
-        return sampler.draw(chunk.rows, chunk.stream, replace(given, first=chunk.begin))
-
-    workers = os.cpu_count() or 1
-    with ThreadPoolExecutor(workers) as pool:
-        for begin in range(0, len(chunks), workers):
-            yield from pool.map(draw, chunks[begin : begin + workers])
+        given = replace(given, before=known, first=chunk.begin)
+        known.append(sampler.draw(chunk.rows, chunk.stream, given).narrow())
+        yield known[-1].stored
 
 
 def number_keys(table: Table, first: int, preset: tuple[str, ...] = ()) -> Table:
@@ -213,7 +251,7 @@ def number_keys(table: Table, first: int, preset: tuple[str, ...] = ()) -> Table
     Raises:
         SampleError: a key's pattern has fewer keys.
     """
-    codes = dict(table.codes)
+    codes = dict(table.stored)
     for column in table.domain:
         if isinstance(column, Serial) and column.name not in preset:
             if first + table.rows > column.values:

@@ -13,23 +13,15 @@ from cloister.models.constrained import ConstrainedModel, merge_states
 from cloister.models.core.bins import Histogram
 from cloister.models.core.histograms import ReleasedCounts
 from cloister.models.protocol import HasBinaryColumns, ModelState, counts_of
+from cloister.models.sampling import drawing
 from cloister.models.sampling.conditions import condition_code
-from cloister.models.sampling.drawing import (
-    ANYTHING,
-    CHUNK_ROWS,
-    Given,
-    Patience,
-    Sampler,
-    Where,
-    draw_until_kept,
-)
 from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.models.transforms.differences import INNER, Differences
 from cloister.models.transforms.transformation import TransformedModel
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 
-_PATIENCE = Patience(idle=1_000_000, tries=20_000, least=CHUNK_ROWS)
+_PATIENCE = drawing.Patience(idle=1_000_000, tries=20_000, least=drawing.CHUNK_ROWS)
 """With the condition on a number that is made from a difference: few rows have its value."""
 
 _MADE = (
@@ -100,18 +92,18 @@ class BinaryDifferencedModel(DifferencedModel):
     """A model whose inner one also gives binary columns, of differences in place of numbers."""
 
     @property
-    def binary_sampler(self) -> Sampler:
+    def binary_sampler(self) -> drawing.Sampler:
         """The sampler of the binary columns of the inner model."""
         assert isinstance(self.inner, HasBinaryColumns)
         return self.inner.binary_sampler
 
 
 @dataclass(frozen=True)
-class DifferencedSampler(Sampler):
+class DifferencedSampler(drawing.Sampler):
     """Draws rows of an ``inner`` sampler and makes numbers from differences, by their ``bins``."""
 
     transformation: Differences
-    inner: Sampler
+    inner: drawing.Sampler
     bins: Mapping[str, Histogram]
 
     @property
@@ -129,14 +121,16 @@ class DifferencedSampler(Sampler):
         """Rows of a chunk at most."""
         return self.inner.chunk_rows
 
-    def prepared(self, rows: int, rng: SamplingSource, where: Where) -> DifferencedSampler:
+    def prepared(self, rows: int, rng: SamplingSource, where: drawing.Where) -> DifferencedSampler:
         """The same, its inner sampler prepared for what the condition says of inner columns."""
         for name, value in where.items():
             condition_code(name, value, self.domain, self.domain.modelled)
         inside = {n: value for n, value in where.items() if n not in self.transformation.moved}
         return replace(self, inner=self.inner.prepared(rows, rng, inside))
 
-    def draw(self, rows: int, rng: SamplingSource, given: Given = ANYTHING) -> Table:
+    def draw(
+        self, rows: int, rng: SamplingSource, given: drawing.Given = drawing.ANYTHING
+    ) -> Table:
         """Exactly ``rows`` rows, keys left unset; SampleError if they cannot be drawn."""
         before = [self.transformation.derivation.of(table) for table in given.before]
         moved, where = self.transformation.moved, given.where
@@ -152,7 +146,7 @@ class DifferencedSampler(Sampler):
         return self.finish(self._under(codes, rows, rng, inside))
 
     def _under(
-        self, codes: Mapping[str, int], rows: int, rng: SamplingSource, given: Given
+        self, codes: Mapping[str, int], rows: int, rng: SamplingSource, given: drawing.Given
     ) -> Table:
         """Inner rows from which numbers with the wanted codes are made, by rejection."""
         before = [*given.before]
@@ -171,7 +165,7 @@ class DifferencedSampler(Sampler):
                 "request fewer rows or choose another value"
             )
 
-        tables = draw_until_kept(rows, [fitting], failure, patience=_PATIENCE)
+        tables = drawing.draw_until_kept(rows, [fitting], failure, patience=_PATIENCE)
         return Table.concatenate([Table.completed(self.inner.domain, {}, 0), *tables])
 
     def finish(self, table: Table) -> Table:

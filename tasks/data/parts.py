@@ -1,8 +1,10 @@
 """Rows drawn to one file in parts, so that an interrupted draw goes on where it ended.
 
-A chunk is one part, written whole or not at all. A folder beside the file holds the parts and a
-note of what is drawn; parts that a draw of the same model, rows, seed and condition left behind are
-not drawn again. When all are there they are joined, and the folder is removed.
+A part is the codes of some chunks, written whole or not at all. A folder beside the file holds the
+parts and a note of what is drawn; parts that a draw of the same model, rows, seed and condition
+left behind are not drawn again. The file gets a row group of each part while others are drawn; when
+it is whole, the folder is removed. So each row is decoded and written as Parquet once, and rows and
+row groups are the same however many workers draw, and after an interruption.
 """
 
 from __future__ import annotations
@@ -12,16 +14,17 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain, count, islice
 from pathlib import Path
 
-import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
+from pyarrow import feather
 
 from cloister.errors import SampleError, StorageError
 from cloister.models.sampling import drawing
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
+from cloister.tasks.data import tables
 
 
 @dataclass(frozen=True)
@@ -50,30 +53,38 @@ class SampleRequest:
                 "seed": self.seed,
                 "where": where,
                 "chunks of": drawing.CHUNK_ROWS,
+                "codes in parts of": tables.CELLS_OF_GROUP,
             },
             sort_keys=True,
         )
 
 
-def sample_to(sampler: drawing.Sampler, request: SampleRequest, path: Path) -> Path:
+def sample_to(
+    sampler: drawing.Sampler,
+    request: SampleRequest,
+    path: Path,
+    mapper: drawing.Mapper = drawing.in_threads,
+) -> Path:
     """Draw the rows of a request to a Parquet file.
 
-    The same request again resumes an interrupted draw.
+    The same request again resumes an interrupted draw. Memory is that of a few chunks and of one
+    part; of a sampler that remembers, that of all codes.
 
     Raises:
         SampleError: the rows cannot be drawn.
         StorageError: a file cannot be written.
     """
-    parts = _PartFiles(path, sampler.domain)
+    size = max(tables.rows_of_group(sampler.domain) // sampler.chunk_rows, 1)
+    parts = _Parts(path, sampler.domain)
     try:
         request = parts.with_seed(request)
-        first = parts.open(request)
-        before = parts.tables(first) if sampler.remembers else ()
+        ready = parts.open(request)
+        before = parts.read(ready) if sampler.remembers else ()
         rng = SamplingSource(request.seed)
-        chunks = sampler.chunks(request.rows, rng, request.where, first, before)
-        for number, chunk in enumerate(chunks, start=first):
-            parts.write(number, chunk)
-        parts.join()
+        chunks = sampler.chunks(request.rows, rng, request.where, ready * size, before, mapper)
+        drawn = parts.store(ready, chunks, size)
+        _write_whole(path, lambda file: tables.write_rows(file, chain(parts.read(ready), drawn)))
+        shutil.rmtree(parts.folder)
     except SampleError:
         parts.remove_if_empty()
         raise
@@ -85,7 +96,7 @@ def sample_to(sampler: drawing.Sampler, request: SampleRequest, path: Path) -> P
 
 
 @dataclass(frozen=True)
-class _PartFiles:
+class _Parts:
     """The parts of one file, in a folder beside it."""
 
     path: Path
@@ -113,7 +124,7 @@ class _PartFiles:
             shutil.rmtree(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         _write_whole(self._note, lambda part: part.write_text(request.note, encoding="utf-8"))
-        return len(list(self._finished()))
+        return next(number for number in count() if not self._part(number).exists())
 
     @property
     def _note(self) -> Path:
@@ -122,42 +133,44 @@ class _PartFiles:
     def _left(self) -> str | None:
         return self._note.read_text(encoding="utf-8") if self._note.exists() else None
 
-    def write(self, number: int, chunk: Table) -> None:
-        rows = pa.Table.from_pandas(chunk.frame(), preserve_index=False)
-        _write_whole(self._part(number), lambda part: pq.write_table(rows, part))
+    def store(self, first: int, chunks: Iterator[Table], size: int) -> Iterator[Table]:
+        """Parts of ``size`` chunks each, from number ``first`` on, once they are on the disk."""
+        for number in count(first):
+            some = list(islice(chunks, size))
+            if not some:
+                return
+            yield self._store(number, Table.concatenate(some))
 
-    def tables(self, count: int) -> Iterator[Table]:
-        for number in range(count):
-            yield self.domain.encode(pd.read_parquet(self._part(number)))
+    def _store(self, number: int, rows: Table) -> Table:
+        codes = pa.table(dict(rows.stored))
+        _write_whole(
+            self._part(number),
+            lambda part: feather.write_feather(codes, str(part), compression="zstd"),
+        )
+        return rows
 
-    def join(self) -> None:
-        _write_whole(self.path, self._joined)
-        shutil.rmtree(self.folder)
+    def read(self, number: int) -> Iterator[Table]:
+        """The first parts."""
+        for part in range(number):
+            codes = feather.read_table(self._part(part), memory_map=False)
+            yield Table(self.domain, {name: codes[name].to_numpy() for name in self.domain.names})
 
     def remove_if_empty(self) -> None:
         """Remove the folder if no part was drawn."""
         if not self._part(0).exists():
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _joined(self, path: Path) -> None:
-        with pq.ParquetWriter(path, pq.read_schema(self._part(0))) as writer:
-            for part in self._finished():
-                writer.write_table(pq.read_table(part))
-
-    def _finished(self) -> Iterator[Path]:
-        number = 0
-        while self._part(number).exists():
-            yield self._part(number)
-            number += 1
-
     def _part(self, number: int) -> Path:
-        return self.folder / f"part-{number:06}.parquet"
+        return self.folder / f"part-{number:06}.arrow"
 
 
 def _write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file under another name, then move it to its place."""
+    """Write a file under another name, then move it to its place; nothing is left of a part."""
     unfinished = path.with_name(f".{path.name}.unfinished")
-    write(unfinished)
-    with unfinished.open("rb") as file:
-        os.fsync(file.fileno())
-    unfinished.replace(path)
+    try:
+        write(unfinished)
+        with unfinished.open("rb") as file:
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)

@@ -7,7 +7,7 @@ The data of the built-in demo is made on first use.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cloister.constraints import DenialConstraint, key_attributes
+from cloister.constraints import key_attributes
 from cloister.constraints.counting import violation_reports
 from cloister.constraints.denial import ViolationReport
 from cloister.constraints.schema_file import PublishedSchema, PublishedTable, broken_rules
@@ -28,6 +28,7 @@ from cloister.models.task import DatabaseTask, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 from cloister.schema.relations import Database, ForeignKey
+from cloister.schema.scratch import Blocks, ScratchTable
 from cloister.schema.sinks import LoadTarget, SyntheticTable, load_tables, require_loadable
 from cloister.schema.sources.csv_files import write_csv_rows
 from cloister.schema.sources.files_and_urls import HIDE_IT, holds_password
@@ -39,8 +40,8 @@ from cloister.tasks.home.home import Home, private_folder
 from cloister.tasks.home.process import PACKAGE
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 
-_CELLS_WRITTEN = 1 << 22
-"""Cells that are written at a time: few, so that their texts take little memory."""
+CELLS_OF_GROUP = 1 << 22
+"""Cells of a row group that is written: few, so that their texts take little memory."""
 
 
 def draw_tables(model: DatabaseModel, rows: int, seed: int | None) -> Database:
@@ -121,21 +122,12 @@ def count_all_violations(task: DatabaseTask, database: Database) -> tuple[Violat
 def violations_in(path: Path, task: Task) -> tuple[ViolationReport, ...]:
     """Violations of each hard constraint by the rows of a Parquet file.
 
-    Memory is that of a constraint's columns.
+    Memory is that of a row group, and of the different tuples that a constraint compares.
 
     Raises:
         DataError: the rows do not fit the domain.
     """
-    return tuple(
-        report
-        for rule in task.hard
-        for report in violation_reports([rule], _columns_of(path, rule, task))
-    )
-
-
-def _columns_of(path: Path, rule: DenialConstraint, task: Task) -> Table:
-    domain = Domain(tuple(task.domain[name] for name in rule.attributes))
-    return _table_of(path, domain)
+    return violation_reports(task.hard, read_in_blocks(path, task))
 
 
 def read_synthetic(path: Path, task: Task) -> Table:
@@ -147,12 +139,30 @@ def read_synthetic(path: Path, task: Task) -> Table:
     return _table_of(path, task.domain)
 
 
-def _table_of(path: Path, domain: Domain) -> Table:
+def read_in_blocks(path: Path, task: Task) -> Table:
+    """The synthetic table in a Parquet file, of which a row group is in memory at a time.
+
+    Each use reads the columns that it needs again; the rows of an only row group are in memory.
+
+    Raises:
+        DataError: it does not fit the domain, here or where it is used.
+    """
+    metadata, domain = pq.read_metadata(path), task.domain
+    groups = range(metadata.num_row_groups)
+    if len(groups) < 2:
+        return _table_of(path, domain)
+    lengths = [metadata.row_group(number).num_rows for number in groups]
+    return ScratchTable(
+        domain, Blocks(domain, lengths, lambda number, some: _table_of(path, some, [number]))
+    )
+
+
+def _table_of(path: Path, domain: Domain, groups: Sequence[int] | None = None) -> Table:
     """The rows of a synthetic file; rules across foreign keys may have left none."""
     if pq.read_metadata(path).num_rows == 0:
         return Table(domain, {name: np.zeros(0, dtype=np.int64) for name in domain.names})
     validation = Validation(domain, "fail")
-    table = validation.table(read_columns(path, domain.names))
+    table = validation.table(read_columns(path, domain.names, groups))
     validation.report()
     return table
 
@@ -174,22 +184,29 @@ def write_table(table: Table, path: Path) -> None:
     Raises:
         StorageError: it cannot be written.
     """
-    rows = max(_CELLS_WRITTEN // len(table.domain.names), 1)
-
-    def write(part: Path) -> None:
-        pieces = (_arrow(table, start, rows) for start in range(0, max(table.rows, 1), rows))
-        first = next(pieces)
-        with pq.ParquetWriter(part, first.schema) as file:
-            for piece in chain([first], pieces):
-                file.write_table(piece)
-
-    replace_file(path, write)
-
-
-def _arrow(table: Table, first: int, rows: int) -> pa.Table:
-    return pa.Table.from_pandas(
-        table.take(slice(first, first + rows)).frame(), preserve_index=False
+    rows = rows_of_group(table.domain)
+    groups = (
+        table.take(slice(first, first + rows)) for first in range(0, max(table.rows, 1), rows)
     )
+    replace_file(path, lambda part: write_rows(part, groups))
+
+
+def write_rows(path: Path, groups: Iterator[Table]) -> None:
+    """Write the values of tables, one at least, to a Parquet file: row groups.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    pieces = (pa.Table.from_pandas(group.frame(), preserve_index=False) for group in groups)
+    first = next(pieces)
+    with pq.ParquetWriter(path, first.schema) as file:
+        for piece in chain([first], pieces):
+            file.write_table(piece)
+
+
+def rows_of_group(domain: Domain) -> int:
+    """Rows of a row group that is written."""
+    return max(CELLS_OF_GROUP // len(domain.names), 1)
 
 
 def write_csv(parquet: Path, path: Path, spec: Spec) -> None:
@@ -199,7 +216,7 @@ def write_csv(parquet: Path, path: Path, spec: Spec) -> None:
         StorageError: it cannot be written.
     """
     names = list(spec.attributes)
-    rows = max(_CELLS_WRITTEN // len(names), 1)
+    rows = max(CELLS_OF_GROUP // len(names), 1)
 
     def write(part: Path) -> None:
         with (

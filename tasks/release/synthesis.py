@@ -6,7 +6,7 @@ Drawing rows is free, repeatable post-processing. The evaluation against the rea
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,21 +19,14 @@ from cloister.models.acceptance import TriedPlan, run_tries
 from cloister.models.protocol import DatabaseModel, DatabaseSynthesizer
 from cloister.models.quality import find_collapses, find_lost_references
 from cloister.models.registry import create, over_databases
-from cloister.models.storage import load_saved, save_model
+from cloister.models.storage import SavedModel, load_saved, save_model
 from cloister.models.task import AnyPlan
 from cloister.privacy.certificate.certificate import Acceptance
 from cloister.schema.domain import Table
 from cloister.schema.relations import Database, ForeignKey, row_tables
+from cloister.tasks.data import tables
+from cloister.tasks.data.parts import SampleRequest, sample_to
 from cloister.tasks.data.session import AnySpent
-from cloister.tasks.data.tables import (
-    count_all_violations,
-    draw_tables,
-    read_synthetic,
-    require_hard_constraints,
-    require_published_schema,
-    require_references,
-    write_table,
-)
 from cloister.tasks.home.files import Reference, write_json
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import reporter
@@ -109,7 +102,7 @@ def _accepted_model(
         return fitted
 
     def draw(model: DatabaseModel) -> Table:
-        return draw_tables(model, request.rows, seed).tables[name]
+        return tables.draw_tables(model, request.rows, seed).tables[name]
 
     door = spent.private.table(name)
     counted = door.secret_number(plan.tries, "tries that count")
@@ -153,19 +146,18 @@ def sample_rows(request: ResolvedRequest, fitted: Fitted, home: Home) -> DrawnRo
         SampleError: the rows cannot be drawn, or break a hard constraint or the published schema.
     """
     context, folder = public_context_of(request), home.release(fitted.release)
-    model = load_saved(fitted.model.open()).model
-    drawn = dict(draw_tables(model, request.rows, kept_seed(folder)).tables)
+    saved = load_saved(fitted.model.open())
+    model = saved.model
     files = {name: folder / f"{stem}.parquet" for name, stem in context.files.items()}
-    for name, path in files.items():
-        write_table(drawn.pop(name), path)
+    _draw_files(saved, request.rows, kept_seed(folder), files)
     reporter().advance("sample", 1, 3)
-    database = _read_tables(files, context)
-    dangling = require_references(database)
-    violations = count_all_violations(context.task, database)
+    database = _read_tables(files, context, in_blocks=model.samplers)
+    dangling = tables.require_references(database)
+    violations = tables.count_all_violations(context.task, database)
     acceptance = _acceptance_of(folder)
-    require_hard_constraints(violations)
+    tables.require_hard_constraints(violations)
     reporter().advance("sample", 2, 3)
-    require_published_schema(context, files)
+    tables.require_published_schema(context, files)
     references = {name: Reference.of(path) for name, path in files.items()}
     return DrawnRows(
         references,
@@ -177,6 +169,16 @@ def sample_rows(request: ResolvedRequest, fitted: Fitted, home: Home) -> DrawnRo
         (*_missed(acceptance), *_warnings(context, model, database)),
         acceptance,
     )
+
+
+def _draw_files(saved: SavedModel, rows: int, seed: int, files: Mapping[str, Path]) -> None:
+    """Draw tables to files: chunk by chunk those that are drawn without others, the rest whole."""
+    for name, sampler in saved.model.samplers.items():
+        sample_to(sampler, SampleRequest(saved.digest, rows, seed), files[name])
+    if others := files.keys() - saved.model.samplers.keys():
+        drawn = dict(tables.draw_tables(saved.model, rows, seed).tables)
+        for name in others:
+            tables.write_table(drawn.pop(name), files[name])
 
 
 def _acceptance_of(folder: Path) -> Acceptance | None:
@@ -199,9 +201,14 @@ def _missed(acceptance: Acceptance | None) -> Iterator[str]:
             yield sentence
 
 
-def _read_tables(files: Mapping[str, Path], context: PublicContext) -> Database:
-    tables = {name: read_synthetic(files[name], task) for name, task in context.task.tables.items()}
-    return Database(context.task.schema, tables)
+def _read_tables(
+    files: Mapping[str, Path], context: PublicContext, in_blocks: Collection[str] = ()
+) -> Database:
+    drawn = {}
+    for name, task in context.task.tables.items():
+        read = tables.read_in_blocks if name in in_blocks else tables.read_synthetic
+        drawn[name] = read(files[name], task)
+    return Database(context.task.schema, drawn)
 
 
 def _warnings(context: PublicContext, fitted: DatabaseModel, database: Database) -> tuple[str, ...]:

@@ -1,13 +1,13 @@
 """Rows drawn from an approved release by the command line, and its answers."""
 
-import io
+import json
 
 import pandas as pd
 import pytest
 
 from cloister.flows.cli.app import run
 from cloister.models.sampling import drawing
-from cloister.tasks.data import parts
+from cloister.tasks.data import parts, tables
 
 
 @pytest.fixture
@@ -67,28 +67,33 @@ def test_conditions_that_cannot_be_met_are_refused(approved, own, capsys, where,
 
 def test_an_interrupted_draw_goes_on(approved, own, cloister, monkeypatch):
     monkeypatch.setattr(drawing, "CHUNK_ROWS", 100)
-    written = []
+    monkeypatch.setattr(tables, "CELLS_OF_GROUP", 1)
+    stored = []
 
-    def stop_at_the_third(self, number, chunk, write=parts._PartFiles.write):
-        if len(written) == 2:
+    def stop_at_the_third(self, number, rows, store=parts._Parts._store):
+        if len(stored) == 2:
             raise KeyboardInterrupt
-        write(self, number, chunk)
-        written.append(number)
+        stored.append(number)
+        return store(self, number, rows)
+
+    def noted(self, number, rows, store=parts._Parts._store):
+        stored.append(number)
+        return store(self, number, rows)
 
     out = own / "long.parquet"
     draw = ["sample", approved, "--rows", "450", "--out", str(out)]
     with monkeypatch.context() as patch:
-        patch.setattr(parts._PartFiles, "write", stop_at_the_third)
+        patch.setattr(parts._Parts, "_store", stop_at_the_third)
         assert run(draw) != 0
-    assert not out.exists()
-    kept = [path.read_bytes() for path in sorted(own.glob(".long.parquet*/part-*"))]
-    assert len(kept) == 2
-    cloister(*draw)
-    rows = pd.read_parquet(out)
-    assert len(rows) == 450
-    pd.testing.assert_frame_equal(
-        rows[:200], pd.concat(map(pd.read_parquet, map(io.BytesIO, kept)), ignore_index=True)
-    )
+        assert not out.exists()
+        (note,) = own.glob(".long.parquet*/request.json")
+        seed = json.loads(note.read_text())["seed"]
+        patch.setattr(parts._Parts, "_store", noted)
+        cloister(*draw)
+    assert stored == [0, 1, 2, 3, 4]
+    assert len(pd.read_parquet(out)) == 450
+    cloister(*draw[:-1], str(own / "whole.parquet"), "--seed", str(seed))
+    assert out.read_bytes() == (own / "whole.parquet").read_bytes()
     assert not list(own.glob(".long*"))
 
 
@@ -97,12 +102,12 @@ def test_draws_to_one_file_at_once_are_refused_but_one(approved, own, monkeypatc
     draw = ["sample", approved, "--rows", "50", "--out", str(out)]
     refused = []
 
-    def joined(self, join=parts._PartFiles.join):
+    def written(path, groups, write=tables.write_rows):
         refused.append(run(draw))
-        join(self)
+        write(path, groups)
 
     with monkeypatch.context() as patch:
-        patch.setattr(parts._PartFiles, "join", joined)
+        patch.setattr(tables, "write_rows", written)
         assert run(draw) == 0
     assert refused == [2]
     assert "another command draws to" in capsys.readouterr().err

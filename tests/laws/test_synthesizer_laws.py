@@ -1,5 +1,6 @@
 """Laws of every registered method: it spends its plan, satisfies hard constraints, samples rows."""
 
+import pickle
 import re
 from dataclasses import replace
 from fractions import Fraction
@@ -10,12 +11,13 @@ import pandas as pd
 import pytest
 from guarantees import accounted, givable, suited
 from private_table import PrivateTable
+from shipped import shipped
 
 from cloister.constraints import dependency, parse_denial
 from cloister.constraints.counting import count_violations
 from cloister.errors import PlanError, SampleError
 from cloister.models.one_table import plan_table
-from cloister.models.protocol import fit, make_plan
+from cloister.models.protocol import HasBinaryColumns, fit, make_plan
 from cloister.models.registry import METHODS, create
 from cloister.models.task import Budget, Task
 from cloister.privacy.accounting.accountants import epsilon
@@ -25,7 +27,7 @@ from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Date, Integer, Ordinal, TextKey
-from cloister.schema.domain import Domain
+from cloister.schema.domain import Domain, Table
 
 pytestmark = pytest.mark.usefixtures("brief_training")
 
@@ -125,6 +127,25 @@ def test_a_filter_reads_each_plan_and_never_below_its_cost(method):
     cost = filter_cost(event, task.neighbours.relation)
     cap = least_cap([cost], 4 * DELTA)
     assert epsilon(event, 4 * DELTA, task.neighbours.relation) <= cap
+
+
+def test_copies_in_other_processes_draw_the_same_rows(run, monkeypatch):
+    model = run[-1]
+    rows = givable(model, 250)
+    monkeypatch.setattr("cloister.models.sampling.drawing.CHUNK_ROWS", 100)
+    binary = [model.binary_sampler] if isinstance(model, HasBinaryColumns) else []
+    for sampler in (model.sampler, *binary):
+        whole = sampler.sample(rows, SamplingSource(4))
+        copy = pickle.loads(pickle.dumps(sampler))
+        assert equal(copy.sample(rows, SamplingSource(4)), whole)
+        chunks = list(sampler.chunks(rows, SamplingSource(4), mapper=shipped))
+        assert equal(Table.concatenate(chunks), whole)
+
+
+def equal(first, second):
+    return first.domain == second.domain and all(
+        np.array_equal(first.codes[name], second.codes[name]) for name in first.domain.names
+    )
 
 
 @pytest.mark.parametrize("rows", [1, 257, 1000])

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,6 +131,11 @@ class PaperModel:
         """The least that the model of rows of the first table may give."""
         lead = self.models.get(self.task.schema.lead)
         return lead.capacity if lead else None
+
+    @property
+    def samplers(self) -> Mapping[str, Never]:
+        """None: links depend on the rows of both tables."""
+        return {}
 
     def counts_all_rows(self, table: str) -> bool:  # noqa: ARG002 - of any table
         """True."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pandera.pandas as pa
+import pyarrow.parquet as pq
 import pytest
 from random_tables import random_table
 from receiver import receive
@@ -388,3 +389,35 @@ def test_what_is_not_checked_is_said():
     unchecked = of_task(table_task(spec, 9)).load().UNCHECKED
     assert set(unchecked) == {"rare", "pairs", "texts"}
     assert unchecked["rare"] == "it is soft"
+
+
+def test_types_hold_in_each_row_group(tmp_path, monkeypatch):
+    spec, table = typed_table()
+    schema = published_schema(declared_context(spec, 300))
+    assert _broken_in_groups(schema, table, tmp_path, monkeypatch) == ([], [])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_rules_broken_in_row_groups_are_those_of_the_whole_file(seed, tmp_path, monkeypatch):
+    task, table = random_case(seed)
+    rng = np.random.default_rng(seed)
+    for name in task.domain.names:
+        codes = {each: np.array(values) for each, values in table.codes.items()}
+        rows = rng.integers(0, table.rows, 3)
+        codes[name][rows] = rng.integers(0, task.domain[name].size, 3)
+        changed = Table(task.domain, codes)
+        whole, by_group = _broken_in_groups(of_task(task), changed, tmp_path, monkeypatch)
+        assert whole == by_group
+
+
+def _broken_in_groups(schema, table, folder, monkeypatch):
+    """What a table breaks in a file of one row group, and of ten and more."""
+    broken = []
+    for cells in (table.rows, table.rows // 10):
+        monkeypatch.setattr(
+            "cloister.tasks.data.tables.CELLS_OF_GROUP", cells * len(table.domain.names)
+        )
+        write_table(table, folder / "rows.parquet")
+        broken.append(sorted(broken_rules(schema, {"synthetic": folder / "rows.parquet"})))
+    assert pq.read_metadata(folder / "rows.parquet").num_row_groups >= 10
+    return tuple(broken)

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from shape import door_to
+from shipped import shipped
 
 import cloister.models.transforms.person_sampler
 from cloister.constraints.counting import violation_reports
@@ -122,7 +123,9 @@ def test_the_same_rows_after_a_round_trip_and_after_an_interruption(model, monke
     meta, arrays = model.state()
     again = create("independent").restore(task_with(), meta, arrays)
     chunks = list(model.sampler.chunks(240, SamplingSource(3)))
-    later = list(again.sampler.chunks(240, SamplingSource(3), first=2, before=chunks[:2]))
+    later = list(
+        again.sampler.chunks(240, SamplingSource(3), first=2, before=chunks[:2], mapper=shipped)
+    )
     assert len(chunks) == 5
     for first, second in zip(chunks[2:], later, strict=True):
         pd.testing.assert_frame_equal(first.frame(), second.frame())

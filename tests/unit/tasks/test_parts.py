@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from shipped import shipped
 
 from cloister.constraints import parse_denial
 from cloister.constraints.counting import count_violations
@@ -20,6 +21,7 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Date, Integer, TextKey
 from cloister.schema.domain import Domain
 from cloister.schema.partition import declared_cells
+from cloister.tasks.data import tables
 from cloister.tasks.data.parts import SampleRequest, sample_to
 
 DOMAIN = Domain.of(
@@ -55,6 +57,7 @@ SIZES = [BINS[name].size for name in DOMAIN.modelled]
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     monkeypatch.setattr(drawing, "CHUNK_ROWS", 100)
+    monkeypatch.setattr(tables, "CELLS_OF_GROUP", 100 * len(DOMAIN.names))
 
 
 def sampler(*pair_rules):
@@ -113,6 +116,22 @@ def test_an_interrupted_draw_is_resumed_and_ends_the_same(tmp_path, rules):
     assert count_violations(KEY, table) == 0 or not rules
 
 
+@pytest.mark.parametrize("chunks", [1, 3])
+def test_the_file_is_the_same_for_any_workers_and_after_an_interruption(
+    tmp_path, monkeypatch, chunks
+):
+    monkeypatch.setattr(tables, "CELLS_OF_GROUP", chunks * 100 * len(DOMAIN.names))
+    whole = sample_to(sampler(), REQUEST, tmp_path / "whole.parquet")
+    alone = sample_to(sampler(), REQUEST, tmp_path / "alone.parquet", mapper=map)
+    with pytest.raises(KeyboardInterrupt):
+        sample_to(Interrupted(sampler(), 5), REQUEST, tmp_path / "resumed.parquet", mapper=map)
+    rest = Interrupted(sampler(), 99)
+    resumed = sample_to(rest, REQUEST, tmp_path / "resumed.parquet", mapper=shipped)
+    assert rest.drawn == 0  # copies of it drew
+    assert whole.read_bytes() == alone.read_bytes() == resumed.read_bytes()
+    assert pq.read_metadata(whole).num_row_groups == -(-8 // chunks)
+
+
 def test_rows_before_are_indexed_once_however_many_chunks_follow(monkeypatch):
     recorded = []
     record = PairIndex.record
@@ -140,7 +159,7 @@ def test_a_half_written_part_is_drawn_again(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         sample_to(Interrupted(sampler(), 3), REQUEST, path)
     folder = tmp_path / "rows.parquet.parts"
-    (folder / "part-000002.parquet").rename(folder / ".part-000002.parquet.unfinished")
+    (folder / "part-000002.arrow").rename(folder / ".part-000002.arrow.unfinished")
     rest = Interrupted(sampler(), 99)
     sample_to(rest, REQUEST, path)
     assert rest.drawn == 6
