@@ -29,11 +29,11 @@ cloister.tasks.stores.prefect_runs.Step = lambda function, follows, **about: fun
 import cloister.tasks.release.publish
 cloister.tasks.release.publish.register_release = lambda *given: ""
 cloister.tasks.release.publish.version_release = lambda *given: None
-import cloister.tasks.release.synthesis as synthesis
+from cloister.tasks.data import tables
 from cloister.flows.release import release
 from cloister.tasks.requests.release_request import ReleaseRequest
 
-drawn, draw, deadly = [], synthesis.draw_tables, int(sys.argv[2])
+drawn, draw, deadly = [], tables.draw_tables, int(sys.argv[2])
 
 def draw_or_die(*given):
     drawn.append(given)
@@ -41,7 +41,7 @@ def draw_or_die(*given):
         os.kill(os.getpid(), signal.SIGKILL)
     return draw(*given)
 
-synthesis.draw_tables = draw_or_die
+tables.draw_tables = draw_or_die
 request = ReleaseRequest(spec=sys.argv[1], method="independent", delta="0", evaluate="none")
 print(release.fn(request).data.release)
 """
