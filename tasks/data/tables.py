@@ -7,9 +7,10 @@ The data of the built-in demo is made on first use.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,9 +27,9 @@ from cloister.figures import count_of, listed
 from cloister.models.protocol import DatabaseModel
 from cloister.models.task import DatabaseTask, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.domain import Domain, Table
+from cloister.schema.block_table import BlockStore, BlockTable
+from cloister.schema.domain import Domain, ResultT, Table
 from cloister.schema.relations import Database, ForeignKey
-from cloister.schema.scratch import Blocks, ScratchTable
 from cloister.schema.sinks import LoadTarget, SyntheticTable, load_tables, require_loadable
 from cloister.schema.sources.csv_files import write_csv_rows
 from cloister.schema.sources.files_and_urls import HIDE_IT, holds_password
@@ -147,14 +148,26 @@ def read_in_blocks(path: Path, task: Task) -> Table:
     Raises:
         DataError: it does not fit the domain, here or where it is used.
     """
-    metadata, domain = pq.read_metadata(path), task.domain
-    groups = range(metadata.num_row_groups)
-    if len(groups) < 2:
-        return _table_of(path, domain)
-    lengths = [metadata.row_group(number).num_rows for number in groups]
-    return ScratchTable(
-        domain, Blocks(domain, lengths, lambda number, some: _table_of(path, some, [number]))
-    )
+    groups = _RowGroups(path, task.domain)
+    return BlockTable.over(groups) if len(groups.lengths) > 1 else read_synthetic(path, task)
+
+
+class _RowGroups(BlockStore):
+    """The row groups of a synthetic file, each read where it is used."""
+
+    def __init__(self, path: Path, domain: Domain) -> None:
+        metadata = pq.read_metadata(path)
+        groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+        self._path, self.domain = path, domain
+        self.lengths = [group.num_rows for group in groups]
+
+    def each(
+        self, names: Sequence[str], function: Callable[..., ResultT], *arguments: Sequence[Any]
+    ) -> Iterator[ResultT]:
+        """What ``function`` makes of each row group, one of which is in memory at a time."""
+        domain = Domain(tuple(self.domain[name] for name in names))
+        groups = (_table_of(self._path, domain, [n]) for n in range(len(self.lengths)))
+        return map(function, groups, *arguments)
 
 
 def _table_of(path: Path, domain: Domain, groups: Sequence[int] | None = None) -> Table:

@@ -23,6 +23,7 @@ from cloister.constraints.counting import (
 from cloister.constraints.denial import Cell, DenialConstraint, Op, Predicate
 from cloister.schema.attributes import Categorical, Float, Integer, Ordinal
 from cloister.schema.domain import Domain, Table
+from cloister.schema.scratch import scratch_table
 
 NUMBERS, LISTED, RANKED = ("age-at start", "b", "c"), ("tag", "other tag"), ("grade",)
 LISTS = {"tag": ["x", "y", "z"], "other tag": ["w", "z", "y"], "grade": ["low", "mid", "high"]}
@@ -159,6 +160,9 @@ def test_counts_are_those_of_loops_over_all_pairs(
     total = sum(expected) // constraint.arity
     assert violations_per_row(constraint, table).tolist() == expected
     assert count_violations(constraint, table) == total
+    ends = [0, table.rows // 3, table.rows // 2, table.rows]
+    blocks = scratch_table([table.take(slice(*pair)) for pair in itertools.pairwise(ends)])
+    assert count_violations(constraint, blocks) == total
     whole = table.rows if constraint.arity == 1 else table.rows * (table.rows - 1) // 2
     assert violation_share(constraint, table) == (Fraction(total, whole) if whole else 0)
 

@@ -9,6 +9,7 @@ from cloister.models.quality import find_collapses
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain, Table
 from cloister.schema.partition import declared_cells
+from cloister.schema.scratch import scratch_table
 
 DOMAIN = Domain.of(
     {
@@ -54,6 +55,8 @@ def test_rows_that_rules_leave_only_a_missing_value_are_told():
     missing = domain["grade"].null_code
     mostly = Table(domain, {"grade": np.append(np.zeros(500), np.full(500, missing)).astype(int)})
     (collapse,) = find_collapses(known, mostly)
+    parts = [mostly.take(slice(0, 100)), mostly.take(slice(100, None))]
+    assert find_collapses(known, scratch_table(parts)) == (collapse,)
     assert "missing in 50% of the rows, and in 4% by its own noisy histogram" in str(collapse)
     rarely = Table(domain, {"grade": np.append(np.arange(900) % 2, np.full(100, missing))})
     assert find_collapses(known, rarely) == ()
