@@ -18,7 +18,7 @@ from cloister.benchmarks.runs import Run, environment_of, evaluate_table, record
 from cloister.errors import CloisterError
 from cloister.figures import count_of
 from cloister.privacy.ledger import Ledger
-from cloister.schema.spec_files.loading import load_spec
+from cloister.schema.spec_files.loading import anchored, load_spec
 from cloister.tasks.home.files import replace_file, write_json
 from cloister.tasks.home.home import Home, private_folder
 from cloister.tasks.ledger.access import open_ledger
@@ -73,7 +73,7 @@ def spec_of(combination: Combination, bench_home: Home) -> Path:
         return combination.spec
     declared = load_spec(combination.spec)
     changed = combination.changed.applied(declared)
-    content = _anchored(changed.to_json(), declared.folder)
+    content = anchored(changed.to_json(), lambda file: str(_absolute(file, declared.folder)))
     path = (
         private_folder(bench_home.folder / "specs")
         / f"{combination.dataset}-{combination.variant}.yaml"
@@ -82,18 +82,6 @@ def spec_of(combination: Combination, bench_home: Home) -> Path:
         path, lambda part: part.write_text(json.dumps(content, indent=1), encoding="utf-8")
     )  # JSON is YAML
     return path
-
-
-def _anchored(content: Any, folder: Path) -> Any:
-    """The content with absolute paths of value and constraint files, variables replaced."""
-    if isinstance(content, dict):
-        return {
-            key: str(_absolute(value, folder))
-            if key == "file" and isinstance(value, str)
-            else _anchored(value, folder)
-            for key, value in content.items()
-        }
-    return [_anchored(value, folder) for value in content] if isinstance(content, list) else content
 
 
 def _absolute(path: str, folder: Path) -> Path:

@@ -19,8 +19,8 @@ from cloister.version import __version__
 PACKAGE = Path(__file__).parents[2]
 """The folder of all sources: in a checkout, some folders in it are links."""
 
-_NOT_DECIDING = ("flows", "benchmarks")
-"""Folders whose sources decide no answer: they order steps, and show their results."""
+_NOT_DECIDING = ("flows", "benchmarks", "audit")
+"""Folders whose sources decide no answer: they order steps, and show or examine their results."""
 
 _EVALUATING = ("constraints", "evaluation", "schema")
 
@@ -33,6 +33,11 @@ def code_version() -> str:
 def flow_version() -> str:
     """As `code_version`, of the flows' sources too: they order the steps."""
     return f"{__version__}+{_digest('', 'flows')[:16]}"
+
+
+def audit_version() -> str:
+    """As `code_version`, of the audit's sources too: they make tables and read answers."""
+    return f"{__version__}+{_digest('', 'audit')[:16]}"
 
 
 def code_digest() -> str:

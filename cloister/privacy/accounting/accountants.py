@@ -33,7 +33,7 @@ import numpy as np
 from cloister.arrays import TINY
 from cloister.errors import PlanError, UnsupportedEvent
 from cloister.privacy import events
-from cloister.privacy.accounting.composition import Leaves, merge_leaves, paths_of, tries_of
+from cloister.privacy.accounting.composition import Leaves, merge_leaves, paths_of, tries_of, unfold
 from cloister.privacy.accounting.divergences import (
     ORDERS,
     LossDistribution,
@@ -41,7 +41,7 @@ from cloister.privacy.accounting.divergences import (
     pure_selection,
     renyi,
 )
-from cloister.privacy.accounting.loss import OUTWARD
+from cloister.privacy.accounting.loss import OUTWARD, Loss
 from cloister.privacy.exact import float_above
 
 
@@ -185,6 +185,27 @@ def _answers(
         except UnsupportedEvent as refusal:
             refusals.append(str(refusal))
     return {name: answer for name, answer in answers.items() if answer < math.inf}, refusals
+
+
+def losses(
+    event: events.Event, delta: float, relation: events.Relation | str, step: float
+) -> list[Loss]:
+    """The privacy loss distributions of an event on a grid: of each path, in each order.
+
+    ``delta`` is the mass of which a millionth may be cut off. What leaks is infinite loss.
+
+    Errors: UnsupportedEvent if one is not known.
+    """
+    relation = events.Relation(relation)
+    distributions: list[Loss] = []
+    for path in paths_of(event, relation):
+        leaves = unfold(merge_leaves((without_leak(leaf), times) for leaf, times in path))
+        leak = float_above(path_leak(path))
+        composed = LossDistribution().composed(leaves, delta, relation, step)
+        distributions += [
+            replace(loss, infinite=min(loss.infinite + leak, 1.0)) for loss in composed
+        ]
+    return distributions
 
 
 def path_leak(path: Leaves) -> Fraction:

@@ -288,11 +288,21 @@ class LossDistribution:
     def _on_grid(
         self, leaves: Leaves, delta: float, relation: events.Relation, step: float
     ) -> float:
+        composed = self.composed(leaves, delta, relation, step)
+        return max(epsilon_at(loss, delta) for loss in composed)
+
+    def composed(
+        self, leaves: Leaves, delta: float, relation: events.Relation, step: float
+    ) -> list[Loss]:
+        """The loss of all leaves on a grid: where a unit is removed, and where it is added.
+
+        One where both are the same. Mass cut off is at most a millionth of ``delta``, and infinite.
+        """
         slack, parts = delta * _TAIL_SHARE, self._parts(leaves, delta, relation, step)
         removed = [(losses.removed, times * losses.copies) for losses, times in parts]
         added = [(losses.added, times * losses.copies) for losses, times in parts]
         orders = [removed] if all(losses.symmetric for losses, _ in parts) else [removed, added]
-        return max(epsilon_at(convolve(order, slack), delta) for order in orders)
+        return [convolve(order, slack) for order in orders]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
@@ -42,6 +42,18 @@ def load_spec(path: Path) -> Spec:
     if broken:
         raise spec_error(path, broken)
     return spec
+
+
+def anchored(content: Any, place: Callable[[str], str]) -> Any:
+    """The JSON values of a spec, with the files that it names, of values or rules, elsewhere."""
+    if isinstance(content, dict):
+        return {
+            key: place(value)
+            if key == "file" and isinstance(value, str)
+            else anchored(value, place)
+            for key, value in content.items()
+        }
+    return [anchored(value, place) for value in content] if isinstance(content, list) else content
 
 
 def spec_digest(spec: Spec) -> str:

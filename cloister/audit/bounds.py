@@ -1,0 +1,227 @@
+"""What the losses of many releases show: bounds from below, beside what the plan claims.
+
+A release of the table without the unit, or with it, has a privacy loss: a number whose laws on the
+two tables no test can tell apart better than the plan's own loss distribution allows.
+
+By ranks: how often the loss of a release with the unit is above that of one without it, the area
+under the ROC curve, is at most the area over the trade-off curve that the plan allows, whatever
+shape it has; its deviation is that of DeLong, DeLong, Clarke-Pearson (1988). Where answers are
+Gaussian the area is Phi(mu / sqrt 2), by which it is told as a mu.
+Exactly, for any number of trials: how often the loss passes a threshold on either table, by Clopper
+and Pearson (1934), against the same trade-off curve.
+
+Each gives a p-value: how likely it is to see as much where the plan's claim is true. The smaller
+one, doubled, is that of all trials, and those of a family are compared with Holm's levels (1979).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.special import betaincinv, ndtr, ndtri
+
+from cloister.arrays import TINY, Booleans, Floats, Integers
+from cloister.privacy.accounting.accountants import losses
+from cloister.privacy.accounting.loss import Loss
+from cloister.privacy.events import Event, Relation
+
+CONFIDENCE = 0.95
+"""Of a reported bound."""
+
+_STEP = 2.0**-9
+"""Spacing of the plan's loss distribution, in nats: rounding up by it claims more, never less."""
+
+_FARTHEST = 6.0
+"""Standard deviations of the claimed loss at which the trade-off curve is read, at most."""
+
+_EPSILONS = 2001
+"""Epsilons at which it is read: fewer would allow more, never less."""
+
+_THRESHOLDS = 7
+"""Losses, spread over three deviations on both sides, at which error rates are counted."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a plan claims: its loss distributions, the largest ROC area, and the mu of that area."""
+
+    losses: Sequence[Loss]
+    area: float
+
+    @classmethod
+    def of(cls, event: Event, delta: float, relation: Relation | str) -> Claim:
+        """That of an event. UnsupportedEvent if its loss distribution is not known."""
+        distributions = losses(event, delta, relation, _STEP)
+        return cls(distributions, max(map(_area, distributions)))
+
+    @property
+    def mu(self) -> float:
+        """The mu of the Gaussian of as large an area."""
+        return _mu(self.area)
+
+    @cached_property
+    def _curve(self) -> tuple[Floats, Floats]:
+        """exp(epsilon) and the least delta there, the largest of all paths, of many epsilons."""
+        epsilons = np.linspace(-1, 1, _EPSILONS) * (self.mu**2 / 2 + _FARTHEST * self.mu)
+        deltas = np.max([_deltas(loss, epsilons) for loss in self.losses], axis=0)
+        return np.exp(epsilons), deltas
+
+    def allows(self, hits: float, wrong: float) -> bool:
+        """Whether a test may be right so often with the unit, and wrong so often without it."""
+        factors, deltas = self._curve
+        return bool((hits <= factors * wrong + deltas).all())
+
+
+def _mu(area: float) -> float:
+    """The mu of two unit normals with this area under their ROC curve."""
+    return math.sqrt(2) * float(ndtri(min(area, 1 - TINY)))
+
+
+def _area(loss: Loss) -> float:
+    """How often a loss of the one law is above that of the other, ties by halves."""
+    with np.errstate(over="ignore"):
+        opposed = np.where(loss.mass > 0, loss.mass * np.exp(-np.maximum(loss.losses, -700)), 0.0)
+    lowest = max(1.0 - float(opposed.sum()), 0.0)  # where the first law has no mass
+    below = lowest + np.cumsum(opposed) - opposed / 2
+    return min(float(loss.mass @ below) + loss.infinite, 1.0)
+
+
+def _deltas(loss: Loss, epsilons: Floats) -> Floats:
+    """The mean of 1 - exp(epsilon - loss) where that is positive, and what is infinite."""
+    values, mass = loss.losses, loss.mass
+    above = np.append(np.cumsum(mass[::-1])[::-1], 0.0)
+    with np.errstate(over="ignore"):
+        weighted = np.where(mass > 0, mass * np.exp(-np.maximum(values, -700)), 0.0)
+    discounted = np.append(np.cumsum(weighted[::-1])[::-1], 0.0)
+    first = np.searchsorted(values, epsilons, side="right")
+    return np.maximum(above[first] - np.exp(epsilons) * discounted[first], 0.0) + loss.infinite
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What trials show, at 95 % confidence, and how likely that is where the claim is true.
+
+    ``mu`` is by ranks, ``mu_low`` its lower bound, ``mu_free`` that by exact error rates.
+    """
+
+    trials: int
+    mu: float
+    mu_low: float
+    mu_free: float
+    p_value: float
+    unread: int
+    unplanned: int
+
+    @classmethod
+    def of(
+        cls,
+        claim: Claim,
+        with_unit: Booleans,
+        totals: Floats,
+        sharp: Integers,
+        *,
+        unread: int,
+        unplanned: int,
+    ) -> Shown:
+        """That of trials (n,): which table, the loss, and what selections speak for."""
+        sides = totals[~with_unit], totals[with_unit]
+        area, deviation = ranks(*sides)
+        tests = [*_tests(claim, *sides), *_halves(sharp[~with_unit], sharp[with_unit])]
+        by_ranks = float(ndtr((claim.area - area) / deviation))
+        p_value = min(2 * min(by_ranks, _by_rates(claim, tests)), 1.0)
+        low = _mu(area - float(ndtri(CONFIDENCE)) * deviation)
+        return cls(
+            len(totals),
+            _mu(area),
+            max(low, 0.0),
+            _free(tests),
+            0.0 if unplanned else p_value,
+            unread,
+            unplanned,
+        )
+
+
+def ranks(without: Floats, with_unit: Floats) -> tuple[float, float]:
+    """The area under the ROC curve, and its standard deviation, at least half a trial."""
+    lower, higher = np.sort(without), np.sort(with_unit)
+    wins = _below(lower, with_unit)
+    area = float(wins.mean())
+    beaten = 1 - _below(higher, without)
+    variance = wins.var() / len(with_unit) + beaten.var() / len(without)
+    least = 1 / (2 * min(len(without), len(with_unit)))
+    return area, max(math.sqrt(variance), least)
+
+
+def _below(ordered: Floats, values: Floats) -> Floats:
+    """The share of ordered numbers that lie below each value, ties by halves."""
+    ends = (np.searchsorted(ordered, values, side=side) for side in ("left", "right"))
+    return np.asarray(sum(ends) / (2 * len(ordered)), dtype=np.float64)
+
+
+_Counts = tuple[int, int, int, int]
+"""Right with the unit, of so many, wrong without it, of so many."""
+
+
+def _tests(claim: Claim, without: Floats, with_unit: Floats) -> Iterator[_Counts]:
+    for threshold in np.linspace(-3, 3, _THRESHOLDS) * claim.mu:
+        yield from _halves(without - threshold, with_unit - threshold)
+
+
+def _halves(without: Any, with_unit: Any) -> Iterator[_Counts]:
+    """The test that says "with" above zero, and that which says "without" below."""
+    sizes = len(with_unit), len(without)
+    yield int((with_unit > 0).sum()), sizes[0], int((without > 0).sum()), sizes[1]
+    yield int((without < 0).sum()), sizes[1], int((with_unit < 0).sum()), sizes[0]
+
+
+def _low(hits: int, trials: int, chance: float) -> float:
+    """Clopper and Pearson's bound from below, wrong with that chance."""
+    return float(betaincinv(hits, trials - hits + 1, chance)) if hits else 0.0
+
+
+def _high(hits: int, trials: int, chance: float) -> float:
+    return 1 - _low(trials - hits, trials, chance)
+
+
+def _rates(test: _Counts, chance: float) -> tuple[float, float]:
+    """At least so often right and at most so often wrong, either wrong with half the chance."""
+    hits, trials, alarms, opposed = test
+    return _low(hits, trials, chance / 2), _high(alarms, opposed, chance / 2)
+
+
+def _free(tests: Sequence[_Counts]) -> float:
+    """The largest mu that a Gaussian needs for one of the tests to be as good as it is."""
+    rates = [_rates(test, (1 - CONFIDENCE) / len(tests)) for test in tests]
+    return max(0.0, *(float(ndtri(low) - ndtri(high)) for low, high in rates if low and high < 1))
+
+
+_EXPONENTS = np.linspace(1, 12, 45)
+"""Powers of ten, negative, among which a p-value is found, rounded up by a third."""
+
+
+def _by_rates(claim: Claim, tests: Sequence[_Counts]) -> float:
+    """The least level, of all tests together, at which one of them is better than is allowed."""
+    least = 1.0
+    for level in 10.0**-_EXPONENTS:
+        if all(claim.allows(*_rates(test, level / len(tests))) for test in tests):
+            break
+        least = float(level)
+    return least
+
+
+def alarms(p_values: Sequence[float], level: float) -> list[bool]:
+    """Which of a family show more than is claimed, wrongly in any of them with ``level`` at most.
+
+    Source: Holm, "A simple sequentially rejective multiple test procedure" (1979).
+    """
+    order, raised = np.argsort(p_values), [False] * len(p_values)
+    for rank, index in enumerate(order):
+        if p_values[index] > level / (len(p_values) - rank):
+            break
+        raised[index] = True
+    return raised

@@ -1,0 +1,277 @@
+"""The doors to two neighbouring tables: one is fitted, the other is asked the same.
+
+Each answer of the fitted table is drawn, charged and written by the real door. The same query is
+then asked exactly of both tables, and the logarithm of the ratio of the likelihoods is the privacy
+loss of the answer. Queries depend on earlier answers, which are public, so losses add up.
+
+Privacy: exact answers leave the doors here. Only the audit may do so, which makes both tables
+itself; nothing else imports this module.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic
+
+import numpy as np
+
+from cloister.arrays import Array, Booleans, Integers
+from cloister.audit.likelihood import SampledSum, log_likelihood
+from cloister.privacy.door.journal import Journal
+from cloister.privacy.door.table import PrivateDatabase, PrivateRows
+from cloister.privacy.events import Event
+from cloister.privacy.mechanisms.noise import GaussianGradient, Neighbours
+from cloister.privacy.mechanisms.randomness import NoiseSource
+from cloister.privacy.queries.query import AnswerT, Divider, Mechanism, Query, RowsT, SensitivityT
+from cloister.schema.domain import Table
+
+
+class HeardJournal(Journal):
+    """A journal whose last answer can be heard."""
+
+    last: Array
+
+    def answer(self, request: Mapping[str, Any], draw: Callable[[], Array]) -> Array:
+        """See :class:`Journal`."""
+        self.last = super().answer(request, draw)
+        return self.last
+
+
+class EchoJournal(Journal):
+    """The journal of the table that is not fitted: numbers without rows are those of the other."""
+
+    def __init__(self, heard: HeardJournal) -> None:
+        super().__init__(Path(), -1)
+        self._heard = heard
+
+    def answer(self, request: Mapping[str, Any], draw: Callable[[], Array]) -> Array:
+        """An exact answer, or the key of a split or a secret number of the fitted table."""
+        return draw() if "event" in request else self._heard.last
+
+
+@dataclass
+class Losses:
+    """The privacy loss of each answer of a release, in nats: the table with the unit on top.
+
+    ``sharp`` adds up which table each selection speaks for if it took the best score outright.
+    ``unread`` counts the answers whose likelihood is not known, ``asked`` the events.
+    """
+
+    total: float = 0.0
+    sharp: int = 0
+    unread: int = 0
+    asked: Counter[Event] = field(default_factory=Counter)
+
+    def add(self, event: Event, likelihoods: Sequence[float | None]) -> None:
+        """Add an answer of the event, by its log-likelihoods without and with the unit."""
+        without, with_unit = likelihoods
+        self.asked[event] += 1
+        if without is None or with_unit is None:
+            self.unread += 1
+        elif without != with_unit:  # both may be impossible
+            self.total += with_unit - without
+
+    def select(self, exact: Sequence[Array], chosen: int) -> None:
+        """Add a selection: whether the choice is the best with the unit, and not without it."""
+        best = [int(np.argmax(scores)) == chosen for scores in exact]
+        self.sharp += int(best[1]) - int(best[0])
+
+
+@dataclass(eq=False)
+class Watched(Query[RowsT, SensitivityT, AnswerT], Generic[RowsT, SensitivityT, AnswerT]):
+    """A query whose rows, exact and noisy answers are kept; ``drawn`` are its secret samples."""
+
+    query: Query[RowsT, SensitivityT, AnswerT]
+    rows: Any = None
+    answered: Array | None = None
+    noisy: Array | None = None
+    drawn: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.name = self.query.name  # type: ignore[misc]
+
+    def request(self) -> Mapping[str, Any]:
+        return self.query.request()
+
+    def sensitivity(self, neighbours: Neighbours) -> SensitivityT:
+        return self.query.sensitivity(neighbours)
+
+    def exact(self, rows: RowsT, source: NoiseSource) -> Array:
+        self.rows = rows
+        self.answered = self.query.exact(rows, _Recording(source, self.drawn))  # type: ignore[arg-type]
+        return self.answered
+
+    def outcome(self, rows: RowsT, noisy: Array) -> AnswerT:
+        self.noisy = noisy
+        return self.query.outcome(rows, noisy)
+
+
+class _Recording:
+    """A source whose samples are recorded."""
+
+    def __init__(self, source: NoiseSource, drawn: list[Any]) -> None:
+        self._source, self._drawn = source, drawn
+
+    def __getattr__(self, name: str) -> Any:
+        def draw(*arguments: Any) -> Any:
+            self._drawn.append(getattr(self._source, name)(*arguments))
+            return self._drawn[-1]
+
+        return draw
+
+
+class _Sample:
+    """A source that samples the rows of a mask, in their order."""
+
+    def __init__(self, mask: Booleans) -> None:
+        self._mask = mask
+
+    def bernoulli(self, rate: object, count: int) -> Booleans:  # noqa: ARG002
+        return self._mask
+
+    def permutation(self, count: int) -> Integers:
+        return np.arange(count, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class _Exact(Generic[SensitivityT]):
+    """A mechanism without noise, in place of another one."""
+
+    mechanism: Mechanism[SensitivityT]
+
+    def release(self, exact: Array, sensitivity: SensitivityT, source: NoiseSource) -> Array:  # noqa: ARG002
+        return exact
+
+    def event(self, sensitivity: SensitivityT) -> Event:
+        return self.mechanism.event(sensitivity)
+
+
+@dataclass(frozen=True)
+class WatchedDoor(Generic[RowsT]):
+    """The ``door`` to the fitted rows, and a ``twin`` to those of the neighbouring table.
+
+    ``with_unit`` says that the fitted table is the one with the unit.
+    """
+
+    door: PrivateRows[RowsT]
+    twin: PrivateRows[RowsT]
+    with_unit: bool
+    losses: Losses
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """Which tables are neighbours."""
+        return self.door.neighbours
+
+    @property
+    def secure(self) -> bool:
+        """Whether the noise is secret."""
+        return self.door.secure
+
+    def answer(
+        self,
+        query: Query[RowsT, SensitivityT, AnswerT],
+        mechanism: Mechanism[SensitivityT],
+        label: str,
+    ) -> AnswerT:
+        """The answer of the real door; its loss is added up, once if it is read from a journal."""
+        fitted: Watched[RowsT, SensitivityT, AnswerT] = Watched(query)
+        answer = self.door.answer(fitted, mechanism, label)
+        beside: Watched[RowsT, SensitivityT, AnswerT] = Watched(query)
+        self.twin.answer(beside, _Exact(mechanism), label)
+        if fitted.answered is not None:
+            self._add(mechanism, fitted, beside)
+        return answer
+
+    def divide(self, split: Divider[RowsT], label: str) -> tuple[WatchedDoor[RowsT], ...]:
+        """The doors to disjoint parts of the rows; both tables are divided by one key."""
+        parts = zip(self.door.divide(split, label), self.twin.divide(split, label), strict=True)
+        return tuple(WatchedDoor(*pair, self.with_unit, self.losses) for pair in parts)
+
+    def secret_number(self, most: int, label: str) -> int:
+        """That of the real door."""
+        return self.door.secret_number(most, label)
+
+    def _add(
+        self, mechanism: Any, fitted: Watched[RowsT, Any, Any], beside: Watched[RowsT, Any, Any]
+    ) -> None:
+        sensitivity = fitted.sensitivity(self.neighbours)
+        exact: Sequence[Any] = (fitted.answered, beside.answered)
+        if isinstance(mechanism, GaussianGradient):
+            exact = sampled_sums(fitted, beside, float(mechanism.rate))
+        elif fitted.drawn:  # random before the noise: no closed form
+            return self.losses.add(mechanism.event(sensitivity), (None, None))
+        noisy = fitted.noisy
+        assert noisy is not None
+        exact = exact if not self.with_unit else exact[::-1]
+        likelihoods = [log_likelihood(mechanism, sensitivity, each, noisy) for each in exact]
+        if hasattr(mechanism, "select"):
+            self.losses.select(exact, int(noisy[0]))
+        return self.losses.add(mechanism.event(sensitivity), likelihoods)
+
+
+def sampled_sums(
+    fitted: Watched[Any, Any, Any], beside: Watched[Any, Any, Any], rate: float
+) -> tuple[SampledSum, SampledSum]:
+    """The sums of clipped gradients of either table, given the sample of the rows of both."""
+    tables = fitted.rows.table, beside.rows.table
+    units = rows_of_unit(*tables), rows_of_unit(*tables[::-1])
+    mask, shared = fitted.drawn[0], fitted.answered
+    assert shared is not None
+    gradients = [
+        tuple(_gradient(watched, row) for row in unit.tolist())
+        for watched, unit in zip((fitted, beside), units, strict=True)
+    ]
+    for row, gradient in zip(units[0].tolist(), gradients[0], strict=True):
+        shared = shared - gradient if mask[row] else shared
+    first, second = (SampledSum(shared, unit, rate) for unit in gradients)
+    return first, second
+
+
+def _gradient(watched: Watched[Any, Any, Any], row: int) -> Integers:
+    mask = np.zeros(watched.rows.table.rows, dtype=bool)
+    mask[row] = True
+    alone: Integers = watched.query.exact(watched.rows, _Sample(mask))  # type: ignore[arg-type]
+    return alone
+
+
+def rows_of_unit(table: Table, neighbour: Table) -> Integers:
+    """The numbers of the rows that a table has and its neighbour has not."""
+    left = Counter(zip(*(codes.tolist() for codes in neighbour.codes.values()), strict=True))
+    unit = []
+    for row, cells in enumerate(
+        zip(*(codes.tolist() for codes in table.codes.values()), strict=True)
+    ):
+        left[cells] -= 1
+        if left[cells] < 0:
+            unit.append(row)
+    return np.array(unit, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class WatchedDatabase:
+    """The doors to the fitted tables and to their neighbours; see :class:`WatchedDoor`."""
+
+    database: PrivateDatabase
+    twin: PrivateDatabase
+    with_unit: bool
+    losses: Losses = field(default_factory=Losses)
+
+    @property
+    def secure(self) -> bool:
+        """Whether the noise is secret."""
+        return self.database.secure
+
+    def table(self, name: str) -> WatchedDoor[Any]:
+        """The doors to one table."""
+        return self._watched(self.database.table(name), self.twin.table(name))
+
+    def bounded(self, name: str, most: int) -> WatchedDoor[Any]:
+        """The doors to at most ``most`` rows of each unit of a table."""
+        return self._watched(self.database.bounded(name, most), self.twin.bounded(name, most))
+
+    def _watched(self, door: PrivateRows[Any], twin: PrivateRows[Any]) -> WatchedDoor[Any]:
+        return WatchedDoor(door, twin, self.with_unit, self.losses)

@@ -1,0 +1,250 @@
+"""Neighbouring tables that are chosen to hurt, with the spec that their owner would write.
+
+The unit has cells that nobody else has, so that it moves counts that are zero without it, at the
+ends of numbers and dates; or breaks what was declared; or has as many rows as a unit may, or more.
+The tables are made here by a seed and hold nothing of anybody.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from cloister.arrays import Booleans
+from cloister.models.registry import create, over_databases
+from cloister.privacy.door.journal import Journal
+from cloister.privacy.events import Relation
+from cloister.privacy.mechanisms.randomness import SamplingSource, noise_source
+from cloister.schema.domain import Table
+from cloister.schema.relations import Database
+from cloister.schema.spec_files.loading import anchored, load_spec
+from cloister.tasks.data.sources import private_database
+from cloister.tasks.requests.plan import plan_of
+from cloister.tasks.requests.release_request import ReleaseRequest
+from cloister.tasks.requests.resolved import public_context_of, resolve
+
+ROW, PERSON, TABLES = "row", "person", "tables"
+"""Units: a row of the only table, all rows of a person, a row with all that refer to it."""
+
+UNITS = (ROW, PERSON, TABLES)
+
+ROWS = 160
+"""Rows of the first table: few enough that a release takes a tenth of a second, and as many as the
+least budget audited here can plan for."""
+
+MAX_ROWS = 3
+"""Rows of a person, and rows that refer to one row, at most."""
+
+_Cells = Mapping[str, Any]
+
+_USUAL: _Cells = {"kind": "a", "grade": "mid", "amount": 12, "day": "2004-05-06"}
+_RARE: _Cells = {"kind": "d", "grade": "top", "amount": 59, "day": "2009-12-31"}
+"""In each column a value of a part that no other row is in, numbers and dates at their ends."""
+
+_INVALID: _Cells = {"kind": "z", "grade": "mid", "amount": 1e6, "day": "0001-01-01"}
+"""No value as declared, but one: moved to the ends, or missing."""
+
+
+@dataclass(frozen=True)
+class Neighbouring:
+    """Two neighbouring datasets, and the content of their spec; ``frames`` of a table by its name.
+
+    The first lacks the unit, or has an ordinary one in its place.
+    """
+
+    spec: Mapping[str, Any]
+    frames: tuple[Mapping[str, pd.DataFrame], Mapping[str, pd.DataFrame]]
+    ending: str = "csv"
+
+    def write(self, folder: Path) -> tuple[Path, Path]:
+        """The specs of both, each beside its files."""
+        return self._written(folder / "without", 0), self._written(folder / "with", 1)
+
+    def _written(self, folder: Path, index: int) -> Path:
+        folder.mkdir(parents=True)
+        content = dict(self.spec)
+        sources = {}
+        for name, frame in self.frames[index].items():
+            path = folder / f"{name}.{self.ending}"
+            frame.to_csv(path, index=False) if self.ending == "csv" else frame.to_parquet(path)
+            sources[name] = {"path": str(path)}
+        if "tables" in content:
+            content["tables"] = {
+                name: {**table, "source": sources[name]}
+                for name, table in content["tables"].items()
+            }
+        else:
+            content["source"] = sources[content["name"]]
+        (folder / "spec.yaml").write_text(yaml.safe_dump(content, sort_keys=False), "utf-8")
+        return folder / "spec.yaml"
+
+
+def neighbours(unit: str, relation: Relation, kind: str) -> Neighbouring:
+    """The tables of a unit under a relation, which differ by one of a kind in `KINDS`."""
+    return _MAKERS[unit](relation, *KINDS[unit][kind])
+
+
+KINDS: Mapping[str, Mapping[str, tuple[_Cells, int]]] = {
+    ROW: {"rare": (_RARE, 1), "invalid": (_INVALID, 1)},
+    PERSON: {"full": (_RARE, MAX_ROWS), "beyond the bound": (_RARE, MAX_ROWS + 2)},
+    TABLES: {"most children": (_RARE, MAX_ROWS), "beyond the bound": (_RARE, MAX_ROWS + 2)},
+}
+"""Of each unit: the cells of its rows, and how many rows it has."""
+
+
+def _rows(relation: Relation, cells: _Cells, count: int) -> Neighbouring:
+    base = _base(ROWS - 1)
+    without = [] if relation is Relation.ADD_REMOVE else [_USUAL] * count
+    frames = _added(base, without), _added(base, [cells] * count)
+    spec = _spec("audit", ROW, relation) | {"attributes": _attributes()}
+    return Neighbouring(spec, tuple({"audit": frame} for frame in frames))  # type: ignore[arg-type]
+
+
+def _persons(relation: Relation, cells: _Cells, count: int) -> Neighbouring:
+    names = np.array([f"P{number:04}" for number in range(1, 1 + ROWS // 2)])
+    rng = np.random.default_rng(2)
+    base = _base(ROWS - MAX_ROWS).assign(person=rng.permutation(np.resize(names, ROWS - MAX_ROWS)))
+    one = {"person": "P9999"}
+    without = [] if relation is Relation.ADD_REMOVE else [{**_USUAL, **one}] * count
+    frames = _added(base, without), _added(base, [{**cells, **one}] * count)
+    persons = {"key": "person", "max_rows": MAX_ROWS, "persons": {"public": len(names) + 1}}
+    spec = _spec("audit", persons, relation)
+    spec |= {"attributes": {"person": _key("P"), **_attributes()}}
+    return Neighbouring(spec, tuple({"audit": frame} for frame in frames))  # type: ignore[arg-type]
+
+
+def _several(relation: Relation, cells: _Cells, count: int) -> Neighbouring:
+    rng = np.random.default_rng(3)
+    parents, children = _base(ROWS - 1)[["kind", "day"]], _base(ROWS)[["grade", "amount"]]
+    names = np.array([f"P{number:04}" for number in range(1, ROWS)])
+    parents, children = parents.assign(id=names), children.assign(parent=rng.choice(names, ROWS))
+    frames = []
+    for unit in (None if relation is Relation.ADD_REMOVE else _USUAL, cells):
+        ours = [] if unit is None else [{"kind": unit["kind"], "day": unit["day"], "id": "P9999"}]
+        theirs = (
+            []
+            if unit is None
+            else [{"grade": unit["grade"], "amount": unit["amount"], "parent": "P9999"}] * count
+        )
+        frames.append({"parents": _added(parents, ours), "children": _added(children, theirs)})
+    attributes = _attributes()
+    tables = {
+        "parents": {
+            "key": "id",
+            "attributes": {"id": _key("P"), "kind": attributes["kind"], "day": attributes["day"]},
+            "validation": {"on_invalid": "clip"},
+        },
+        "children": {
+            "rows": {"public": ROWS},
+            "references": {"parent": {"table": "parents", "max_rows": MAX_ROWS}},
+            "attributes": {
+                "parent": _key("P"),
+                "grade": attributes["grade"],
+                "amount": attributes["amount"],
+            },
+            "validation": {"on_invalid": "clip"},
+        },
+    }
+    spec = _spec("audit", {"table": "parents"}, relation) | {"tables": tables}
+    del spec["validation"]
+    return Neighbouring(spec, tuple(frames))  # type: ignore[arg-type]
+
+
+def drawn_neighbours(path: Path) -> Neighbouring:
+    """Tables by a spec of somebody's, whose own rows are not read, and its rarest unit.
+
+    Rows are drawn from a model of an empty table, in which the hard constraints hold.
+
+    Raises:
+        InputError: the spec cannot be used.
+    """
+    declared = load_spec(path.absolute())
+    request = resolve(ReleaseRequest(spec=path, method="auto"))
+    task, plan = public_context_of(request).task, plan_of(request)
+    nothing = {name: Table.completed(d, {}, 0) for name, d in task.schema.tables.items()}
+    with tempfile.TemporaryDirectory() as folder, Journal.open(folder, {"run": "audit"}) as journal:
+        empty = Database(task.schema, nothing)
+        door = private_database(empty, task, plan.event, journal, noise_source())
+        model = over_databases(create(request.method)).train(door, task, plan)
+    drawn = model.sample(min(request.rows, ROWS), SamplingSource(1))
+    lead = drawn.tables[task.schema.lead]
+    usual, *_, rarest = _by_rarity(lead, getattr(declared.privacy.protected, "key", None))
+    whole = drawn.tables
+    without = {**whole, task.schema.lead: lead.take(~rarest)}
+    if declared.privacy.relation == "replace_one":
+        whole = {**whole, task.schema.lead: lead.take(~usual)}
+    content = anchored(declared.to_json(), lambda file: str((declared.folder / file).absolute()))
+    frames = [{n: table.frame() for n, table in tables.items()} for tables in (without, whole)]
+    return Neighbouring(content, (frames[0], frames[1]), "parquet")
+
+
+def _by_rarity(table: Table, person: str | None) -> list[Booleans]:
+    """The rows of each unit, a mask (n,): units of few rows with usual values first."""
+    rarity = np.zeros(table.rows)
+    for name in table.domain.modelled:
+        _, codes, counts = np.unique(table.codes[name], return_inverse=True, return_counts=True)
+        rarity -= np.log(counts[codes] / table.rows)
+    owners = np.arange(table.rows) if person is None else table.codes[person]
+    units, rows = np.unique(owners, return_inverse=True)
+    order = np.argsort(np.bincount(rows, weights=rarity))
+    return [owners == units[unit] for unit in order]
+
+
+_MAKERS: Mapping[str, Callable[[Relation, _Cells, int], Neighbouring]] = {
+    ROW: _rows,
+    PERSON: _persons,
+    TABLES: _several,
+}
+
+
+def _base(rows: int) -> pd.DataFrame:
+    """Rows of the values that are not rare."""
+    rng = np.random.default_rng(1)
+    days = np.datetime64("2001-01-01") + rng.integers(0, 8 * 365, rows)
+    return pd.DataFrame(
+        {
+            "kind": rng.choice(["a", "b", "c"], rows),
+            "grade": rng.choice(["low", "mid"], rows),
+            "amount": rng.integers(0, 50, rows).astype(object),
+            "day": days.astype(str),
+        }
+    )
+
+
+def _added(base: pd.DataFrame, rows: Sequence[_Cells]) -> pd.DataFrame:
+    return pd.concat([base, pd.DataFrame(rows, columns=base.columns)]) if rows else base
+
+
+def _spec(name: str, unit: Any, relation: Relation) -> dict[str, Any]:
+    return {
+        "name": name,
+        "privacy": {
+            "unit": unit,
+            "relation": str(relation),
+            "rows": {"public": ROWS},
+            "budget": {"epsilon": 1000, "delta": "1e-3", "per": "ever"},
+        },
+        "validation": {"on_invalid": "clip"},
+        "release": {"method": "auto", "epsilon": 1, "delta": "1e-6"},
+    }
+
+
+def _attributes() -> dict[str, Any]:
+    listed: dict[str, dict[str, Any]] = {
+        "kind": {"type": "categorical", "values": [*"abcd"], "nullable": True},
+        "grade": {"type": "ordinal", "values": ["low", "mid", "top"]},
+        "amount": {"type": "integer", "min": 0, "max": 59, "bins": 6},
+        "day": {"type": "date", "min": "2000-01-01", "max": "2009-12-31", "bins": 5},
+    }
+    return {name: {**keys, "provenance": "made for the audit"} for name, keys in listed.items()}
+
+
+def _key(letter: str) -> dict[str, Any]:
+    return {"type": "text", "pattern": f"{letter}{{0001..9999}}"}

@@ -1,0 +1,117 @@
+"""Products with one thing sabotaged, for the audit: what each patches, where it is looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from cloister.audit.tables import TABLES
+from cloister.audit.trials import Attack
+from cloister.models.one_table import OneTable
+from cloister.privacy.door.table import PlanBudget
+from cloister.privacy.events import Relation, Sensitivity
+from cloister.privacy.mechanisms import noise, selection
+from cloister.privacy.queries.counts import PartitionCounts
+from cloister.schema import validation
+from cloister.schema.partition import declared_cells
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A sabotage: ``patch`` does it, ``methods`` are where it is looked for, in ``trials``."""
+
+    patch: Callable
+    methods: tuple[str, ...] = ("independent", "dpview+", "copula")
+    relation: Relation = Relation.ADD_REMOVE
+    kind: str = "rare"
+    trials: int = 600
+
+    def attack(self, method: str) -> Attack:
+        """What is audited: at epsilon 4, where the least trials show the most."""
+        attack = Attack(method, relation=self.relation, epsilon="4", kind=self.kind)
+        several = method.startswith("relational")
+        return replace(attack, unit=TABLES, kind="most children") if several else attack
+
+
+def halve_noise(patch) -> None:
+    """Counts get noise of half the scale that the event names."""
+    for name in ("make_gaussian", "make_laplace"):
+        make = getattr(noise, name)
+        patch.setattr(noise, name, lambda *space, scale, make=make: make(*space, scale=scale / 2))
+
+
+def ask_uncharged(patch) -> None:
+    """Each fit asks once more than it planned, of a budget that does not mind."""
+    train = OneTable.train
+
+    def trained(self, private, task, plan):
+        column = next(column for column in task.lead.domain if column.kind != "key")
+        query = PartitionCounts((declared_cells(column),))
+        private.table(task.schema.lead).answer(
+            query, noise.DiscreteGaussian(Fraction(10)), "a look"
+        )
+        return train(self, private, task, plan)
+
+    patch.setattr(OneTable, "train", trained)
+    patch.setattr(PlanBudget, "consume", lambda self, event: None)
+
+
+def ignore_replacement(patch) -> None:
+    """A replaced unit is believed to change no more than one that is added."""
+    partition = Sensitivity.partition
+    patch.setattr(
+        Sensitivity,
+        "partition",
+        lambda relation, max_rows=1: partition(Relation.ADD_REMOVE, max_rows),
+    )
+
+
+def select_exactly(patch) -> None:
+    """The best score is chosen without noise."""
+    for kind in (selection.Exponential, selection.PermuteAndFlip):
+        patch.setattr(
+            kind, "select", lambda self, scores, sensitivity, source: int(np.argmax(scores))
+        )
+
+
+def list_values_of_the_data(patch) -> None:
+    """Values that do not occur are not listed, and so get no noise."""
+    for kind in (noise.DiscreteGaussian, noise.DiscreteLaplace):
+        release = kind.release
+        patch.setattr(
+            kind,
+            "release",
+            lambda self, exact, sensitivity, source, release=release: np.where(
+                exact > 0, release(self, exact, sensitivity, source), 0
+            ),
+        )
+
+
+def parse_across_rows(patch) -> None:
+    """One number that is out of range makes all others of its column the least."""
+    parse = validation.parse
+
+    def parsed(values, attribute):
+        typed, invalid = parse(values, attribute)
+        if attribute.type == "integer" and (typed > attribute.max).any():
+            typed = typed.where(typed > attribute.max, attribute.min)
+        return typed, invalid
+
+    patch.setattr(validation, "parse", parsed)
+
+
+TWINS = {
+    "noise halved": Twin(halve_noise),
+    "a query uncharged": Twin(ask_uncharged, trials=40),
+    "add and remove's sensitivity under replacement": Twin(
+        ignore_replacement, relation=Relation.REPLACE_ONE
+    ),
+    "selection on exact scores": Twin(
+        select_exactly, ("mixture", "relational-mixture", "relational-paper")
+    ),
+    "a list of values read from data": Twin(list_values_of_the_data),
+    "parsing across rows": Twin(parse_across_rows, kind="invalid", trials=100),
+}

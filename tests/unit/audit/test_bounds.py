@@ -1,0 +1,127 @@
+"""What losses show: claims of known mechanisms, tests that keep their level and find too much."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from cloister.audit.bounds import Claim, Shown, alarms, ranks
+from cloister.privacy.events import (
+    Bounded,
+    GaussianCounts,
+    Relation,
+    Selection,
+    Sensitivity,
+    repeat,
+)
+
+ONE = Sensitivity(1, 1, 1, 1)
+MU = 0.45
+
+
+def gaussian(mu=MU, answers=20):
+    """So many Gaussian answers that together are mu-Gaussian private."""
+    multiplier = Fraction(math.sqrt(answers) / mu).limit_denominator(10**6)
+    return repeat(GaussianCounts(multiplier, ONE), answers)
+
+
+def claim(event=None):
+    return Claim.of(event or gaussian(), 1e-6, Relation.ADD_REMOVE)
+
+
+def drawn(mu, trials, seed, claimed=MU):
+    """Losses by the likelihoods of a claimed mu, of releases whose true mu is another."""
+    rng = np.random.default_rng(seed)
+    with_unit = np.arange(trials) % 2 == 1
+    answers = rng.normal(size=trials) * claimed / mu + claimed * with_unit
+    return with_unit, claimed * answers - claimed**2 / 2
+
+
+def shown(mu, trials=1_000, seed=1, **counts):
+    with_unit, losses = drawn(mu, trials, seed)
+    none = np.zeros(trials, dtype=np.int64)
+    return Shown.of(claim(), with_unit, losses, none, **{"unread": 0, "unplanned": 0} | counts)
+
+
+def test_the_claim_of_gaussian_answers_is_their_mu():
+    assert claim().mu == pytest.approx(MU, rel=0.01)
+    assert claim().mu >= 0.999 * MU
+
+
+def test_the_claim_of_one_response_is_the_area_over_its_trade_off():
+    epsilon = 0.8
+    right = math.exp(epsilon) / (1 + math.exp(epsilon))
+    area = claim(Bounded(Fraction(4, 5))).area
+    assert area == pytest.approx(right, abs=0.002)
+    assert area >= right - 1e-6
+
+
+@pytest.mark.parametrize("event", [gaussian(), repeat(Selection(Fraction(1, 5)), 10)])
+def test_a_trade_off_curve_allows_guessing_and_no_certainty(event):
+    claimed = claim(event)
+    assert all(claimed.allows(rate, rate) for rate in (0.01, 0.3, 0.99))
+    assert not claimed.allows(0.9, 0.01)
+
+
+def test_a_trade_off_curve_is_that_of_the_normals():
+    claimed = claim()
+    for rate in (0.01, 0.1, 0.5, 0.9):
+        most = norm.cdf(norm.ppf(rate) + MU)
+        assert claimed.allows(most, rate)
+        assert not claimed.allows(most + 0.01, rate)
+
+
+def test_ranks_count_pairs_and_ties_by_halves():
+    area, deviation = ranks(np.array([0.0, 1.0]), np.array([1.0, 2.0]))
+    assert area == (1 + 0.5 + 1 + 1) / 4
+    assert deviation == pytest.approx(math.sqrt(2 * np.var([0.75, 1.0]) / 2), abs=1e-12) or (
+        deviation == 0.25
+    )
+
+
+def test_impossible_answers_are_ranked_too():
+    area, deviation = ranks(np.full(500, -np.inf), np.full(500, np.inf))
+    assert (area, deviation) == (1.0, 0.001)
+
+
+def test_what_is_as_claimed_is_shown_and_raises_no_alarm():
+    """The mean of a hundred audits is off by a tenth of one's deviation."""
+    audits = [shown(MU, seed=seed) for seed in range(100)]
+    assert np.mean([each.mu for each in audits]) == pytest.approx(MU, abs=0.03)
+    assert np.mean([each.mu_low <= MU for each in audits]) >= 0.88
+    assert all(each.mu_free <= each.mu + 0.05 for each in audits)
+    assert sum(each.p_value < 0.05 for each in audits) <= 12
+
+
+def test_halved_noise_is_five_deviations_above_the_claim_after_a_thousand_releases():
+    audits = [shown(2 * MU, seed=seed) for seed in range(20)]
+    deviations = [(each.mu - MU) / ((each.mu - each.mu_low) / 1.645) for each in audits]
+    assert np.mean(deviations) > 5
+    assert all(each.p_value < 1e-3 for each in audits)
+
+
+def test_a_fifth_less_noise_is_seen_after_ten_thousand_releases():
+    assert shown(1.25 * MU, trials=10_000).p_value < 0.01
+
+
+def test_a_selection_that_takes_the_best_outright_is_seen_by_its_choices():
+    """In one release of ten the best differs: the loss shows little, the choices all."""
+    with_unit, losses = drawn(MU, 1_000, 3)
+    sharp = np.where(np.random.default_rng(1).random(1_000) < 0.1, 2 * with_unit - 1, 0)
+    seen = Shown.of(claim(), with_unit, losses, sharp, unread=0, unplanned=0)
+    assert seen.p_value < 0.01
+    assert seen.mu_free > MU
+
+
+def test_an_answer_that_is_not_paid_for_is_an_alarm():
+    assert shown(MU, unplanned=1).p_value == 0.0
+
+
+def test_a_family_has_the_level_of_all_its_members():
+    assert alarms([0.2, 0.004, 0.003], 0.01) == [False, True, True]
+    assert alarms([0.2, 0.006, 0.004], 0.01) == [False, False, False]
+    assert alarms([], 0.01) == []

@@ -1,0 +1,117 @@
+"""Likelihoods are those of what mechanisms draw: ratios against frequencies, and sums over all."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from cloister.audit.likelihood import SampledSum, log_likelihood
+from cloister.privacy.events import Sensitivity
+from cloister.privacy.mechanisms.noise import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    GaussianGradient,
+    GridNoise,
+    OnGridSensitivity,
+    SparseHistogram,
+)
+from cloister.privacy.mechanisms.randomness import NoiseSource
+from cloister.privacy.mechanisms.selection import Exponential, PermuteAndFlip
+
+ONE = Sensitivity(1, 1, 1, 1)
+COUNTS = [DiscreteGaussian(Fraction(3, 2)), DiscreteLaplace(Fraction(1, 2))]
+DRAWS = 5_000
+# Frequencies of a few thousand draws are off by five deviations less than once in a million.
+FARTHEST = 5.0
+
+
+def masses(mechanism, sensitivity, exact, answers):
+    """The likelihoods of all answers, scaled to add up to one."""
+    logs = np.array([log_likelihood(mechanism, sensitivity, exact, np.array(a)) for a in answers])
+    return np.exp(logs - logs.max()) / np.exp(logs - logs.max()).sum()
+
+
+def require_frequencies(counted, expected, draws):
+    deviations = np.sqrt(draws * expected * (1 - expected)) + 1e-9
+    common = expected * draws > 20
+    assert (np.abs(counted - draws * expected)[common] < FARTHEST * deviations[common]).all()
+
+
+@pytest.mark.parametrize("mechanism", COUNTS, ids=lambda noise: type(noise).__name__)
+def test_noise_has_the_likelihood_of_what_is_drawn(mechanism):
+    exact = np.array([3])
+    noisy = mechanism.release(np.full(DRAWS, 3), ONE, NoiseSource())
+    answers = np.arange(-40, 47)
+    expected = masses(mechanism, ONE, exact, answers[:, None])
+    require_frequencies(np.array([(noisy == a).sum() for a in answers]), expected, DRAWS)
+
+
+def test_noise_on_a_grid_is_that_in_its_steps():
+    noisy, exact = np.array([70, 3]), np.array([64, 0])
+    steps = OnGridSensitivity(Sensitivity.box(2, 64), 1)
+    grid = GridNoise(COUNTS[0])
+    assert log_likelihood(grid, steps, exact, noisy) == log_likelihood(
+        COUNTS[0], steps.steps, exact, noisy
+    )
+
+
+@pytest.mark.parametrize("kind", [Exponential, PermuteAndFlip])
+def test_selections_have_the_likelihood_of_what_is_drawn(kind):
+    mechanism, scores = kind(Fraction(2)), np.array([5, 4, 2, 5, -30])
+    drawn = [int(mechanism.release(scores, Fraction(2), NoiseSource())[0]) for _ in range(DRAWS)]
+    chances = [
+        math.exp(log_likelihood(mechanism, Fraction(2), scores, np.array([i]))) for i in range(5)
+    ]
+    assert sum(chances) == pytest.approx(1)
+    require_frequencies(np.bincount(drawn, minlength=5), np.array(chances), DRAWS)
+
+
+def test_permute_and_flip_of_many_candidates_adds_up_to_one():
+    scores = np.arange(101) % 7
+    chances = [
+        math.exp(log_likelihood(PermuteAndFlip(Fraction(1)), Fraction(1), scores, np.array([i])))
+        for i in range(101)
+    ]
+    assert sum(chances) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("counts", COUNTS, ids=lambda noise: type(noise).__name__)
+def test_a_thresholded_histogram_counts_what_is_withheld(counts):
+    """All that may be released of two cells, within reach of the noise, adds up to one."""
+    mechanism, exact = SparseHistogram(counts, Fraction(1, 100)), np.array([[4, 9], [8, 9]])
+    low = mechanism.threshold(ONE)
+    one = [(), *((value,) for value in range(low, low + 60))]
+    total = 0.0
+    for first in one:
+        for second in one:
+            cells = [4] * len(first) + [9] * len(second)
+            released = np.array([cells, [*first, *second]], dtype=np.int64)
+            total += math.exp(log_likelihood(mechanism, ONE, exact, released))
+    assert total == pytest.approx(1, abs=1e-9)
+
+
+def test_a_cell_that_nobody_is_in_is_never_released():
+    mechanism = SparseHistogram(COUNTS[0], Fraction(1, 100))
+    released = np.array([[5], [40]])
+    assert log_likelihood(mechanism, ONE, np.array([[4], [8]]), released) == -math.inf
+
+
+def test_a_sampled_gradient_is_a_mixture_over_its_sample():
+    """The ratio to the sum without the unit is 1 - q + q times that of two normals."""
+    mechanism = GaussianGradient(Fraction(1, 4), Fraction(2), 0.5)
+    shared, own = np.zeros(3, dtype=np.int64), np.array([1, 0, 0]) * int(mechanism.grid)
+    noisy = np.array([0.4, -0.3, 0.1])
+    sums = mechanism.sums()
+    without = log_likelihood(mechanism, sums, SampledSum(shared, (), 0.25), noisy)
+    with_unit = log_likelihood(mechanism, sums, SampledSum(shared, (own,), 0.25), noisy)
+    scale = 2 * 0.5
+    normals = math.exp((2 * 0.4 * 0.5 - 0.5**2) / (2 * scale**2))
+    assert math.exp(with_unit - without) == pytest.approx(0.75 + 0.25 * normals, rel=1e-4)
+
+
+def test_another_shape_is_impossible_and_an_unknown_mechanism_not_read():
+    assert log_likelihood(COUNTS[0], ONE, np.zeros(2, int), np.zeros(3, int)) == -math.inf
+    assert log_likelihood(object(), ONE, np.zeros(2), np.zeros(2)) is None
