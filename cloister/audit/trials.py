@@ -186,7 +186,7 @@ class Audited:
 
     def to_json(self) -> dict[str, Any]:
         """The result as JSON values."""
-        attack = {name: value for name, value in asdict(self.attack).items() if value is not None}
+        attack = {name: str(value) for name, value in asdict(self.attack).items() if value}
         return {"attack": attack, "claimed": self.claimed, "shown": asdict(self.shown)} | {
             "code": code_version(),
             "date": dt.datetime.now(dt.UTC).date().isoformat(),

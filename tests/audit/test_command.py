@@ -1,0 +1,72 @@
+"""The command of the audit: what it says, keeps and refuses, without data and without a charge."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cloister.flows.cli.app import run
+
+SPEC = """
+name: visits
+source: {path: nowhere.csv}
+privacy:
+  unit: {key: person, max_rows: 4, persons: {public: 60}}
+  relation: replace_one
+  rows: {public: 150}
+  budget: {epsilon: 9, delta: 1e-4, per: year}
+attributes:
+  person: {type: text, pattern: "P{001..999}"}
+  ward: {type: categorical, values: {file: wards.txt}, provenance: house plan}
+  floor: {type: integer, min: 0, max: 3, provenance: house plan}
+constraints:
+  - {name: ward-floor, fd: ward -> floor}
+release: {method: auto, epsilon: 1, delta: 1e-5}
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch) -> Path:
+    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def audited(capsys, *words: str) -> dict:
+    capsys.readouterr()
+    code = run(["audit", *words, "--json"])
+    said = capsys.readouterr()
+    assert code == 0, said.err
+    return json.loads(said.out)
+
+
+def test_releases_are_kept_and_gone_on_with_and_nothing_is_charged(home, capsys):
+    first = audited(capsys, "independent", "--trials", "20")
+    assert first["shown"]["trials"] == 20
+    assert first["shown"]["unread"] == first["shown"]["unplanned"] == 0
+    kept = list((home / "audits").glob("*.jsonl"))
+    lines = [path.read_text().splitlines() for path in kept]
+    assert [len(each) for each in lines] == [20]
+    more = audited(capsys, "independent", "--trials", "40")
+    assert more["claimed"] == first["claimed"]
+    assert kept[0].read_text().splitlines()[:20] == lines[0]
+    assert len(kept[0].read_text().splitlines()) == 40
+    assert [path.name for path in home.iterdir()] == ["audits"]
+
+
+def test_a_spec_is_audited_without_its_data(home, capsys, tmp_path):
+    (tmp_path / "wards.txt").write_text("north\nsouth\neast\n")
+    (tmp_path / "visits.yaml").write_text(SPEC)
+    spec = str(tmp_path / "visits.yaml")
+    found = audited(capsys, "independent", "--spec", spec, "--trials", "20", "--epsilon", "2")
+    assert found["attack"]["unit"] == "key:person"
+    assert found["attack"]["relation"] == "replace_one"
+    assert found["claimed"] > 0
+
+
+def test_a_method_without_a_plan_says_so(home, capsys):
+    assert run(["audit", "deniability", "--trials", "20"]) == 2
+    assert "160 records" in capsys.readouterr().err
+    assert run(["audit", "no such method"]) == 2
+    assert not home.exists()
