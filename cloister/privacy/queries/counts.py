@@ -20,9 +20,9 @@ from cloister.arrays import Array, Booleans, Floats, Integers
 from cloister.privacy.events import Sensitivity
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries.joint_counts import blocks
 from cloister.privacy.queries.query import Query, TableRows
 from cloister.schema.domain import Table
+from cloister.schema.joint_counts import blocks
 from cloister.schema.partition import Partition, PartNumbers
 
 

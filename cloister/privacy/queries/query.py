@@ -16,8 +16,8 @@ from cloister.arrays import Array, Integers
 from cloister.privacy.events import Event
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries.joint_counts import Joint, JointCounts
 from cloister.schema.domain import Table
+from cloister.schema.joint_counts import Joint, JointCounts
 from cloister.schema.partition import Partition, PartNumbers
 
 

@@ -14,9 +14,9 @@ from cloister.constraints import BoundConstraint, DenialConstraint, bind
 from cloister.privacy.events import Sensitivity
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries.joint_counts import BLOCK_ROWS, blocks
 from cloister.privacy.queries.query import Query, TableRows
 from cloister.schema.domain import Table
+from cloister.schema.joint_counts import BLOCK_ROWS, blocks
 
 MOST_PAIRS = 2**22
 """Pairs of a matching at most: their codes, fetched at once, take 32 MiB in four columns of a byte.

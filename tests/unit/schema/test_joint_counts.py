@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cloister.privacy.queries import joint_counts
-from cloister.privacy.queries.joint_counts import JointCounts
+from cloister.schema import joint_counts
 from cloister.schema.attributes import Boolean, Categorical, Integer, TextKey
 from cloister.schema.domain import Domain, Table
+from cloister.schema.joint_counts import JointCounts
 from cloister.schema.partition import declared_cells, one_part, single_values
 
 DOMAIN = Domain.of(
