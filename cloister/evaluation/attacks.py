@@ -7,12 +7,13 @@ the accounting of the mechanisms proves differential privacy.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.arrays import Floats
+from cloister.arrays import Floats, Integers
 from cloister.evaluation.marginals import declared_range
 from cloister.hashing import GOLDEN
 from cloister.schema.domain import Table
@@ -96,11 +97,12 @@ def comparable_records(real: Table, synthetic: Table) -> bool:
     return min(real.rows, synthetic.rows) >= FEWEST_ATTACK_ROWS and len(real.domain.modelled) > 0
 
 
-def closest_records(real: Table, synthetic: Table) -> ClosestRecords:
+def closest_records(real: Table, synthetic: Table, among: Table | None = None) -> ClosestRecords:
     """How near synthetic rows come to real records, against how near real rows come to each other.
 
     1,000 real rows are set aside; the closest of at most 20,000 other real rows is searched for
-    them and for 1,000 synthetic rows. All rows take part in the search for exact copies.
+    them and for 1,000 synthetic rows. All rows take part in the search for exact copies; those of
+    rows of a sample are searched ``among`` all real rows.
     """
     rng = np.random.default_rng(_SEED)
     order = rng.permutation(real.rows)
@@ -108,7 +110,7 @@ def closest_records(real: Table, synthetic: Table) -> ClosestRecords:
     records = real.take(order[apart : apart + _most_records(real)])
     from_synthetic = nearest(synthetic.take(rng.permutation(synthetic.rows)[:_QUERIES]), records)
     from_real = nearest(real.take(order[:apart]), records)
-    copies, twins = _equal_shares(real, synthetic)
+    copies, twins = _equal_shares(real, synthetic, among or real)
     return ClosestRecords(
         copies,
         twins,
@@ -188,10 +190,20 @@ def _scaled(name: str, table: Table) -> Distances:
     return np.where(np.isnan(shares), -3.0, shares).astype(np.float32)
 
 
-def _equal_shares(real: Table, synthetic: Table) -> tuple[float, float]:
-    rows, times = np.unique(_row_hashes(real), return_counts=True)
-    copies = np.isin(_row_hashes(synthetic), rows)
-    return float(copies.mean()), float(times[times > 1].sum() / real.rows)
+def _equal_shares(real: Table, synthetic: Table, among: Table) -> tuple[float, float]:
+    """The shares of synthetic rows that equal one, and of real rows that equal two, ``among``."""
+    hashes = _row_hashes(real), _row_hashes(synthetic)
+    wanted = np.unique(np.concatenate(hashes))
+    times = among.total(partial(_count_equal, wanted))
+    of_real, of_synthetic = (times[np.searchsorted(wanted, each)] for each in hashes)
+    return float((of_synthetic > 0).mean()), float((of_real > 1).mean())
+
+
+def _count_equal(wanted: NDArray[np.uint64], block: Table) -> Integers:
+    """How many rows of a block have each of some hashes (k,), which increase."""
+    hashes = _row_hashes(block)
+    places = np.minimum(np.searchsorted(wanted, hashes), len(wanted) - 1)
+    return np.bincount(places[wanted[places] == hashes], minlength=len(wanted))
 
 
 def _row_hashes(table: Table) -> NDArray[np.uint64]:

@@ -2,7 +2,8 @@
 
 Numeric attributes are read in 16 equal-width bins of their declared range, with special values
 outside it and the missing value as cells of their own; all other attributes are read value by
-value. Only cells that hold a row are ever counted, so an attribute may have any number of values.
+value. Of very many cells only those that hold a row are counted, so an attribute may have any
+number of values. Rows are counted block by block, wherever these lie.
 Kamino (VLDB 2021), section 7.1, metric III, reports the largest cell under the name of total
 variation distance, which is half the L1 distance; both are given here.
 
@@ -16,18 +17,20 @@ Source: Lin, Yu, Huang, "DPView", section V-A2.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from math import comb
+from functools import partial
+from itertools import chain, combinations, islice
+from math import comb, prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
 
 from cloister.arrays import Floats, Integers
 from cloister.schema.columns import Column, Grid
 from cloister.schema.domain import Domain, Table
+from cloister.schema.joint_counts import BLOCK_ROWS, Joint, JointCounts, blocks
 from cloister.schema.partition import Partition, intervals, single_values, tree_of
 
 
@@ -49,6 +52,9 @@ _SEED = 20_240_501
 
 _DENSE = 1 << 20
 """Cells of a joint domain up to which all are counted, not only those that occur."""
+
+_COUNTED_CELLS = 1 << 24
+"""Cells that are counted in one pass over the rows, 128 MB; more passes take as long together."""
 
 
 @dataclass(frozen=True)
@@ -113,24 +119,71 @@ def compare_marginals(real: Table, synthetic: Table) -> tuple[Marginals, ...]:
     All single attributes, at most 500 pairs and at most 100 triples; beyond that, a fixed random
     choice that depends on the number of attributes alone.
     """
-    merged = _Merged.of(real, synthetic)
-    ways = range(1, min(3, len(merged.names)) + 1)
+    names = real.domain.modelled
+    ways = range(1, min(3, len(names)) + 1)
+    sets = {k: attribute_sets(names, k) for k in ways}
+    marginals = iter(compare_sets(real, synthetic, chain(*sets.values())))
     return tuple(
-        Marginals(
-            k,
-            comb(len(merged.names), k),
-            tuple(map(merged.marginal, attribute_sets(merged.names, k))),
-        )
-        for k in ways
+        Marginals(k, comb(len(names), k), tuple(islice(marginals, len(sets[k])))) for k in ways
     )
 
 
 def compare_sets(
     real: Table, synthetic: Table, sets: Iterable[tuple[str, ...]]
 ) -> tuple[Marginal, ...]:
-    """Distances of the marginals of some sets of attributes of two tables over one domain."""
-    merged = _Merged.of(real, synthetic)
-    return tuple(map(merged.marginal, sets))
+    """Distances of the marginals of some sets of attributes of two tables over one domain.
+
+    Memory is that of a block of rows and of some millions of cells; of a set with more, of the
+    cells that hold a row.
+    """
+    wanted = tuple(sets)
+    cells = {name: marginal_cells(real.domain[name]) for name in dict.fromkeys(chain(*wanted))}
+    joints = {names: [cells[name] for name in names] for names in wanted}
+    marginals = {}
+    for batch in _batches(joints):
+        kernel = JointCounts([joints[names] for names in batch])
+        for names, *counts in zip(batch, kernel.of(real), kernel.of(synthetic), strict=True):
+            marginals[names] = _marginal(names, *counts)
+    for names in joints.keys() - marginals.keys():
+        occurring = [_occurring(joints[names], table) for table in (real, synthetic)]
+        marginals[names] = _marginal(names, *occurring[0].align(occurring[1], fill_value=0))
+    return tuple(marginals[names] for names in wanted)
+
+
+def _batches(joints: Mapping[tuple[str, ...], Joint]) -> Iterator[list[tuple[str, ...]]]:
+    """The sets all of whose cells are counted, in batches with so many cells that fit in memory."""
+    batch, cells = list[tuple[str, ...]](), 0
+    for names, joint in joints.items():
+        size = prod(part.size for part in joint)
+        if size > _DENSE:
+            continue
+        if batch and cells + size > _COUNTED_CELLS:
+            yield batch
+            batch, cells = [], 0
+        batch.append(names)
+        cells += size
+    if batch:
+        yield batch
+
+
+def _occurring(joint: Joint, table: Table) -> pd.Series:
+    """Numbers of rows by the cells that hold one, in order."""
+    rows = table.select(part.name for part in joint)
+    blocks = pd.concat([*rows.each(partial(_count_occurring, joint))])
+    return blocks.groupby(level=list(range(len(joint)))).sum()
+
+
+def _count_occurring(joint: Joint, block: Table) -> pd.Series:
+    cells = pd.DataFrame({part.name: part.index(block.codes[part.name]) for part in joint})
+    return cells.groupby([*cells]).size()
+
+
+def _marginal(
+    attributes: tuple[str, ...], real: Integers | pd.Series, synthetic: Integers | pd.Series
+) -> Marginal:
+    """Distances of the marginals of two tables, by the numbers of rows in their cells."""
+    difference = np.abs(np.asarray(real / real.sum()) - np.asarray(synthetic / synthetic.sum()))
+    return Marginal(attributes, float(difference.sum() / 2), float(difference.max()))
 
 
 @dataclass(frozen=True)
@@ -152,17 +205,16 @@ class TreeErrors:
 def compare_trees(real: Table, synthetic: Table) -> tuple[TreeErrors, ...]:
     """The errors of each attribute whose values are in a declared tree."""
     columns = [column for column in real.domain if tree_of(column)]
-    return tuple(
-        _tree_errors(column, real.codes[column.name], synthetic.codes[column.name])
-        for column in columns
-    )
+    return tuple(_tree_errors(column, real, synthetic) for column in columns)
 
 
-def _tree_errors(column: Column, real: Integers, synthetic: Integers) -> TreeErrors:
-    levels = (*tree_of(column), single_values(column))
+def _tree_errors(column: Column, real: Table, synthetic: Table) -> TreeErrors:
+    codes = single_values(column)
+    levels, values = (*tree_of(column), codes), np.arange(column.size)
+    counts = [(JointCounts([[codes]]).of(table)[0], table.rows) for table in (real, synthetic)]
     shares = [
-        [np.bincount(level.index(rows), minlength=level.size) / len(rows) for level in levels]
-        for rows in (real, synthetic)
+        [np.bincount(level.index(values), rows, level.size) / whole for level in levels]
+        for rows, whole in counts
     ]
     halves = (float(np.abs(a - b).sum()) / 2 for a, b in zip(*shares, strict=True))
     truth, drawn = (each[-1] for each in shares)
@@ -198,56 +250,6 @@ def marginal_cells(column: Column) -> Partition:
     return intervals(
         column, np.unique([*starts, *range(column.steps, column.size)]).astype(np.int64)
     )
-
-
-@dataclass(frozen=True)
-class _Merged:
-    """Both tables as cells, the real rows first: ``cells[name]`` is int32 (both tables' rows,)."""
-
-    cells: dict[str, NDArray[np.int32]]
-    sizes: dict[str, int]
-    real_rows: int
-
-    @classmethod
-    def of(cls, real: Table, synthetic: Table) -> _Merged:
-        readings = {name: marginal_cells(real.domain[name]) for name in real.domain.modelled}
-        cells = {
-            name: np.concatenate(
-                [reading.index(table.codes[name]).astype(np.int32) for table in (real, synthetic)]
-            )
-            for name, reading in readings.items()
-        }
-        return cls(cells, {name: reading.size for name, reading in readings.items()}, real.rows)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self.cells)
-
-    def marginal(self, attributes: tuple[str, ...]) -> Marginal:
-        """Distances of one marginal."""
-        keys, size = self._keys(attributes)
-        real = np.bincount(keys[: self.real_rows], minlength=size) / self.real_rows
-        synthetic = np.bincount(keys[self.real_rows :], minlength=size) / (
-            len(keys) - self.real_rows
-        )
-        difference = np.abs(real - synthetic)
-        return Marginal(attributes, float(difference.sum() / 2), float(difference.max()))
-
-    def _keys(self, attributes: tuple[str, ...]) -> tuple[Integers, int]:
-        """A number (n,) below ``size`` for each row, equal for rows in one joint cell."""
-        keys, size = np.zeros(len(self.cells[attributes[0]]), dtype=np.int64), 1
-        for name in attributes:
-            keys, size = _numbered(
-                keys * self.sizes[name] + self.cells[name], size * self.sizes[name]
-            )
-        return keys, size
-
-
-def _numbered(keys: Integers, size: int) -> tuple[Integers, int]:
-    if size <= _DENSE:
-        return keys, size
-    present, numbered = np.unique(keys, return_inverse=True)
-    return numbered.astype(np.int64), len(present)
 
 
 def marginal_records(marginals: Sequence[Marginals]) -> Iterator[dict[str, object]]:
@@ -341,17 +343,23 @@ def queries_over(chosen: Sequence[Sequence[Column]], rng: np.random.Generator) -
 
 def answers(table: Table, queries: Sequence[RangeQuery]) -> Floats:
     """The share of rows (queries,) that each query finds."""
-    numbers = {
-        name: table.comparable(name)
-        for name in {part.attribute for query in queries for part in query}
-    }
-    shares = np.empty(len(queries))
-    for index, query in enumerate(queries):
-        inside = np.ones(table.rows, dtype=bool)
-        for part in query:
-            inside &= (numbers[part.attribute] >= part.low) & (numbers[part.attribute] <= part.high)
-        shares[index] = inside.mean()
-    return shares
+    names = dict.fromkeys(part.attribute for query in queries for part in query)
+    return table.select(names).total(partial(_count_found, queries)) / table.rows
+
+
+def _count_found(queries: Sequence[RangeQuery], rows: Table) -> Integers:
+    """The number of rows (queries,) that each query finds, a part of them at a time."""
+    found = np.zeros(len(queries), dtype=np.int64)
+    for part in blocks(rows.rows, BLOCK_ROWS):
+        some = rows.take(part)
+        numbers = {name: some.comparable(name) for name in some.domain.names}
+        for index, query in enumerate(queries):
+            inside = np.ones(some.rows, dtype=bool)
+            for each in query:
+                column = numbers[each.attribute]
+                inside &= (column >= each.low) & (column <= each.high)
+            found[index] += np.count_nonzero(inside)
+    return found
 
 
 def _range(column: Column, rng: np.random.Generator) -> Range:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from cloister.constraints.denial import DenialConstraint
 from cloister.devices import CPU, Device
 from cloister.evaluation import Level, Panel, attacks, learning
@@ -18,6 +20,13 @@ from cloister.evaluation.persons import PersonColumns, compare_persons
 from cloister.evaluation.report import Evaluation, compare_violations, unmeasured_evaluation
 from cloister.evaluation.targets import PredictionTarget
 from cloister.schema.domain import Table
+
+SAMPLED_ROWS = 100_000
+"""Rows at most of a table out of core that measures of single rows are given: three times as many
+as the one that takes most of them does, the learning of targets, which tests on 10,000 of 30 %."""
+
+_SEED = 0
+"""Seed of their choice, fixed so that an evaluation is repeatable."""
 
 
 def evaluate_tables(
@@ -40,6 +49,9 @@ def evaluate_tables(
     fit. ``persons`` says which rows belong to one person, if any do. ``teach`` trains on the real
     rows, or returns scores that were computed before. Boosted trees are trained on the ``device``.
 
+    Of a table out of core, marginals, queries, violations and copies are of all rows; what looks at
+    single rows takes them from a fixed random choice by row number, whose size it says.
+
     Raises:
         DataError: the tables have other columns, or one has no rows.
         ConstraintError: a constraint does not fit the columns.
@@ -49,17 +61,21 @@ def evaluate_tables(
     evaluation = unmeasured_evaluation(real, synthetic, level)
     if level == "none":
         return evaluation
+    real_rows, synthetic_rows = _at_hand(real), _at_hand(synthetic)
     evaluation = replace(
         evaluation,
         marginals=compare_marginals(real, synthetic),
         trees=compare_trees(real, synthetic),
         queries=compare_queries(real, synthetic) if real.domain.modelled else None,
         violations=compare_violations(constraints, real, synthetic),
-        detection=detect(real, synthetic, device) if detectable(real, synthetic) else None,
-        closest=attacks.closest_records(real, synthetic)
+        detection=detect(real_rows, synthetic_rows, device)
+        if detectable(real, synthetic)
+        else None,
+        closest=attacks.closest_records(real_rows, synthetic_rows, real)
         if attacks.comparable_records(real, synthetic)
         else None,
         persons=compare_persons(real, synthetic, persons) if persons else None,
+        sampled_rows=None if real.in_memory and synthetic.in_memory else SAMPLED_ROWS,
     )
     if level == "quick":
         return evaluation
@@ -69,14 +85,22 @@ def evaluate_tables(
         and real.rows >= attacks.FEWEST_ATTACK_ROWS
     )
     membership = (
-        attacks.infer_membership(real, held_out, synthetic)
+        attacks.infer_membership(real_rows, held_out, synthetic_rows)
         if attackable and held_out is not None
         else None
     )
     return replace(
-        _with_learning(evaluation, real, synthetic, targets, panel, teach, device),
+        _with_learning(evaluation, real_rows, synthetic_rows, targets, panel, teach, device),
         membership=membership,
     )
+
+
+def _at_hand(table: Table) -> Table:
+    """The rows of a table in memory, or a fixed random choice of those of one that is not."""
+    if table.in_memory:
+        return table
+    rng, number = np.random.default_rng(_SEED), min(SAMPLED_ROWS, table.rows)
+    return table.take(np.sort(rng.choice(table.rows, number, replace=False)))
 
 
 def _with_learning(

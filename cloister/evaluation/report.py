@@ -80,8 +80,10 @@ class Evaluation:
 
     A measure is None or empty if it was left out, or if the tables are too small for it.
     ``learning`` trained on synthetic rows, ``truth`` on real ones; both were tested on the same
-    real rows. ``warnings`` are of the release. ``internal`` is always true: the figures are not
-    differentially private.
+    real rows. ``sampled_rows`` is the most rows of a table out of core that detection, closest
+    records, learning and membership were measured on; None where all rows could take part.
+    ``warnings`` are of the release. ``internal`` is always true: the figures are not differentially
+    private.
     """
 
     level: Level
@@ -97,6 +99,7 @@ class Evaluation:
     membership: Membership | None = None
     persons: PersonMeasures | None = None
     trees: tuple[TreeErrors, ...] = ()
+    sampled_rows: int | None = None
     warnings: tuple[str, ...] = ()
     internal: bool = field(default=True, init=False)
     relations: ClassVar[tuple[ForeignKeyMeasures, ...]] = ()
@@ -131,6 +134,7 @@ class Evaluation:
                 figures[f"learning.{trained_on}.f1"] = scores.f1
         if self.membership:
             figures["membership.auc"] = self.membership.auc
+        figures["sampled_rows"] = self.sampled_rows
         return {name: figure for name, figure in figures.items() if figure is not None}
 
     def _tree_metrics(self) -> dict[str, float | None]:

@@ -122,7 +122,9 @@ class BlockTable(Table):
 
     def take(self, rows: Integers | Booleans | slice) -> Table:
         """The table of some rows, in memory."""
-        chosen = np.arange(self.rows)[rows]
+        if isinstance(rows, slice) or rows.dtype == bool:
+            rows = np.arange(self.rows)[rows]
+        chosen = np.asarray(rows, dtype=np.int64)
         order = np.argsort(chosen, kind="stable")
         ends = np.cumsum(self.stored.store.lengths)
         pieces = np.split(chosen[order], np.searchsorted(chosen, ends[:-1], sorter=order))

@@ -249,4 +249,6 @@ def _measured(
     if request.evaluate == "none" and not context.task.several:
         return Evaluation("none", sum(spent.rows.rows.values()), request.rows)
     files = {name: file.open() for name, file in drawn.files.items()}
-    return comparison.compare(spent.rows, _read_tables(files, context), context, options, home)
+    in_blocks = [name for name, table in spent.rows.tables.items() if not table.in_memory]
+    drawn_rows = _read_tables(files, context, in_blocks)
+    return comparison.compare(spent.rows, drawn_rows, context, options, home)

@@ -147,8 +147,6 @@ def _in_memory(
         return "only one table whose privacy unit is one row can be read out of core"
     if composition.divides_rows(plan.event):
         return f"method '{request.method}' divides the rows in memory; others read them out of core"
-    if request.evaluate != "none":
-        return "with --evaluate none the rows can be read out of core"
     return None
 
 

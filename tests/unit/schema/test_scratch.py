@@ -1,5 +1,6 @@
 """Rows out of core: encrypted in a file without a name, and the same release as in memory."""
 
+import json
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from tiny_tables import domain_of, random_rows, table_of
 
 from cloister import devices
 from cloister.errors import StorageError
+from cloister.evaluation.measures import SAMPLED_ROWS
 from cloister.flows.cli.app import run
 from cloister.schema.block_table import BlockTable
 from cloister.schema.domain import Domain, Table
@@ -132,6 +134,18 @@ def test_a_release_out_of_core_is_the_one_in_memory_byte_for_byte(
     assert "with the rows out of core, as here" in " ".join(capsys.readouterr().out.split())
 
 
+def test_an_evaluation_out_of_core_is_the_one_in_memory(place, monkeypatch, seeded_noise):
+    words = ["--seed-sampling", "7", "--epsilon", "0.1", "--evaluate", "quick"]
+    assert run(quick_release(place, *words)) == 0
+    scarce(place, monkeypatch)
+    assert run(quick_release(place, *words)) == 0
+    written = (place.home.folder / "releases").glob("*/internal/evaluation.json")
+    evaluations = [json.loads(path.read_text()) for path in written]
+    sampled = {each["metrics"].pop("sampled_rows", None) for each in evaluations}
+    assert sampled == {None, SAMPLED_ROWS}
+    assert evaluations[0] == evaluations[1]
+
+
 KILLED = """
 import os, sys
 from cloister import devices
@@ -164,8 +178,10 @@ def test_a_killed_release_leaves_nothing_of_the_rows_and_resumes(place, monkeypa
 
 
 def test_what_cannot_be_read_out_of_core_is_refused_with_the_remedy(place, monkeypatch, capsys):
-    scarce(place, monkeypatch)
-    assert run(["release", str(place.spec), "--method", "independent", "--delta", "0"]) == 2
+    monkeypatch.setattr(devices, "free_memory", lambda device: 1)
+    words = ["release", str(place.spec), "--method", "deniability", "--rows", "4"]
+    assert run(words) == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert "with --evaluate none the rows can be read out of core; nothing was charged now" in said
+    assert "'deniability' divides the rows in memory; others read them out of core" in said
+    assert "nothing was charged now" in said
     assert not (place.home.folder / "releases").exists()
