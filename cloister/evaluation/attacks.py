@@ -192,18 +192,20 @@ def _scaled(name: str, table: Table) -> Distances:
 
 def _equal_shares(real: Table, synthetic: Table, among: Table) -> tuple[float, float]:
     """The shares of synthetic rows that equal one, and of real rows that equal two, ``among``."""
-    hashes = _row_hashes(real), _row_hashes(synthetic)
-    wanted = np.unique(np.concatenate(hashes))
-    times = among.total(partial(_count_equal, wanted))
-    of_real, of_synthetic = (times[np.searchsorted(wanted, each)] for each in hashes)
-    return float((of_synthetic > 0).mean()), float((of_real > 1).mean())
+    hashes = np.concatenate([_row_hashes(real), _row_hashes(synthetic)])
+    wanted, numbers = np.unique(hashes, return_inverse=True)
+    times = among.total(partial(_count_equal, wanted))[numbers]
+    return float((times[real.rows :] > 0).mean()), float((times[: real.rows] > 1).mean())
 
 
 def _count_equal(wanted: NDArray[np.uint64], block: Table) -> Integers:
     """How many rows of a block have each of some hashes (k,), which increase."""
-    hashes = _row_hashes(block)
+    hashes, counts = np.unique(_row_hashes(block), return_counts=True)
     places = np.minimum(np.searchsorted(wanted, hashes), len(wanted) - 1)
-    return np.bincount(places[wanted[places] == hashes], minlength=len(wanted))
+    times = np.zeros(len(wanted), dtype=np.int64)
+    equal = wanted[places] == hashes
+    times[places[equal]] = counts[equal]
+    return times
 
 
 def _row_hashes(table: Table) -> NDArray[np.uint64]:
