@@ -175,9 +175,9 @@ def _draw_files(saved: SavedModel, rows: int, seed: int, files: Mapping[str, Pat
     """Draw tables to files: chunk by chunk those that are drawn without others, the rest whole."""
     for name, sampler in saved.model.samplers.items():
         sample_to(sampler, SampleRequest(saved.digest, rows, seed), files[name])
-    if others := files.keys() - saved.model.samplers.keys():
+    if remaining := files.keys() - saved.model.samplers.keys():
         drawn = dict(tables.draw_tables(saved.model, rows, seed).tables)
-        for name in others:
+        for name in remaining:
             tables.write_table(drawn.pop(name), files[name])
 
 
