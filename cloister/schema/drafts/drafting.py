@@ -31,7 +31,7 @@ from cloister.schema.drafts.cases import guess
 from cloister.schema.drafts.columns import ColumnCells, Guess
 from cloister.schema.drafts.drafted_tables import ABOUT
 from cloister.schema.parsing import parse
-from cloister.schema.sources import reading
+from cloister.schema.sources import parquet_files, reading
 from cloister.schema.sources.batches import DELIMITERS, require_columns
 from cloister.schema.sources.csv_files import csv_header, read_text
 from cloister.schema.sources.files_and_urls import MARKS, UTF_8
@@ -363,15 +363,15 @@ def _values(cells: ColumnCells, guessed: Guess) -> pd.Series | None:
 
 
 def _drafted_parquet(path: Path) -> DraftedFile:
-    names = reading.parquet_names(path)
+    names = parquet_files.parquet_names(path)
     require_columns(names, names, str(path))
-    nested = reading.nested_names(path)
+    nested = parquet_files.nested_names(path)
     plain = [name for name in names if name not in nested]
     _require_modest_parquet(path, plain)
-    frame = reading.read_native(path, plain)
+    frame = parquet_files.read_native(path, plain)
     decimals = frame.columns[[pt.is_object_dtype(kind) for kind in frame.dtypes]]
     frame = frame.assign(**{name: texts(frame[name]) for name in decimals})
-    times = reading.time_dtypes(path)
+    times = parquet_files.time_dtypes(path)
     stored = {
         name: ColumnCells(name, frame[name], frame[name], stored=times.get(name)) for name in plain
     }
@@ -379,8 +379,8 @@ def _drafted_parquet(path: Path) -> DraftedFile:
 
 
 def _require_modest_parquet(path: Path, names: list[str]) -> None:
-    cells = reading.parquet_rows(path) * len(names)
-    if cells > _MOST_CELLS or reading.is_larger_unpacked(path, names, MOST_BYTES):
+    cells = parquet_files.parquet_rows(path) * len(names)
+    if cells > _MOST_CELLS or parquet_files.is_larger_unpacked(path, names, MOST_BYTES):
         raise DataError(
             f"{path} has more than {_MOST_CELLS:,} cells, or {MOST_BYTES >> 20:,} MiB unpacked; "
             "a draft reads all of them, so give a file of fewer rows, or of shorter cells"

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from cloister.errors import DataError
 from cloister.schema.domain import Domain, code_type
-from cloister.schema.sources.reading import read_columns, read_frame
+from cloister.schema.sources.parquet_files import read_columns
+from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation import read_table, validate_rows
 from cloister.tasks.data.session import HashedRows, keyed_digest
