@@ -31,7 +31,7 @@ from cloister.schema.block_table import BlockStore, BlockTable
 from cloister.schema.domain import Domain, ResultT, Table
 from cloister.schema.relations import Database, ForeignKey
 from cloister.schema.sinks import LoadTarget, SyntheticTable, load_tables, require_loadable
-from cloister.schema.sources.csv_files import write_csv_rows
+from cloister.schema.sources.csv_writing import write_csv_rows
 from cloister.schema.sources.files_and_urls import HIDE_IT, holds_password
 from cloister.schema.sources.parquet_files import frame_of_arrow, read_columns
 from cloister.schema.spec import Spec

@@ -7,7 +7,7 @@ import pytest
 
 from cloister.errors import DataError
 from cloister.schema.drafts.drafting import draft
-from cloister.schema.sources.csv_files import write_csv_rows
+from cloister.schema.sources.csv_writing import write_csv_rows
 from cloister.schema.spec import SourceSpec
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation import read_table

@@ -15,7 +15,7 @@ from cloister.schema.attributes import Float, Integer
 from cloister.schema.domain import column_of
 from cloister.schema.drafts.drafting import draft
 from cloister.schema.parsing import parse
-from cloister.schema.sources.csv_files import write_csv_rows
+from cloister.schema.sources.csv_writing import write_csv_rows
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation import read_table
 

@@ -11,7 +11,7 @@ import pytest
 from cloister.errors import DataError
 from cloister.schema.domain import Domain
 from cloister.schema.sources.batches import SourceBatch
-from cloister.schema.sources.csv_files import write_csv_rows
+from cloister.schema.sources.csv_writing import write_csv_rows
 from cloister.schema.spec import Spec
 from cloister.schema.validation import Validation, validate_rows
 
