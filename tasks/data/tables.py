@@ -34,6 +34,7 @@ from cloister.schema.sinks import LoadTarget, SyntheticTable, load_tables, requi
 from cloister.schema.sources.csv_writing import write_csv_rows
 from cloister.schema.sources.files_and_urls import HIDE_IT, holds_password
 from cloister.schema.sources.parquet_files import frame_of_arrow, read_columns
+from cloister.schema.sources.stored_files import WHOLE, Span
 from cloister.schema.spec import Spec
 from cloister.schema.validation import Validation
 from cloister.tasks.home.files import replace_file
@@ -166,16 +167,16 @@ class _RowGroups(BlockStore):
     ) -> Iterator[ResultT]:
         """What ``function`` makes of each row group, one of which is in memory at a time."""
         domain = Domain(tuple(self.domain[name] for name in names))
-        groups = (_table_of(self._path, domain, [n]) for n in range(len(self.lengths)))
+        groups = (_table_of(self._path, domain, (n, n + 1)) for n in range(len(self.lengths)))
         return map(function, groups, *arguments)
 
 
-def _table_of(path: Path, domain: Domain, groups: Sequence[int] | None = None) -> Table:
+def _table_of(path: Path, domain: Domain, span: Span = WHOLE) -> Table:
     """The rows of a synthetic file; rules across foreign keys may have left none."""
     if pq.read_metadata(path).num_rows == 0:
         return Table(domain, {name: np.zeros(0, dtype=np.int64) for name in domain.names})
     validation = Validation(domain, "fail")
-    table = validation.table(read_columns(path, domain.names, groups))
+    table = validation.table(read_columns(path, domain.names, span))
     validation.report()
     return table
 

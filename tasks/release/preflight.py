@@ -26,6 +26,7 @@ from cloister.privacy.mechanisms.randomness import noise_source
 from cloister.schema.columns import Column
 from cloister.schema.declarations import LATEST
 from cloister.schema.domain import Domain
+from cloister.schema.sources import stored_files
 from cloister.schema.sources.reading import require_declared_columns
 from cloister.schema.spec import Spec
 from cloister.tasks.data.session import CHARGED_NOTHING
@@ -77,16 +78,19 @@ def _pending(request: ResolvedRequest, context: PublicContext, home: Home) -> st
 
 
 def require_readable(request: ResolvedRequest, spec: Spec) -> None:
-    """Check that the data is a regular file, or a table, with the declared columns; reads no row.
+    """Check that the data are regular files, or a table, with the declared columns; reads no row.
 
     Raises:
         StorageError: it is not there, or cannot be read.
         DataError: it has other columns.
     """
-    named = request.data or (Path(spec.source.path) if spec.source.path else None)
+    named = request.data or spec.source.path
     with _charging_nothing():
-        if named is not None:
-            _require_file(named)
+        if named is not None and not stored_files.is_remote(named):
+            files.require_nameable(Path(named))
+            with stored_files.guarded_reading(named):
+                for file in stored_files.files_of(named):
+                    _require_file(Path(file))
         require_declared_columns(spec, request.data)
 
 
@@ -104,7 +108,6 @@ def _charging_nothing() -> Iterator[None]:
 
 
 def _require_file(path: Path) -> None:
-    files.require_nameable(path)
     if not path.exists():
         raise StorageError(
             f"the data {path} does not exist; correct source.path in the spec or give --data"

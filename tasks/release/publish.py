@@ -34,6 +34,7 @@ from cloister.privacy.certificate.manifest import (
 from cloister.privacy.certificate.registry import registry_entry
 from cloister.privacy.exact import decimal_below
 from cloister.privacy.ledger import Release, State
+from cloister.schema.sources import stored_files
 from cloister.tasks.data.tables import load_release
 from cloister.tasks.home.files import copy_whole, digest_of, replace_file, write_json
 from cloister.tasks.home.home import Home
@@ -190,11 +191,10 @@ def _record_measures(tracker: Tracker, run: str, measured: EvaluationRecord) -> 
 
 
 def _input_files(request: ResolvedRequest, context: PublicContext) -> list[Path]:
-    """The files of the data, one for each table; none for tables in a database."""
-    if request.data:
-        return [request.data]
-    declared = [table.spec.source.path for table in context.tables.values()]
-    return [Path(path).absolute() for path in declared if path]
+    """The files of the data on disks of this machine; none for tables in a database."""
+    named = [request.data or table.spec.source.path for table in context.tables.values()]
+    on_disk = [source for source in named if source and not stored_files.is_remote(source)]
+    return [Path(file).absolute() for source in on_disk for file in stored_files.files_of(source)]
 
 
 def publish_release(

@@ -259,8 +259,8 @@ def test_missing_data(place, refused, untouched):
     assert str(place.data) in refused()
 
 
-def test_data_that_is_a_folder(place, refused, untouched):
-    assert "is a regular file" in refused("--data", str(place.folder))
+def test_data_that_is_a_folder_without_data(place, refused, untouched):
+    assert "no *.parquet is in it" in refused("--data", str(place.folder))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")

@@ -31,7 +31,7 @@ from cloister.schema.drafts.cases import guess
 from cloister.schema.drafts.columns import ColumnCells, Guess
 from cloister.schema.drafts.drafted_tables import ABOUT
 from cloister.schema.parsing import parse
-from cloister.schema.sources import parquet_files, reading
+from cloister.schema.sources import parquet_files, stored_files
 from cloister.schema.sources.batches import DELIMITERS, require_columns
 from cloister.schema.sources.csv_files import csv_header, read_text
 from cloister.schema.sources.files_and_urls import MARKS, UTF_8
@@ -306,8 +306,8 @@ def read_file(path: Path) -> DraftedFile:
         StorageError: the file cannot be read.
         DataError: no header, no rows, doubled columns, no column with a value.
     """
-    read = drafted_csv if reading.table_format(path) == "csv" else _drafted_parquet
-    with reading.guarded_reading(path):
+    read = drafted_csv if stored_files.table_format(path) == "csv" else _drafted_parquet
+    with stored_files.guarded_reading(path):
         file = read(path)
     if not any(len(cells.written) for cells in file.columns.values()):
         raise DataError(f"{path} has no rows; give a table with rows")

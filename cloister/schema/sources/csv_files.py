@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from io import BufferedReader, RawIOBase, TextIOWrapper
 from pathlib import Path
@@ -22,9 +22,10 @@ import pyarrow.csv as pacsv
 from cloister.errors import DataError
 from cloister.figures import count_of, listed
 from cloister.schema.parsing import declared_unit, has_own_marks, plain_numbers
-from cloister.schema.sources import files_and_urls
+from cloister.schema.sources import files_and_urls, stored_files
 from cloister.schema.sources.batches import ROWS_NAMED, SourceBatch, SourceCells, require_columns
 from cloister.schema.sources.storage_types import text_of_arrow
+from cloister.schema.sources.stored_files import WHOLE, Span
 from cloister.schema.spec import SourceSpec, Spec
 from cloister.schema.written_numbers import Unit
 
@@ -36,7 +37,7 @@ _BUFFER_BYTES = 1 << 20
 
 
 @contextmanager
-def open_text(path: Path, encoding: str) -> Iterator[TextIOWrapper]:
+def open_text(path: str | Path, encoding: str) -> Iterator[TextIOWrapper]:
     """The letters of a file after its byte order mark, unpacked if its ending says so.
 
     Bytes that are not of the encoding become single surrogates; in UTF-16, whose parts may
@@ -47,7 +48,7 @@ def open_text(path: Path, encoding: str) -> Iterator[TextIOWrapper]:
     """
     errors = "backslashreplace" if files_and_urls.is_wide(encoding) else "surrogateescape"
     with (
-        pa.input_stream(str(path), compression="detect") as raw,
+        stored_files.open_stream(path) as raw,
         BufferedReader(raw, _BUFFER_BYTES) as file,
     ):
         _skip_mark(file, path, encoding)
@@ -57,7 +58,7 @@ def open_text(path: Path, encoding: str) -> Iterator[TextIOWrapper]:
 
 
 @contextmanager
-def open_as_utf_8(path: Path, encoding: str) -> Iterator[IO[bytes]]:
+def open_as_utf_8(path: str | Path, encoding: str) -> Iterator[IO[bytes]]:
     """The bytes that a file would have in UTF-8.
 
     Privacy: row by row. A part of a letter becomes backslash escapes in its own cell.
@@ -82,7 +83,7 @@ class _Recoded(RawIOBase):
         return len(piece)
 
 
-def _skip_mark(file: BufferedReader, path: Path, encoding: str) -> None:
+def _skip_mark(file: BufferedReader, path: str | Path, encoding: str) -> None:
     first = file.peek(2)[:2]
     marked = next((name for name, mark in files_and_urls.MARKS.items() if mark == first), encoding)
     if marked != encoding:
@@ -101,19 +102,18 @@ _LATIN = "latin-1"
 """The encoding in which each byte is a letter."""
 
 
-def read_csv(path: Path, spec: Spec) -> Iterator[SourceBatch]:
-    """The declared columns of a CSV file as text, some rows at a time.
+def read_csv(path: str | Path, spec: Spec, span: Span = WHOLE) -> Iterator[SourceBatch]:
+    """The declared columns of a CSV file as text, some rows at a time: those of a span of bytes.
 
-    Numbers in the marks of the source are written as ``1234.5``. Bytes that are not of the source's
-    encoding become backslash escapes. Lines with more or fewer cells than the header are left out.
+    A span begins and ends where records do. Numbers in the marks of the source are written as
+    ``1234.5``. Bytes that are not of the source's encoding become backslash escapes. Lines with
+    more or fewer cells than the header are left out.
 
     Raises:
-        DataError: no header, other columns than declared, no text with one line a row, or ragged
-            rows under ``on_invalid: fail``.
+        DataError: no header, or no text with one line a row.
         OSError: it cannot be read.
     """
-    require_csv_columns(path, spec)
-    names, source, ragged = list(spec.attributes), spec.source, 0
+    names, source = list(spec.attributes), spec.source
     readers = {
         name: partial(
             _read_cells,
@@ -122,15 +122,12 @@ def read_csv(path: Path, spec: Spec) -> Iterator[SourceBatch]:
         )
         for name, attribute in spec.attributes.items()
     }
-    for piece, malformed in _pieces(path, source, names):
-        ragged += malformed
+    for piece, malformed in _pieces(path, source, names, span):
         cells = {name: SourceCells.of_arrow(piece[name], read) for name, read in readers.items()}
         yield SourceBatch(cells, malformed)
-    if ragged and spec.validation.on_invalid == "fail":
-        raise DataError(_ragged_message(path, source))
 
 
-def require_csv_columns(path: Path, spec: Spec) -> None:
+def require_csv_columns(path: str | Path, spec: Spec) -> None:
     """Passes if the first line of a CSV file names the declared columns.
 
     Raises:
@@ -142,7 +139,7 @@ def require_csv_columns(path: Path, spec: Spec) -> None:
     require_columns(names, list(spec.attributes), str(path), source.delimiter)
 
 
-def read_text(path: Path, source: SourceSpec, names: Sequence[str]) -> pd.DataFrame:
+def read_text(path: str | Path, source: SourceSpec, names: Sequence[str]) -> pd.DataFrame:
     """The named columns of a CSV file as text, dtype ``str``, shape (n, columns).
 
     Bytes that are not of the source's encoding become backslash escapes.
@@ -152,7 +149,7 @@ def read_text(path: Path, source: SourceSpec, names: Sequence[str]) -> pd.DataFr
     """
     pieces = list(_pieces(path, source, names))
     if any(malformed for _, malformed in pieces):
-        raise DataError(_ragged_message(path, source))
+        require_even_rows(path, source)
     read = partial(_read_cells, source=source)
     columns = {name: pa.concat_arrays([piece[name] for piece, _ in pieces]) for name in names}
     return pd.DataFrame(
@@ -171,7 +168,7 @@ def mark_malformed(frame: pd.DataFrame, lines: int) -> pd.DataFrame:
     return frame
 
 
-def names_of_columns(path: Path, source: SourceSpec) -> list[str]:
+def names_of_columns(path: str | Path, source: SourceSpec) -> list[str]:
     """The names of the columns of a CSV file: those that are declared, or those in its first line.
 
     Raises:
@@ -188,7 +185,7 @@ def names_of_columns(path: Path, source: SourceSpec) -> list[str]:
     return list(source.header)
 
 
-def csv_header(path: Path, delimiter: str, encoding: str) -> list[str]:
+def csv_header(path: str | Path, delimiter: str, encoding: str) -> list[str]:
     """The names in the first line of a CSV file.
 
     Raises:
@@ -210,15 +207,15 @@ def csv_header(path: Path, delimiter: str, encoding: str) -> list[str]:
 
 
 def _pieces(
-    path: Path, source: SourceSpec, names: Sequence[str]
+    path: str | Path, source: SourceSpec, names: Sequence[str], span: Span = WHOLE
 ) -> Iterator[tuple[Mapping[str, pa.Array], int]]:
-    """The named columns as bytes, some rows at a time, with the lines left out since the last.
+    """The named columns of a span of a file as bytes, some rows at a time.
 
-    There is at least one piece.
+    Each with the lines left out since the last. There is at least one piece.
     """
     ragged: list[int] = []
     try:
-        with _opened(path, source, names, ragged) as pieces:
+        with _opened(path, source, names, span, ragged) as pieces:
             for piece in pieces:
                 malformed = len(ragged)
                 del ragged[:malformed]
@@ -232,20 +229,24 @@ def _pieces(
 
 @contextmanager
 def _opened(
-    path: Path, source: SourceSpec, names: Sequence[str], ragged: list[int], threads: bool = True
+    path: str | Path,
+    source: SourceSpec,
+    names: Sequence[str],
+    span: Span,
+    ragged: list[int],
+    threads: bool = True,
 ) -> Iterator[pacsv.CSVStreamingReader]:
-    """The named columns of a file; the numbers of other lines are added to ``ragged``."""
+    """The named columns of a span of a file; the numbers of other lines are added to ``ragged``."""
 
     def skip(row: pacsv.InvalidRow) -> str:
         ragged.append(row.number or 0)
         return "skip"
 
-    wide = files_and_urls.is_wide(source.encoding)
     with (
-        open_as_utf_8(path, source.encoding) if wide else nullcontext(path) as file,
+        _open_span(path, source.encoding, span) as file,
         pacsv.open_csv(
             file,
-            _read_options(path, source, threads),
+            _read_options(path, source, span, threads),
             pacsv.ParseOptions(
                 delimiter=source.delimiter, newlines_in_values=True, invalid_row_handler=skip
             ),
@@ -264,14 +265,31 @@ def _is_read_as_utf_8(encoding: str) -> bool:
     return encoding == files_and_urls.UTF_8 or files_and_urls.is_wide(encoding)
 
 
-def _read_options(path: Path, source: SourceSpec, threads: bool) -> pacsv.ReadOptions:
+@contextmanager
+def _open_span(path: str | Path, encoding: str, span: Span) -> Iterator[IO[bytes] | pa.NativeFile]:
+    """Some bytes of a file, or all as they are unpacked and in UTF-8."""
+    begin, end = span
+    if files_and_urls.is_wide(encoding):
+        with open_as_utf_8(path, encoding) as file:
+            yield file
+    elif span == WHOLE:
+        with stored_files.open_stream(path) as file:
+            yield file
+    else:
+        with stored_files.open_file(path) as file:
+            yield file.get_stream(begin, (file.size() if end is None else end) - begin)
+
+
+def _read_options(
+    path: str | Path, source: SourceSpec, span: Span, threads: bool
+) -> pacsv.ReadOptions:
     """Bytes of encodings of one byte are read as the letters of Latin-1, one for each."""
+    has_header = span[0] == 0 and source.header is None
     options = pacsv.ReadOptions(use_threads=threads, block_size=_BLOCK_BYTES)
+    options.column_names = names_of_columns(path, source)
+    options.skip_rows_after_names = int(has_header)
     if not _is_read_as_utf_8(source.encoding):
         options.encoding = _LATIN
-    if source.header is not None or not _is_read_as_utf_8(source.encoding):
-        options.column_names = names_of_columns(path, source)
-        options.skip_rows_after_names = int(source.header is None)
     return options
 
 
@@ -298,15 +316,22 @@ def _read_cells(cells: pa.Array, source: SourceSpec, unit: Unit | None = None) -
     return texts if unit is None else plain_numbers(texts, source, unit)
 
 
-def _ragged_message(path: Path, source: SourceSpec) -> str:
-    """The rows with another number of cells than the header; only one thread can number them."""
+def require_even_rows(path: str | Path, source: SourceSpec) -> None:
+    """Passes if all rows of a file have as many cells as its header.
+
+    Raises:
+        DataError: some have more or fewer; names them, as only one thread can that reads the file.
+        OSError: it cannot be read.
+    """
     numbers: list[int] = []
     first, header = names_of_columns(path, source)[:1], int(source.header is None)
-    with _opened(path, source, first, numbers, threads=False) as pieces:
+    with _opened(path, source, first, WHOLE, numbers, threads=False) as pieces:
         for _ in pieces:
             pass
+    if not numbers:
+        return
     rows = listed("row", [number - header for number in numbers[:ROWS_NAMED]])
-    return (
+    raise DataError(
         f"{path}: {count_of(len(numbers), 'row')} with more or fewer cells than the header "
         f"({rows}); put quotes around cells that hold the delimiter, or correct source.delimiter"
     )

@@ -6,6 +6,7 @@ Messages name files and columns, never a cell.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ import pyarrow.parquet as pq
 
 from cloister.errors import DataError
 from cloister.schema.series import time_type, zoned_dtype
+from cloister.schema.sources import stored_files
 from cloister.schema.sources.batches import SourceBatch, SourceCells, read_arrow, require_columns
 from cloister.schema.sources.storage_types import column_of_arrow, is_readable, is_text_of_arrow
+from cloister.schema.sources.stored_files import WHOLE, Span, spans_from
 from cloister.schema.spec import Spec
 
 _BATCH_CELLS = 1 << 22
@@ -30,74 +33,95 @@ _BYTES = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
 """What texts are where their letters do not matter."""
 
 
-def read_parquet(path: Path, spec: Spec) -> Iterator[SourceBatch]:
-    """The declared columns of a Parquet file, some rows at a time.
+def read_parquet(file: str | Path, spec: Spec, span: Span = WHOLE) -> Iterator[SourceBatch]:
+    """The declared columns of some row groups of a Parquet file, some rows at a time.
 
     Raises:
-        DataError: it is no Parquet file, or its columns are not those declared, or nested.
+        DataError: it is no Parquet file, or a column's type is none of single values.
         OSError: it cannot be read.
     """
-    require_parquet_columns(path, spec)
-    yield from read_columns(path, list(spec.attributes))
+    return read_columns(file, list(spec.attributes), span)
 
 
-def require_parquet_columns(path: Path, spec: Spec) -> None:
+def require_parquet_columns(file: str | Path, spec: Spec) -> None:
     """Passes if the schema of a Parquet file has the declared columns.
 
     Raises:
         DataError: it is no Parquet file, or has other columns.
         OSError: it cannot be read.
     """
-    columns = [name for name in parquet_names(path) if name not in spec.ignore]
-    require_columns(columns, list(spec.attributes), str(path))
+    columns = [name for name in parquet_names(file) if name not in spec.ignore]
+    require_columns(columns, list(spec.attributes), str(file))
+
+
+def row_group_spans(file: str | Path, rows_per_part: int) -> Sequence[Span]:
+    """The row groups of a Parquet file, in order, in spans of at most so many rows.
+
+    A larger row group is a span. The end of the last is None.
+
+    Raises:
+        DataError: it is no Parquet file.
+        OSError: it cannot be read.
+    """
+    footer, begins, rows = _parquet(file, pq.read_metadata), [0], 0
+    for group in range(footer.num_row_groups):
+        size = footer.row_group(group).num_rows
+        if rows and rows + size > rows_per_part:
+            begins.append(group)
+            rows = 0
+        rows += size
+    return spans_from(begins)
 
 
 def read_columns(
-    path: Path, names: Sequence[str], groups: Sequence[int] | None = None
+    file: str | Path, names: Sequence[str], span: Span = WHOLE
 ) -> Iterator[SourceBatch]:
-    """The named columns of a Parquet file, or of row ``groups`` of it, some rows at a time.
+    """The named columns of some row groups of a Parquet file, some rows at a time.
 
     Raises:
         DataError: it is no Parquet file, or a column's type is none of single values.
         OSError: it cannot be read.
     """
-    schema = _parquet(path, pq.read_schema)
-    _require_readable([schema.field(name) for name in names], path)
+    schema = _parquet(file, pq.read_schema)
+    _require_readable([schema.field(name) for name in names], file)
     texts = [name for name in names if is_text_of_arrow(schema.field(name).type)]
     rows = max(_BATCH_CELLS // len(names), 1)
-    opened = _parquet(path, lambda file: pq.ParquetFile(file, read_dictionary=texts, **_AS_STORED))
-    with opened as file:
-        pieces = file.iter_batches(rows, groups, columns=list(names))
-        while piece := _parquet(path, lambda _: _with_sound_codes(next(pieces, None))):
+    with _whole(file), stored_files.open_file(file) as opened:
+        reader = pq.ParquetFile(
+            opened, read_dictionary=texts, pre_buffer=stored_files.is_remote(file), **_AS_STORED
+        )
+        groups = range(reader.num_row_groups)[slice(*span)]
+        for piece in reader.iter_batches(rows, row_groups=groups, columns=list(names)):
+            _require_sound_codes(piece)
             yield SourceBatch(
                 {name: SourceCells.of_arrow(piece.column(name), read_arrow) for name in names}
             )
 
 
-def parquet_names(path: Path) -> list[str]:
+def parquet_names(file: str | Path) -> list[str]:
     """The column names of a Parquet file; DataError if it is not one."""
-    return list(_parquet(path, pq.read_schema).names)
+    return list(_parquet(file, pq.read_schema).names)
 
 
-def parquet_rows(path: Path) -> int:
+def parquet_rows(file: str | Path) -> int:
     """The number of rows in the footer of a Parquet file; DataError if it is not one."""
-    return int(_parquet(path, pq.read_metadata).num_rows)
+    return int(_parquet(file, pq.read_metadata).num_rows)
 
 
-def is_larger_unpacked(path: Path, names: Sequence[str], most: int) -> bool:
+def is_larger_unpacked(file: str | Path, names: Sequence[str], most: int) -> bool:
     """Whether the named columns have more than ``most`` bytes, shared texts written out.
 
     Raises:
         DataError: it is no Parquet file, or a column's type is none of single values.
     """
-    footer = _parquet(path, pq.read_metadata)
+    footer = _parquet(file, pq.read_metadata)
     stored = sum(footer.row_group(group).total_byte_size for group in range(footer.num_row_groups))
-    kinds = {field.name: field.type for field in _parquet(path, pq.read_schema)}
+    kinds = {field.name: field.type for field in _parquet(file, pq.read_schema)}
     texts = [name for name in names if _is_text(kinds[name])]
     if stored > most or not texts:
         return bool(stored > most)
     length = 0
-    for batch in read_columns(path, texts):
+    for batch in read_columns(file, texts):
         for cells in batch.cells.values():
             lengths = pc.binary_length(cells.stored).fill_null(0).to_numpy(zero_copy_only=False)
             length += int(lengths[cells.indices].sum(dtype=np.int64))
@@ -110,14 +134,14 @@ def _is_text(kind: pa.DataType) -> bool:
     return is_text_of_arrow(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
-def nested_names(path: Path) -> list[str]:
+def nested_names(file: str | Path) -> list[str]:
     """The columns of a Parquet file that hold no single values; DataError if it is not one."""
-    return [field.name for field in _parquet(path, pq.read_schema) if not is_readable(field.type)]
+    return [field.name for field in _parquet(file, pq.read_schema) if not is_readable(field.type)]
 
 
-def time_dtypes(path: Path) -> dict[str, str]:
+def time_dtypes(file: str | Path) -> dict[str, str]:
     """The pandas dtypes of times of day, lengths of time and moments with a zone, by column."""
-    dtypes = {field.name: _time_dtype(field.type) for field in _parquet(path, pq.read_schema)}
+    dtypes = {field.name: _time_dtype(field.type) for field in _parquet(file, pq.read_schema)}
     return {name: kind for name, kind in dtypes.items() if kind is not None}
 
 
@@ -129,19 +153,19 @@ def _time_dtype(stored: pa.DataType) -> str | None:
     return kind if time_type(kind) is not None else None
 
 
-def read_native(path: Path, names: Sequence[str]) -> pd.DataFrame:
+def read_native(file: str | Path, names: Sequence[str]) -> pd.DataFrame:
     """The named columns of a Parquet file in the storage that its schema says, shape (n, columns).
 
     Raises:
         DataError: it is no Parquet file, or a column's type is none of single values.
     """
     table = _parquet(
-        path,
-        lambda file: _validated(
-            pq.read_table(file, columns=list(names), partitioning=None, **_AS_STORED)
+        file,
+        lambda opened: _validated(
+            pq.read_table(opened, columns=list(names), partitioning=None, **_AS_STORED)
         ),
     )
-    _require_readable(list(table.schema), path)
+    _require_readable(list(table.schema), file)
     return frame_of_arrow(table.select(list(names)))
 
 
@@ -150,11 +174,11 @@ def frame_of_arrow(table: pa.Table) -> pd.DataFrame:
     return pd.DataFrame({name: column_of_arrow(table[name]) for name in table.column_names})
 
 
-def _require_readable(fields: Sequence[pa.Field], path: Path) -> None:
+def _require_readable(fields: Sequence[pa.Field], file: str | Path) -> None:
     for field in fields:
         if not is_readable(field.type):
             raise DataError(
-                f"{path}: column '{field.name}' is of type {field.type}, which holds no single "
+                f"{file}: column '{field.name}' is of type {field.type}, which holds no single "
                 "values; write it as numbers, dates or text, or name it under ignore"
             )
 
@@ -169,15 +193,14 @@ def _validated(table: Any) -> Any:
     return table
 
 
-def _with_sound_codes(batch: Any) -> Any:
-    """A batch as it was read, if there is one; text that is no UTF-8 is a fault of its cell.
+def _require_sound_codes(batch: pa.RecordBatch) -> None:
+    """Passes a batch whose cells can be read; text that is no UTF-8 is a fault of its cell.
 
     Raises:
         ArrowInvalid: codes beyond their dictionary, or bytes beyond their column.
     """
-    for column in batch.columns if batch is not None else ():
+    for column in batch.columns:
         _of_bytes(column).validate(full=True)
-    return batch
 
 
 def _of_bytes(column: Any) -> Any:
@@ -188,12 +211,19 @@ def _of_bytes(column: Any) -> Any:
     return column.view(_BYTES[column.type]) if column.type in _BYTES else column
 
 
-def _parquet(path: Path, read: Callable[[Path], Any]) -> Any:
+def _parquet(file: str | Path, read: Callable[[pa.NativeFile], Any]) -> Any:
+    with _whole(file), stored_files.open_file(file) as opened:
+        return read(opened)
+
+
+@contextmanager
+def _whole(file: str | Path) -> Iterator[None]:
     try:
-        return read(path)
+        yield
     except (pa.ArrowException, OSError) as error:
-        if isinstance(error, OSError) and error.errno:  # of the system, and not of the content
+        of_system = isinstance(error, OSError) and (error.errno or stored_files.is_remote(file))
+        if of_system:  # and not of the content
             raise
         raise DataError(
-            f"{path} is not a whole Parquet file; write it again, or set source.format"
+            f"{file} is not a whole Parquet file; write it again, or set source.format"
         ) from None

@@ -8,31 +8,16 @@ Messages name files, columns and row numbers, never a cell.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
-from cloister.arrays import Booleans
-from cloister.errors import DataError, SpecError, StorageError
-from cloister.schema.blocks import LETTERS
-from cloister.schema.parsing import parse
-from cloister.schema.sources import csv_files, databases, parquet_files
-from cloister.schema.sources.batches import SourceBatch, SourceCells
+from cloister.errors import DataError
+from cloister.schema.sources import csv_files, databases, parquet_files, parts, stored_files
+from cloister.schema.sources.batches import SourceBatch
+from cloister.schema.sources.stored_files import guarded_reading, table_format
 from cloister.schema.spec import Spec
-
-_FORMATS = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".txt": "csv",
-    ".gz": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-}
-
 
 _MOST_TIMES = 10
 """Times the declared rows that a Parquet file may have: the declared number may be a rough figure,
@@ -40,26 +25,23 @@ and memory is forecast by it."""
 
 
 def require_declared_size(spec: Spec, data: Path | None = None) -> None:
-    """Check by its footer that a Parquet file has not many times the declared rows.
+    """Check by their footers that Parquet files have not many times the declared rows.
 
-    The footer says nothing of single blocks of growing data.
+    Footers say nothing of single blocks of growing data.
 
     Raises:
-        StorageError: the file cannot be read.
-        DataError: it has, or it is no Parquet file.
+        StorageError: a file cannot be read.
+        DataError: they have, or one is no Parquet file.
 
     Privacy: whether the number of rows is above the bound is said exactly.
     """
-    path, declared = _path_of(spec, data), spec.privacy.rows.public
-    if (
-        path is None
-        or declared is None
-        or spec.blocks
-        or table_format(path, spec.source.format) != "parquet"
-    ):
+    path, declared = parts.source_path(spec, data), spec.privacy.rows.public
+    if path is None or declared is None or spec.blocks:
         return
     with guarded_reading(path):
-        rows = parquet_files.parquet_rows(path)
+        files = stored_files.files_of(path)
+        stored = [file for file in files if table_format(file, spec.source.format) == "parquet"]
+        rows = sum(map(parquet_files.parquet_rows, stored))
     if rows > _MOST_TIMES * declared:
         raise DataError(
             f"{path} has more than {_MOST_TIMES} times the declared {declared:,} rows; declare "
@@ -78,18 +60,35 @@ def read_batches(spec: Spec, data: Path | None = None) -> Iterator[SourceBatch]:
     ``on_invalid`` is ``fail``.
 
     Raises:
-        StorageError: the file or database cannot be read.
+        StorageError: the file or database cannot be read, or changes meanwhile.
         DataError: no rows, no header, columns that are missing, undeclared, doubled or nested,
             ragged rows.
 
     Privacy: row by row, apart from errors: a file whose lines cannot be separated is refused whole.
         Which rows come together changes nothing of what they are.
     """
-    path, rows = _path_of(spec, data), 0
-    batches = databases.read_database(spec) if path is None else _read_path(path, spec)
-    for batch in rows_in_blocks(batches, spec) if spec.blocks else batches:
-        rows += batch.rows
-        yield batch
+    rows = malformed = 0
+    with parts.source_parts(spec, data) as whole:
+        for part in whole:
+            for batch in parts.read_part(part, spec):
+                rows += batch.rows
+                malformed += batch.malformed
+                yield batch
+    require_rows(spec, data, rows, malformed)
+
+
+def require_rows(spec: Spec, data: Path | None, rows: int, malformed: int) -> None:
+    """Passes if a source of so many rows, and so many lines that are none, can be used.
+
+    Raises:
+        StorageError: a file cannot be read.
+        DataError: there is no row; or lines are malformed, which it numbers, under ``fail``.
+    """
+    path = parts.source_path(spec, data)
+    if malformed and path and spec.validation.on_invalid == "fail":
+        for file in stored_files.files_of(path):
+            with guarded_reading(file):
+                csv_files.require_even_rows(file, spec.source)
     if not rows:
         raise DataError(f"{path or spec.source.table} has no rows; give a table with rows")
 
@@ -103,16 +102,13 @@ def require_declared_columns(spec: Spec, data: Path | None = None) -> None:
 
     Privacy: reads the header of a file, or the schema of a table, and no row.
     """
-    path = _path_of(spec, data)
+    path = parts.source_path(spec, data)
     if path is None:
         databases.require_table_columns(spec)
         return
-    check = {
-        "csv": csv_files.require_csv_columns,
-        "parquet": parquet_files.require_parquet_columns,
-    }
     with guarded_reading(path):
-        check[table_format(path, spec.source.format)](path, spec)
+        for file in stored_files.files_of(path):
+            parts.require_file_columns(file, spec)
 
 
 def read_frame(spec: Spec, data: Path | None = None) -> pd.DataFrame:
@@ -130,90 +126,18 @@ def read_frame(spec: Spec, data: Path | None = None) -> pd.DataFrame:
     )
 
 
-def table_format(path: Path, declared: str | None = None) -> str:
-    """``csv`` or ``parquet``, from the ending of a path, else as declared.
-
-    Raises:
-        SpecError: the ending is unknown and nothing is declared.
-    """
-    known = _FORMATS.get(path.suffix.lower(), declared)
-    if known is None:
-        raise SpecError(
-            f"{path}: its format is not known from its ending; set source.format to csv or parquet"
-        )
-    return known
-
-
 def places_of(spec: Spec, data: Path | None = None) -> tuple[str, ...]:
     """Where the data of a spec lies: absolute paths without links, and tables of databases.
 
     Raises:
-        StorageError: a variable that a URL names is not set.
+        StorageError: a variable that a URL names is not set, or a folder cannot be read.
     """
-    return tuple(
-        databases.table_identity(part.source.url, part.source.table or "")
-        if part.source.url and not data
-        else str(Path(data or part.source.path or "").resolve())
-        for part in spec.parts.values()
-    )
-
-
-def _path_of(spec: Spec, data: Path | None) -> Path | None:
-    return data or (Path(spec.source.path) if spec.source.path else None)
-
-
-def _read_path(path: Path, spec: Spec) -> Iterator[SourceBatch]:
-    readers = {"csv": csv_files.read_csv, "parquet": parquet_files.read_parquet}
-    read = readers[table_format(path, spec.source.format)]
-    with guarded_reading(path):
-        yield from read(path, spec)
-
-
-@contextmanager
-def guarded_reading(path: Path) -> Iterator[None]:
-    """Where a file is read.
-
-    Raises:
-        StorageError: the file cannot be opened, or does not fit in memory; names path and reason.
-    """
-    try:
-        yield
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else "not readable"
-        raise StorageError(
-            f"{path} cannot be read ({reason}); check its path and permissions"
-        ) from None
-    except MemoryError:
-        raise StorageError(
-            f"{path} does not fit in memory; free memory or give fewer columns"
-        ) from None
-
-
-def rows_in_blocks(batches: Iterable[SourceBatch], spec: Spec) -> Iterator[SourceBatch]:
-    """The rows of a spec's blocks, and those without a readable date, which are in no block.
-
-    Privacy: row by row. Rows without a readable date are left for validation, which leaves them
-        out, or refuses them where ``on_invalid`` is ``fail``: the column is not nullable.
-    """
-    assert spec.privacy.block is not None
-    column, letters = spec.privacy.block.column, LETTERS[spec.privacy.block.per]
-    for batch in batches:
-        cells = batch.cells[column]
-        typed, _ = parse(cells.distinct().reset_index(drop=True), spec.attributes[column])
-        names = _days(typed).str[:letters]
-        stays = (names.isna() | names.isin(spec.blocks)).to_numpy(dtype=bool)[cells.indices]
-        yield batch if stays.all() else _taken(batch, stays)
-
-
-def _days(typed: pd.Series) -> pd.Series:
-    """The days of dates or moments as texts, as ``2026-10-31``; missing where these are."""
-    texts = np.datetime_as_string(typed.to_numpy().astype("datetime64[D]"))
-    return pd.Series(texts, dtype="string").mask(typed.isna().to_numpy(dtype=bool))
-
-
-def _taken(batch: SourceBatch, stays: Booleans) -> SourceBatch:
-    cells = {
-        name: SourceCells(column.stored, column.indices[stays], column.read)
-        for name, column in batch.cells.items()
-    }
-    return SourceBatch(cells, batch.malformed)
+    places: list[str] = []
+    for part in spec.parts.values():
+        path = parts.source_path(part, data)
+        if path is None:
+            places.append(databases.table_identity(part.source.url or "", part.source.table or ""))
+            continue
+        with guarded_reading(path):
+            places += stored_files.identities(path)
+    return tuple(places)

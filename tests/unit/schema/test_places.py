@@ -8,6 +8,7 @@ import pytest
 from declared_table import TWO, content, declared
 
 from cloister.errors import StorageError
+from cloister.privacy.ledger.accounts import Account
 from cloister.schema.sources.databases import table_identity
 from cloister.schema.sources.reading import places_of
 from cloister.schema.spec import Spec
@@ -53,3 +54,17 @@ def test_a_spec_may_name_the_account_and_keeps_its_digest_without(tmp_path: Path
     assert (plain.account_name, "account" in plain.to_json()) == ("table", False)
     spec = Spec.declared_in(tmp_path, content(TWO) | {"account": "register"})
     assert (spec.name, spec.account_name) == ("table", "register")
+
+
+def test_several_files_are_named_by_a_pattern_and_links_by_what_they_lead_to(tmp_path: Path):
+    folder, elsewhere = tmp_path / "real", tmp_path / "elsewhere.parquet"
+    folder.mkdir()
+    (folder / "1.parquet").touch()
+    (tmp_path / "link").symlink_to(folder)
+    for source in (folder, tmp_path / "link", f"{folder}/", f"{tmp_path}/link/*.parquet"):
+        spec = declared(tmp_path, TWO, {"path": str(source)})
+        assert places_of(spec) == (f"{folder}/*.parquet",)
+    elsewhere.touch()
+    (folder / "2.parquet").symlink_to(elsewhere)
+    assert places_of(spec) == (f"{folder}/*.parquet", str(elsewhere))
+    assert Account("x", "row", "add_remove", places_of(spec)).holds(f"{folder}/1.parquet")

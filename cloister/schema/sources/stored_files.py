@@ -1,0 +1,201 @@
+"""Files where they lie, on a disk that this machine sees or in object storage: opened and pinned.
+
+Object storage is read by Arrow's own file systems, so that no library of a vendor is needed: S3 is
+``s3://bucket/key``, and others have the schemes that Arrow knows. Their keys are those of the
+environment or of the machine, and never stand in a URL.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from urllib.parse import quote, urlsplit
+
+import pyarrow as pa
+from pyarrow import fs
+
+from cloister.errors import SpecError, StorageError
+
+_FORMATS = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".gz": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
+
+Span = tuple[int, int | None]
+WHOLE: Span = (0, None)
+"""A part of a file or table, from the first to before the last of its bytes, row groups or pages;
+None is the end, wherever it is."""
+
+_IN_FOLDERS = "*.parquet"
+"""The part files in a folder."""
+
+_ENDS_BYTES = 1 << 16
+"""Bytes at each end of a file that its pin holds: most footers of Parquet files are shorter, and
+a request to object storage takes as long for fewer."""
+
+
+def spans_from(begins: Sequence[int]) -> Sequence[Span]:
+    """The spans that begin so and follow each other, to the end."""
+    return list(zip(begins, [*begins[1:], None], strict=True))
+
+
+def table_format(file: str | Path, declared: str | None = None) -> str:
+    """``csv`` or ``parquet``, from the ending of a path or URL, else as declared.
+
+    Raises:
+        SpecError: the ending is unknown and nothing is declared.
+    """
+    path = urlsplit(str(file)).path if is_remote(file) else file
+    known = _FORMATS.get(PurePosixPath(path).suffix.lower(), declared)
+    if known is None:
+        raise SpecError(
+            f"{file}: its format is not known from its ending; set source.format to csv or parquet"
+        )
+    return known
+
+
+def is_remote(file: str | Path) -> bool:
+    """Whether a file is named by the URL of an object rather than by a path."""
+    return isinstance(file, str) and "://" in file
+
+
+def open_file(file: str | Path) -> pa.NativeFile:
+    """A file whose bytes are read anywhere; OSError if it cannot be opened."""
+    system, path = _located(file)
+    return system.open_input_file(path)
+
+
+def open_stream(file: str | Path) -> pa.NativeFile:
+    """The bytes of a file, unpacked if its ending says so; OSError if it cannot be opened."""
+    system, path = _located(file)
+    return system.open_input_stream(path, compression="detect")
+
+
+def files_of(source: str | Path) -> tuple[str, ...]:
+    """The files that a source names, in the order of their names.
+
+    A path or URL is one file; a folder is the Parquet files in it. ``*`` in the last name stands
+    for any letters, and not for the point or line that begins a name which is no data.
+
+    Raises:
+        StorageError: no file has such a name, or a folder has none.
+        OSError: the folder cannot be read.
+    """
+    folder, pattern = _pattern(source)
+    if not pattern:
+        return (str(source),)
+    system, path = _located(folder)
+    entries = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+    names = sorted(e.base_name for e in entries if e.is_file and _fits(e.base_name, pattern))
+    if not names:
+        raise StorageError(
+            f"{source} cannot be read (no file fits it, or no *.parquet is in it); correct "
+            "source.path, or give --data"
+        )
+    return tuple(_within(folder, name) for name in names)
+
+
+def identities(source: str | Path) -> tuple[str, ...]:
+    """Where data lies: absolute paths without links, or URLs; of several files with ``*``.
+
+    Raises:
+        StorageError: as :func:`files_of`.
+        OSError: a folder cannot be read.
+    """
+    folder, pattern = _pattern(source)
+    if is_remote(source):
+        return (f"{folder}/{pattern}" if pattern else str(source),)
+    if not pattern:
+        return (str(Path(source).resolve()),)
+    resolved = Path(folder).resolve()
+    linked = {
+        path for file in files_of(source) if (path := Path(file).resolve()).parent != resolved
+    }
+    return tuple(map(str, (resolved / pattern, *sorted(linked))))
+
+
+def _pattern(source: str | Path) -> tuple[str, str]:
+    """The folder, and the pattern of names in it, of several files; no pattern of one file."""
+    system, path = _located(source)
+    head, _, name = str(source).rpartition("/")
+    folder = head if is_remote(source) else str(Path(source).parent)
+    match system.get_file_info(path).type:
+        case fs.FileType.Directory:
+            return str(source).rstrip("/"), _IN_FOLDERS
+        case fs.FileType.NotFound if "*" in name:
+            return folder, name
+    return folder, ""
+
+
+def _fits(name: str, pattern: str) -> bool:
+    hidden = name.startswith((".", "_")) and pattern.startswith("*")
+    letters = ".*".join(map(re.escape, pattern.split("*")))
+    return not hidden and bool(re.fullmatch(letters, name, re.DOTALL))
+
+
+def _within(folder: str, name: str) -> str:
+    return f"{folder}/{quote(name)}" if is_remote(folder) else str(Path(folder) / name)
+
+
+def pin_of(file: str | Path) -> str:
+    """What a file is, as a text that another content hardly has: it is read again with the same.
+
+    That of size, time of change, tag and version of an object, and of its first and last bytes.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    system, path = _located(file)
+    with system.open_input_file(path) as opened:
+        size, version = opened.size(), sorted(opened.metadata().items())
+        ends = (
+            opened.read_at(_ENDS_BYTES, 0),
+            opened.read_at(_ENDS_BYTES, max(size - _ENDS_BYTES, 0)),
+        )
+    changed = system.get_file_info(path).mtime_ns
+    return hashlib.sha256(repr((size, changed, version, ends)).encode()).hexdigest()
+
+
+@contextmanager
+def guarded_reading(file: str | Path) -> Iterator[None]:
+    """Where a file is read.
+
+    Raises:
+        StorageError: the file cannot be opened, or does not fit in memory; names path and reason.
+    """
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else "not readable"
+        raise StorageError(
+            f"{file} cannot be read ({reason}); check its path and permissions"
+        ) from None
+    except MemoryError:
+        raise StorageError(
+            f"{file} does not fit in memory; free memory or give fewer columns"
+        ) from None
+
+
+def _located(file: str | Path) -> tuple[fs.FileSystem, str]:
+    """The file system that a path or URL names, and the path in it.
+
+    Raises:
+        StorageError: no file system has such a URL.
+    """
+    if not is_remote(file):
+        return fs.LocalFileSystem(), str(file)
+    try:
+        return fs.FileSystem.from_uri(file)
+    except (pa.ArrowException, OSError):
+        raise StorageError(
+            f"{urlsplit(str(file)).scheme}:// names no object storage that can be read here; write "
+            "s3://bucket/key, its letters as in URLs, or a path"
+        ) from None
