@@ -31,10 +31,9 @@ from cloister.schema.block_table import BlockStore, BlockTable
 from cloister.schema.domain import Domain, ResultT, Table
 from cloister.schema.relations import Database, ForeignKey
 from cloister.schema.sinks import LoadTarget, SyntheticTable, load_tables, require_loadable
+from cloister.schema.sources import parquet_files, stored_files
 from cloister.schema.sources.csv_writing import write_csv_rows
 from cloister.schema.sources.files_and_urls import HIDE_IT, holds_password
-from cloister.schema.sources.parquet_files import frame_of_arrow, read_columns
-from cloister.schema.sources.stored_files import WHOLE, Span
 from cloister.schema.spec import Spec
 from cloister.schema.validation import Validation
 from cloister.tasks.home.files import replace_file
@@ -171,12 +170,12 @@ class _RowGroups(BlockStore):
         return map(function, groups, *arguments)
 
 
-def _table_of(path: Path, domain: Domain, span: Span = WHOLE) -> Table:
+def _table_of(path: Path, domain: Domain, span: stored_files.Span = stored_files.WHOLE) -> Table:
     """The rows of a synthetic file; rules across foreign keys may have left none."""
     if pq.read_metadata(path).num_rows == 0:
         return Table(domain, {name: np.zeros(0, dtype=np.int64) for name in domain.names})
     validation = Validation(domain, "fail")
-    table = validation.table(read_columns(path, domain.names, span))
+    table = validation.table(parquet_files.read_columns(path, domain.names, span))
     validation.report()
     return table
 
@@ -239,7 +238,7 @@ def write_csv(parquet: Path, path: Path, spec: Spec) -> None:
         ):
             header = pa.RecordBatch.from_pylist([], schema=source.schema_arrow)
             for number, piece in enumerate(chain([header], source.iter_batches(rows))):
-                frame = frame_of_arrow(pa.Table.from_batches([piece]).select(names))
+                frame = parquet_files.frame_of_arrow(pa.Table.from_batches([piece]).select(names))
                 write_csv_rows(frame, file, spec, header=number == 0)
 
     replace_file(path, write)

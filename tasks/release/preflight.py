@@ -26,8 +26,7 @@ from cloister.privacy.mechanisms.randomness import noise_source
 from cloister.schema.columns import Column
 from cloister.schema.declarations import LATEST
 from cloister.schema.domain import Domain
-from cloister.schema.sources import stored_files
-from cloister.schema.sources.reading import require_declared_columns
+from cloister.schema.sources import reading, stored_files
 from cloister.schema.spec import Spec
 from cloister.tasks.data.session import CHARGED_NOTHING
 from cloister.tasks.data.tables import published_schema, require_database
@@ -91,7 +90,7 @@ def require_readable(request: ResolvedRequest, spec: Spec) -> None:
             with stored_files.guarded_reading(named):
                 for file in stored_files.files_of(named):
                     _require_file(Path(file))
-        require_declared_columns(spec, request.data)
+        reading.require_declared_columns(spec, request.data)
 
 
 @contextmanager

@@ -23,14 +23,8 @@ from prefect.runtime import flow_run
 from cloister.errors import InputError, VerificationError
 from cloister.figures import count_of
 from cloister.models.storage import model_digest
+from cloister.privacy.certificate import manifest as manifests
 from cloister.privacy.certificate.certificate import YAML_NAME, Certificate, read_certificate
-from cloister.privacy.certificate.manifest import (
-    MANIFEST_NAME,
-    Lineage,
-    Manifest,
-    statement_name,
-    write_manifest,
-)
 from cloister.privacy.certificate.registry import registry_entry
 from cloister.privacy.exact import decimal_below
 from cloister.privacy.ledger import Release, State
@@ -79,7 +73,7 @@ def record_release(
     """
     if is_candidate(done.release, home):
         return request.out_path or done.folder.path
-    for name in (MANIFEST_NAME, statement_name(State.CANDIDATE)):
+    for name in (manifests.MANIFEST_NAME, manifests.statement_name(State.CANDIDATE)):
         (done.folder.path / name).unlink(missing_ok=True)  # of an attempt: the digest is without
     run = register_release(request, done, measured, home)
     reporter().advance("record", 1, 3)
@@ -209,7 +203,7 @@ def publish_release(
         StorageError: the folder holds something else, or cannot be written.
     """
     release, public = done.release, done.folder.open()
-    lineage = Lineage(
+    lineage = manifests.Lineage(
         done.fitted.spent.anchor,
         code_version(),
         request.digest,
@@ -218,7 +212,7 @@ def publish_release(
         model=model_digest(done.fitted.model.open()),
         kept=write_kept(home, release),
     )
-    manifest = write_manifest(public, release, lineage)
+    manifest = manifests.write_manifest(public, release, lineage)
     entry = open_ledger(home).release(release)
     signature = sign_candidate(public, entry, done.fitted.spent.anchor, request.by, home)
     if request.out_path:
@@ -234,7 +228,7 @@ def publish_release(
     return request.out_path or public
 
 
-def _evidence(manifest: Manifest, public: Path, tracking_run: str) -> dict[str, str]:
+def _evidence(manifest: manifests.Manifest, public: Path, tracking_run: str) -> dict[str, str]:
     digests = {"manifest": manifest.digest, "certificate": digest_of(public / YAML_NAME)}
     return digests | ({"tracking_run": tracking_run} if tracking_run else {})
 

@@ -25,7 +25,6 @@ from cloister.schema.parsing import declared_unit, has_own_marks, plain_numbers
 from cloister.schema.sources import files_and_urls, stored_files
 from cloister.schema.sources.batches import ROWS_NAMED, SourceBatch, SourceCells, require_columns
 from cloister.schema.sources.storage_types import text_of_arrow
-from cloister.schema.sources.stored_files import WHOLE, Span
 from cloister.schema.spec import SourceSpec, Spec
 from cloister.schema.written_numbers import Unit
 
@@ -102,7 +101,9 @@ _LATIN = "latin-1"
 """The encoding in which each byte is a letter."""
 
 
-def read_csv(path: str | Path, spec: Spec, span: Span = WHOLE) -> Iterator[SourceBatch]:
+def read_csv(
+    path: str | Path, spec: Spec, span: stored_files.Span = stored_files.WHOLE
+) -> Iterator[SourceBatch]:
     """The declared columns of a CSV file as text, some rows at a time: those of a span of bytes.
 
     A span begins and ends where records do. Numbers in the marks of the source are written as
@@ -207,7 +208,10 @@ def csv_header(path: str | Path, delimiter: str, encoding: str) -> list[str]:
 
 
 def _pieces(
-    path: str | Path, source: SourceSpec, names: Sequence[str], span: Span = WHOLE
+    path: str | Path,
+    source: SourceSpec,
+    names: Sequence[str],
+    span: stored_files.Span = stored_files.WHOLE,
 ) -> Iterator[tuple[Mapping[str, pa.Array], int]]:
     """The named columns of a span of a file as bytes, some rows at a time.
 
@@ -232,7 +236,7 @@ def _opened(
     path: str | Path,
     source: SourceSpec,
     names: Sequence[str],
-    span: Span,
+    span: stored_files.Span,
     ragged: list[int],
     threads: bool = True,
 ) -> Iterator[pacsv.CSVStreamingReader]:
@@ -266,13 +270,15 @@ def _is_read_as_utf_8(encoding: str) -> bool:
 
 
 @contextmanager
-def _open_span(path: str | Path, encoding: str, span: Span) -> Iterator[IO[bytes] | pa.NativeFile]:
+def _open_span(
+    path: str | Path, encoding: str, span: stored_files.Span
+) -> Iterator[IO[bytes] | pa.NativeFile]:
     """Some bytes of a file, or all as they are unpacked and in UTF-8."""
     begin, end = span
     if files_and_urls.is_wide(encoding):
         with open_as_utf_8(path, encoding) as file:
             yield file
-    elif span == WHOLE:
+    elif span == stored_files.WHOLE:
         with stored_files.open_stream(path) as file:
             yield file
     else:
@@ -281,7 +287,7 @@ def _open_span(path: str | Path, encoding: str, span: Span) -> Iterator[IO[bytes
 
 
 def _read_options(
-    path: str | Path, source: SourceSpec, span: Span, threads: bool
+    path: str | Path, source: SourceSpec, span: stored_files.Span, threads: bool
 ) -> pacsv.ReadOptions:
     """Bytes of encodings of one byte are read as the letters of Latin-1, one for each."""
     has_header = span[0] == 0 and source.header is None
@@ -325,7 +331,7 @@ def require_even_rows(path: str | Path, source: SourceSpec) -> None:
     """
     numbers: list[int] = []
     first, header = names_of_columns(path, source)[:1], int(source.header is None)
-    with _opened(path, source, first, WHOLE, numbers, threads=False) as pieces:
+    with _opened(path, source, first, stored_files.WHOLE, numbers, threads=False) as pieces:
         for _ in pieces:
             pass
     if not numbers:

@@ -15,9 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from cloister.arrays import Array, Integers
-from cloister.schema.sources import stored_files
-from cloister.schema.sources.files_and_urls import UTF_8, is_wide
-from cloister.schema.sources.stored_files import WHOLE, Span
+from cloister.schema.sources import files_and_urls, stored_files
 from cloister.schema.spec import SourceSpec
 
 _BLOCK_BYTES = 16 << 20
@@ -33,7 +31,9 @@ inside a cell, inside quotes. A quote opens at the first three; after a closing 
 """
 
 
-def record_spans(file: str | Path, source: SourceSpec, rows_per_part: int) -> Sequence[Span]:
+def record_spans(
+    file: str | Path, source: SourceSpec, rows_per_part: int
+) -> Sequence[stored_files.Span]:
     """The bytes of a CSV file, in order, in spans of so many records, the header among them.
 
     A file that is packed, or of two bytes a letter, is one span. The end of the last is None.
@@ -43,10 +43,14 @@ def record_spans(file: str | Path, source: SourceSpec, rows_per_part: int) -> Se
     """
     begins, state, offset = [0], np.array([_RECORD, 0]), 0
     with stored_files.open_stream(file) as opened:
-        if is_wide(source.encoding) or isinstance(opened, pa.CompressedInputStream):
-            return [WHOLE]
+        if files_and_urls.is_wide(source.encoding) or isinstance(opened, pa.CompressedInputStream):
+            return [stored_files.WHOLE]
         while block := opened.read(_BLOCK_BYTES):
-            marked = offset == 0 and source.encoding == UTF_8 and block.startswith(bytes(_MARK))
+            marked = (
+                offset == 0
+                and source.encoding == files_and_urls.UTF_8
+                and block.startswith(bytes(_MARK))
+            )
             skipped = len(_MARK) if marked else 0
             letters = np.frombuffer(block, np.uint8)[skipped:]
             starts = np.empty(len(letters) // rows_per_part + 1, np.int64)

@@ -21,7 +21,6 @@ from cloister.schema.series import time_type, zoned_dtype
 from cloister.schema.sources import stored_files
 from cloister.schema.sources.batches import SourceBatch, SourceCells, read_arrow, require_columns
 from cloister.schema.sources.storage_types import column_of_arrow, is_readable, is_text_of_arrow
-from cloister.schema.sources.stored_files import WHOLE, Span, spans_from
 from cloister.schema.spec import Spec
 
 _BATCH_CELLS = 1 << 22
@@ -33,7 +32,9 @@ _BYTES = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
 """What texts are where their letters do not matter."""
 
 
-def read_parquet(file: str | Path, spec: Spec, span: Span = WHOLE) -> Iterator[SourceBatch]:
+def read_parquet(
+    file: str | Path, spec: Spec, span: stored_files.Span = stored_files.WHOLE
+) -> Iterator[SourceBatch]:
     """The declared columns of some row groups of a Parquet file, some rows at a time.
 
     Raises:
@@ -54,7 +55,7 @@ def require_parquet_columns(file: str | Path, spec: Spec) -> None:
     require_columns(columns, list(spec.attributes), str(file))
 
 
-def row_group_spans(file: str | Path, rows_per_part: int) -> Sequence[Span]:
+def row_group_spans(file: str | Path, rows_per_part: int) -> Sequence[stored_files.Span]:
     """The row groups of a Parquet file, in order, in spans of at most so many rows.
 
     A larger row group is a span. The end of the last is None.
@@ -70,11 +71,11 @@ def row_group_spans(file: str | Path, rows_per_part: int) -> Sequence[Span]:
             begins.append(group)
             rows = 0
         rows += size
-    return spans_from(begins)
+    return stored_files.spans_from(begins)
 
 
 def read_columns(
-    file: str | Path, names: Sequence[str], span: Span = WHOLE
+    file: str | Path, names: Sequence[str], span: stored_files.Span = stored_files.WHOLE
 ) -> Iterator[SourceBatch]:
     """The named columns of some row groups of a Parquet file, some rows at a time.
 

@@ -20,10 +20,8 @@ from cloister.arrays import Booleans
 from cloister.errors import DataError, StorageError
 from cloister.schema.blocks import LETTERS
 from cloister.schema.parsing import parse
-from cloister.schema.sources import csv_files, databases, parquet_files, stored_files
+from cloister.schema.sources import csv_files, csv_records, databases, parquet_files, stored_files
 from cloister.schema.sources.batches import SourceBatch, SourceCells
-from cloister.schema.sources.csv_records import record_spans
-from cloister.schema.sources.stored_files import WHOLE, Span, guarded_reading, table_format
 from cloister.schema.spec import Spec
 
 
@@ -37,7 +35,7 @@ class SourcePart:
     """
 
     file: str | None
-    span: Span = WHOLE
+    span: stored_files.Span = stored_files.WHOLE
     pin: str | None = field(default=None, repr=False)
 
 
@@ -60,7 +58,7 @@ def source_parts(
     if source is None:
         yield [SourcePart(None)]
         return
-    with guarded_reading(source):
+    with stored_files.guarded_reading(source):
         files = stored_files.files_of(source)
     yield [part for file in files for part in _parts_of(file, spec, rows_per_part)]
 
@@ -72,12 +70,12 @@ def source_path(spec: Spec, data: Path | None) -> str | Path | None:
 
 def _parts_of(file: str, spec: Spec, rows_per_part: int | None) -> Iterator[SourcePart]:
     absolute = file if stored_files.is_remote(file) else os.path.abspath(file)  # noqa: PTH100
-    with guarded_reading(file):
+    with stored_files.guarded_reading(file):
         pin = stored_files.pin_of(file)
         require_file_columns(file, spec)
-        spans: Sequence[Span] = [WHOLE]
-        if rows_per_part and table_format(file, spec.source.format) == "csv":
-            spans = record_spans(file, spec.source, rows_per_part)
+        spans: Sequence[stored_files.Span] = [stored_files.WHOLE]
+        if rows_per_part and stored_files.table_format(file, spec.source.format) == "csv":
+            spans = csv_records.record_spans(file, spec.source, rows_per_part)
         elif rows_per_part:
             spans = parquet_files.row_group_spans(file, rows_per_part)
     return (SourcePart(absolute, span, pin) for span in spans)
@@ -94,7 +92,7 @@ def require_file_columns(file: str, spec: Spec) -> None:
         "csv": csv_files.require_csv_columns,
         "parquet": parquet_files.require_parquet_columns,
     }
-    check[table_format(file, spec.source.format)](file, spec)
+    check[stored_files.table_format(file, spec.source.format)](file, spec)
 
 
 def read_part(part: SourcePart, spec: Spec) -> Iterator[SourceBatch]:
@@ -116,10 +114,12 @@ def _stored_rows(part: SourcePart, spec: Spec) -> Iterator[SourceBatch]:
         yield from databases.read_database(spec)
         return
     read = {"csv": csv_files.read_csv, "parquet": parquet_files.read_parquet}
-    with guarded_reading(part.file):
+    with stored_files.guarded_reading(part.file):
         _require_pinned(part.file, part.pin)
         try:
-            yield from read[table_format(part.file, spec.source.format)](part.file, spec, part.span)
+            yield from read[stored_files.table_format(part.file, spec.source.format)](
+                part.file, spec, part.span
+            )
         except DataError:  # as of a file that is being written
             _require_pinned(part.file, part.pin)
             raise

@@ -16,7 +16,6 @@ import pandas as pd
 from cloister.errors import DataError
 from cloister.schema.sources import csv_files, databases, parquet_files, parts, stored_files
 from cloister.schema.sources.batches import SourceBatch
-from cloister.schema.sources.stored_files import guarded_reading, table_format
 from cloister.schema.spec import Spec
 
 _MOST_TIMES = 10
@@ -38,9 +37,13 @@ def require_declared_size(spec: Spec, data: Path | None = None) -> None:
     path, declared = parts.source_path(spec, data), spec.privacy.rows.public
     if path is None or declared is None or spec.blocks:
         return
-    with guarded_reading(path):
+    with stored_files.guarded_reading(path):
         files = stored_files.files_of(path)
-        stored = [file for file in files if table_format(file, spec.source.format) == "parquet"]
+        stored = [
+            file
+            for file in files
+            if stored_files.table_format(file, spec.source.format) == "parquet"
+        ]
         rows = sum(map(parquet_files.parquet_rows, stored))
     if rows > _MOST_TIMES * declared:
         raise DataError(
@@ -87,7 +90,7 @@ def require_rows(spec: Spec, data: Path | None, rows: int, malformed: int) -> No
     path = parts.source_path(spec, data)
     if malformed and path and spec.validation.on_invalid == "fail":
         for file in stored_files.files_of(path):
-            with guarded_reading(file):
+            with stored_files.guarded_reading(file):
                 csv_files.require_even_rows(file, spec.source)
     if not rows:
         raise DataError(f"{path or spec.source.table} has no rows; give a table with rows")
@@ -106,7 +109,7 @@ def require_declared_columns(spec: Spec, data: Path | None = None) -> None:
     if path is None:
         databases.require_table_columns(spec)
         return
-    with guarded_reading(path):
+    with stored_files.guarded_reading(path):
         for file in stored_files.files_of(path):
             parts.require_file_columns(file, spec)
 
@@ -138,6 +141,6 @@ def places_of(spec: Spec, data: Path | None = None) -> tuple[str, ...]:
         if path is None:
             places.append(databases.table_identity(part.source.url or "", part.source.table or ""))
             continue
-        with guarded_reading(path):
+        with stored_files.guarded_reading(path):
             places += stored_files.identities(path)
     return tuple(places)
