@@ -22,16 +22,18 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, combinations, islice
 from math import comb, prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from cloister.arrays import Floats, Integers
 from cloister.schema.columns import Column, Grid
 from cloister.schema.domain import Domain, Table
 from cloister.schema.joint_counts import BLOCK_ROWS, Joint, JointCounts, blocks
 from cloister.schema.partition import Partition, intervals, single_values, tree_of
+
+if TYPE_CHECKING:  # plans read this module, and need no pandas
+    import pandas as pd
 
 
 def declared_range(column: Column) -> tuple[float, float]:
@@ -168,12 +170,16 @@ def _batches(joints: Mapping[tuple[str, ...], Joint]) -> Iterator[list[tuple[str
 
 def _occurring(joint: Joint, table: Table) -> pd.Series:
     """Numbers of rows by the cells that hold one, in order."""
+    import pandas as pd
+
     rows = table.select(part.name for part in joint)
     blocks = pd.concat([*rows.each(partial(_count_occurring, joint))])
     return blocks.groupby(level=list(range(len(joint)))).sum()
 
 
 def _count_occurring(joint: Joint, block: Table) -> pd.Series:
+    import pandas as pd
+
     cells = pd.DataFrame({part.name: part.index(block.codes[part.name]) for part in joint})
     return cells.groupby([*cells]).size()
 
