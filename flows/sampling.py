@@ -31,13 +31,12 @@ from cloister.schema.columns import OUTSIDE, Column
 from cloister.schema.domain import Domain
 from cloister.schema.parsing import parse
 from cloister.schema.relations import Database, Schema
-from cloister.tasks.data import tables
-from cloister.tasks.data.parts import SampleRequest, sample_to
-from cloister.tasks.home.files import exclusive
+from cloister.tasks.data import parts, tables
+from cloister.tasks.home.files import exclusive, require_room
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import release_of
 from cloister.tasks.release.integrity import released_manifest
-from cloister.tasks.requests.resolved import PublicContext
+from cloister.tasks.requests import disk_room, resolved
 
 _WRITTEN: Mapping[str, str] = MappingProxyType(
     {
@@ -188,6 +187,9 @@ def _sample_table(home: Home, saved: SavedModel, draw: Draw, where: Where) -> No
         raise InputError("--csv is of several tables; give --out an ending of .csv")
     require_declared(where, task.domain)
     require_unconditional(where, task)
+    if not draw.database:
+        text = disk_room.text_bytes(task.domain, draw.rows) if draw.out.suffix == ".csv" else 0
+        require_room(draw.out.parent, disk_room.draw_bytes(task.domain, draw.rows) + text)
     if draw.database and not draw.binary:
         target = database_sampling.target_of(saved, draw.database, draw.release, _drawn(draw))
         rows = model.sample(draw.rows, SamplingSource(draw.seed), where)
@@ -298,9 +300,11 @@ def _write(saved: SavedModel, draw: Draw, where: Where) -> None:
     """Draw to a Parquet file beside the wanted one, check it, and move or convert it."""
     drawn = draw.out.with_name(f".{draw.out.name}.parquet")
     task, model = saved.one
-    sample_to(model.sampler, SampleRequest(saved.digest, draw.rows, draw.seed, where), drawn)
+    parts.sample_to(
+        model.sampler, parts.SampleRequest(saved.digest, draw.rows, draw.seed, where), drawn
+    )
     tables.require_hard_constraints(tables.violations_in(drawn, task))
-    context = PublicContext(saved.spec, saved.task)
+    context = resolved.PublicContext(saved.spec, saved.task)
     tables.require_published_schema(context, dict.fromkeys(context.tables, drawn))
     if draw.out.suffix == ".csv":
         tables.write_csv(drawn, draw.out, saved.spec)
@@ -323,9 +327,9 @@ def _write_binary(saved: SavedModel, draw: Draw) -> None:
         )
     if draw.where or draw.out.suffix != ".parquet":
         raise InputError("--binary: columns are written as .parquet, without --where")
-    request = SampleRequest(f"{saved.digest} binary", draw.rows, draw.seed)
+    request = parts.SampleRequest(f"{saved.digest} binary", draw.rows, draw.seed)
     drawn = draw.out.with_name(f".{draw.out.name}.parquet")
-    sample_to(model.binary_sampler, request, drawn).replace(draw.out)
+    parts.sample_to(model.binary_sampler, request, drawn).replace(draw.out)
 
 
 def _bound_model(home: Home, release: Release) -> str | None:

@@ -18,7 +18,7 @@ from cloister.privacy.certificate.certificate import PAGE_NAME
 from cloister.privacy.certificate.provenance import exact_text, ignored_columns
 from cloister.schema.declarations import DIFFERENTIAL_PRIVACY
 from cloister.tasks.home.home import Home
-from cloister.tasks.requests import error_forecast, plan, plan_report
+from cloister.tasks.requests import disk_room, error_forecast, plan, plan_report
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 
 if TYPE_CHECKING:
@@ -105,6 +105,8 @@ def _plan_facts(
 ) -> dict[str, Any]:
     needed = plan_report.forecast_of(request, context, release_plan)
     evaluation = "no" if request.evaluate == "none" else request.evaluate
+    home = Home.current()
+    room = disk_room.room_needed(request, context, home)[home.folder]
     return {
         "dataset": context.spec.name,
         "epsilon": exact_text(request.budget.epsilon),
@@ -117,6 +119,7 @@ def _plan_facts(
         "time": f"about {_duration(needed.seconds)} of processor time, with {evaluation} "
         f"evaluation; {_duration(plan_report.NEW_HOME)} more in a new home",
         "memory": plan.memory_words(request, release_plan),
+        "disk": f"up to {room >> 20:,} MiB in the home",
         "device": plan_report.device_words(request, release_plan),
     }
 

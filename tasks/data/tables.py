@@ -39,9 +39,10 @@ from cloister.schema.validation import Validation
 from cloister.tasks.home.files import replace_file
 from cloister.tasks.home.home import Home, private_folder
 from cloister.tasks.home.process import PACKAGE
+from cloister.tasks.requests.plan_report import BATCH_CELLS
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 
-CELLS_OF_GROUP = 1 << 22
+CELLS_OF_GROUP = BATCH_CELLS
 """Cells of a row group that is written: few, so that their texts take little memory."""
 
 

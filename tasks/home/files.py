@@ -214,7 +214,7 @@ def require_room(folder: Path, needed: int) -> None:
     Raises:
         StorageError: they cannot.
     """
-    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    existing = _existing(folder)
     try:
         free = shutil.disk_usage(existing).free
         with tempfile.TemporaryFile(dir=existing):
@@ -226,9 +226,24 @@ def require_room(folder: Path, needed: int) -> None:
         ) from None
     if free < needed:
         raise StorageError(
-            f"{folder}: the disk has {free >> 20} MiB free and the release needs about "
-            f"{needed >> 20}; make room"
+            f"{folder}: the disk has {free >> 20:,} MiB free and up to {needed >> 20:,} are "
+            "needed there; make room, give a folder on another disk, or request fewer rows; "
+            "nothing was charged now"
         )
+
+
+def disk_of(folder: Path) -> int:
+    """The number of the disk of a folder, or of the nearest above it that exists."""
+    return _existing(folder).stat().st_dev
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of the files in a folder and in those below it."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _existing(folder: Path) -> Path:
+    return next(parent for parent in (folder, *folder.parents) if parent.exists())
 
 
 def emptied(folder: Path) -> Path:

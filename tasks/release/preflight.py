@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -34,14 +35,9 @@ from cloister.tasks.home import files
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import pending_release, release_of, releases
 from cloister.tasks.release.integrity import recorded_certificate, released_manifest
+from cloister.tasks.requests.disk_room import room_needed
 from cloister.tasks.requests.plan import require_satisfiable
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest
-
-_CELL_BYTES = 24
-"""Bytes of memory and disk that a cell of the output takes, in all its copies."""
-
-_SPARE_BYTES = 32 << 20
-"""Bytes that a release writes whatever its size: ledger, stores, certificate, plots."""
 
 
 def require_usable(request: ResolvedRequest, context: PublicContext, home: Home) -> None:
@@ -63,10 +59,7 @@ def require_usable(request: ResolvedRequest, context: PublicContext, home: Home)
         files.require_new(request.out_path, _pending(request, context, home))
     if request.database:
         require_database(request, request.database, context, _pending(request, context, home))
-    tasks = context.task.tables.values()
-    cells = sum(task.output_rows * len(task.domain.names) for task in tasks)
-    for folder in _written(request, home):
-        files.require_room(folder, cells * _CELL_BYTES + _SPARE_BYTES)
+    _require_room(request, context, home)
     published_schema(context).contents()  # what cannot be written fails before the charge
 
 
@@ -127,12 +120,18 @@ def _is_regular(path: Path) -> bool:
     return stat.S_ISREG(status.st_mode) and not made_up
 
 
-def _written(request: ResolvedRequest, home: Home) -> Iterator[Path]:
-    yield home.folder
-    if "://" not in home.remote:
-        yield home.versions / home.remote
-    if request.out_path:
-        yield request.out_path
+def _require_room(request: ResolvedRequest, context: PublicContext, home: Home) -> None:
+    """Check that each disk has room for all that is written to it.
+
+    What an unfinished release of the same request has written needs no room again.
+    """
+    on_disk = Counter[int]()
+    for folder, needed in room_needed(request, context, home).items():
+        on_disk[files.disk_of(folder)] += needed
+    if pending := _pending(request, context, home):
+        on_disk[files.disk_of(home.folder)] -= files.size_of(home.release(pending))
+    for folder in room_needed(request, context, home):
+        files.require_room(folder, on_disk[files.disk_of(folder)])
 
 
 _DELIVERED = (State.CANDIDATE, State.APPROVED, State.PUBLISHED)

@@ -24,8 +24,7 @@ from cloister.models.task import AnyPlan
 from cloister.privacy.certificate.certificate import Acceptance
 from cloister.schema.domain import Table
 from cloister.schema.relations import Database, ForeignKey, row_tables
-from cloister.tasks.data import tables
-from cloister.tasks.data.parts import SampleRequest, sample_to
+from cloister.tasks.data import parts, tables
 from cloister.tasks.data.session import AnySpent
 from cloister.tasks.home.files import Reference, write_json
 from cloister.tasks.home.home import Home
@@ -174,7 +173,7 @@ def sample_rows(request: ResolvedRequest, fitted: Fitted, home: Home) -> DrawnRo
 def _draw_files(saved: SavedModel, rows: int, seed: int, files: Mapping[str, Path]) -> None:
     """Draw tables to files: chunk by chunk those that are drawn without others, the rest whole."""
     for name, sampler in saved.model.samplers.items():
-        sample_to(sampler, SampleRequest(saved.digest, rows, seed), files[name])
+        parts.sample_to(sampler, parts.SampleRequest(saved.digest, rows, seed), files[name])
     if remaining := files.keys() - saved.model.samplers.keys():
         drawn = dict(tables.draw_tables(saved.model, rows, seed).tables)
         for name in remaining:

@@ -45,7 +45,7 @@ _START_BYTES = 450 << 20
 _CELL = 2.5e-7
 """Seconds for each cell of table and output: read, checked, coded, written, and read again."""
 
-_BATCH_CELLS = 1 << 22
+BATCH_CELLS = 1 << 22
 """Cells that are read or written at a time at most."""
 
 _BATCH_BYTES = 50
@@ -86,7 +86,7 @@ def _memory(tasks: list[Task], plan: AnyPlan) -> int:
     real = sum(code_bytes(task.domain, task.data_rows) for task in tasks)
     drawn = sum(code_bytes(task.domain, task.output_rows) for task in tasks)
     cells = sum(max(task.data_rows, task.output_rows) * len(task.domain.names) for task in tasks)
-    batch = _BATCH_BYTES * min(cells, _BATCH_CELLS)
+    batch = _BATCH_BYTES * min(cells, BATCH_CELLS)
     return real + max(plan.forecast.memory, drawn + batch)
 
 

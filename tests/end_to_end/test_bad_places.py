@@ -108,8 +108,7 @@ def test_disk_that_fills_up_while_the_release_runs(
     place, prefect_server, tiny_disk, monkeypatch, capsys
 ):
     """Nothing half is handed on; the same command, once there is room, is charged nothing more."""
-    monkeypatch.setattr("cloister.tasks.release.preflight._SPARE_BYTES", 0)
-    monkeypatch.setattr("cloister.tasks.release.preflight._CELL_BYTES", 0)
+    monkeypatch.setattr("cloister.tasks.home.files.require_room", lambda *_: None)
     (tiny_disk / "filler").write_bytes(b"0" * (1 << 20))
     out = tiny_disk / "out"
     assert run(["release", str(place.spec), "--out", str(out), "--evaluate", "none"]) == 2
@@ -151,8 +150,7 @@ def test_disk_of_the_home_that_fills_up_at_any_stage(
     place, prefect_server, tiny_disk, monkeypatch, capsys, megabytes
 ):
     """The command fails in words; once there is room, it ends with one charge in all."""
-    monkeypatch.setattr("cloister.tasks.release.preflight._SPARE_BYTES", 0)
-    monkeypatch.setattr("cloister.tasks.release.preflight._CELL_BYTES", 0)
+    monkeypatch.setattr("cloister.tasks.home.files.require_room", lambda *_: None)
     monkeypatch.setenv("CLOISTER_HOME", str(tiny_disk / "home"))
     home = Home.current()
     resized(tiny_disk, megabytes)

@@ -4,6 +4,7 @@ import json
 
 import pandas as pd
 import pytest
+from small_disks import small_disk
 
 from cloister.flows.cli.app import run
 from cloister.models.sampling import drawing
@@ -113,6 +114,15 @@ def test_draws_to_one_file_at_once_are_refused_but_one(approved, own, monkeypatc
     assert "another command draws to" in capsys.readouterr().err
     assert len(pd.read_parquet(out)) == 50
     assert not list(own.glob(".busy*"))
+
+
+def test_a_disk_without_room_for_the_rows_is_said_before_any_is_drawn(approved, own, capsys):
+    with small_disk(own / "disk", kilobytes=1024) as disk:
+        draw = ["sample", approved, "--rows", "1000000", "--out", str(disk / "rows.parquet")]
+        assert run(draw) == 2
+        said = " ".join(capsys.readouterr().err.split())
+        assert "the disk has 1 MiB free and up to" in said and "request fewer rows" in said
+        assert list(disk.iterdir()) == []
 
 
 def test_binary_columns_are_refused_of_a_model_without_them(approved, own, capsys):
