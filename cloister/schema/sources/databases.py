@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import psycopg
 import sqlalchemy as sa
 
 from cloister.errors import StorageError
+from cloister.schema.sources import stored_files
 from cloister.schema.sources.batches import SourceBatch, SourceCells, require_columns
 from cloister.schema.sources.files_and_urls import VARIABLE, table_place
 from cloister.schema.spec import Spec
@@ -95,15 +96,126 @@ _ROWS_FETCHED = 50_000
 """Rows fetched from a database at a time: few, so that a driver's own copy of them is small."""
 
 
-def read_database(spec: Spec) -> Iterator[SourceBatch]:
+def read_database(
+    spec: Spec, span: stored_files.Span = stored_files.WHOLE, snapshot: str | None = None
+) -> Iterator[SourceBatch]:
     """The declared columns of a database's table, some rows at a time, as Python values.
+
+    Of a ``snapshot`` of PostgreSQL those in a span of pages.
+
+    Raises:
+        StorageError: the database or the table cannot be read, or the snapshot has ended.
+        DataError: the table has other columns than declared.
+    """
+    with _connected(spec) as connection:
+        if snapshot:
+            _begin_unchanging(connection)
+            _see(connection, snapshot)
+        yield from _selected(connection, spec, _in_pages(span) if snapshot else sa.true())
+
+
+@contextmanager
+def page_spans(
+    spec: Spec, rows_per_part: int | None
+) -> Iterator[tuple[str | None, Sequence[stored_files.Span]]]:
+    """Spans of pages of a table, each of about so many rows, and the snapshot to read them in.
+
+    Only PostgreSQL has both: any connection of the same user sees the rows as they were, until the
+    context ends. Elsewhere, and of views and foreign tables, there is one span and no snapshot.
+
+    A row of a snapshot has one place for as long as its table is not rewritten, which the lock
+    forbids that a reader holds. Spans cover all places, so that each row is in one of them, though
+    the number of pages is that of today.
 
     Raises:
         StorageError: the database or the table cannot be read.
         DataError: the table has other columns than declared.
     """
+    if rows_per_part is None:
+        yield None, [stored_files.WHOLE]
+        return
+    require_table_columns(spec)
+    raised: BaseException | None = None
     with _connected(spec) as connection:
-        yield from _selected(connection, spec)
+        snapshot, spans = _held_pages(connection, spec, rows_per_part)
+        try:
+            yield snapshot, spans
+        except BaseException as error:  # noqa: BLE001 - of the reader, not of this connection
+            raised = error
+    if raised is not None:
+        raise raised
+
+
+def _held_pages(
+    connection: sa.Connection, spec: Spec, rows_per_part: int
+) -> tuple[str | None, Sequence[stored_files.Span]]:
+    if connection.dialect.name != "postgresql":
+        return None, [stored_files.WHOLE]
+    schema, name = table_place(str(spec.source.table))
+    rows = sa.select(sa.literal(1)).select_from(sa.Table(name, sa.MetaData(), schema=schema))
+    _begin_unchanging(connection)
+    (plan,) = connection.exec_driver_sql(  # which also locks the table, as any reader does
+        f"EXPLAIN (FORMAT JSON) {rows.compile(connection, compile_kwargs={'literal_binds': True})}"
+    ).scalar_one()
+    named = psycopg.sql.Identifier(*([schema] if schema else []), name).as_string()
+    pages, divisible = connection.execute(sa.text(_PAGES), {"name": named}).one()
+    if not divisible or (connection.dialect.server_version_info or ()) < _BY_PAGES:
+        return None, [stored_files.WHOLE]
+    connection.execute(sa.text(_NO_END))
+    parts = max(round(plan["Plan"]["Plan Rows"] / rows_per_part), 1)
+    begins = range(0, max(pages, 1), max(-(-pages // parts), 1))
+    snapshot = connection.execute(sa.text("SELECT pg_export_snapshot()")).scalar_one()
+    return snapshot, stored_files.spans_from(begins)
+
+
+_BY_PAGES = (14,)
+"""The version of PostgreSQL that first reads some pages of a table without reading the others."""
+
+_NO_END = """
+SELECT set_config(name, '0', false) FROM pg_settings
+WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')
+"""
+"""The snapshot lasts as long as the release, whatever is usual for a transaction."""
+
+_PAGES = """
+WITH RECURSIVE tables (oid) AS (
+  SELECT CAST(CAST(:name AS regclass) AS oid)
+  UNION SELECT inhrelid FROM pg_inherits JOIN tables ON inhparent = tables.oid
+)
+SELECT max(pg_relation_size(tables.oid)) / CAST(current_setting('block_size') AS integer),
+  bool_and(relkind = 'p' OR relkind IN ('r', 'm') AND amname = 'heap')
+FROM tables JOIN pg_class ON pg_class.oid = tables.oid LEFT JOIN pg_am ON pg_am.oid = relam
+"""
+"""The pages of a table, of its largest partition, and whether all of them are kept in pages."""
+
+
+def _begin_unchanging(connection: sa.Connection) -> None:
+    """Have all that a connection reads be of one snapshot."""
+    connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+
+
+def _see(connection: sa.Connection, snapshot: str) -> None:
+    """Have a connection see the rows of a snapshot.
+
+    Raises:
+        StorageError: the snapshot has ended.
+    """
+    quoted = psycopg.sql.Literal(snapshot).as_string()
+    try:
+        connection.exec_driver_sql(f"SET TRANSACTION SNAPSHOT {quoted}")
+    except sa.exc.DBAPIError:
+        raise StorageError(
+            "the connection that held the rows of the database as they were has ended; run the "
+            "same command, which resumes the release if the rows are still the same"
+        ) from None
+
+
+def _in_pages(span: stored_files.Span) -> sa.ColumnElement[bool]:
+    """Whether a row lies in some pages."""
+    begin, end = span
+    bounds = [f"ctid >= CAST('({begin},0)' AS tid)"]
+    bounds += [] if end is None else [f"ctid < CAST('({end},0)' AS tid)"]
+    return sa.and_(*map(sa.text, bounds))
 
 
 def require_table_columns(spec: Spec) -> None:
@@ -130,12 +242,16 @@ def _reflected(connection: sa.Connection, spec: Spec) -> sa.Table:
     return reflected
 
 
-def _selected(connection: sa.Connection, spec: Spec) -> Iterator[SourceBatch]:
+def _selected(
+    connection: sa.Connection, spec: Spec, condition: sa.ColumnElement[bool]
+) -> Iterator[SourceBatch]:
     names = list(spec.attributes)
     prepare, stored = _CELL_READERS.get(connection.dialect.name, (_as_given, _untyped))
     reflected = _reflected(connection, spec)
     prepare(connection)
-    query = sa.select(*(stored(reflected.columns[name]).label(None) for name in names))
+    query = sa.select(*(stored(reflected.columns[name]).label(None) for name in names)).where(
+        condition
+    )
     rows = connection.execution_options(stream_results=True).execute(query)
     for some in rows.partitions(_ROWS_FETCHED):
         columns = zip(names, zip(*some, strict=True), strict=True)

@@ -30,8 +30,8 @@ class SourcePart:
     """Some rows of a source, by where they lie; nothing of what they hold.
 
     ``file`` is an absolute path or a URL, None for the table of a database. ``span`` counts row
-    groups of Parquet, bytes of CSV. ``pin`` is what the file was; None for a database, whose rows
-    may be others when they are read again.
+    groups of Parquet, bytes of CSV, pages of a table. ``pin`` is what the file was, or the snapshot
+    of a database; None of a database without, whose rows may be others when they are read again.
     """
 
     file: str | None
@@ -46,7 +46,8 @@ def source_parts(
     """The parts of a spec's source, or of ``data`` in its place, in the order of its rows.
 
     Parts have about ``rows_per_part`` rows; without it each file is one. Parts are read while the
-    context lasts. A file of one large row group, one that is packed and one of UTF-16 are one part.
+    context lasts. A file of one large row group, one that is packed or of UTF-16, and a table that
+    is not kept in pages of PostgreSQL are one part.
 
     Raises:
         StorageError: the source cannot be read.
@@ -56,7 +57,8 @@ def source_parts(
     """
     source = source_path(spec, data)
     if source is None:
-        yield [SourcePart(None)]
+        with databases.page_spans(spec, rows_per_part) as (snapshot, spans):
+            yield [SourcePart(None, span, snapshot) for span in spans]
         return
     with stored_files.guarded_reading(source):
         files = stored_files.files_of(source)
@@ -111,7 +113,7 @@ def read_part(part: SourcePart, spec: Spec) -> Iterator[SourceBatch]:
 
 def _stored_rows(part: SourcePart, spec: Spec) -> Iterator[SourceBatch]:
     if part.file is None:
-        yield from databases.read_database(spec)
+        yield from databases.read_database(spec, part.span, part.pin)
         return
     read = {"csv": csv_files.read_csv, "parquet": parquet_files.read_parquet}
     with stored_files.guarded_reading(part.file):
