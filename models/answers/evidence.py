@@ -60,37 +60,8 @@ SEED = 20_261_126
 """Public seed of all that is drawn, so that a question has one answer."""
 
 
-def slices_of(bins: Histogram, cuts: Sequence[int], cells: Partition) -> Histogram:
-    """A column in slices: each lies in one bin, one declared cell, and on one side of each cut."""
-    starts = np.unique(np.concatenate([bins.starts, cells.starts, np.asarray(cuts, np.int64)]))
-    slices = intervals(bins.column, starts[starts < bins.column.size])
-    whole = bins.cell_index(slices.starts)
-    shares = bins.shares[whole] * slices.widths / bins.widths[whole]
-    return Histogram.over(slices, np.arange(slices.cells, dtype=np.int64), shares)
-
-
-@dataclass(frozen=True)
-class Weight:
-    """What each slice of a column counts for: the mean and the mean square over its values.
-
-    Shapes (slices,).
-    """
-
-    mean: Floats
-    square: Floats
-
-    @classmethod
-    def of(cls, numbers: Floats) -> Weight:
-        """The same number for all values of a slice."""
-        return cls(numbers, np.square(numbers))
-
-    def times(self, other: Weight) -> Weight:
-        """The product of two weights, one of which does not vary within slices."""
-        return Weight(self.mean * other.mean, self.square * other.square)
-
-
-Weights = Mapping[str, Weight]
-"""The weight of a row: the product of those of its columns; of one left out it is 1."""
+Numbers = Mapping[str, Floats]
+"""Numbers of the slices of columns, (slices,) each, whose product a row counts for."""
 
 
 Replicates = Mapping[str, Callable[[], Floats]]

@@ -23,8 +23,8 @@ from typing import Literal
 import numpy as np
 
 from cloister.arrays import TINY, Floats
-from cloister.models.answers.evidence import FittedCounts, Weight, Weights
-from cloister.models.answers.groups import RowGroup, mean_weights
+from cloister.models.answers.evidence import FittedCounts, Numbers
+from cloister.models.answers.groups import RowGroup, Weight, Weights, mean_weights
 from cloister.models.answers.question import Question
 from cloister.models.core.bins import Histogram
 
@@ -56,9 +56,6 @@ class Estimate:
 
 OF_BOUND = 2.0
 """Deviations that a bound on uncounted dependence counts as."""
-
-Numbers = Mapping[str, Floats]
-"""Numbers of the slices of columns, (slices,) each, whose product a row counts for."""
 
 _NO_GROUP = "the noise does not tell whether there are such rows"
 

@@ -18,11 +18,10 @@ import numpy as np
 from cloister.arrays import Floats
 from cloister.constraints.denial import holds
 from cloister.errors import InputError
-from cloister.models.answers.evidence import Weight, Weights, slices_of
 from cloister.models.answers.question import Clause, Filter, Question
 from cloister.models.core.bins import Histogram, coarse
 from cloister.schema.columns import Column, Grid
-from cloister.schema.partition import Partition, declared_cells, single_values
+from cloister.schema.partition import Partition, declared_cells, intervals, single_values
 
 _MOST_GROUPS = 2_000
 """Groups of a question at most: what a page can hold, and a minute can answer."""
@@ -32,6 +31,39 @@ _MOST_SINGLE = 24
 
 _RANGES = 8
 """Ranges of a number that groups are made of, of about equally many rows."""
+
+
+def slices_of(bins: Histogram, cuts: Sequence[int], cells: Partition) -> Histogram:
+    """A column in slices: each lies in one bin, one declared cell, and on one side of each cut."""
+    starts = np.unique(np.concatenate([bins.starts, cells.starts, np.asarray(cuts, np.int64)]))
+    slices = intervals(bins.column, starts[starts < bins.column.size])
+    whole = bins.cell_index(slices.starts)
+    shares = bins.shares[whole] * slices.widths / bins.widths[whole]
+    return Histogram.over(slices, np.arange(slices.cells, dtype=np.int64), shares)
+
+
+@dataclass(frozen=True)
+class Weight:
+    """What each slice of a column counts for: the mean and the mean square over its values.
+
+    Shapes (slices,).
+    """
+
+    mean: Floats
+    square: Floats
+
+    @classmethod
+    def of(cls, numbers: Floats) -> Weight:
+        """The same number for all values of a slice."""
+        return cls(numbers, np.square(numbers))
+
+    def times(self, other: Weight) -> Weight:
+        """The product of two weights, one of which does not vary within slices."""
+        return Weight(self.mean * other.mean, self.square * other.square)
+
+
+Weights = Mapping[str, Weight]
+"""The weight of a row: the product of those of its columns; of one left out it is 1."""
 
 
 @dataclass(frozen=True)

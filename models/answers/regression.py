@@ -23,8 +23,8 @@ import numpy as np
 from cloister.arrays import TINY, Floats
 from cloister.errors import InputError
 from cloister.models.answers.drawn import dependence_of_pairs
-from cloister.models.answers.evidence import FittedCounts, joint_counts, replicates_of
-from cloister.models.answers.figures import OF_BOUND, Estimand, Estimate, Numbers
+from cloister.models.answers.evidence import FittedCounts, Numbers, joint_counts, replicates_of
+from cloister.models.answers.figures import OF_BOUND, Estimand, Estimate
 from cloister.models.answers.groups import conditions, mean_weights
 from cloister.models.answers.question import Question
 from cloister.models.core.bins import Histogram
