@@ -15,8 +15,9 @@ consistency" (VLDB 2010).
 
 Values inside a part of a table follow the released histogram of their column, whatever the other
 columns are. How far the histogram may be off is estimated by a parametric bootstrap: noise is drawn
-again around the released shares, and shares are estimated again. Source: Ferrando, Wang, Sheldon,
-"Parametric bootstrap for differentially private confidence intervals" (AISTATS 2022, arXiv
+again around the released shares, and shares are estimated again. The histogram is among the sums,
+so the same noise moves counts, and the two errors add up or cancel. Source: Ferrando, Wang,
+Sheldon, "Parametric bootstrap for differentially private confidence intervals" (AISTATS 2022, arXiv
 2006.07749).
 
 Privacy: released numbers alone, so post-processing.
@@ -26,12 +27,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
@@ -64,8 +63,19 @@ Numbers = Mapping[str, Floats]
 """Numbers of the slices of columns, (slices,) each, whose product a row counts for."""
 
 
-Replicates = Mapping[str, Callable[[], Floats]]
-"""What draws the bootstrap shares (samples, slices) of columns, once."""
+@dataclass(frozen=True)
+class Replicates:
+    """Bootstrap samples of a histogram: ``shares`` (samples, slices) with drawn noise.
+
+    ``noise`` (samples, cells) is that of each table of the histogram.
+    """
+
+    shares: Floats
+    noise: Sequence[tuple[NoisyTable, Floats]]
+
+
+DrawReplicates = Mapping[str, Callable[[], Replicates]]
+"""What draws the bootstrap samples of columns, once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,10 +83,10 @@ class FittedCounts:
     """Least-squares counts of a table over ``slices``, one axis a column.
 
     ``counts`` (cells,) have the covariance ``diag(variances) - known' known``; shape of ``known``:
-    (sums, cells). ``replicates`` give the shares of slices (bootstrap samples, slices) that columns
-    might have had; they are drawn where they are needed. ``dependence`` is how much columns may
-    depend on each other beyond the counts, the root of a mean-square contingency; 0 of counted
-    tables.
+    (sums, cells). ``replicates`` give the shares of slices that columns might have had, and
+    ``moved`` by how much the counts (samples, cells) differ with the noise of such a sample; both
+    are found where they are needed. ``dependence`` is how much columns may depend on each other
+    beyond the counts, the root of a mean-square contingency; 0 of counted tables.
     """
 
     slices: Mapping[str, Histogram]
@@ -84,7 +94,8 @@ class FittedCounts:
     counts: Floats
     variances: Floats
     known: Floats
-    replicates: Replicates = field(default_factory=dict)
+    replicates: DrawReplicates = field(default_factory=dict)
+    moved: Callable[[str], Floats] = field(default=lambda _: np.zeros(0))
     dependence: float = 0.0
 
     @property
@@ -100,7 +111,7 @@ class FittedCounts:
             for partition in self.partitions
         }
 
-    def over_cells(self, numbers: Mapping[str, Floats]) -> Floats:
+    def over_cells(self, numbers: Numbers) -> Floats:
         """The mean (cells,) in each cell of a product of ``numbers`` (slices,) of columns."""
         product = np.ones(())
         for name in self.names:
@@ -111,23 +122,34 @@ class FittedCounts:
         """The sum over rows of weights (cells,)."""
         return float(weights @ self.counts)
 
-    def noise(self, first: Mapping[str, Floats], second: Mapping[str, Floats]) -> float:
+    def noise(self, first: Numbers, second: Numbers) -> float:
         """The covariance, by noise alone, of the sums of two products of numbers of slices."""
         one, two = self.over_cells(first), self.over_cells(second)
         both = float((one * self.variances) @ two - (self.known @ one) @ (self.known @ two))
         for name in self.replicates:
             if name in first and name in second:
-                both += float((self.replicated(name, first) * self.replicated(name, second)).mean())
+                both += self._of_histogram(name, (first, one), (second, two))
         return both
 
-    def replicated(self, name: str, numbers: Mapping[str, Floats]) -> Floats:
+    def _of_histogram(
+        self, name: str, first: tuple[Numbers, Floats], second: tuple[Numbers, Floats]
+    ) -> float:
+        """What noise inside parts adds to a covariance of two sums: by numbers, and over cells."""
+        inside = [self.replicated(name, numbers) for numbers, _ in (first, second)]
+        if not any(each.any() for each in inside):
+            return 0.0
+        between = [self.moved(name) @ cells for _, cells in (first, second)]
+        both = inside[0] * inside[1] + inside[0] * between[1] + between[0] * inside[1]
+        return float(both.mean())
+
+    def replicated(self, name: str, numbers: Numbers) -> Floats:
         """How much a sum differs with each replicate (bootstrap samples,) of a column's shares.
 
         Not at all where all values of a part count for the same.
         """
         if name not in numbers or self.resolves(name, numbers[name]):
             return np.zeros(_REPLICATES)
-        replicates = self.replicates[name]()
+        replicates = self.replicates[name]().shares
         axis = self.names.index(name)
         counts = self.counts.reshape([partition.size for partition in self.partitions])
         for summed in reversed(range(counts.ndim)):
@@ -161,7 +183,7 @@ def joint_counts(
     released: ReleasedCounts,
     names: Sequence[str],
     slices: Mapping[str, Histogram],
-    replicates: Replicates,
+    replicates: DrawReplicates,
 ) -> FittedCounts | None:
     """The least-squares counts of the finest released table of all these columns; None without any.
 
@@ -173,42 +195,54 @@ def joint_counts(
     bases = [(table.project(names), table) for table in tables if set(names) <= set(table.names)]
     if not bases:
         return None
-    finest, whole = max(bases, key=lambda base: (base[0].counts.size, -base[0].variance))
-    joint = _combined(finest, [table for table in tables if table is not whole], slices)
+    base, whole = max(bases, key=lambda base: (base[0].counts.size, -base[0].variance))
+    sums = _sums(base, [table for table in tables if table is not whole], slices)
+    solution = _Solution.of(base, sums)
+
+    def moved(name: str) -> Floats:
+        drawn = replicates[name]().noise
+
+        def noise_of(table: NoisyTable, cells: int) -> Floats:
+            none = np.zeros((_REPLICATES, cells))
+            return next((noise for each, noise in drawn if each is table), none)
+
+        observed = [each.observe(noise_of(each.table, len(each.number))) for each in sums]
+        return solution.settle(noise_of(whole, base.counts.size), observed)
+
+    counts = solution.settle(base.counts.ravel(), [each.counts for each in sums])
     inside = {name: replicates[name] for name in names if name in replicates}
-    return replace(joint, replicates=inside)
+    variances = base.variances.ravel()
+    return FittedCounts(
+        slices, base.partitions, counts, variances, solution.known, inside, cache(moved)
+    )
 
 
 def replicates_of(
     released: ReleasedCounts, names: Sequence[str], slices: Mapping[str, Histogram]
-) -> Replicates:
-    """What draws the bootstrap shares (samples, slices) of the columns that are numbers."""
-
-    def drawn(name: str) -> Floats:
-        return _over_slices(slices[name], _replicates(released, name))
-
-    return {
-        name: cache(partial(drawn, name)) for name in names if isinstance(slices[name].column, Grid)
-    }
+) -> DrawReplicates:
+    """What draws the bootstrap samples of the histograms of columns that are numbers."""
+    numbers = [name for name in names if isinstance(slices[name].column, Grid)]
+    return {name: cache(partial(_replicates, released, slices[name])) for name in numbers}
 
 
-def _replicates(released: ReleasedCounts, name: str) -> list[tuple[Partition, Floats]]:
-    """Cells of a column and their shares, estimated again from the released ones with new noise."""
-    rng, counted, bins = np.random.default_rng(SEED), released.histograms[name], released.bins[name]
+def _replicates(released: ReleasedCounts, slices: Histogram) -> Replicates:
+    """Shares of slices, estimated again from the released ones with new noise."""
+    rng, counted = np.random.default_rng(SEED), released.histograms[slices.name]
     single = counted.values is not None and counted.values.partitions[0].separate
     values = counted.values if single else None
     tables = [*counted.coarser, counted.cells, *([values] if values else [])]
-    expected = [_expected(table, bins, released.rows) for table in tables]
-    samples = []
-    for _ in range(_REPLICATES):
+    expected = [_expected(table, released.bins[slices.name], released.rows) for table in tables]
+    noise = [rng.normal(0, table.noise, (_REPLICATES, len(table.counts))) for table in tables]
+    shares = []
+    for sample in range(_REPLICATES):
         again = [
-            table.with_counts(counts + rng.normal(0, table.noise, len(counts)))
-            for table, counts in zip(tables, expected, strict=True)
+            table.with_counts(counts + drawn[sample])
+            for table, counts, drawn in zip(tables, expected, noise, strict=True)
         ]
         cells, coarser = again[len(counted.coarser)], tuple(again[: len(counted.coarser)])
         histogram = HistogramCounts(cells, coarser, again[-1] if values else counted.values)
-        samples.append(histogram.shares(released.rows))
-    return samples
+        shares.append(_over_slices(slices, *histogram.shares(released.rows)))
+    return Replicates(np.array(shares), list(zip(tables, noise, strict=True)))
 
 
 def _expected(table: NoisyTable, bins: Histogram, rows: int) -> Floats:
@@ -223,15 +257,10 @@ def _expected(table: NoisyTable, bins: Histogram, rows: int) -> Floats:
     return np.asarray(rows * counts, dtype=np.float64)
 
 
-def _over_slices(slices: Histogram, samples: Sequence[tuple[Partition, Floats]]) -> Floats:
-    """Shares of cells of several partitions, even inside cells, as shares of slices."""
-    wholes = [cells.cell_index(slices.starts) for cells, _ in samples]
-    return np.array(
-        [
-            shares[whole] * slices.widths / cells.widths[whole]
-            for (cells, shares), whole in zip(samples, wholes, strict=True)
-        ]
-    )
+def _over_slices(slices: Histogram, cells: Partition, shares: Floats) -> Floats:
+    """Shares of cells, even inside cells, as shares of slices."""
+    whole = cells.cell_index(slices.starts)
+    return np.asarray(shares[whole] * slices.widths / cells.widths[whole])
 
 
 def _histograms(released: ReleasedCounts) -> list[NoisyTable]:
@@ -240,30 +269,47 @@ def _histograms(released: ReleasedCounts) -> list[NoisyTable]:
     return [table for each in counted for table in (each.cells, *each.coarser)]
 
 
-def _combined(
-    base: NoisyTable, tables: Sequence[NoisyTable], slices: Mapping[str, Histogram]
-) -> FittedCounts:
-    sums = _sums(base, tables, slices)
-    counts, variances = base.counts.ravel().astype(np.float64), base.variances.ravel()
-    known = np.zeros((0, len(counts)))
-    if sums:
-        matrix = np.concatenate([each.matrix for each in sums])
-        spread = matrix * variances
-        covariance = spread @ matrix.T + np.diag(np.concatenate([each.variances for each in sums]))
-        root = cholesky(covariance, lower=True)
-        known = solve_triangular(root, spread, lower=True)
-        missing = np.concatenate([each.counts for each in sums]) - matrix @ counts
-        counts = counts + known.T @ solve_triangular(root, missing, lower=True)
-    return FittedCounts(slices, base.partitions, counts, variances, known)
+@dataclass(frozen=True)
+class _Sums:
+    """Sums of cells that another ``table`` observes; shapes (sums, cells), (sums,), (sums,).
+
+    ``number`` (cells of the table,) is the sum that each of its cells is in.
+    """
+
+    table: NoisyTable
+    number: Integers
+    matrix: Floats
+    counts: Floats
+    variances: Floats
+
+    def observe(self, counts: Floats) -> Floats:
+        """The sums (samples, sums) of counts (samples, cells of the table)."""
+        samples = [np.bincount(self.number, each, len(self.counts)) for each in counts]
+        return np.array(samples, dtype=np.float64)
 
 
 @dataclass(frozen=True)
-class _Sums:
-    """Sums of cells that another table observes; shapes (sums, cells), (sums,), (sums,)."""
+class _Solution:
+    """The least squares of a base: ``matrix`` of all sums, the ``root`` of their covariance."""
 
     matrix: Floats
-    counts: NDArray[Any]
-    variances: NDArray[Any]
+    root: Floats
+    known: Floats
+
+    @classmethod
+    def of(cls, base: NoisyTable, sums: Sequence[_Sums]) -> _Solution:
+        empty = np.zeros((0, base.counts.size))
+        matrix = np.concatenate([empty, *(each.matrix for each in sums)])
+        spread = matrix * base.variances.ravel()
+        observed = np.concatenate([np.zeros(0), *(each.variances for each in sums)])
+        root = cholesky(spread @ matrix.T + np.diag(observed), lower=True)
+        return cls(matrix, root, solve_triangular(root, spread, lower=True))
+
+    def settle(self, base: Floats, observed: Sequence[Floats]) -> Floats:
+        """The least-squares counts (..., cells) of those of the base and of sums (..., sums)."""
+        missing = np.concatenate([base[..., :0], *observed], axis=-1) - base @ self.matrix.T
+        scaled = solve_triangular(self.root, missing.T, lower=True).T
+        return np.asarray(base + scaled @ self.known, dtype=np.float64)
 
 
 def _sums(
@@ -271,15 +317,15 @@ def _sums(
 ) -> list[_Sums]:
     """What other tables say of sums of cells: those of most columns and least noise first."""
     shared = [(table, [name for name in base.names if name in table.names]) for table in tables]
-    projected = [table.project(names) for table, names in shared if names]
-    order = sorted(projected, key=lambda table: (-len(table.names), table.variance))
+    projected = [(table.project(names), table) for table, names in shared if names]
+    order = sorted(projected, key=lambda both: (-len(both[0].names), both[0].variance))
     room = min(_MOST_SUMS, _MOST_NUMBERS // base.counts.size)
     chosen: list[_Sums] = []
-    for table in order:
+    for table, whole in order:
         joint = {name: _common(base, table, slices[name], name) for name in table.names}
         size = math.prod(int(common[0].max()) + 1 for common in joint.values())
         if size <= room:
-            chosen.append(_observed(base, table, joint))
+            chosen.append(_observed(base, table, whole, joint))
             room -= size
     return chosen
 
@@ -301,8 +347,10 @@ def _common(base: NoisyTable, table: NoisyTable, slices: Histogram, name: str) -
     return labels[: first.size], labels[first.size :]
 
 
-def _observed(base: NoisyTable, table: NoisyTable, joint: Mapping[str, Common]) -> _Sums:
-    """The sums of cells of a base, by their ``joint`` parts with a table that shares all of its."""
+def _observed(
+    base: NoisyTable, table: NoisyTable, whole: NoisyTable, joint: Mapping[str, Common]
+) -> _Sums:
+    """The sums of cells of a base, by their ``joint`` parts with a projection of a whole table."""
     parts = [joint[partition.name][1] for partition in table.partitions]
     number = _numbered(parts)
     size = int(number.max()) + 1
@@ -314,8 +362,11 @@ def _observed(base: NoisyTable, table: NoisyTable, joint: Mapping[str, Common]) 
     )
     matrix = np.zeros((size, base.counts.size))
     matrix[of_cell, np.arange(base.counts.size)] = 1.0
-    counts = np.bincount(number, weights=table.counts.ravel())
-    return _Sums(matrix, counts, np.bincount(number, weights=table.variances.ravel()))
+    counts, variances = (
+        np.bincount(number, weights=each.ravel()).astype(np.float64)
+        for each in (table.counts, table.variances)
+    )
+    return _Sums(whole, number, matrix, counts, variances)
 
 
 def _numbered(parts: Sequence[Integers]) -> Integers:

@@ -244,8 +244,9 @@ def _sums(
     variances = variances - np.square(combined @ joint.known.T).sum(axis=1)
     for name in joint.names:
         if name in joint.replicates:
-            changes = np.array([joint.replicated(name, each) for each in products])
-            variances = variances + np.square(weights @ changes).mean(axis=1)
+            inside = weights @ np.array([joint.replicated(name, each) for each in products])
+            between = combined @ joint.moved(name).T
+            variances = variances + (inside * (inside + 2 * between)).mean(axis=1)
     return np.maximum(variances, 0.0), combined @ joint.counts
 
 

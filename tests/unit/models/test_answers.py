@@ -1,5 +1,7 @@
 """Answers from released counts: exact without noise, honest with it, none where there is none."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +11,8 @@ from shape import Shape, release_once
 
 from cloister.errors import InputError
 from cloister.models.answers.answer import answer_question
+from cloister.models.answers.evidence import joint_counts, replicates_of
+from cloister.models.answers.groups import cut_slices, mean_weights
 from cloister.models.answers.question import parse_question
 from cloister.models.protocol import counts_of
 from cloister.privacy.mechanisms.randomness import NoiseSource
@@ -74,6 +78,16 @@ def test_the_population_has_wider_intervals_than_the_table(ask):
         assert population.high - population.low > 2 * (table.high - table.low)
     wide = only(ask("mean(age)", "population", 0.99))
     assert wide.high - wide.low > only(ask("mean(age)", "population")).high - wide.low - wide.low
+
+
+def test_the_noise_of_a_histogram_moves_counts_as_their_covariance_says(trial):
+    released = replace(counts_of(trial.model), tables=())
+    question = parse_question("mean(hours)", trial.task.domain)
+    slices = {"hours": cut_slices(released.bins["hours"], question)}
+    joint = joint_counts(released, ["hours"], slices, replicates_of(released, ["hours"], slices))
+    numbers = {"hours": mean_weights(slices["hours"])[0].mean}
+    sampled = np.var(joint.moved("hours") @ joint.over_cells(numbers))
+    assert 0.4 < sampled / joint.noise(numbers, numbers) < 2  # of 25 samples
 
 
 def test_odd_names_ranges_and_orders_of_clauses(ask):
