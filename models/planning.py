@@ -221,7 +221,7 @@ class SamplingChoice:
             options.append(
                 f"accept-reject of {count_of(self.options.tries, 'try', 'tries')} a cell"
             )
-        return f"row by row ({', '.join(options)}): {self.reason}"
+        return f"row by row, by one processor ({', '.join(options)}): {self.reason}"
 
 
 def seconds_in_turn(task: Task, choice: SamplingChoice) -> float:

@@ -199,3 +199,41 @@ def test_ten_million_rows_are_released_in_minutes(
     )
     assert used["memory"] < most * 2**30
     assert used["cpu_seconds"] < 200
+
+
+DRAWN_AT, MOST_CPU, MOST_MEMORY = 1_000_000, 10.8e-6, 2 << 30
+"""Rows of the release; seconds of processors a row, 9 minutes of two of them for 10^8; bytes."""
+
+
+@pytest.mark.parametrize("rows", [10_000_000, 100_000_000])
+def test_rows_are_drawn_to_parquet_in_flat_memory(record, tmp_path: Path, rows: int) -> None:
+    env = {**os.environ, "CLOISTER_HOME": str(tmp_path / "home")}
+    spec, report = coded_census.write(tmp_path, DRAWN_AT), tmp_path / "used.json"
+    words = command("release", spec, "mixture")
+    done = subprocess.run(words, env=env, check=True, capture_output=True).stdout
+    release, review = json.loads(done)["release"], ("--by", "A. Officer", "--reason", "a benchmark")
+    program = words[0]
+    subprocess.run([program, "review", "approve", release, *review], env=env, check=True)
+    out = tmp_path / "rows.parquet"
+    drawing = [program, "sample", release, "--rows", str(rows), "--out", str(out)]
+    metered = [sys.executable, resources.__file__, str(report), *drawing]
+    subprocess.run(metered, env=env, check=True, stdout=subprocess.DEVNULL)
+    used = json.loads(report.read_text(encoding="utf-8"))
+    size = out.stat().st_size
+    record(
+        f"draw-census-{rows}",
+        f"`cloister sample --rows {rows:,}` to Parquet from a release by `mixture` of the coded "
+        "census (`tests/shapes/coded_census.py`), drawn, written and checked",
+        ("wall s", "CPU s", "CPU microseconds a row", "peak MiB", "MiB of the file"),
+        [
+            (
+                f"{used['seconds']:.0f}",
+                f"{used['cpu_seconds']:.0f}",
+                f"{used['cpu_seconds'] / rows * 1e6:.2f}",
+                f"{used['memory'] / 2**20:.0f}",
+                f"{size / 2**20:.0f}",
+            )
+        ],
+    )
+    assert used["cpu_seconds"] < MOST_CPU * rows
+    assert used["memory"] < MOST_MEMORY
