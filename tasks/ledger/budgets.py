@@ -360,12 +360,14 @@ def open_account(
 
 
 def _source_identity(text: str) -> str:
-    """A place as an account registers it: an absolute path, or a table of a database."""
+    """A place as an account registers it: an absolute path, an object, a table of a database."""
     from cloister.schema.sources.databases import table_identity
     from cloister.schema.sources.files_and_urls import is_url
 
     url, _, table = text.rpartition("#")
-    return table_identity(url, table) if is_url(url) else str(Path(text).resolve())
+    if is_url(url):
+        return table_identity(url, table)
+    return text if is_url(text) else str(Path(text).resolve())
 
 
 def account_json(account: Account) -> dict[str, Any]:

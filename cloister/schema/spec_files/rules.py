@@ -313,11 +313,23 @@ def _listed(attribute: attributes.AnyAttribute, spec: Spec) -> set[str]:
     return {attribute.true, attribute.false} if isinstance(attribute, attributes.Boolean) else set()
 
 
+_STORE = (
+    "holds keys or settings of a store; write s3://bucket/key, and the rest in the environment, as "
+    "AWS_ENDPOINT_URL"
+)
+
+
+def _url_rules(url: str, object_url: str) -> BrokenRules:
+    if holds_password(url):
+        yield ("source", "url"), HIDE_IT
+    if "://" in object_url and (holds_password(object_url) or "?" in object_url):
+        yield ("source", "path"), _STORE
+
+
 def source_rules(spec: Spec) -> BrokenRules:
     """The keys and the sentence of each rule that source, formats and ``ignore`` break."""
     yield from _ignore_rules(spec)
-    if spec.source.url and holds_password(spec.source.url):
-        yield ("source", "url"), HIDE_IT
+    yield from _url_rules(spec.source.url or "", spec.source.path or "")
     encoding = spec.source.encoding
     if not all(can_encode(text, encoding) for text in spec.source.missing):
         yield ("source", "missing"), f"has letters that are not in {encoding}; correct it"

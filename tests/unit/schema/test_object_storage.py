@@ -1,0 +1,135 @@
+"""Tables in object storage: files, folders and patterns of objects, read in parts and pinned."""
+
+from urllib.parse import quote
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from declared_table import TWO, declared
+from object_storage import bucket_of_tables
+
+from cloister.errors import DataError, SpecError, StorageError
+from cloister.schema.sources.parts import read_part, source_parts
+from cloister.schema.sources.reading import (
+    places_of,
+    read_frame,
+    require_declared_columns,
+    require_declared_size,
+)
+
+ROWS = 100
+FRAME = pd.DataFrame(
+    {"a": [row % 10 for row in range(ROWS)], "b": [row // 10 for row in range(ROWS)]}
+)
+
+
+@pytest.fixture
+def bucket():
+    with bucket_of_tables() as made:
+        yield made
+
+
+def parquet(frame=FRAME):
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pandas(frame), sink, row_group_size=20)
+    return sink.getvalue().to_pybytes()
+
+
+def csv(frame=FRAME):
+    return frame.to_csv(index=False).encode()
+
+
+def put(bucket, key, body):
+    bucket.put_object(Key=key, Body=body)
+
+
+def spec_of(folder, place):
+    return declared(folder, TWO, {"path": place})
+
+
+def rows_of(spec, rows=None):
+    with source_parts(spec, None, rows) as parts:
+        batches = [batch for part in parts for batch in read_part(part, spec)]
+    read = [zip(*(batch.cells[n].values() for n in "ab"), strict=True) for batch in batches]
+    return [tuple(map(int, row)) for rows in read for row in rows]
+
+
+EXPECTED = list(FRAME.itertuples(index=False, name=None))
+
+
+@pytest.mark.parametrize(("key", "body"), [("x/a b+ü.csv", csv()), ("x.parquet", parquet())])
+def test_an_object_is_read_whole_and_in_parts(tmp_path, bucket, key, body):
+    put(bucket, key, body)
+    spec = spec_of(tmp_path, f"s3://tables/{quote(key)}")
+    require_declared_columns(spec)
+    require_declared_size(spec)
+    with source_parts(spec, None, 20) as parts:
+        assert len(parts) == -(-(ROWS + key.endswith("csv")) // 20)
+    assert rows_of(spec) == rows_of(spec, 20) == EXPECTED
+    assert places_of(spec) == (spec.source.path,)
+
+
+@pytest.mark.parametrize("place", ["visits", "visits/", "visits/*.parquet", "visits/part*"])
+def test_folders_and_patterns_of_objects_are_one_table(tmp_path, bucket, place):
+    for number in (1, 0):
+        put(bucket, f"visits/part {number}.parquet", parquet(FRAME[number * 50 :][:50]))
+    put(bucket, "visits/_SUCCESS", b"")
+    put(bucket, "visits/deeper/part 2.parquet", b"none")
+    spec = spec_of(tmp_path, f"s3://tables/{place}")
+    assert rows_of(spec, 20) == EXPECTED
+    pattern = "part*" if place.endswith("part*") else "*.parquet"
+    assert places_of(spec) == (f"s3://tables/visits/{pattern}",)
+
+
+def test_a_replaced_object_ends_the_release(tmp_path, bucket):
+    put(bucket, "x.parquet", parquet())
+    spec = spec_of(tmp_path, "s3://tables/x.parquet")
+    with source_parts(spec, None, 20) as parts:
+        assert len(list(read_part(parts[0], spec))) == 1
+        put(bucket, "x.parquet", parquet(FRAME[::-1]))
+        with pytest.raises(StorageError, match="run the same command, which resumes"):
+            list(read_part(parts[0], spec))
+        bucket.objects.delete()
+        with pytest.raises(StorageError, match="cannot be read"):
+            list(read_part(parts[0], spec))
+
+
+@pytest.mark.parametrize("place", ["no.parquet", "none/*.csv", "no/such.csv"])
+def test_an_object_that_is_not_there_is_told(tmp_path, bucket, place):
+    with pytest.raises(StorageError, match=r"s3://tables/.* cannot be read"):
+        read_frame(spec_of(tmp_path, f"s3://tables/{place}"))
+
+
+def test_an_object_that_is_not_of_its_format_is_told(tmp_path, bucket):
+    put(bucket, "x.parquet", b"a,b\nsecret,2\n")
+    with pytest.raises(DataError, match="not a whole Parquet file") as caught:
+        read_frame(spec_of(tmp_path, "s3://tables/x.parquet"))
+    assert "secret" not in str(caught.value)
+
+
+def test_no_key_is_told_when_access_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "ours")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    with pytest.raises(StorageError, match="cannot be read") as caught:
+        read_frame(spec_of(tmp_path, "s3://tables/x.csv"))
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize("scheme", ["http", "nonsense"])
+def test_other_schemes_are_refused(tmp_path, scheme):
+    with pytest.raises(StorageError, match=rf"{scheme}:// names no object storage"):
+        read_frame(spec_of(tmp_path, f"{scheme}://tables/x.csv"))
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["s3://ours:hush@tables/x.csv", "s3://tables/x.csv?access_key=ours&secret_key=hush"],
+)
+def test_a_url_with_keys_is_no_source(tmp_path, place):
+    with pytest.raises(SpecError, match="source.path") as caught:
+        spec_of(tmp_path, place)
+    assert "environment" in str(caught.value) and "hush" not in str(caught.value)
