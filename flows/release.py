@@ -18,6 +18,7 @@ from cloister.privacy.ledger import BudgetStatus
 from cloister.schema.blocks import PREVIOUS
 from cloister.tasks.data.session import AnySession, Session
 from cloister.tasks.data.sources import TablesSource
+from cloister.tasks.data.workers import workers_of
 from cloister.tasks.home.home import Home, temporary_files
 from cloister.tasks.home.process import flow_version
 from cloister.tasks.ledger.access import open_ledger
@@ -127,20 +128,21 @@ def release(request: ReleaseRequest) -> Outcome | Finished:
     resolved, home = resolve(request, due), Home.current()
     require_usable(resolved, public_context_of(resolved), home)
     plan = plan_release(resolved)
-    source = TablesSource.fitting(resolved, plan)
-    charge = reserve_budget(resolved, plan, source, home, prepare_stores(home))
-    if isinstance(charge, Declined):
-        return prefect_runs.decline_run(charge.reason)
-    _tell(resolved, charge)
-    if previous := kept_previous(home.release(charge.release)):
-        prefect_runs.note("reuses the noisy numbers of release %s", previous)
-    with temporary_files(home), Session(source) as session:
-        finished = charge.finished
-        done = (
-            _finished(resolved, charge, home)
-            if finished
-            else _released(resolved, plan, charge, session, home)
-        )
+    with temporary_files(home), workers_of(resolved.workers) as workers:
+        source = TablesSource.fitting(resolved, plan, workers)
+        charge = reserve_budget(resolved, plan, source, home, prepare_stores(home))
+        if isinstance(charge, Declined):
+            return prefect_runs.decline_run(charge.reason)
+        _tell(resolved, charge)
+        if previous := kept_previous(home.release(charge.release)):
+            prefect_runs.note("reuses the noisy numbers of release %s", previous)
+        with Session(source) as session:
+            finished = charge.finished
+            done = (
+                _finished(resolved, charge, home)
+                if finished
+                else _released(resolved, plan, charge, session, home)
+            )
     prefect_runs.attach_certificate(home.release(charge.release) / "public")
     prefect_runs.note("release %s is ready for review", charge.release)
     deliver(charge.release, request.by, home)

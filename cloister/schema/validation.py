@@ -188,6 +188,8 @@ class Validation:
         person: the column that identifies a row's person, if rows belong to persons.
         rules: what else is declared of each row.
 
+    ``tally`` is what was found so far.
+
     Privacy: row by row, dtypes included; under ``fail``, whether any row breaks its domain is said
         exactly.
     """
@@ -202,7 +204,7 @@ class Validation:
         self.domain = domain
         self._rules = tuple(rules)
         self._on_invalid = on_invalid
-        self._tally = Tally()
+        self.tally = Tally()
         self._checks = {
             column.name: ColumnCheck(column, on_invalid, identifies=column.name == person)
             for column in domain
@@ -228,15 +230,15 @@ class Validation:
         for name, cells in checked.items():
             indices = batch.cells[name].indices
             for rule, mask in cells.broken.items():
-                self._tally.add_broken(name, rule, mask[indices])
+                self.tally.add_broken(name, rule, mask[indices])
             if not cells.valid.all():
                 valid &= cells.valid[indices]
             if cells.broken:
-                self._tally.clipped += int(cells.clipped[indices].sum())
-                self._tally.emptied += int(cells.emptied[indices].sum())
+                self.tally.clipped += int(cells.clipped[indices].sum())
+                self.tally.emptied += int(cells.emptied[indices].sum())
         if self._rules:
             valid = self._by_rules(ValidRows(self.domain, batch.cells, checked, valid))
-        self._tally.end_batch(valid, batch.malformed)
+        self.tally.end_batch(valid, batch.malformed)
         return ValidRows(self.domain, batch.cells, checked, valid)
 
     def _by_rules(self, rows: ValidRows) -> Booleans:
@@ -245,7 +247,7 @@ class Validation:
         for rule in self._rules:
             broken = np.zeros(len(valid), dtype=bool)
             broken[there] = rule.violation_mask(table, table)
-            self._tally.add_broken(rule.name, "constraint", broken)
+            self.tally.add_broken(rule.name, "constraint", broken)
             valid &= ~broken
         return valid
 
@@ -266,7 +268,7 @@ class Validation:
             DataError: findings under ``fail``, or no row left.
         """
         names = (*self.domain.names, *(rule.name for rule in self._rules))
-        return self._tally.report(names, self._on_invalid)
+        return self.tally.report(names, self._on_invalid)
 
 
 def read_table(

@@ -98,6 +98,19 @@ class Tally:
         self.valid += int(valid.sum())
         self.malformed += malformed
 
+    def add(self, later: Tally) -> None:
+        """Add the findings of the rows that follow."""
+        for (column, rule), count in later._broken.items():
+            self._broken[column, rule] += count
+            first = self._first.setdefault((column, rule), [])
+            rows = later._first[column, rule][: ROWS_NAMED - len(first)]
+            first.extend(row + self.rows for row in rows)
+        self.rows += later.rows
+        self.valid += later.valid
+        self.clipped += later.clipped
+        self.emptied += later.emptied
+        self.malformed += later.malformed
+
     def report(self, names: Iterable[str], on_invalid: OnInvalid) -> ValidationReport:
         """The report on all batches, its findings in the order of columns and constraints.
 

@@ -57,6 +57,7 @@ from cloister.tasks.data.session import (
     write_validation,
 )
 from cloister.tasks.data.tables import write_parquet
+from cloister.tasks.data.workers import Workers, read_on_workers
 from cloister.tasks.home.files import frame_folder
 from cloister.tasks.home.home import Home
 from cloister.tasks.requests import resolved
@@ -107,20 +108,25 @@ def _frame_digest(frame: pd.DataFrame, key: bytes) -> str:
 class TablesSource(RowSource[relations.Database, PrivateDatabase]):
     """The rows of a release: validated, encoded in public domains, behind doors under one plan.
 
-    ``read`` has them in memory or out of core: queries have the same answers.
+    ``read`` has them in memory, out of core or with workers: queries have the same answers.
     """
 
     def __init__(self, read: Reading = read_table) -> None:
         self._read = read
 
     @classmethod
-    def fitting(cls, request: resolved.ResolvedRequest, plan: AnyPlan) -> Self:
-        """The rows in memory, or out of core where the plan needs more memory than is free here."""
-        return cls(
-            partial(read_table, gather=scratch_table)
-            if is_out_of_core(request, plan)
-            else read_table
-        )
+    def fitting(
+        cls, request: resolved.ResolvedRequest, plan: AnyPlan, workers: Workers | None = None
+    ) -> Self:
+        """The rows with workers, if there are any, or else in memory.
+
+        They are out of core where the plan needs more memory than is free here.
+        """
+        if workers:
+            return cls(partial(read_on_workers, workers))
+        if is_out_of_core(request, plan):
+            return cls(partial(read_table, gather=scratch_table))
+        return cls()
 
     def context(self, request: resolved.ResolvedRequest) -> resolved.PublicContext:
         """The declared context of a request."""

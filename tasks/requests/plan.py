@@ -123,6 +123,8 @@ def is_out_of_core(request: resolved.ResolvedRequest, plan: AnyPlan) -> bool:
 
     Its answers are the same. What needs all rows at once is in memory.
     """
+    if request.workers:
+        return False
     context = resolved.public_context_of(request)
     needed = plan_report.forecast_of(request, context, plan).memory
     return needed > devices.free_memory(devices.CPU) and not _in_memory(request, context, plan)
@@ -154,16 +156,19 @@ def require_forecast_memory(request: resolved.ResolvedRequest, plan: AnyPlan) ->
     """Check, by the forecast, that device and machine have the memory that a release needs.
 
     Raises:
-        PlanError: one has not.
+        PlanError: one has not, or workers cannot hold the rows.
     """
     if (device := plan_report.training_device(request, plan)) != devices.CPU:
         devices.require_memory(device, plan.forecast.device_memory)
-    if is_out_of_core(request, plan):
+    context = resolved.public_context_of(request)
+    reason = _in_memory(request, context, plan)
+    if request.workers and reason:
+        raise PlanError(f"--workers cannot be used here: {reason}; nothing was charged")
+    if request.workers or is_out_of_core(request, plan):
         devices.require_memory(devices.CPU, memory_out_of_core(request, plan))
         return
-    context = resolved.public_context_of(request)
     needed = plan_report.forecast_of(request, context, plan).memory
-    devices.require_memory(devices.CPU, needed, _in_memory(request, context, plan))
+    devices.require_memory(devices.CPU, needed, reason)
 
 
 def memory_words(request: resolved.ResolvedRequest, plan: AnyPlan) -> str:

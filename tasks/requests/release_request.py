@@ -75,6 +75,11 @@ class ReleaseRequest(BaseModel):
         json_schema_extra={"metavar": "TRIES"},
     )
     device: str | None = Field(None, description="Where to train: auto, cpu, cuda or cuda:NUMBER.")
+    workers: str | None = Field(
+        None,
+        description="Processes that read and count the rows: local:N, or tls://HOST:PORT of Dask.",
+        json_schema_extra={"metavar": "local:N|tls://HOST:PORT"},
+    )
     prior: str | None = Field(
         None,
         description="A previous release of the dataset whose noisy numbers are reused.",

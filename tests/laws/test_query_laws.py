@@ -7,6 +7,7 @@ are two distributions. They can be coupled within the sensitivity, or they canno
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -14,6 +15,7 @@ from functools import partial
 from itertools import permutations, product
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pandas as pd
 import pytest
@@ -56,9 +58,11 @@ from cloister.privacy.queries.seeded_records import SeededCandidates
 from cloister.privacy.queries.transformations import OnDerived
 from cloister.privacy.queries.violations import ViolatingPairs, ViolationMatrix
 from cloister.schema.attributes import Categorical, Integer
+from cloister.schema.block_table import BlockTable
 from cloister.schema.domain import Table
 from cloister.schema.partition import declared_cells
 from cloister.schema.scratch import scratch_table
+from cloister.tasks.data.workers import HeldBlocks, Workers, workers_of
 
 CELLS = [declared_cells(column) for column in domain_of(3, 2, 4)]
 FURTHER = domain_of(3, 2, 4, 3)
@@ -413,20 +417,45 @@ def test_the_bound_is_reached_so_that_a_smaller_claim_would_be_caught(kind: type
     )
 
 
-def out_of_core(table: Table, ends: list[int]) -> Table:
-    """The table in encrypted blocks, which end before some rows."""
-    cut = zip([0, *ends], [*ends, table.rows], strict=True)
-    return scratch_table(table.take(slice(begin, end)) for begin, end in cut)
+def cut(table: Table, ends: list[int]) -> list[Table]:
+    """The table in blocks, which end before some rows."""
+    ranges = zip([0, *ends], [*ends, table.rows], strict=True)
+    return [table.take(slice(begin, end)) for begin, end in ranges]
+
+
+ROW_QUERIES = [kind for kind in LAWS if LAWS[kind].rows is rows_of]
 
 
 @pytest.mark.parametrize("ends", [[], [0, 1, 1, 7], [20], [3, 9, 15, 23], list(range(1, 23))])
-@pytest.mark.parametrize("kind", [k for k in LAWS if LAWS[k].rows is rows_of])
+@pytest.mark.parametrize("kind", ROW_QUERIES)
 def test_rows_in_blocks_out_of_core_have_the_same_answer_bit_for_bit(kind: type, ends: list[int]):
     for seed in SEEDS:
         table = table_of(random_rows(np.random.default_rng(seed), 23))
-        exact = [
-            LAWS[kind].make(kind).exact(TableRows(rows), NoiseSource.insecure(seed))
-            for rows in (table, out_of_core(table, ends))
-        ]
-        assert np.array_equal(*exact)
-        assert exact[0].dtype == exact[1].dtype
+        assert_same_answer(kind, seed, table, scratch_table(cut(table, ends)))
+
+
+@pytest.fixture(scope="module")
+def workers():
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # whose classes workers do not have
+    with workers_of("local:2") as workers:
+        yield workers
+
+
+@pytest.mark.parametrize("kind", ROW_QUERIES)
+def test_rows_with_workers_have_the_same_answer_bit_for_bit(kind: type, workers: Workers):
+    for seed, ends in enumerate([[], [0, 1, 1, 7], [3, 9, 15, 23]]):
+        table = table_of(random_rows(np.random.default_rng(seed), 23))
+        blocks = workers.hold(lambda block: (block, None), cut(table, ends))
+        lengths = [block.rows for block in cut(table, ends)]
+        held = BlockTable.over(HeldBlocks(workers, table.domain, blocks, lengths))
+        assert_same_answer(kind, seed, table, held)
+
+
+def assert_same_answer(kind: type, seed: int, *tables: Table) -> None:
+    """A query has the same exact answer on tables, for the same random choices."""
+    answers = [
+        LAWS[kind].make(kind).exact(TableRows(table), NoiseSource.insecure(seed))
+        for table in tables
+    ]
+    assert np.array_equal(*answers)
+    assert answers[0].dtype == answers[1].dtype

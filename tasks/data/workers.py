@@ -1,0 +1,291 @@
+"""Workers: processes of a Dask cluster that read parts of the data, hold them, count and draw.
+
+Dask schedules, moves and recomputes. A worker gets public descriptions of parts, functions and
+partitions; it gives exact sums, or rows by number, to the process of the door alone, which adds the
+noise. A part that a lost worker held is read again, from a source that is pinned: sums are the
+same.
+
+Privacy: workers hold sensitive rows in memory and are trusted as this process is (docs/privacy.md).
+Between them and this process everything goes by TLS. They write no row to a disk and none into a
+log, since errors are results: Dask logs what a failed function was given.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from cloister.arrays import Integers
+from cloister.errors import InputError, PlanError, StorageError
+from cloister.schema.block_table import BlockStore, BlockTable
+from cloister.schema.domain import Domain, Table
+from cloister.schema.sources.parts import SourcePart, read_part, source_parts
+from cloister.schema.spec import Spec
+from cloister.schema.validation import RowRule, Validation
+from cloister.schema.validation_report import Tally, ValidationReport
+from cloister.tasks.home.process import code_version
+
+if TYPE_CHECKING:
+    from distributed import Client, Future, Worker
+
+_T = TypeVar("_T")
+
+LOCAL = re.compile(r"local:([1-9][0-9]{0,2})")
+"""So many workers of this machine, for the time of the command."""
+
+REMOTE = re.compile(r"tls://[^\s/]+:[0-9]{1,5}")
+"""The scheduler of a cluster that somebody keeps."""
+
+_AHEAD = 4
+"""Results for each thread of the workers that are computed before they are taken."""
+
+_SUMMED = 8
+"""Sums that a worker adds up at a time."""
+
+_PART_ROWS = 1 << 20
+"""Rows of a part, about: some 14 MB of codes, and a second of reading, so that lost ones are cheap
+and what each costs the scheduler, about a millisecond, is little."""
+
+_SECONDS = 30
+"""Seconds in which a scheduler answers."""
+
+_CONFIG: dict[str, Any] = {
+    # nothing of the rows is written to a disk, nor is a worker ended that is busy reading
+    "distributed.worker.memory.target": False,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.pause": False,
+    "distributed.worker.memory.terminate": False,
+    "distributed.worker.profile.enabled": False,
+    "distributed.diagnostics.nvml": False,
+    "logging": {"distributed": "critical"},
+}
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """What a function raised, as a result."""
+
+    error: Exception
+
+
+class Workers:
+    """The workers that ``client`` reaches; what they need is closed with ``closing``."""
+
+    def __init__(self, client: Client, closing: ExitStack) -> None:
+        self.closing = closing
+        self._client = client
+
+    def map(self, function: Callable[..., _T], *arguments: Iterable[Any]) -> Iterator[_T]:
+        """What ``function`` makes of the arguments, in order, some of them ahead.
+
+        Arguments may be what workers :meth:`hold`. The function is sent once.
+
+        Raises:
+            StorageError: the cluster was lost.
+        """
+        shared, waiting = self._sent(function), deque[Any]()
+        most = _AHEAD * max(sum(self._client.nthreads().values()), 1)
+        for of_one in zip(*arguments, strict=True):
+            waiting.append(self._submit(shared, *of_one))
+            if len(waiting) == most:
+                yield self._result(waiting.popleft())
+        while waiting:
+            yield self._result(waiting.popleft())
+
+    def hold(self, function: Callable[..., Any], items: Iterable[Any]) -> list[Future[Any]]:
+        """What ``function`` makes of each item, held where it was computed."""
+        shared = self._sent(function)
+        return [self._submit(shared, item) for item in items]
+
+    def total(self, kernel: Callable[..., Integers], items: Iterable[Any]) -> Integers:
+        """The sum of what ``kernel`` counts in each item, which workers add up among themselves.
+
+        Raises:
+            StorageError: the cluster was lost.
+        """
+        sums, added = self.hold(kernel, items), self._sent(_added)
+        while len(sums) > 1:
+            groups = [sums[first : first + _SUMMED] for first in range(0, len(sums), _SUMMED)]
+            sums = [self._submit(added, *group) for group in groups]
+        result: Integers = self._result(sums[0])
+        return result
+
+    def _sent(self, function: Callable[..., Any]) -> Future[Any]:
+        """A function on a worker; the scheduler has its bytes, so that no lost worker loses it."""
+        from distributed.protocol.pickle import dumps
+
+        return self._client.submit(pickle.loads, dumps(function), pure=False)
+
+    def _submit(self, function: Future[Any], *arguments: Any) -> Future[Any]:
+        return self._client.submit(_called, function, *arguments, pure=False)
+
+    def _result(self, future: Future[Any]) -> Any:
+        from distributed.client import FutureCancelledError
+        from distributed.comm.core import CommClosedError
+        from distributed.scheduler import KilledWorker
+
+        try:
+            result = future.result()
+        except (CommClosedError, FutureCancelledError, KilledWorker, TimeoutError) as error:
+            raise StorageError(
+                f"the cluster of workers was lost ({type(error).__name__}); give workers that "
+                "stay, with memory for their share of the rows, and run the same command again"
+            ) from None
+        if isinstance(result, _Failure):
+            raise result.error
+        return result
+
+
+def _called(function: Callable[..., _T], *arguments: Any) -> _T | _Failure:
+    """What a function makes of arguments; their failure, or its own, is a result."""
+    for argument in (function, *arguments):
+        if isinstance(argument, _Failure):
+            return argument
+    try:
+        return function(*arguments)
+    except Exception as error:  # noqa: BLE001 - raised again by the process that asked
+        return _Failure(error.with_traceback(None))
+
+
+def _added(*counts: Integers) -> Integers:
+    first, *others = counts
+    return sum(others, first)
+
+
+@contextmanager
+def workers_of(address: str | None) -> Iterator[Workers | None]:
+    """The workers of ``local:N``, made for this time, or of a scheduler, ``tls://HOST:PORT``.
+
+    Raises:
+        InputError: the address is neither, Dask is not installed, or nothing answers there.
+        PlanError: a worker has another version of the code, or may write rows to a disk.
+    """
+    if address is None:
+        yield None
+        return
+    local = LOCAL.fullmatch(address)
+    if not local and not REMOTE.fullmatch(address):
+        raise InputError(f"--workers is local:N or tls://HOST:PORT, not '{address}'")
+    try:
+        import dask
+    except ImportError:
+        raise InputError("--workers needs Dask: pip install 'cloister[dask]'") from None
+    with dask.config.set(_CONFIG), ExitStack() as closing:
+        client = _client_of(address, int(local[1]) if local else 0, closing)
+        _require_alike(client)
+        yield Workers(client, closing)
+
+
+def _client_of(address: str, processes: int, closing: ExitStack) -> Client:
+    """The client of a scheduler, or, if that many are wanted, of new processes; both encrypted."""
+    from distributed import Client, LocalCluster, Security
+
+    if processes:
+        cluster = LocalCluster(
+            n_workers=processes,
+            threads_per_worker=1,
+            memory_limit=0,
+            dashboard_address=None,
+            local_directory=tempfile.gettempdir(),
+            security=Security.temporary(),
+        )
+        return closing.enter_context(Client(closing.enter_context(cluster)))
+    security = Security(require_encryption=True)
+    if not all((security.tls_ca_file, security.tls_client_cert, security.tls_client_key)):
+        raise InputError(
+            "--workers tls://... needs certificates: name ca-file, and cert and key of the client, "
+            "under distributed.comm.tls in the configuration of Dask"
+        )
+    try:
+        return closing.enter_context(Client(address, security=security, timeout=_SECONDS))
+    except (OSError, TimeoutError) as error:
+        raise InputError(
+            f"no scheduler of Dask with these certificates answers at {address} "
+            f"({type(error).__name__}); start one, or correct the address"
+        ) from None
+
+
+def _require_alike(client: Client) -> None:
+    facts = client.run(_facts_of)
+    if not facts:
+        raise PlanError("the cluster has no workers; start some; nothing was charged")
+    if other := {version for version, _ in facts.values()} - {code_version()}:
+        raise PlanError(
+            f"workers have version {', '.join(sorted(other))} of the code, and this is "
+            f"{code_version()}; install this one there; nothing was charged"
+        )
+    if not all(in_memory for _, in_memory in facts.values()):
+        raise PlanError(
+            "workers would write rows to their disks; start them with --memory-limit 0; nothing "
+            "was charged"
+        )
+
+
+def _facts_of(dask_worker: Worker) -> tuple[str, bool]:
+    """The version of the code on a worker, and whether it only holds results in memory."""
+    return code_version(), isinstance(dask_worker.data, dict)
+
+
+class HeldBlocks(BlockStore):
+    """Blocks of rows that workers hold, each with what validation found in it."""
+
+    def __init__(
+        self, workers: Workers, domain: Domain, blocks: Sequence[Any], lengths: Sequence[int]
+    ) -> None:
+        self.domain, self.lengths = domain, lengths
+        self._workers, self._blocks = workers, blocks
+
+    def each(
+        self, names: Sequence[str], function: Callable[..., _T], *arguments: Sequence[Any]
+    ) -> Iterator[_T]:
+        """What ``function`` makes of some columns of each block, on the worker that holds it."""
+        return self._workers.map(partial(_of_block, names, function), self._blocks, *arguments)
+
+    def total(self, names: Sequence[str], kernel: Callable[[Table], Integers]) -> Integers:
+        """The sum of what ``kernel`` counts in each block, added up by the workers."""
+        return self._workers.total(partial(_of_block, names, kernel), self._blocks)
+
+
+def _of_block(
+    names: Sequence[str],
+    function: Callable[..., _T],
+    block: tuple[Table, Tally],
+    *arguments: Any,
+) -> _T:
+    return function(block[0].select(names), *arguments)
+
+
+def read_on_workers(
+    workers: Workers, spec: Spec, domain: Domain, data: Path | None, rules: Sequence[RowRule]
+) -> tuple[Table, ValidationReport]:
+    """The rows of a spec's source, or of ``data`` in its place, as workers hold them; the report.
+
+    Raises:
+        StorageError: the source cannot be read, or the cluster was lost.
+        DataError: it is not as declared.
+    """
+    read = partial(_read_block, spec, domain, tuple(rules))
+    parts = workers.closing.enter_context(source_parts(spec, data, _PART_ROWS))
+    blocks = workers.hold(read, parts)
+    tallies = list(workers.map(itemgetter(1), blocks))
+    whole = Validation.of(spec, domain, rules)
+    for tally in tallies:
+        whole.tally.add(tally)
+    store = HeldBlocks(workers, domain, blocks, [tally.valid for tally in tallies])
+    return BlockTable.over(store), whole.report()
+
+
+def _read_block(
+    spec: Spec, domain: Domain, rules: Sequence[RowRule], part: SourcePart
+) -> tuple[Table, Tally]:
+    validation = Validation.of(spec, domain, rules)
+    return validation.table(read_part(part, spec)), validation.tally

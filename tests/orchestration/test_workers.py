@@ -1,0 +1,168 @@
+"""Rows with workers: real processes of Dask that are killed, and the same release as in memory."""
+
+import json
+import signal
+
+import pandas as pd
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from dask_cluster import dask_cluster
+
+from cloister.flows.cli.app import run
+from cloister.privacy.ledger import Release, State
+from cloister.schema.block_table import BlockTable
+from cloister.tasks.data import workers as module
+from cloister.tasks.ledger.access import open_ledger
+
+QUICK = ["--method", "independent", "--delta", "0", "--epsilon", "0.1", "--evaluate", "none"]
+MIXTURE = ["--method", "mixture", "--epsilon", "0.5", "--evaluate", "none", "--seed-sampling", "7"]
+
+
+@pytest.fixture
+def parted(place, monkeypatch):
+    """The clubs, whose rows are in several parts."""
+    path = place.folder / "parted.parquet"
+    rows = pa.Table.from_pandas(pd.read_csv(place.data), preserve_index=False)
+    pq.write_table(rows, path, row_group_size=len(rows) // 5)
+    monkeypatch.setattr(module, "_PART_ROWS", 1)
+    return ["release", str(place.spec), "--data", str(path)]
+
+
+def charges(place) -> list[Release]:
+    """The releases that the ledger knows."""
+    return open_ledger(place.home).releases()
+
+
+def synthetic(place) -> list[bytes]:
+    return [path.read_bytes() for path in sorted(place.home.folder.glob("releases/*/*.parquet"))]
+
+
+def test_a_release_with_workers_is_the_one_in_memory_byte_for_byte(place, parted, seeded_noise):
+    assert run([*parted, *MIXTURE]) == 0
+    assert run([*parted, *MIXTURE, "--workers", "local:2"]) == 0
+    first, second = synthetic(place)
+    assert first == second
+    assert not list((place.home.folder / "tmp").iterdir())
+
+
+def lose_at(number: int, monkeypatch, lose) -> None:
+    """Have ``lose`` called when rows are summed for the so manieth time."""
+    total, calls = BlockTable.total, []
+
+    def losing(table, kernel):
+        calls.append(1)
+        if len(calls) == number:
+            lose()
+        return total(table, kernel)
+
+    monkeypatch.setattr(BlockTable, "total", losing)
+
+
+def kill_a_worker() -> None:
+    workers = [
+        process
+        for process in psutil.Process().children(recursive=True)
+        if "multiprocessing.spawn" in " ".join(process.cmdline())
+    ]
+    assert len(workers) == 2
+    workers[0].send_signal(signal.SIGKILL)
+
+
+def test_rows_of_a_killed_worker_are_read_again_and_nothing_is_charged_twice(
+    place, parted, seeded_noise, monkeypatch
+):
+    assert run([*parted, *MIXTURE]) == 0
+    lose_at(3, monkeypatch, kill_a_worker)
+    assert run([*parted, *MIXTURE, "--workers", "local:2"]) == 0
+    first, second = synthetic(place)
+    assert first == second
+    assert [release.state for release in charges(place)] == [State.CANDIDATE] * 2
+
+
+def test_a_lost_cluster_is_named_and_the_same_command_resumes_without_it(
+    place, parted, monkeypatch, tmp_path, capsys
+):
+    with dask_cluster(tmp_path) as cluster:
+        cluster.add_worker()
+        lose_at(3, monkeypatch, cluster.kill)
+        assert run([*parted, *MIXTURE, "--workers", cluster.address]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "the cluster of workers was lost" in said
+    assert "run the same command again" in said
+    assert run([*parted, *MIXTURE]) == 0
+    assert "resumes release" in " ".join(capsys.readouterr().err.split())
+    assert [release.state for release in charges(place)] == [State.CANDIDATE]
+
+
+OTHER = """
+import cloister.version
+cloister.version.__version__ = "0.0.1"
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "preload", "said"),
+    [
+        (["--memory-limit", "1GB"], "", "would write rows to their disks"),
+        (["--memory-limit", "0"], OTHER, "have version 0.0.1+"),
+    ],
+)
+def test_workers_that_write_rows_or_have_other_code_are_refused_before_the_charge(
+    place, parted, monkeypatch, tmp_path, capsys, words, preload, said
+):
+    (tmp_path / "loaded.py").write_text(preload)
+    with dask_cluster(tmp_path) as cluster:
+        cluster.add_worker(*words, "--preload", str(tmp_path / "loaded.py"))
+        assert run([*parted, *QUICK, "--workers", cluster.address]) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert said in error and "nothing was charged" in error
+    assert charges(place) == []
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("local:0", "--workers is local:N or tls://HOST:PORT, not 'local:0'"),
+        ("tcp://127.0.0.1:8786", "not 'tcp://127.0.0.1:8786'"),
+        ("tls://127.0.0.1:9", "needs certificates: name ca-file"),
+    ],
+)
+def test_addresses_without_tls_or_without_a_scheduler_are_refused(
+    place, parted, capsys, address, said
+):
+    assert run([*parted, *QUICK, "--workers", address]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert charges(place) == []
+
+
+def test_a_scheduler_that_does_not_answer_is_named(place, parted, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(module, "_SECONDS", 1)
+    with dask_cluster(tmp_path) as cluster:
+        cluster.kill()
+        assert run([*parted, *QUICK, "--workers", cluster.address]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"no scheduler of Dask with these certificates answers at {cluster.address}" in said
+
+
+def test_rows_outside_the_domain_are_named_by_their_numbers_in_the_whole_file(
+    place, parted, capsys
+):
+    place.edit("max: 80", "max: 60")
+    place.edit("constraints:", "validation: {on_invalid: fail}\nconstraints:")
+    assert run([*parted, *QUICK]) == 2
+    assert run([*parted, *QUICK, "--workers", "local:2"]) == 2
+    first, second = (
+        json.loads(path.read_text())["problems"]
+        for path in sorted(place.home.folder.glob("releases/*/internal/validation.json"))
+    )
+    assert first == second
+    assert "column 'age'" in first[0]
+
+
+def test_what_workers_cannot_hold_is_refused_before_the_charge(place, parted, capsys):
+    assert run([*parted, *QUICK[:-2], "--workers", "local:2"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "--workers cannot be used here: with --evaluate none" in said
+    assert charges(place) == []
