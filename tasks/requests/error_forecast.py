@@ -154,7 +154,10 @@ def pair_facts(where: str, request: ResolvedRequest, task: Task, plan: AnyPlan) 
     if chosen:
         parts = max(math.isqrt(int(_CLEAR_PAIR * task.data_rows / chosen[0].deviation)), 1)
         coarse = [name for name, size in chosen[0].cells.items() if size > parts]
-        words = f"about {chosen[0].pairs} of {math.comb(len(names), 2):,}, those that tell most"
+        pairs = math.comb(len(names), 2)
+        words = f"all {pairs:,}, more closely those that tell most"
+        if chosen[0].pairs < pairs:
+            words = f"about {chosen[0].pairs} of {pairs:,}, those that tell most"
         if coarse and parts > 1:
             words += f"; in about {parts} parts each of {_names(coarse)}"
         return {f"pairs learnt{where}": words} | _target_facts(where, task, plan)
