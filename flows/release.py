@@ -18,7 +18,7 @@ from cloister.privacy.ledger import BudgetStatus
 from cloister.schema.blocks import PREVIOUS
 from cloister.tasks.data.session import AnySession, Session
 from cloister.tasks.data.sources import TablesSource
-from cloister.tasks.data.workers import workers_of
+from cloister.tasks.data.workers import Workers, workers_of
 from cloister.tasks.home.home import Home, temporary_files
 from cloister.tasks.home.process import flow_version
 from cloister.tasks.ledger.access import open_ledger
@@ -141,7 +141,7 @@ def release(request: ReleaseRequest) -> Outcome | Finished:
             done = (
                 _finished(resolved, charge, home)
                 if finished
-                else _released(resolved, plan, charge, session, home)
+                else _released(resolved, plan, charge, session, workers, home)
             )
     prefect_runs.attach_certificate(home.release(charge.release) / "public")
     prefect_runs.note("release %s is ready for review", charge.release)
@@ -172,11 +172,12 @@ def _released(
     plan: AnyPlan,
     charge: ReservedRelease,
     session: AnySession,
+    workers: Workers | None,
     home: Home,
 ) -> Outcome:
     spent = open_data(resolved, plan, charge, session, home)
     fitted = fit_model(resolved, plan, spent, home)
-    drawn = sample_rows(resolved, fitted, home)
+    drawn = sample_rows(resolved, fitted, home, workers)
     measured = evaluate_release(resolved, spent, drawn, home)
     done = write_certificate(resolved, fitted, drawn, home)
     outcome = _outcome(resolved, done, measured, home)

@@ -38,7 +38,7 @@ class Mapper(Protocol):
     Function and items can be pickled, and the function is the same for all items.
     """
 
-    def __call__(self, function: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
+    def __call__(self, function: Callable[[A], B], items: Iterable[A], /) -> Iterator[B]:
         """The values, one for each item."""
         ...
 

@@ -32,6 +32,7 @@ from cloister.schema.sources.parts import SourcePart, read_part, source_parts
 from cloister.schema.spec import Spec
 from cloister.schema.validation import RowRule, Validation
 from cloister.schema.validation_report import Tally, ValidationReport
+from cloister.tasks.data.session import Confidential
 from cloister.tasks.home.process import code_version
 
 if TYPE_CHECKING:
@@ -77,8 +78,10 @@ class _Failure:
     error: Exception
 
 
-class Workers:
+class Workers(Confidential):
     """The workers that ``client`` reaches; what they need is closed with ``closing``."""
+
+    __slots__ = ("_client", "closing")
 
     def __init__(self, client: Client, closing: ExitStack) -> None:
         self.closing = closing

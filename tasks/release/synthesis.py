@@ -19,6 +19,7 @@ from cloister.models.acceptance import TriedPlan, run_tries
 from cloister.models.protocol import DatabaseModel, DatabaseSynthesizer
 from cloister.models.quality import find_collapses, find_lost_references
 from cloister.models.registry import create, over_databases
+from cloister.models.sampling.drawing import Mapper, in_threads
 from cloister.models.storage import SavedModel, load_saved, save_model
 from cloister.models.task import AnyPlan
 from cloister.privacy.certificate.certificate import Acceptance
@@ -26,6 +27,7 @@ from cloister.schema.domain import Table
 from cloister.schema.relations import Database, ForeignKey, row_tables
 from cloister.tasks.data import parts, tables
 from cloister.tasks.data.session import AnySpent
+from cloister.tasks.data.workers import Workers
 from cloister.tasks.home.files import Reference, write_json
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import reporter
@@ -138,8 +140,12 @@ class DrawnRows:
 
 
 @step("sample", "draw {request.rows} rows for {fitted.release}", "fitted")
-def sample_rows(request: ResolvedRequest, fitted: Fitted, home: Home) -> DrawnRows:
+def sample_rows(
+    request: ResolvedRequest, fitted: Fitted, home: Home, workers: Workers | None = None
+) -> DrawnRows:
     """Draw exactly the requested rows, and count every constraint on the file that was written.
+
+    Chunks are drawn by workers, if there are any.
 
     Raises:
         SampleError: the rows cannot be drawn, or break a hard constraint or the published schema.
@@ -148,7 +154,8 @@ def sample_rows(request: ResolvedRequest, fitted: Fitted, home: Home) -> DrawnRo
     saved = load_saved(fitted.model.open())
     model = saved.model
     files = {name: folder / f"{stem}.parquet" for name, stem in context.files.items()}
-    _draw_files(saved, request.rows, kept_seed(folder), files)
+    mapper = workers.map if workers else in_threads
+    _draw_files(saved, request.rows, kept_seed(folder), files, mapper)
     reporter().advance("sample", 1, 3)
     database = _read_tables(files, context, in_blocks=model.samplers)
     dangling = tables.require_references(database)
@@ -170,10 +177,13 @@ def sample_rows(request: ResolvedRequest, fitted: Fitted, home: Home) -> DrawnRo
     )
 
 
-def _draw_files(saved: SavedModel, rows: int, seed: int, files: Mapping[str, Path]) -> None:
+def _draw_files(
+    saved: SavedModel, rows: int, seed: int, files: Mapping[str, Path], mapper: Mapper
+) -> None:
     """Draw tables to files: chunk by chunk those that are drawn without others, the rest whole."""
     for name, sampler in saved.model.samplers.items():
-        parts.sample_to(sampler, parts.SampleRequest(saved.digest, rows, seed), files[name])
+        request = parts.SampleRequest(saved.digest, rows, seed)
+        parts.sample_to(sampler, request, files[name], mapper)
     if remaining := files.keys() - saved.model.samplers.keys():
         drawn = dict(tables.draw_tables(saved.model, rows, seed).tables)
         for name in remaining:
