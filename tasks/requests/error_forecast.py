@@ -154,10 +154,9 @@ def pair_facts(where: str, request: ResolvedRequest, task: Task, plan: AnyPlan) 
     if chosen:
         parts = max(math.isqrt(int(_CLEAR_PAIR * task.data_rows / chosen[0].deviation)), 1)
         coarse = [name for name, size in chosen[0].cells.items() if size > parts]
-        pairs = math.comb(len(names), 2)
-        words = f"all {pairs:,}, more closely those that tell most"
-        if chosen[0].pairs < pairs:
-            words = f"about {chosen[0].pairs} of {pairs:,}, those that tell most"
+        pairs, counted = math.comb(len(names), 2), chosen[0].pairs or 0
+        words = f"about {counted} of {pairs:,}," if counted < pairs else f"all {pairs:,}, foremost"
+        words += " those that tell most"
         if coarse and parts > 1:
             words += f"; in about {parts} parts each of {_names(coarse)}"
         return {f"pairs learnt{where}": words} | _target_facts(where, task, plan)

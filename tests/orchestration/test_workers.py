@@ -3,14 +3,12 @@
 import json
 import signal
 
-import pandas as pd
 import psutil
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from dask_cluster import dask_cluster
 
 from cloister.flows.cli.app import run
+from cloister.models.sampling import drawing
 from cloister.privacy.ledger import Release, State
 from cloister.schema.block_table import BlockTable
 from cloister.tasks.data import workers as module
@@ -22,12 +20,9 @@ MIXTURE = ["--method", "mixture", "--epsilon", "0.5", "--evaluate", "none", "--s
 
 @pytest.fixture
 def parted(place, monkeypatch):
-    """The clubs, whose rows are in several parts."""
-    path = place.folder / "parted.parquet"
-    rows = pa.Table.from_pandas(pd.read_csv(place.data), preserve_index=False)
-    pq.write_table(rows, path, row_group_size=len(rows) // 5)
-    monkeypatch.setattr(module, "_PART_ROWS", 1)
-    return ["release", str(place.spec), "--data", str(path)]
+    """The command of a release of the clubs, whose rows are in seven parts."""
+    monkeypatch.setattr(module, "_PART_ROWS", 300)
+    return ["release", str(place.spec)]
 
 
 def charges(place) -> list[Release]:
@@ -39,7 +34,10 @@ def synthetic(place) -> list[bytes]:
     return [path.read_bytes() for path in sorted(place.home.folder.glob("releases/*/*.parquet"))]
 
 
-def test_a_release_with_workers_is_the_one_in_memory_byte_for_byte(place, parted, seeded_noise):
+def test_a_release_with_workers_is_the_one_in_memory_byte_for_byte(
+    place, parted, seeded_noise, monkeypatch
+):
+    monkeypatch.setattr(drawing, "CHUNK_ROWS", 300)
     assert run([*parted, *MIXTURE]) == 0
     assert run([*parted, *MIXTURE, "--workers", "local:2"]) == 0
     first, second = synthetic(place)
