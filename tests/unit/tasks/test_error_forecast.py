@@ -129,7 +129,7 @@ def test_users_of_many_rows_are_told_of_their_noise():
             r"^none, .* from about epsilon 0\.\d+ on \(about \d+ of 1,225\) or without \d+ of",
         ),
         (50, 1, r"^about 34 of 1,225, those that tell most; in about \d parts each of q0"),
-        (4, 30, r"^about \d+ of 6"),
+        (4, 30, r"^all 6, foremost those that tell most"),
     ],
 )
 def test_a_plan_says_how_many_pairs_are_learnt_and_what_would_add_to_them(columns, epsilon, said):
