@@ -36,8 +36,8 @@ class BlockStore(ABC):
 
     def total(self, names: Sequence[str], kernel: Callable[[Table], Integers]) -> Integers:
         """The sum of what ``kernel`` counts in some columns of each block."""
-        first, *others = self.each(names, kernel)
-        return sum(others, first)
+        first, *rest = self.each(names, kernel)
+        return sum(rest, first)
 
 
 def unchanged(table: Table) -> Table:

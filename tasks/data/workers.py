@@ -160,8 +160,8 @@ def _called(function: Callable[..., _T], *arguments: Any) -> _T | _Failure:
 
 
 def _added(*counts: Integers) -> Integers:
-    first, *others = counts
-    return sum(others, first)
+    first, *rest = counts
+    return sum(rest, first)
 
 
 @contextmanager
@@ -221,9 +221,9 @@ def _require_alike(client: Client) -> None:
     facts = client.run(_facts_of)
     if not facts:
         raise PlanError("the cluster has no workers; start some; nothing was charged")
-    if other := {version for version, _ in facts.values()} - {code_version()}:
+    if differing := {version for version, _ in facts.values()} - {code_version()}:
         raise PlanError(
-            f"workers have version {', '.join(sorted(other))} of the code, and this is "
+            f"workers have version {', '.join(sorted(differing))} of the code, and this is "
             f"{code_version()}; install this one there; nothing was charged"
         )
     if not all(in_memory for _, in_memory in facts.values()):

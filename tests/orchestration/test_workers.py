@@ -38,10 +38,16 @@ def test_a_release_with_workers_is_the_one_in_memory_byte_for_byte(
     place, parted, seeded_noise, monkeypatch
 ):
     monkeypatch.setattr(drawing, "CHUNK_ROWS", 300)
-    assert run([*parted, *MIXTURE]) == 0
-    assert run([*parted, *MIXTURE, "--workers", "local:2"]) == 0
+    words = [*parted, *MIXTURE, "--evaluate", "quick"]
+    assert run(words) == 0
+    assert run([*words, "--workers", "local:2"]) == 0
     first, second = synthetic(place)
     assert first == second
+    first, second = (
+        json.loads(path.read_text())
+        for path in place.home.folder.glob("releases/*/internal/evaluation.json")
+    )
+    assert first | {"metrics": {}} == second | {"metrics": {}}  # which hold the time it took
     assert not list((place.home.folder / "tmp").iterdir())
 
 
@@ -160,7 +166,8 @@ def test_rows_outside_the_domain_are_named_by_their_numbers_in_the_whole_file(
 
 
 def test_what_workers_cannot_hold_is_refused_before_the_charge(place, parted, capsys):
-    assert run([*parted, *QUICK[:-2], "--workers", "local:2"]) == 2
+    place.edit("method: kamino", "method: deniability, guarantee: plausible-deniability")
+    assert run([*parted, "--workers", "local:2"]) == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert "--workers cannot be used here: with --evaluate none" in said
+    assert "--workers cannot be used here: method 'deniability' divides the rows" in said
     assert charges(place) == []
