@@ -32,7 +32,7 @@ from cloister.schema.domain import Domain
 from cloister.schema.parsing import parse
 from cloister.schema.relations import Database, Schema
 from cloister.tasks.data import parts, tables
-from cloister.tasks.home.files import exclusive, require_room
+from cloister.tasks.home.files import exclusive, require_room, size_of
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import release_of
 from cloister.tasks.release.integrity import released_manifest
@@ -189,7 +189,8 @@ def _sample_table(home: Home, saved: SavedModel, draw: Draw, where: Where) -> No
     require_unconditional(where, task)
     if not draw.database:
         text = disk_room.text_bytes(task.domain, draw.rows) if draw.out.suffix == ".csv" else 0
-        require_room(draw.out.parent, disk_room.draw_bytes(task.domain, draw.rows) + text)
+        needed = disk_room.draw_bytes(task.domain, draw.rows) + text
+        require_room(draw.out.parent, needed - size_of(parts.folder_of(_beside(draw.out))))
     if draw.database and not draw.binary:
         target = database_sampling.target_of(saved, draw.database, draw.release, _drawn(draw))
         rows = model.sample(draw.rows, SamplingSource(draw.seed), where)
@@ -296,9 +297,14 @@ def answer_of(saved: SavedModel, text: str, estimand: Estimand, confidence: floa
     return answer_question(question, models[name], task, released, estimand, confidence)
 
 
+def _beside(out: Path) -> Path:
+    """The Parquet file that rows are drawn to, before they are checked and moved or converted."""
+    return out.with_name(f".{out.name}.parquet")
+
+
 def _write(saved: SavedModel, draw: Draw, where: Where) -> None:
     """Draw to a Parquet file beside the wanted one, check it, and move or convert it."""
-    drawn = draw.out.with_name(f".{draw.out.name}.parquet")
+    drawn = _beside(draw.out)
     task, model = saved.one
     parts.sample_to(
         model.sampler, parts.SampleRequest(saved.digest, draw.rows, draw.seed, where), drawn
@@ -328,7 +334,7 @@ def _write_binary(saved: SavedModel, draw: Draw) -> None:
     if draw.where or draw.out.suffix != ".parquet":
         raise InputError("--binary: columns are written as .parquet, without --where")
     request = parts.SampleRequest(f"{saved.digest} binary", draw.rows, draw.seed)
-    drawn = draw.out.with_name(f".{draw.out.name}.parquet")
+    drawn = _beside(draw.out)
     parts.sample_to(model.binary_sampler, request, drawn).replace(draw.out)
 
 

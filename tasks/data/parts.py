@@ -95,6 +95,11 @@ def sample_to(
     return path
 
 
+def folder_of(path: Path) -> Path:
+    """The folder beside a file that has its parts until it is whole."""
+    return path.with_name(f"{path.name}.parts")
+
+
 @dataclass(frozen=True)
 class _Parts:
     """The parts of one file, in a folder beside it."""
@@ -104,7 +109,7 @@ class _Parts:
 
     @property
     def folder(self) -> Path:
-        return self.path.with_name(f"{self.path.name}.parts")
+        return folder_of(self.path)
 
     def with_seed(self, request: SampleRequest) -> SampleRequest:
         """The request with its own seed, that of the same unfinished draw, or a fresh one."""

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from small_disks import small_disk
 
+from cloister.flows import sampling
 from cloister.flows.cli.app import run
 from cloister.models.sampling import drawing
 from cloister.tasks.data import parts, tables
@@ -83,15 +84,19 @@ def test_an_interrupted_draw_goes_on(approved, own, cloister, monkeypatch):
 
     out = own / "long.parquet"
     draw = ["sample", approved, "--rows", "450", "--out", str(out)]
+    needed = []
     with monkeypatch.context() as patch:
+        patch.setattr(sampling, "require_room", lambda folder, size: needed.append(size))
         patch.setattr(parts._Parts, "_store", stop_at_the_third)
         assert run(draw) != 0
         assert not out.exists()
         (note,) = own.glob(".long.parquet*/request.json")
         seed = json.loads(note.read_text())["seed"]
+        left = sum(path.stat().st_size for path in note.parent.iterdir())
         patch.setattr(parts._Parts, "_store", noted)
         cloister(*draw)
     assert stored == [0, 1, 2, 3, 4]
+    assert needed == [needed[0], needed[0] - left]
     assert len(pd.read_parquet(out)) == 450
     cloister(*draw[:-1], str(own / "whole.parquet"), "--seed", str(seed))
     assert out.read_bytes() == (own / "whole.parquet").read_bytes()
