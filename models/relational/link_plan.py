@@ -1,4 +1,4 @@
-"""The queries of each relationship: options, how many joint tables noise bears, and stages.
+"""The queries of each relationship: options, candidates, how many joint tables noise bears, stages.
 
 A relationship is queried for its degrees, then for selected joint tables in rounds. What options
 leave out follows from public facts.
@@ -14,13 +14,14 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import combinations
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from cloister.figures import count_of, figure
 from cloister.models.core.budget_split import DIGITS, CountNoise, counts_stage
-from cloister.models.relational.profiles import MOST_PARTS, Workload, candidates
+from cloister.models.relational.profiles import MOST_PARTS, Workload
 from cloister.models.task import DatabaseTask, Stage, options_of
 from cloister.models.transforms.likeness import CLEAR
 from cloister.privacy.accounting.accountants import noise_multiplier
@@ -30,6 +31,9 @@ from cloister.privacy.mechanisms.selection import Exponential, PermuteAndFlip
 from cloister.schema import relations
 from cloister.schema.attributes import Declared
 from cloister.schema.declarations import DeclaredEpsilon, Exact
+
+MOST_CANDIDATES = 2_000
+"""Most joint tables to select among; if there are more, only those of two attributes."""
 
 DEGREES, LIKENESS = "degrees", "likeness"
 """Labels of the noisy degree distribution of a relationship, and of kinds of pairs of rows."""
@@ -110,6 +114,46 @@ class RelationalOptions(Declared):
         default=None, description="the part of a round's budget for its selection"
     )
     ways: Literal[2, 3] | None = Field(default=None, description="attributes of a joint table")
+
+
+def workloads(parent: Sequence[str], child: Sequence[str]) -> tuple[Workload, ...]:
+    """The joint tables of two and three attributes, one of each side at least."""
+    two = tuple(
+        Workload((parent_name,), (child_name,)) for parent_name in parent for child_name in child
+    )
+    three = tuple(_of_three(parent, child))
+    return two + three if len(two) + len(three) <= MOST_CANDIDATES else two
+
+
+def candidates(
+    schema: relations.Schema, key: relations.ForeignKey, ways: int | None = None
+) -> tuple[Workload, ...]:
+    """The joint tables across a key that may be measured; of ``ways`` attributes if that is given.
+
+    Rows without attributes are related to their first parent's by the tables of their next key;
+    where there is no next key, tables of the parents' attributes alone are counted.
+    """
+    child, parent = (domain.names for domain in relations.joined_domain(schema, key))
+    if child:
+        tables = workloads(parent, child)
+        wanted = tuple(table for table in tables if ways in (None, len(table.names)))
+        return wanted or tables
+    later = [
+        reference
+        for reference in schema.parents_of(key.table)
+        if reference != key and not reference.optional
+    ]
+    if later:
+        return ()
+    pairs = (Workload(pair, ()) for pair in combinations(parent, 2))
+    return (*(Workload((one,), ()) for one in parent), *pairs)
+
+
+def _of_three(parent: Sequence[str], child: Sequence[str]) -> Iterator[Workload]:
+    for pair in combinations(parent, 2):
+        yield from (Workload(pair, (name,)) for name in child)
+    for pair in combinations(child, 2):
+        yield from (Workload((one,), pair) for one in parent)
 
 
 @dataclass(frozen=True)

@@ -275,7 +275,7 @@ class _LinkFit:
     def fit(self) -> Link:
         """The link after all rounds."""
         link = Link(self.key, self._degrees(), self._parts(), ratios=self._ratios())
-        left = list(profiles.candidates(self.pools.schema, self.key, self.noise.ways))
+        left = list(link_plan.candidates(self.pools.schema, self.key, self.noise.ways))
         for picks in self.noise.rounds:
             chosen = self._choose(link, left, picks)
             left = [workload for workload in left if workload not in chosen]

@@ -25,7 +25,7 @@ from cloister.models.planning import budget_of_rows, contribution, wanted_budget
 from cloister.models.protocol import AnySynthesizer, json_texts, plans_json
 from cloister.models.relational import link_plan
 from cloister.models.relational import rows as row_models
-from cloister.models.relational.profiles import MOST_PARTS, MOST_UNKNOWNS, candidates
+from cloister.models.relational.profiles import MOST_PARTS, MOST_UNKNOWNS
 from cloister.models.task import (
     AnyPlan,
     Budget,
@@ -205,7 +205,8 @@ class _Parts:
         """
         wanted = {}
         for key in self.task.schema.keys:
-            table, tables = self.counted.tables[key.table], candidates(self.task.schema, key, 2)
+            table = self.counted.tables[key.table]
+            tables = link_plan.candidates(self.task.schema, key, 2)
             moved = table.neighbours.max_rows / table.data_rows
             measured = min(len(tables), link_plan.MOST_TABLES) or 1
             whole = wanted_budget(

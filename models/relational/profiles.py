@@ -9,16 +9,14 @@ iterates are too.
 Source: arXiv 2405.18670, section 5 and algorithm 7; momentum and restarts by O'Donoghue and Candes
     (2015).
 
-Parts of attributes are partitions by rows drawn from a fitted model: released facts alone. The
-joint tables across a foreign key that may be measured are 2- and 3-way; public.
+Parts of attributes are partitions by rows drawn from a fitted model: released facts alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -28,9 +26,6 @@ from cloister.arrays import Floats, Integers
 from cloister.schema.columns import Column, Grid
 from cloister.schema.partition import Partition, intervals, single_values
 from cloister.schema.relations import ForeignKey, Schema, joined_domain
-
-MOST_CANDIDATES = 2_000
-"""Most joint tables to select among; if there are more, only those of two attributes."""
 
 MOST_PARTS = 8
 """Parts of an attribute: two attributes then have 64 cells, and three 512."""
@@ -65,44 +60,6 @@ class Workload:
     def names(self) -> tuple[str, ...]:
         """All attributes, in the order of the table's axes."""
         return (*self.parent, *self.child)
-
-
-def workloads(parent: Sequence[str], child: Sequence[str]) -> tuple[Workload, ...]:
-    """The joint tables of two and three attributes, one of each side at least."""
-    two = tuple(
-        Workload((parent_name,), (child_name,)) for parent_name in parent for child_name in child
-    )
-    three = tuple(_of_three(parent, child))
-    return two + three if len(two) + len(three) <= MOST_CANDIDATES else two
-
-
-def candidates(schema: Schema, key: ForeignKey, ways: int | None = None) -> tuple[Workload, ...]:
-    """The joint tables across a key that may be measured; of ``ways`` attributes if that is given.
-
-    Rows without attributes are related to their first parent's by the tables of their next key;
-    where there is no next key, tables of the parents' attributes alone are counted.
-    """
-    child, parent = (domain.names for domain in joined_domain(schema, key))
-    if child:
-        tables = workloads(parent, child)
-        wanted = tuple(table for table in tables if ways in (None, len(table.names)))
-        return wanted or tables
-    later = [
-        reference
-        for reference in schema.parents_of(key.table)
-        if reference != key and not reference.optional
-    ]
-    if later:
-        return ()
-    pairs = (Workload(pair, ()) for pair in combinations(parent, 2))
-    return (*(Workload((one,), ()) for one in parent), *pairs)
-
-
-def _of_three(parent: Sequence[str], child: Sequence[str]) -> Iterator[Workload]:
-    for pair in combinations(parent, 2):
-        yield from (Workload(pair, (name,)) for name in child)
-    for pair in combinations(child, 2):
-        yield from (Workload((one,), pair) for one in parent)
 
 
 def parts_by(column: Column, codes: Integers, most: int = MOST_PARTS) -> Partition:

@@ -22,10 +22,10 @@ from cloister.models.core.bins import Histogram
 from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model, part_of_arrays
 from cloister.models.relational.constraints import distinct_pairs
 from cloister.models.relational.link import Drawing, Link, Measured, Side
-from cloister.models.relational.link_plan import MEASURE, SELECT
+from cloister.models.relational.link_plan import MEASURE, SELECT, candidates
 from cloister.models.relational.paper.plan import RelationalPaperParameters, link_of, sides_of
 from cloister.models.relational.paper.relationship import Relationship, Slicing
-from cloister.models.relational.profiles import candidates, parts_across
+from cloister.models.relational.profiles import parts_across
 from cloister.models.relational.rows import (
     post_processing_of_rows,
     restore_rows,

@@ -23,7 +23,6 @@ from cloister.models.planning import require_delta
 from cloister.models.protocol import AnySynthesizer, json_texts, plans_json
 from cloister.models.relational import link_plan
 from cloister.models.relational.paper.relationship import STEPS, Slicing
-from cloister.models.relational.profiles import candidates
 from cloister.models.relational.rows import row_sequence, row_stages, tasks_of_rows
 from cloister.models.task import (
     AnyPlan,
@@ -166,7 +165,7 @@ def _parameters(
     options = options_of(task, PrintedOptions)
     rounds, workloads = options.rounds or _ROUNDS, options.workloads or _WORKLOADS
     ways, alpha = options.ways or _WAYS, options.alpha or _ALPHA
-    tables = min(rounds * workloads, len(candidates(task.schema, key, ways)))
+    tables = min(rounds * workloads, len(link_plan.candidates(task.schema, key, ways)))
     each = rho / tables
     parameters = RelationalPaperParameters(
         base,

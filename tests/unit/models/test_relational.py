@@ -20,17 +20,16 @@ from cloister.errors import DataError, PlanError
 from cloister.models.registry import create
 from cloister.models.relational.degrees import round_unbiased, sample_exactly
 from cloister.models.relational.link import Link, Measured, Side
+from cloister.models.relational.link_plan import MOST_CANDIDATES, workloads
 from cloister.models.relational.matching import match
 from cloister.models.relational.model import RelationalModel
 from cloister.models.relational.profiles import (
-    MOST_CANDIDATES,
     Problem,
     Profiles,
     ProfileTarget,
     Workload,
     parts_by,
     project_columns,
-    workloads,
 )
 from cloister.models.relational.rows import estimate_rows, tasks_of_rows
 from cloister.models.relational.synthesizer import RelationalSynthesizer
