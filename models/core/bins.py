@@ -177,7 +177,7 @@ def bin_cells(
         noise: standard deviation of a share.
     """
     if isinstance(cells.column, Grid):
-        return Histogram.over(cells, _equal_mass_runs(cells, shares, noise, most), shares)
+        return Histogram.over(cells, _equal_massruns_of(cells, shares, noise, most), shares)
     if not (keep or cells.separate):
         return Histogram.over(cells, _merge_codes(cells, shares), shares)
     if keep or cells.size <= 3:
@@ -185,19 +185,19 @@ def bin_cells(
     return Histogram.over(cells, _merge_rare(cells, shares, noise), shares)
 
 
-def _equal_mass_runs(cells: Partition, shares: Floats, noise: float, most: int) -> Codes:
+def _equal_massruns_of(cells: Partition, shares: Floats, noise: float, most: int) -> Codes:
     if cells.size <= most:
         return np.arange(cells.size, dtype=np.int64)
     alone = cells.apart
     rest = np.where(alone, 0.0, shares)
-    run, target = _equal_runs(rest, noise, most)
+    run, target = _equalruns_of(rest, noise, most)
     heavy = alone | (rest > target)
     begins = np.diff(run, prepend=-1) != 0
     begins |= heavy | np.append(False, heavy[:-1])
     return _join_outer(np.cumsum(begins) - 1, rest, alone, noise)
 
 
-def _equal_runs(rest: Floats, noise: float, most: int) -> tuple[Codes, float]:
+def _equalruns_of(rest: Floats, noise: float, most: int) -> tuple[Codes, float]:
     """Runs of cells of equal mass ``rest`` (cells,), ``most`` of them or fewer, and their mass.
 
     A run's mass is at least three standard deviations of the noise, where there is that much.
@@ -244,7 +244,7 @@ def bin_values(
     single = alone.copy()
     single[known[np.argsort(-shares[known], kind="stable")[:MOST_VALUES]]] = True
     rest = np.where(single, 0.0, shares)
-    run, _ = _equal_runs(rest, noise, most)
+    run, _ = _equalruns_of(rest, noise, most)
     begins = single | np.append(False, alone[:-1]) | (np.diff(run, prepend=-1) != 0)
     return Histogram.over(cells, np.cumsum(begins) - 1, shares)
 
@@ -282,7 +282,7 @@ def coarse(bins: Histogram, most: int) -> Partition:
     separate = bins.alone
     if separate.sum() > most:
         separate = np.zeros(bins.size, dtype=bool)
-    return bins.coarsen(_runs(bins.mass, separate, most))
+    return bins.coarsen(runs_of(bins.mass, separate, most))
 
 
 def coarse_by_spread(bins: Histogram, most: int) -> Partition:
@@ -292,7 +292,7 @@ def coarse_by_spread(bins: Histogram, most: int) -> Partition:
     have parts of their own, however few rows they hold.
     """
     weights = bins.mass / max(float(bins.mass[~bins.alone].sum()), _LEAST_ORDINARY_MASS)
-    return bins.coarsen(_runs(weights + variance_shares(bins), bins.alone, most))
+    return bins.coarsen(runs_of(weights + variance_shares(bins), bins.alone, most))
 
 
 def variance_shares(bins: Histogram) -> Floats:
@@ -305,7 +305,7 @@ def variance_shares(bins: Histogram) -> Floats:
     return np.asarray(variance / max(float(variance.sum()), _LEAST_ORDINARY_MASS))
 
 
-def _runs(weights: Floats, separate: Booleans, most: int) -> Integers:
+def runs_of(weights: Floats, separate: Booleans, most: int) -> Integers:
     """Runs of bins of about equal weight, ``most`` of them, and a part per ``separate`` bin."""
     weights = np.where(separate, 0.0, weights)
     middle = (np.cumsum(weights) - weights / 2) / max(float(weights.sum()), _LEAST_ORDINARY_MASS)

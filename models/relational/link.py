@@ -19,6 +19,8 @@ from cloister.models.relational import constraints
 from cloister.models.relational.matching import match, match_in_slices
 from cloister.models.relational.profiles import (
     MOST_UNKNOWNS,
+    CoarseParts,
+    CoarseTable,
     Problem,
     Profiles,
     ProfileTarget,
@@ -54,7 +56,7 @@ class Measured:
     """A noisy joint table: ``counts`` has one axis per attribute."""
 
     workload: Workload
-    counts: Integers
+    counts: Floats
 
     def of_children(self) -> Measured:
         """The table of the attributes of rows that refer, taken as those of an earlier parent."""
@@ -340,13 +342,28 @@ class Drawing:
 class Answers:
     """Expected counts of joint tables, in rows."""
 
-    def __init__(self, link: Link, parents: Side, children: Side) -> None:
+    def __init__(self, link: Link, parents: Side, children: Side, rows: float) -> None:
+        """``rows`` are those that refer, used as long as no joint table shows them."""
         self._link = link
         self._problem, parents, children = _small_enough(link, parents, children)
         self._shares = self._problem.shares(self._problem.solve())
-        self._total = link.total() if link.measured else link.mean * parents.rows
-        codes = {**parents.codes, **children.codes}
-        self._parts = {name: link.parts[name].index(values) for name, values in codes.items()}
+        self._total = link.total() if link.measured else rows
+        self._codes = {**parents.codes, **children.codes}
+        self._parts = {name: link.parts[name].index(codes) for name, codes in self._codes.items()}
+
+    def tables(self, workloads: Sequence[Workload], most: Sequence[int]) -> list[CoarseTable]:
+        """The joint tables in at most so many parts of each attribute, each once."""
+        coarse = {
+            (name, parts): CoarseParts.of(self._link.parts[name], codes, parts)
+            for name, codes in self._codes.items()
+            for parts in most
+        }
+        tables = (
+            CoarseTable(workload, counts, tuple(coarse[name, parts] for name in workload.names))
+            for workload, counts in zip(workloads, self.of(workloads), strict=True)
+            for parts in most
+        )
+        return list({(table.workload, table.shape): table for table in tables}.values())
 
     def of(self, tables: Sequence[Workload]) -> list[Floats]:
         """The expected counts of joint tables, one axis per attribute."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
 from typing import Annotated, Literal
@@ -56,7 +56,7 @@ Rows that are alike have one or two kinds with as many.
 _SELECTING = Fraction(1, 4)
 """Part alpha of a round for its selection; a wrong choice costs less than a noisy table."""
 
-_ROUNDS = ((3, 3, 3, 3), (2, 2, 2), (1, 1, 1), (1, 1), (1,))
+_ROUNDS = ((3, 3, 3, 3), (2, 2, 2), (1, 1, 1, 1), (1, 1))
 """Schedules of rounds: the joint tables K that each selects and measures, from most to fewest.
 
 A round selects what the rounds before left unexplained.
@@ -65,31 +65,17 @@ A round selects what the rounds before left unexplained.
 MOST_TABLES = sum(_ROUNDS[0])
 """Most joint tables of a relationship."""
 
-_PARTS = tuple(range(4, MOST_PARTS + 1))
-"""Parts of an attribute: fewer where noise moves more than half of what it may.
-
-Noise of a correlation falls with the root of cells, and four parts of equal mass hold 0.86 of the
-variance of a normal.
-"""
-
-_DEPENDENCE = 0.25
-"""Typical error, as a share of rows, of a selected joint table before it is measured."""
-
-_NOISY = 2 / 3 * _DEPENDENCE
+_NOISY = 2 / 3 * 0.05
 """Share of rows that noise may move in a joint table, on average over candidates.
 
-Measuring k of N tables brings k / N of (dependence - noise), where noise grows with the root of k,
-since the tables share one budget: the most where noise is 2/3 of dependence. Tried on the MovieLens
-shape (docs/benchmarks/relational.md): errors differ little from half to twice as many tables.
+A correlation of 0.16 moves a twentieth of the rows of a table of two by two parts. Where each table
+brings dependence less noise, and noise grows with the root of their number, most is brought where
+noise is 2/3 of dependence. Tried: a noise that falls with the root of the tables in turn, with a
+third of them; the same on average, with more releases that miss a table.
 """
 
-_NOISY_OF_THREE = 2 / 3 * _NOISY
-"""The same with tables of three attributes among the candidates.
-
-They are many and have many cells, so selections and counts are noisier, while tables of two say
-most of what they say; they pay only where noise is small. Tried: a half, which lowers errors of two
-attributes and raises those of three where tables are sparse.
-"""
+_PARTS, _PARTS_OF_THREE = 2, 4
+"""Parts of an attribute by which noise is judged; rounds choose those of each table."""
 
 MEAN_NOISE = math.sqrt(2 / math.pi)
 """Mean absolute value of a standard normal: the error that noise alone gives a count."""
@@ -170,7 +156,6 @@ class LinkNoise:
     tables: CountNoise | None
     rounds: tuple[int, ...]
     ways: int | None
-    parts: int = MOST_PARTS
     likeness: CountNoise | None = None
 
 
@@ -182,23 +167,16 @@ def link_noise(
     At least one, if there is any. ``amount`` is an epsilon if ``pure``, else a rho.
     """
     noise = None
-    for ways, rounds, noisy in _schedules(task):
+    for ways, rounds, parts in _schedules(task):
         noise = _noise(task, key, rounds, ways, amount, pure)
-        if noise.tables is None:
-            break
-        moved = [_moved(task, key, replace(noise, parts=parts)) for parts in _PARTS]
-        clear = [parts for parts, share in zip(_PARTS, moved, strict=True) if 2 * share <= noisy]
-        noise = replace(noise, parts=max(clear, default=min(_PARTS)))
-        if moved[_PARTS.index(noise.parts)] <= noisy:
+        if noise.tables is None or _clear(task, key, noise, parts):
             break
     assert noise is not None
     return noise
 
 
-def _schedules(
-    task: DatabaseTask,
-) -> Iterator[tuple[int | None, tuple[int, ...], float]]:
-    """Ways, rounds and the most noise each schedule bears, from most to fewest tables.
+def _schedules(task: DatabaseTask) -> Iterator[tuple[int | None, tuple[int, ...], int]]:
+    """Ways, rounds and parts in which noise is judged, from most to fewest tables.
 
     Noise decides only what the spec leaves open.
     """
@@ -206,18 +184,19 @@ def _schedules(
     fixed = (declared.workloads or most[0],) * (declared.rounds or len(most))
     free = declared.rounds is None and declared.workloads is None
     if declared.ways is None:
-        yield None, most if free else fixed, _NOISY_OF_THREE
+        yield None, most if free else fixed, _PARTS_OF_THREE
     for rounds in _ROUNDS if free else (fixed,):
-        yield declared.ways or 2, rounds, _NOISY
+        yield declared.ways or 2, rounds, _PARTS
 
 
-def _moved(task: DatabaseTask, key: relations.ForeignKey, noise: LinkNoise) -> float:
-    """The share of rows that noise moves in a joint table, on average over the candidates."""
+def _clear(task: DatabaseTask, key: relations.ForeignKey, noise: LinkNoise, parts: int) -> bool:
+    """Whether noise moves few enough rows in joint tables, on average over the candidates."""
     assert noise.tables is not None
-    cells = mean_cells(task, key, candidates(task.schema, key, noise.ways), noise.parts)
+    cells = mean_cells(task, key, candidates(task.schema, key, noise.ways), parts)
     partition = neighbours_of_joined(task, key).partition
     scale = noise.tables.scale(partition)
-    return MEAN_NOISE * cells * scale / 2 / task.tables[key.table].data_rows
+    moved = MEAN_NOISE * cells * scale / 2 / task.tables[key.table].data_rows
+    return moved <= _NOISY
 
 
 def mean_cells(
@@ -241,28 +220,33 @@ def _noise(
     amount: Fraction,
     pure: bool,
 ) -> LinkNoise:
-    """The noise of given rounds; of a single one without selection if that measures all tables."""
+    """The noise of given rounds; of a single one without selection if that measures all tables.
+
+    Where it leaves them clear in all parts.
+    """
     possible = len(candidates(task.schema, key, ways))
     alpha = options_of(task, RelationalOptions).alpha or _SELECTING
-    everything = possible * (1 - alpha) <= sum(rounds)
-    if everything:
-        rounds, alpha = (possible,), Fraction(0)
+    rounds = tuple(min(picks, possible) for picks in rounds) if possible else ()
     tables, likeness = sum(rounds), _likeness(task, key, amount, pure)
     alike = _LIKENESS if likeness else Fraction(0)
     degrees = DEGREES_ONLY if tables else 1 - alike
-    each = (1 - degrees - alike) * amount / max(tables, 1)
-    select, measure = each * alpha, each * (1 - alpha)
-    choice: Exponential | PermuteAndFlip | None = None
-    if not everything:
-        choice = PermuteAndFlip(select) if pure else Exponential(exponent_of(select))
-    return LinkNoise(
-        _count_noise(degrees * amount, pure),
-        choice,
-        _count_noise(measure, pure) if tables else None,
-        rounds,
-        ways,
-        likeness=likeness,
-    )
+    rest = (1 - degrees - alike) * amount
+
+    def noise(rounds: tuple[int, ...], alpha: Fraction) -> LinkNoise:
+        each = rest / max(sum(rounds), 1)
+        choice: Exponential | PermuteAndFlip | None = None
+        if alpha:
+            select = each * alpha
+            choice = PermuteAndFlip(select) if pure else Exponential(exponent_of(select))
+        measure = _count_noise(each * (1 - alpha), pure) if rounds else None
+        number = _count_noise(degrees * amount, pure)
+        return LinkNoise(number, choice, measure, rounds, ways, likeness)
+
+    if possible * (1 - alpha) > tables:
+        return noise(rounds, alpha)
+    everything = noise((possible,) if possible else (), Fraction(0))
+    clear = not possible or _clear(task, key, everything, MOST_PARTS)
+    return everything if clear else noise(rounds, alpha)
 
 
 def _count_noise(amount: Fraction, pure: bool) -> CountNoise:

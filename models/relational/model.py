@@ -27,7 +27,7 @@ from cloister.models.task import DatabaseTask, Plan, Task
 from cloister.models.transforms.likeness import released_ratios
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.counts import PartitionCounts
-from cloister.privacy.queries.distances import Candidate, CandidateScores
+from cloister.privacy.queries.distances import Candidate, ConditionalScores
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.privacy.queries.transformations import LabelledDoor
 from cloister.schema import relations
@@ -231,7 +231,8 @@ def train_relational(
         for key in task.schema.parents_of(name):
             link = relations.joined_table(key)
             bins = models[name].histograms if name in models else {}
-            fit = _LinkFit(private, key, parameters.links[link], pools, links, counted, bins)
+            noise, number = parameters.links[link], rows.get(name, counted.tables[name]).data_rows
+            fit = _LinkFit(private, key, noise, pools, links, counted, number, bins)
             links[link] = fit.fit()
             pools.relate(links[link])
     return RelationalModel(base.name, task, rows, models, links)
@@ -260,8 +261,8 @@ def weigh_relational(
 class _LinkFit:
     """The fit of one relationship; ``links`` are the relationships fitted before it.
 
-    The ``task`` says how many rows of each unit are counted; ``bins`` are the released histograms
-    of the rows that refer.
+    The ``task`` says how many rows of each unit are counted, ``rows`` of how many the table then
+    is; ``bins`` are the released histograms of the rows that refer.
     """
 
     private: DatabaseDoor
@@ -270,16 +271,14 @@ class _LinkFit:
     pools: Drawing
     links: dict[str, Link]
     task: DatabaseTask
+    rows: float
     bins: Mapping[str, Histogram]
 
     def fit(self) -> Link:
         """The link after all rounds."""
         link = Link(self.key, self._degrees(), self._parts(), ratios=self._ratios())
-        left = list(link_plan.candidates(self.pools.schema, self.key, self.noise.ways))
         for picks in self.noise.rounds:
-            chosen = self._choose(link, left, picks)
-            left = [workload for workload in left if workload not in chosen]
-            new = [self._measure(link, workload) for workload in chosen]
+            new = [self._measure(chosen) for chosen in self._choose(link, picks)]
             link = link.with_measured(new)
             self._inform(link, new)
         return link
@@ -351,43 +350,49 @@ class _LinkFit:
     def _parts(self) -> dict[str, Partition]:
         parents, children, _ = self.pools.sides(self.key)
         codes = {**parents.codes, **children.codes}
-        return profiles.parts_across(self.pools.schema, self.key, codes, self.noise.parts)
+        return {
+            column.name: profiles.CoarseParts.of_column(column, codes[column.name])
+            for side in relations.joined_domain(self.pools.schema, self.key)
+            for column in side
+        }
 
-    def _choose(
-        self, link: Link, left: list[profiles.Workload], picks: int
-    ) -> list[profiles.Workload]:
+    def _choose(self, link: Link, picks: int) -> list[profiles.CoarseTable]:
         """The joint tables of one round, selected by their distance from the answers so far.
 
-        Privacy: selections among distances of partitions of the joined rows.
+        One may be selected again in a later round, and in other parts. Privacy: selections among
+        distances of partitions of the joined rows.
         """
-        if self.noise.selection is None:
-            return left
-        chosen: list[profiles.Workload] = []
-        assert self.noise.tables is not None
         parents, children, _ = self.pools.sides(self.key)
-        expected = Answers(link, parents, children).of(left)
+        workloads = link_plan.candidates(self.pools.schema, self.key, self.noise.ways)
+        rows = self.rows * children.rows / max(self.pools.numbers[self.key.table], 1)
+        numbers = profiles.RESOLUTIONS if self.noise.selection else (profiles.MOST_PARTS,)
+        tables = Answers(link, parents, children, rows).tables(workloads, numbers)
+        if self.noise.selection is None:
+            return tables
+        assert self.noise.tables is not None
         scale = self.noise.tables.scale(self._door.neighbours.partition)
         scored = [
-            Candidate(_partitions(link, workload), table, link_plan.MEAN_NOISE * scale * table.size)
-            for workload, table in zip(left, expected, strict=True)
+            Candidate(each.partitions, each.sums, link_plan.MEAN_NOISE * scale * each.sums.size)
+            for each in tables
         ]
+        chosen: list[profiles.CoarseTable] = []
         for _ in range(picks):
-            open_ = [index for index, workload in enumerate(left) if workload not in chosen]
-            query = CandidateScores(tuple(scored[index] for index in open_))
-            chosen.append(
-                left[open_[self._door.answer(query, self.noise.selection, link_plan.SELECT)]]
+            taken = {table.workload for table in chosen}
+            open_ = [index for index, each in enumerate(tables) if each.workload not in taken]
+            query = ConditionalScores(
+                tuple(scored[index] for index in open_),
+                tuple(len(tables[index].workload.child) for index in open_),
             )
+            answer = self._door.answer(query, self.noise.selection, link_plan.SELECT)
+            chosen.append(tables[open_[answer]])
         return chosen
 
-    def _measure(self, link: Link, workload: profiles.Workload) -> Measured:
-        """One noisy joint table.
+    def _measure(self, table: profiles.CoarseTable) -> Measured:
+        """One noisy joint table, in all parts.
 
         Privacy: a partition of the joined rows.
         """
         assert self.noise.tables is not None
-        query = PartitionCounts(_partitions(link, workload))
-        return Measured(workload, self._door.answer(query, self.noise.tables, link_plan.MEASURE))
-
-
-def _partitions(link: Link, workload: profiles.Workload) -> tuple[Partition, ...]:
-    return tuple(link.parts[name] for name in workload.names)
+        query = PartitionCounts(table.partitions)
+        counts = self._door.answer(query, self.noise.tables, link_plan.MEASURE)
+        return Measured(table.workload, table.measured(counts))

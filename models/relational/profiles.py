@@ -14,7 +14,7 @@ Parts of attributes are partitions by rows drawn from a fitted model: released f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,8 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
+from cloister.models.core.bins import runs_of
 from cloister.schema.columns import Column, Grid
-from cloister.schema.partition import Partition, intervals, single_values
+from cloister.schema.partition import Partition, declared_cells, intervals, single_values
 from cloister.schema.relations import ForeignKey, Schema, joined_domain
 
 MOST_PARTS = 8
@@ -32,6 +33,18 @@ MOST_PARTS = 8
 
 MOST_UNKNOWNS = 200_000
 """Most pairs of profiles in one problem; beyond, rows are sliced at random, as in section 6."""
+
+RESOLUTIONS = (2, 4, MOST_PARTS)
+"""Parts of an attribute in a candidate. Of ordered ones two say most where noise is strong: that of
+a correlation falls with the root of cells, and a line through two means keeps all of it. Steps of 3
+and 6 beside them: no better.
+"""
+
+_FARTHEST = 2.0
+"""Distances of two means that their line goes on for, so that heavy tails do not take all."""
+
+_LEAST, _LEAST_FACTOR = 1e-6, 0.05
+"""Rows of an empty cell, and least factor of a line on a cell: shares stay positive."""
 
 _LARGEST_JOINT = 2**62
 """Greatest joint number that fits 64 bits; beyond it, only joint parts that occur are numbered."""
@@ -96,6 +109,115 @@ def parts_across(
         for side in joined_domain(schema, key)
         for column in side
     }
+
+
+@dataclass(frozen=True, eq=False)
+class CoarseParts:
+    """Parts of an attribute joined to fewer, and how the parts lie among these.
+
+    A value of each joined part is one of each part by ``lines`` (parts, joined).
+    """
+
+    partition: Partition
+    lines: Floats
+
+    @classmethod
+    def of(cls, parts: Partition, codes: Integers, most: int) -> CoarseParts:
+        """At most so many, beside those of special and missing values, by drawn codes (n,).
+
+        The most frequent parts of a nominal attribute, and all others; ranges of an ordered one,
+        each with about as much of the mass and of the variance. There values lie on lines between
+        the means of the ranges, and beyond them.
+        """
+        index = parts.index(codes)
+        mass = np.bincount(index, minlength=parts.size).astype(np.float64)
+        if parts.size <= most:
+            return cls(parts.coarsen(np.arange(parts.size)), np.eye(parts.size))
+        if parts.column.kind == "nominal":
+            groups = np.full(parts.size, most - 1)
+            groups[np.argsort(-mass, kind="stable")[: most - 1]] = np.arange(most - 1)
+            return cls(parts.coarsen(groups), np.eye(most)[groups])
+        values = codes.astype(np.float64)
+        middles = np.bincount(index, values, parts.size) / np.maximum(mass, 1.0)
+        squares = np.where(parts.alone[index], 0.0, (values - np.mean(values)) ** 2)
+        spread = np.bincount(index, squares, parts.size)
+        weights = mass / max(mass[~parts.alone].sum(), 1.0) + spread / max(spread.sum(), 1.0)
+        groups = runs_of(weights, parts.alone, most)
+        return cls(parts.coarsen(groups), _lines(groups, middles, mass * ~parts.alone))
+
+    @classmethod
+    def of_column(cls, column: Column, codes: Integers) -> Partition:
+        """The finest parts of an attribute, as joined ones of the cells that its spec declares."""
+        cells = declared_cells(column)
+        groups = cls.of(cells, codes, MOST_PARTS).partition.joined
+        if column.kind == "nominal":
+            return parts_of(column, groups)
+        return intervals(column, cells.starts[np.diff(groups, prepend=-1) != 0])
+
+    @property
+    def sums(self) -> Floats:
+        """Which parts each joined one has: (joined, parts)."""
+        return np.eye(self.lines.shape[1])[self.partition.joined].T
+
+
+def _lines(groups: Integers, middles: Floats, mass: Floats) -> Floats:
+    """The lines through the means of groups (groups,) of parts with a mass, at their middles."""
+    lines = np.eye(int(groups.max()) + 1)[groups]
+    masses = mass @ lines
+    known, some = np.flatnonzero(masses), np.flatnonzero(mass)
+    if len(known) < 2:
+        return lines
+    means = (mass * middles) @ lines[:, known] / masses[known]
+    left = np.clip(np.searchsorted(means, middles[some]) - 1, 0, len(known) - 2)
+    along = (middles[some] - means[left]) / (means[left + 1] - means[left])
+    along = np.clip(along, -_FARTHEST, 1 + _FARTHEST)
+    lines[some] = 0.0
+    lines[some, known[left]], lines[some, known[left + 1]] = 1 - along, along
+    return lines
+
+
+def along_axes(table: Floats, matrices: Iterable[Floats]) -> Floats:
+    """The product of a table's axes and as many matrices (new, old)."""
+    for axis, matrix in enumerate(matrices):
+        table = np.moveaxis(np.tensordot(matrix, table, (1, axis)), 0, axis)
+    return table
+
+
+@dataclass(frozen=True, eq=False)
+class CoarseTable:
+    """A joint table in joined parts, and the rows ``expected`` in all parts."""
+
+    workload: Workload
+    expected: Floats
+    parts: tuple[CoarseParts, ...]
+
+    @property
+    def partitions(self) -> tuple[Partition, ...]:
+        """The joined parts of each attribute."""
+        return tuple(each.partition for each in self.parts)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of joined parts of each attribute."""
+        return tuple(partition.size for partition in self.partitions)
+
+    @property
+    def sums(self) -> Floats:
+        """The rows expected in joined parts."""
+        return along_axes(self.expected, [each.sums for each in self.parts])
+
+    def measured(self, counts: Integers) -> Floats:
+        """Rows of all parts by the ``counts`` (flat) of joined ones.
+
+        What is more than expected, as a factor, goes on inside joined parts along their lines; a
+        step there would lose half of a weak correlation.
+        """
+        known, near = counts.reshape(self.shape), self.expected.clip(_LEAST)
+        sums, lines = ([getattr(each, name) for each in self.parts] for name in ("sums", "lines"))
+        more = along_axes(known / np.maximum(along_axes(near, sums), 1.0) - 1, lines)
+        tilted = near * np.maximum(1 + more, _LEAST_FACTOR)
+        factors = known / along_axes(tilted, sums)
+        return np.asarray(tilted * along_axes(factors, [each.T for each in sums]))
 
 
 def joint_number(

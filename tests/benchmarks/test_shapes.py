@@ -398,6 +398,31 @@ def test_films(epsilon):
         assert abs(means[f"{star} stars"] - means[f"{star} stars, of data"]) < STARS_OFF
 
 
+@pytest.mark.parametrize(("epsilon", "off"), [(3, 0.08), (8, 0.06)])
+def test_correlations_across_both_parents(epsilon, off):
+    """Stars belong to ratings of a user, year and genre to their film."""
+    figures = []
+    for _ in range(RELEASES):
+        trial = release_database(films(), epsilon)
+        found = zip(*map(with_films, (trial.real, trial.synthetic)), strict=True)
+        figures.append({})
+        for name, (real, drawn) in zip(("year", "drama"), found, strict=True):
+            figures[-1] |= {f"stars with {name}, of data": real, f"stars with {name}": drawn}
+            figures[-1] |= {f"stars with {name}, off": abs(drawn - real)}
+    show(f"films across both parents, epsilon {epsilon}", figures)
+    errors = pd.DataFrame(figures)[["stars with year, off", "stars with drama, off"]]
+    print(errors.round(3).to_string())
+    assert errors.mean().max() < off
+
+
+def with_films(database) -> tuple[float, float]:
+    """The correlations of stars with the film's year and with whether it is a drama."""
+    ratings, of_films = (database.tables[name].frame() for name in ("ratings", "films"))
+    joined = ratings.merge(of_films, left_on="film", right_on="id")
+    stars, year = joined["stars"].astype(float), joined["year"].astype(float)
+    return stars.corr(year), stars.corr((joined["genre"] == "drama").astype(float))
+
+
 def days_apart(ratings: pd.DataFrame) -> float:
     """The mean distance of the moments of two random ratings of a user, in days."""
     two = ratings.sample(frac=1, random_state=0).groupby("user").head(2).groupby("user")

@@ -41,6 +41,7 @@ from cloister.privacy.queries.counts import ConjunctionCounts, DummyCoding, Part
 from cloister.privacy.queries.distances import (
     Candidate,
     CandidateScores,
+    ConditionalScores,
     Distances,
     ExpectedTable,
     PairScores,
@@ -271,6 +272,13 @@ class SquaredScores(CandidateScores):
         return super().exact(rows, source) ** 2
 
 
+class SquaredConditionalScores(ConditionalScores):
+    """As :class:`SquaredScores`."""
+
+    def exact(self, rows, source):
+        return super().exact(rows, source) ** 2
+
+
 class SquaredPairScores(PairScores):
     """As :class:`SquaredScores`."""
 
@@ -338,6 +346,16 @@ LAWS: dict[type, Law] = {
             )
         ),
         SquaredScores,
+    ),
+    ConditionalScores: Law(
+        lambda kind: kind(
+            (
+                Candidate(tuple(CELLS[:2]), np.array([[0.7, 0.1], [0.0, 1.2], [3.0, 0.4]]), 1.5),
+                Candidate(tuple(CELLS[1:]), np.full((2, 4), 1.3), 0.0),
+            ),
+            (1, 1),
+        ),
+        SquaredConditionalScores,
     ),
     PairScores: Law(
         lambda kind: kind(

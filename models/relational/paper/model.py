@@ -228,6 +228,6 @@ def train_paper(
             index = door.answer(CandidateScores(tuple(choices)), parameters.selection, SELECT)
             workload, chosen = left.pop(index), choices.pop(index)
             counts = door.answer(PartitionCounts(chosen.partitions), parameters.tables, MEASURE)
-            link = link.with_measured([Measured(workload, counts)])
+            link = link.with_measured([Measured(workload, counts.astype(np.float64))])
         matrix.learn(link)
     return PaperModel(base.name, task, rows, models, link, parameters.workloads, parameters.slicing)

@@ -13,7 +13,14 @@ from cloister.arrays import Floats, Integers
 from cloister.models.relational.constraints import on_cycles, without_cycles, without_duplicates
 from cloister.models.relational.degrees import DegreeGroups
 from cloister.models.relational.link import Drawing, Link, Measured, Side
-from cloister.models.relational.profiles import Workload, parts_by, parts_of
+from cloister.models.relational.profiles import (
+    CoarseParts,
+    CoarseTable,
+    Workload,
+    along_axes,
+    parts_by,
+    parts_of,
+)
 from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.domain import Domain, Table, column_of
 from cloister.schema.partition import PairKinds
@@ -184,3 +191,33 @@ def test_rows_of_one_parent_are_alike_and_keep_degrees_and_joint_tables(patients
 def test_rows_that_are_hardly_alike_are_not_put_in_blocks() -> None:
     _, cost, owners = visits_of(1.2, 1.0, 900)
     assert 2_000 < median_distance(cost, owners) < 3_500
+
+
+def test_a_table_of_few_parts_goes_on_along_lines_inside_them() -> None:
+    """Two by two parts of an even table keep a correlation that steps would halve."""
+    rng = np.random.default_rng(3)
+    first, second = rng.multivariate_normal([0, 0], [[1, 0.3], [0.3, 1]], 200_000).T
+    codes = [np.clip(np.rint(50 + 15 * each), 0, 99).astype(int) for each in (first, second)]
+    parts = [CoarseParts.of_column(COST, each) for each in codes]
+    exact = np.zeros([each.size for each in parts])
+    np.add.at(exact, tuple(part.index(own) for part, own in zip(parts, codes, strict=True)), 1)
+    expected = np.outer(exact.sum(1), exact.sum(0)) / exact.sum()
+    coarse = [CoarseParts.of(*each, 2) for each in zip(parts, codes, strict=True)]
+    table = CoarseTable(Workload(("a",), ("b",)), expected, tuple(coarse))
+    counts = along_axes(exact, [each.sums for each in coarse])
+    found = table.measured(counts.ravel())
+    assert along_axes(found, [each.sums for each in coarse]) == pytest.approx(counts)
+    assert np.abs(found - exact).sum() < 0.3 * np.abs(expected - exact).sum()
+
+
+def test_special_and_frequent_values_keep_parts_of_their_own() -> None:
+    number = Domain.of({"n": Integer(type="integer", min=0, max=99, special=[99])}, Path())["n"]
+    codes = np.append(np.arange(99), np.full(50, 99))
+    parts = CoarseParts.of_column(number, codes)
+    coarse = CoarseParts.of(parts, codes, 2)
+    assert (parts.size, coarse.partition.size) == (9, 3)
+    assert coarse.lines[-1].tolist() == [0.0, 0.0, 1.0]
+    kinds = Domain.of({"k": Categorical(type="categorical", values=[*"abcd"])}, Path())["k"]
+    drawn = np.repeat(np.arange(4), [1, 5, 2, 3])
+    joined = CoarseParts.of(parts_of(kinds, np.arange(4)), drawn, 2).partition.joined
+    assert joined.tolist() == [1, 0, 1, 1]
