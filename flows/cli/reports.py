@@ -121,6 +121,7 @@ def _plan_facts(
         "memory": plan.memory_words(request, release_plan),
         "disk": f"up to {room >> 20:,} MiB in the home",
         "device": plan_report.device_words(request, release_plan),
+        **plan.worker_facts(request, release_plan),
     }
 
 

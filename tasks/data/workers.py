@@ -29,6 +29,7 @@ from cloister.errors import InputError, PlanError, StorageError
 from cloister.schema.block_table import BlockStore, BlockTable
 from cloister.schema.domain import Domain, Table
 from cloister.schema.sources.parts import SourcePart, read_part, source_parts
+from cloister.schema.sources.reading import require_rows
 from cloister.schema.spec import Spec
 from cloister.schema.validation import RowRule, Validation
 from cloister.schema.validation_report import Tally, ValidationReport
@@ -278,11 +279,17 @@ def read_on_workers(
     """
     read = partial(_read_block, spec, domain, tuple(rules))
     parts = workers.closing.enter_context(source_parts(spec, data, _PART_ROWS))
+    if any(part.pin is None for part in parts):
+        raise StorageError(
+            "workers read files, and tables of PostgreSQL 14 or later: a part of a view, or of "
+            "another database, may be another when it is read again; leave --workers out"
+        )
     blocks = workers.hold(read, parts)
     tallies = list(workers.map(itemgetter(1), blocks))
     whole = Validation.of(spec, domain, rules)
     for tally in tallies:
         whole.tally.add(tally)
+    require_rows(spec, data, whole.tally.rows, whole.tally.malformed)
     store = HeldBlocks(workers, domain, blocks, [tally.valid for tally in tallies])
     return BlockTable.over(store), whole.report()
 

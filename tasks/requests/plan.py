@@ -18,7 +18,7 @@ from typing import Any
 from cloister import devices
 from cloister.constraints import require_consistent
 from cloister.errors import PlanError, PrivacyError
-from cloister.figures import count_of
+from cloister.figures import count_of, figure
 from cloister.models import quality
 from cloister.models.registry import create, over_databases
 from cloister.models.task import AnyPlan, Budget, DatabaseTask, Stage
@@ -33,6 +33,11 @@ from cloister.schema.domain import Domain
 from cloister.schema.spec_files.loading import citations_of, load_spec, uncited_declarations
 from cloister.tasks.requests import plan_report, resolved
 from cloister.tasks.requests.release_request import ReleaseRequest
+
+_READ_CELL = 2.4e-8
+"""Seconds in which a worker reads, checks and codes a cell of Parquet, and hashes it twice."""
+
+_NUMBERS_OF_WORKERS = (1, 10, 100)
 
 
 @dataclass(frozen=True)
@@ -179,6 +184,21 @@ def memory_words(request: resolved.ResolvedRequest, plan: AnyPlan) -> str:
         return words
     less = memory_out_of_core(request, plan) / 2**30
     return f"{words}, or {less:.1f} with the rows out of core, as here: less is free"
+
+
+def worker_facts(request: resolved.ResolvedRequest, plan: AnyPlan) -> dict[str, str]:
+    """What each of some numbers of workers holds and reads, if workers are requested."""
+    if request.workers is None:
+        return {}
+    task = resolved.public_context_of(request).task.lead
+    codes = plan_report.code_bytes(task.domain, task.data_rows) / 2**20
+    seconds = _READ_CELL * task.data_rows * len(task.domain.names)
+    each = "; ".join(
+        f"{number:,}: {figure(codes / number)} MiB of codes each, read in about "
+        f"{figure(seconds / number)} s from Parquet"
+        for number in _NUMBERS_OF_WORKERS
+    )
+    return {"workers": f"{each}; counted in at most {composition.scans(plan.event):,} scans"}
 
 
 def until_learnt(plan: AnyPlan, task: DatabaseTask) -> bool:

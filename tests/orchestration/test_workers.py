@@ -3,9 +3,12 @@
 import json
 import signal
 
+import pandas as pd
 import psutil
 import pytest
+import sqlalchemy as sa
 from dask_cluster import dask_cluster
+from postgres_schemas import schema
 
 from cloister.flows.cli.app import run
 from cloister.models.sampling import drawing
@@ -150,10 +153,19 @@ def test_a_scheduler_that_does_not_answer_is_named(place, parted, monkeypatch, t
     assert f"no scheduler of Dask with these certificates answers at {cluster.address}" in said
 
 
-def test_rows_outside_the_domain_are_named_by_their_numbers_in_the_whole_file(
-    place, parted, capsys
-):
+def rows_outside_the_domain(place) -> None:
     place.edit("max: 80", "max: 60")
+
+
+def lines_with_a_cell_more(place) -> None:
+    lines = place.data.read_text().splitlines()
+    lines[700] += ",1"
+    place.data.write_text("\n".join([*lines, lines[700], ""]))
+
+
+@pytest.mark.parametrize("faulty", [rows_outside_the_domain, lines_with_a_cell_more])
+def test_faults_are_named_by_their_numbers_in_the_whole_file(place, parted, faulty):
+    faulty(place)
     place.edit("constraints:", "validation: {on_invalid: fail}\nconstraints:")
     assert run([*parted, *QUICK]) == 2
     assert run([*parted, *QUICK, "--workers", "local:2"]) == 2
@@ -162,7 +174,6 @@ def test_rows_outside_the_domain_are_named_by_their_numbers_in_the_whole_file(
         for path in sorted(place.home.folder.glob("releases/*/internal/validation.json"))
     )
     assert first == second
-    assert "column 'age'" in first[0]
 
 
 def test_what_workers_cannot_hold_is_refused_before_the_charge(place, parted, capsys):
@@ -171,3 +182,29 @@ def test_what_workers_cannot_hold_is_refused_before_the_charge(place, parted, ca
     said = " ".join(capsys.readouterr().err.split())
     assert "--workers cannot be used here: method 'deniability' divides the rows" in said
     assert charges(place) == []
+
+
+def stored_in(url: str, place) -> None:
+    """Move the clubs into the table of a database, which the spec then reads."""
+    frame, engine = pd.read_csv(place.data), sa.create_engine(url)
+    frame.to_sql("clubs", engine, index=False)
+    engine.dispose()
+    place.edit(f"{{path: {place.data}}}", f'{{url: "{url}", table: clubs}}')
+
+
+def test_workers_read_one_snapshot_of_a_table_of_postgresql(place, parted, seeded_noise):
+    with schema() as url:
+        stored_in(url, place)
+        assert run([*parted, *QUICK, "--seed-sampling", "7"]) == 0
+        assert run([*parted, *QUICK, "--seed-sampling", "7", "--workers", "local:2"]) == 0
+    first, second = synthetic(place)
+    assert first == second
+
+
+def test_workers_refuse_a_database_whose_parts_may_change_and_give_the_charge_back(
+    place, parted, capsys
+):
+    stored_in(f"sqlite:///{place.folder}/clubs.db", place)
+    assert run([*parted, *QUICK, "--workers", "local:2"]) == 2
+    assert "leave --workers out" in " ".join(capsys.readouterr().err.split())
+    assert [release.state for release in charges(place)] == [State.REFUNDED]

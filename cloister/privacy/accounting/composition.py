@@ -341,6 +341,23 @@ def divides_rows(event: events.Event) -> bool:
     return isinstance(event, events.Parallel | events.UncountedRecords)
 
 
+def scans(event: events.Event) -> int:
+    """Times at most that the rows, or a sample of them, are read to make the answers of an event.
+
+    What is planned for disjoint parts reads each row as often as the part that reads it most.
+    """
+    match event:
+        case events.Composed():
+            return sum(scans(part) * times for part, times in event.parts)
+        case events.RepeatedSelection():
+            return scans(event.base) * event.most
+        case events.Parallel():
+            return max(map(scans, event.parts))
+        case events.SampledGaussian():
+            return event.steps
+    return 1
+
+
 def is_counted(event: events.Event) -> bool:
     """Whether all of an event is differentially private."""
     match event:
