@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -70,6 +70,7 @@ class SharesModel:
     rows: dict[str, int]
     shares: dict[str, np.ndarray]
     capacity: None = None
+    samplers: ClassVar[dict[str, Any]] = {}
 
     def sample(self, rows: int, rng: SamplingSource) -> Database:
         draw, tables = rng.generator, {}
