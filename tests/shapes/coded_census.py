@@ -64,8 +64,9 @@ def write(folder: Path, rows: int, seed: int = 1) -> Path:
     writer.close()
     content["source"] = {"path": str(folder / "census.parquet")}
     content["privacy"]["rows"] = {"public": rows}
-    content["privacy"]["budget"]["delta"] = "1e-8"
-    content["release"] = {"method": "mixture", "epsilon": 1, "delta": "1e-8"}
+    delta = f"1e-{len(str(rows))}"  # less than one in as many as there are rows
+    content["privacy"]["budget"]["delta"] = delta
+    content["release"] = {"method": "mixture", "epsilon": 1, "delta": delta}
     path = folder / "census.yaml"
     path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
     return path
