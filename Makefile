@@ -8,7 +8,7 @@ export MLFLOW_DISABLE_TELEMETRY = true
 export DVC_NO_ANALYTICS = true
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow nightly pins check lint benchmark repro sbom clean
+.PHONY: help setup demo test test-slow audit nightly pins check lint benchmark repro sbom clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -22,7 +22,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 # more threads than free cores wait for each other
-demo repro test test-slow nightly: export OMP_NUM_THREADS ?= 1
+demo repro test test-slow audit nightly: export OMP_NUM_THREADS ?= 1
 # each process would compile all modules anew where a shell forbids to keep them
 test test-slow: export PYTHONDONTWRITEBYTECODE =
 
@@ -35,6 +35,10 @@ test: $(READY)  ## the default suite, under 10 minutes on 2 cores
 
 test-slow: $(READY)  ## statistical, fault and full-size suites
 	$(BIN)/python -m pytest -m slow
+
+audit: $(READY)  ## attacks on every method, and twins that they must catch, under an hour on 2 cores
+	AUDIT_PAGE=docs/audit.md $(BIN)/python -m pytest -m audit tests/audit
+	$(BIN)/cloister audit --minutes 45 --markdown docs/audit.md
 
 nightly: $(READY)  ## what takes hours, resumable: slow suite, examples, kills, corrupted files, newest versions
 	$(BIN)/python tests/helpers/nightly.py

@@ -6,7 +6,6 @@
     trials       releases of either table on the real path, many times, kept
     bounds       what the losses of all trials show, beside what the plan claims
     design       which methods, units, relations and budgets are audited together
-    page         docs/audit.md, and what a certificate says
 
 Accounting proves a ceiling. The audit runs what a release runs on tables that it makes itself, so
 nothing that it touches is sensitive, and looks for a release that reveals more.

@@ -30,13 +30,15 @@ from cloister.schema.domain import Table
 
 
 class HeardJournal(Journal):
-    """A journal whose last answer can be heard."""
+    """A journal whose last answer can be heard; ``queries`` counts those of the run to queries."""
 
     last: Array
+    queries: int = 0
 
     def answer(self, request: Mapping[str, Any], draw: Callable[[], Array]) -> Array:
         """See :class:`Journal`."""
         self.last = super().answer(request, draw)
+        self.queries += "event" in request
         return self.last
 
 
@@ -57,18 +59,18 @@ class Losses:
     """The privacy loss of each answer of a release, in nats: the table with the unit on top.
 
     ``sharp`` adds up which table each selection speaks for if it took the best score outright.
-    ``unread`` counts the answers whose likelihood is not known, ``asked`` the events.
+    ``unread`` counts the answers whose likelihood is not known, ``events`` what they were.
     """
 
     total: float = 0.0
     sharp: int = 0
     unread: int = 0
-    asked: Counter[Event] = field(default_factory=Counter)
+    events: Counter[Event] = field(default_factory=Counter)
 
     def add(self, event: Event, likelihoods: Sequence[float | None]) -> None:
         """Add an answer of the event, by its log-likelihoods without and with the unit."""
         without, with_unit = likelihoods
-        self.asked[event] += 1
+        self.events[event] += 1
         if without is None or with_unit is None:
             self.unread += 1
         elif without != with_unit:  # both may be impossible
@@ -78,6 +80,14 @@ class Losses:
         """Add a selection: whether the choice is the best with the unit, and not without it."""
         best = [int(np.argmax(scores)) == chosen for scores in exact]
         self.sharp += int(best[1]) - int(best[0])
+
+
+@dataclass(frozen=True)
+class Worlds:
+    """Whether the table with the unit is fitted, and what its answers lose in all."""
+
+    with_unit: bool
+    losses: Losses
 
 
 @dataclass(eq=False)
@@ -105,6 +115,8 @@ class Watched(Query[RowsT, SensitivityT, AnswerT], Generic[RowsT, SensitivityT, 
         return self.answered
 
     def outcome(self, rows: RowsT, noisy: Array) -> AnswerT:
+        if self.answered is None:  # the journal had the answer, so none was computed
+            self.exact(rows, NoiseSource())
         self.noisy = noisy
         return self.query.outcome(rows, noisy)
 
@@ -151,15 +163,11 @@ class _Exact(Generic[SensitivityT]):
 
 @dataclass(frozen=True)
 class WatchedDoor(Generic[RowsT]):
-    """The ``door`` to the fitted rows, and a ``twin`` to those of the neighbouring table.
-
-    ``with_unit`` says that the fitted table is the one with the unit.
-    """
+    """The ``door`` to the fitted rows, and a ``twin`` to those of the neighbouring table."""
 
     door: PrivateRows[RowsT]
     twin: PrivateRows[RowsT]
-    with_unit: bool
-    losses: Losses
+    worlds: Worlds
 
     @property
     def neighbours(self) -> Neighbours:
@@ -177,19 +185,18 @@ class WatchedDoor(Generic[RowsT]):
         mechanism: Mechanism[SensitivityT],
         label: str,
     ) -> AnswerT:
-        """The answer of the real door; its loss is added up, once if it is read from a journal."""
+        """The answer of the real door, drawn or read from its journal; its loss is added up."""
         fitted: Watched[RowsT, SensitivityT, AnswerT] = Watched(query)
         answer = self.door.answer(fitted, mechanism, label)
         beside: Watched[RowsT, SensitivityT, AnswerT] = Watched(query)
         self.twin.answer(beside, _Exact(mechanism), label)
-        if fitted.answered is not None:
-            self._add(mechanism, fitted, beside)
+        self._add(mechanism, fitted, beside)
         return answer
 
     def divide(self, split: Divider[RowsT], label: str) -> tuple[WatchedDoor[RowsT], ...]:
         """The doors to disjoint parts of the rows; both tables are divided by one key."""
         parts = zip(self.door.divide(split, label), self.twin.divide(split, label), strict=True)
-        return tuple(WatchedDoor(*pair, self.with_unit, self.losses) for pair in parts)
+        return tuple(WatchedDoor(*pair, self.worlds) for pair in parts)
 
     def secret_number(self, most: int, label: str) -> int:
         """That of the real door."""
@@ -203,14 +210,14 @@ class WatchedDoor(Generic[RowsT]):
         if isinstance(mechanism, GaussianGradient):
             exact = sampled_sums(fitted, beside, float(mechanism.rate))
         elif fitted.drawn:  # random before the noise: no closed form
-            return self.losses.add(mechanism.event(sensitivity), (None, None))
+            return self.worlds.losses.add(mechanism.event(sensitivity), (None, None))
         noisy = fitted.noisy
         assert noisy is not None
-        exact = exact if not self.with_unit else exact[::-1]
+        exact = exact if not self.worlds.with_unit else exact[::-1]
         likelihoods = [log_likelihood(mechanism, sensitivity, each, noisy) for each in exact]
         if hasattr(mechanism, "select"):
-            self.losses.select(exact, int(noisy[0]))
-        return self.losses.add(mechanism.event(sensitivity), likelihoods)
+            self.worlds.losses.select(exact, int(noisy[0]))
+        return self.worlds.losses.add(mechanism.event(sensitivity), likelihoods)
 
 
 def sampled_sums(
@@ -257,8 +264,7 @@ class WatchedDatabase:
 
     database: PrivateDatabase
     twin: PrivateDatabase
-    with_unit: bool
-    losses: Losses = field(default_factory=Losses)
+    worlds: Worlds
 
     @property
     def secure(self) -> bool:
@@ -274,4 +280,4 @@ class WatchedDatabase:
         return self._watched(self.database.bounded(name, most), self.twin.bounded(name, most))
 
     def _watched(self, door: PrivateRows[Any], twin: PrivateRows[Any]) -> WatchedDoor[Any]:
-        return WatchedDoor(door, twin, self.with_unit, self.losses)
+        return WatchedDoor(door, twin, self.worlds)

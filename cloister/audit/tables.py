@@ -35,9 +35,9 @@ ROW, PERSON, TABLES = "row", "person", "tables"
 
 UNITS = (ROW, PERSON, TABLES)
 
-ROWS = 160
-"""Rows of the first table: few enough that a release takes a tenth of a second, and as many as the
-least budget audited here can plan for."""
+LEAST_ROWS = 160
+"""Rows of the first table, unless a method has no plan for so few: a release takes a tenth of a
+second."""
 
 MAX_ROWS = 3
 """Rows of a person, and rows that refer to one row, at most."""
@@ -86,9 +86,9 @@ class Neighbouring:
         return folder / "spec.yaml"
 
 
-def neighbours(unit: str, relation: Relation, kind: str) -> Neighbouring:
+def neighbours(unit: str, relation: Relation, kind: str, rows: int) -> Neighbouring:
     """The tables of a unit under a relation, which differ by one of a kind in `KINDS`."""
-    return _MAKERS[unit](relation, *KINDS[unit][kind])
+    return _MAKERS[unit](relation, rows, *KINDS[unit][kind])
 
 
 KINDS: Mapping[str, Mapping[str, tuple[_Cells, int]]] = {
@@ -99,32 +99,32 @@ KINDS: Mapping[str, Mapping[str, tuple[_Cells, int]]] = {
 """Of each unit: the cells of its rows, and how many rows it has."""
 
 
-def _rows(relation: Relation, cells: _Cells, count: int) -> Neighbouring:
-    base = _base(ROWS - 1)
+def _rows(relation: Relation, rows: int, cells: _Cells, count: int) -> Neighbouring:
+    base = _base(rows - 1)
     without = [] if relation is Relation.ADD_REMOVE else [_USUAL] * count
     frames = _added(base, without), _added(base, [cells] * count)
-    spec = _spec("audit", ROW, relation) | {"attributes": _attributes()}
+    spec = _spec("audit", ROW, relation, rows) | {"attributes": _attributes()}
     return Neighbouring(spec, tuple({"audit": frame} for frame in frames))  # type: ignore[arg-type]
 
 
-def _persons(relation: Relation, cells: _Cells, count: int) -> Neighbouring:
-    names = np.array([f"P{number:04}" for number in range(1, 1 + ROWS // 2)])
+def _persons(relation: Relation, rows: int, cells: _Cells, count: int) -> Neighbouring:
+    names = np.array([f"P{number:04}" for number in range(1, 1 + rows // 2)])
     rng = np.random.default_rng(2)
-    base = _base(ROWS - MAX_ROWS).assign(person=rng.permutation(np.resize(names, ROWS - MAX_ROWS)))
+    base = _base(rows - MAX_ROWS).assign(person=rng.permutation(np.resize(names, rows - MAX_ROWS)))
     one = {"person": "P9999"}
     without = [] if relation is Relation.ADD_REMOVE else [{**_USUAL, **one}] * count
     frames = _added(base, without), _added(base, [{**cells, **one}] * count)
     persons = {"key": "person", "max_rows": MAX_ROWS, "persons": {"public": len(names) + 1}}
-    spec = _spec("audit", persons, relation)
+    spec = _spec("audit", persons, relation, rows)
     spec |= {"attributes": {"person": _key("P"), **_attributes()}}
     return Neighbouring(spec, tuple({"audit": frame} for frame in frames))  # type: ignore[arg-type]
 
 
-def _several(relation: Relation, cells: _Cells, count: int) -> Neighbouring:
+def _several(relation: Relation, rows: int, cells: _Cells, count: int) -> Neighbouring:
     rng = np.random.default_rng(3)
-    parents, children = _base(ROWS - 1)[["kind", "day"]], _base(ROWS)[["grade", "amount"]]
-    names = np.array([f"P{number:04}" for number in range(1, ROWS)])
-    parents, children = parents.assign(id=names), children.assign(parent=rng.choice(names, ROWS))
+    parents, children = _base(rows - 1)[["kind", "day"]], _base(rows)[["grade", "amount"]]
+    names = np.array([f"P{number:04}" for number in range(1, rows)])
+    parents, children = parents.assign(id=names), children.assign(parent=rng.choice(names, rows))
     frames = []
     for unit in (None if relation is Relation.ADD_REMOVE else _USUAL, cells):
         ours = [] if unit is None else [{"kind": unit["kind"], "day": unit["day"], "id": "P9999"}]
@@ -142,7 +142,7 @@ def _several(relation: Relation, cells: _Cells, count: int) -> Neighbouring:
             "validation": {"on_invalid": "clip"},
         },
         "children": {
-            "rows": {"public": ROWS},
+            "rows": {"public": rows},
             "references": {"parent": {"table": "parents", "max_rows": MAX_ROWS}},
             "attributes": {
                 "parent": _key("P"),
@@ -152,7 +152,7 @@ def _several(relation: Relation, cells: _Cells, count: int) -> Neighbouring:
             "validation": {"on_invalid": "clip"},
         },
     }
-    spec = _spec("audit", {"table": "parents"}, relation) | {"tables": tables}
+    spec = _spec("audit", {"table": "parents"}, relation, rows) | {"tables": tables}
     del spec["validation"]
     return Neighbouring(spec, tuple(frames))  # type: ignore[arg-type]
 
@@ -173,7 +173,7 @@ def drawn_neighbours(path: Path) -> Neighbouring:
         empty = Database(task.schema, nothing)
         door = private_database(empty, task, plan.event, journal, noise_source())
         model = over_databases(create(request.method)).train(door, task, plan)
-    drawn = model.sample(min(request.rows, ROWS), SamplingSource(1))
+    drawn = model.sample(min(request.rows, LEAST_ROWS), SamplingSource(1))
     lead = drawn.tables[task.schema.lead]
     usual, *_, rarest = _by_rarity(lead, getattr(declared.privacy.protected, "key", None))
     whole = drawn.tables
@@ -197,7 +197,7 @@ def _by_rarity(table: Table, person: str | None) -> list[Booleans]:
     return [owners == units[unit] for unit in order]
 
 
-_MAKERS: Mapping[str, Callable[[Relation, _Cells, int], Neighbouring]] = {
+_MAKERS: Mapping[str, Callable[[Relation, int, _Cells, int], Neighbouring]] = {
     ROW: _rows,
     PERSON: _persons,
     TABLES: _several,
@@ -222,14 +222,14 @@ def _added(base: pd.DataFrame, rows: Sequence[_Cells]) -> pd.DataFrame:
     return pd.concat([base, pd.DataFrame(rows, columns=base.columns)]) if rows else base
 
 
-def _spec(name: str, unit: Any, relation: Relation) -> dict[str, Any]:
+def _spec(name: str, unit: Any, relation: Relation, rows: int) -> dict[str, Any]:
     return {
         "name": name,
         "privacy": {
             "unit": unit,
             "relation": str(relation),
-            "rows": {"public": ROWS},
-            "budget": {"epsilon": 1000, "delta": "1e-3", "per": "ever"},
+            "rows": {"public": rows},
+            "budget": {"epsilon": 1000, "delta": "1e-4", "per": "ever"},
         },
         "validation": {"on_invalid": "clip"},
         "release": {"method": "auto", "epsilon": 1, "delta": "1e-6"},

@@ -10,34 +10,43 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import json
+import math
 import os
 import shutil
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, replace
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from cloister.audit.bounds import Claim, Shown
-from cloister.audit.doors import EchoJournal, HeardJournal, Losses, WatchedDatabase
-from cloister.audit.tables import ROW, TABLES, Neighbouring, drawn_neighbours, neighbours
+from cloister.audit.bounds import Claim, Shown, alarms
+from cloister.audit.doors import EchoJournal, HeardJournal, Losses, WatchedDatabase, Worlds
+from cloister.audit.tables import (
+    LEAST_ROWS,
+    ROW,
+    TABLES,
+    Neighbouring,
+    drawn_neighbours,
+    neighbours,
+)
 from cloister.figures import figure
-from cloister.models.protocol import silent
+from cloister.models.protocol import Progress, ReusesNumbers, silent
 from cloister.models.registry import create, over_databases
 from cloister.privacy.door.table import PlanBudget
-from cloister.privacy.events import Event, Parallel, Relation
+from cloister.privacy.events import Event, Parallel, Relation, repeat
 from cloister.schema.relations import Database
 from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.data.session import Session
 from cloister.tasks.data.sources import TablesSource
 from cloister.tasks.home.files import write_json
-from cloister.tasks.home.home import Home, private_folder
+from cloister.tasks.home.home import AUDITS, Home, private_folder
 from cloister.tasks.home.process import audit_version, code_version
 from cloister.tasks.requests.plan import plan_of
 from cloister.tasks.requests.release_request import ReleaseRequest
@@ -46,8 +55,8 @@ from cloister.tasks.requests.resolved import public_context_of, resolve
 LEVEL = 0.01
 """How likely a wrong alarm is: of an attack alone, or of all that are made together."""
 
-_AT_ONCE = 20
-"""Trials of a process before it reads the tables anew, and reports."""
+_AT_ONCE = 10
+"""Trials of a process before it reads the tables anew, and reports: seconds of the slowest."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +64,8 @@ class Attack:
     """What is audited together: a method at a budget, on tables of a unit under a relation.
 
     ``kind`` is one of the unit's in `KINDS`. With a ``spec`` the tables are drawn by it instead.
+    They are of so many ``rows``; as many are requested, or those ``drawn``. A trial is a ``series``
+    of so many releases, each of which reuses the numbers of the one before.
     """
 
     method: str
@@ -64,6 +75,9 @@ class Attack:
     delta: str = "1e-6"
     kind: str = "rare"
     spec: Path | None = None
+    rows: int = LEAST_ROWS
+    drawn: int | None = None
+    series: int = 1
 
     @classmethod
     def of(cls, method: str, several: bool, epsilon: str, delta: str, spec: Path | None) -> Attack:
@@ -79,16 +93,17 @@ class Attack:
 
     def __str__(self) -> str:
         where = f" of {self.spec.name}" if self.spec else ""
+        series = f", {self.series} releases in a series" if self.series > 1 else ""
         return (
             f"{self.method}{where}: unit {self.unit}, {self.relation}, epsilon {self.epsilon}, "
-            f"delta {self.delta}, {self.kind}"
+            f"delta {self.delta}, {self.kind}{series}"
         )
 
     def tables(self) -> Neighbouring:
         """The neighbouring tables."""
         if self.spec:
             return drawn_neighbours(self.spec)
-        return neighbours(self.unit, self.relation, self.kind)
+        return neighbours(self.unit, self.relation, self.kind, self.rows)
 
 
 class Trial(NamedTuple):
@@ -105,12 +120,16 @@ class Arena:
     """Two neighbouring tables in a temporary home, and the releases of them."""
 
     def __init__(self, attack: Attack, folder: Path) -> None:
-        self._folder = folder
+        self._attack, self._folder = attack, folder
         self.home = Home.current({"CLOISTER_HOME": str(folder / "home")})
         self._requests = [
             resolve(
                 ReleaseRequest(
-                    spec=path, method=attack.method, epsilon=attack.epsilon, delta=attack.delta
+                    spec=path,
+                    method=attack.method,
+                    epsilon=attack.epsilon,
+                    delta=attack.delta,
+                    rows=attack.drawn,
                 )
             )
             for path in attack.tables().write(folder)
@@ -121,40 +140,58 @@ class Arena:
 
     @property
     def claim(self) -> Claim:
-        """What the plan claims."""
+        """What the plans of all releases of a trial claim together."""
         delta = float(self._requests[0].budget.delta)
-        return Claim.of(self.plan.event, delta, self.task.neighbours.relation)
+        event = repeat(self.plan.event, self._attack.series)
+        return Claim.of(event, delta, self.task.neighbours.relation)
 
     def trials(self, worlds: Sequence[bool]) -> Iterator[Trial]:
-        """A release of the table with the unit for each ``True``, of the other for others."""
+        """A trial of the table with the unit for each ``True``, of the other for others."""
         source = TablesSource.fitting(self._requests[0], self.plan)
         with Session(source) as session:
             rows = [
                 session.open(f"r-{number}", request, self.home).rows.value
                 for number, request in enumerate(self._requests)
             ]
-            for number, with_unit in enumerate(worlds):
-                yield self._trial(source, rows, self._folder / f"journal-{number}", with_unit)
+            for with_unit in worlds:
+                fitted, beside = rows if not with_unit else rows[::-1]
+                losses, model, unplanned = Losses(), None, 0
+                for number in range(self._attack.series):
+                    before = losses.events.copy()
+                    model, queries = self.release(
+                        source, (fitted, beside), number, Worlds(with_unit, losses), model
+                    )
+                    events = losses.events - before
+                    unplanned += sum((events - self._planned).values())
+                    unplanned += max(queries - events.total(), 0)
+                shutil.rmtree(self._folder / "journals")
+                yield Trial(with_unit, losses.total, losses.sharp, losses.unread, unplanned)
 
-    def _trial(
-        self, source: TablesSource, rows: Sequence[Database], folder: Path, with_unit: bool
-    ) -> Trial:
+    def release(
+        self,
+        source: TablesSource,
+        rows: tuple[Database, Database],
+        number: int,
+        seen: Worlds,
+        previous: Any,
+    ) -> tuple[Any, int]:
+        """The model of a release, which follows a previous one, and the queries of its journal.
+
+        ``rows`` are those that are fitted, and those of the neighbouring table.
+        """
+        folder = self._folder / "journals" / str(number)
         with HeardJournal.open(folder, {"run": "audit"}) as journal:
-            doors = [
-                source.door(rows[index], self.task, self.plan.event, one, self.home)
-                for index, one in (
-                    (int(with_unit), journal),
-                    (int(not with_unit), EchoJournal(journal)),
-                )
-            ]
-            watched = WatchedDatabase(doors[0], doors[1], with_unit)
-            method = over_databases(create(self._requests[0].method))
+            doors = (
+                source.door(each, self.task, self.plan.event, one, self.home)
+                for each, one in zip(rows, (journal, EchoJournal(journal)), strict=True)
+            )
+            watched = WatchedDatabase(next(doors), next(doors), seen)
+            created = create(self._requests[0].method)
+            if previous is not None:
+                created = cast("ReusesNumbers", created).following(previous.model)
+            method = over_databases(created)
             model = method.train(watched, self.task, self.plan)
-            method.weigh(watched, self.task, self.plan, model)
-            unplanned = unpaid(watched.losses, self._planned, journal.recorded)
-        shutil.rmtree(folder)
-        losses = watched.losses
-        return Trial(with_unit, losses.total, losses.sharp, losses.unread, unplanned)
+            return method.weigh(watched, self.task, self.plan, model), journal.queries
 
 
 def planned_events(event: Event) -> Counter[Event]:
@@ -163,12 +200,6 @@ def planned_events(event: Event) -> Counter[Event]:
     for part in [part for part in budget.remaining if isinstance(part, Parallel)]:
         budget.divide(len(part.parts))
     return Counter(budget.remaining)
-
-
-def unpaid(losses: Losses, planned: Counter[Event], recorded: int) -> int:
-    """Answers that the plan does not pay for, or whose query was not seen."""
-    seen = sum(losses.asked.values())
-    return sum((losses.asked - planned).values()) + max(recorded - seen, 0)
 
 
 @dataclass(frozen=True)
@@ -187,7 +218,11 @@ class Audited:
     def to_json(self) -> dict[str, Any]:
         """The result as JSON values."""
         attack = {name: str(value) for name, value in asdict(self.attack).items() if value}
-        return {"attack": attack, "claimed": self.claimed, "shown": asdict(self.shown)} | {
+        return {
+            "attack": attack,
+            "claimed": self.claimed,
+            "shown": asdict(self.shown),
+            "alarm": self.alarm,
             "code": code_version(),
             "date": dt.datetime.now(dt.UTC).date().isoformat(),
         }
@@ -208,34 +243,68 @@ class Audited:
         }
 
 
-def carry_out(
-    attack: Attack,
-    trials: int,
-    home: Home,
-    advance: Callable[[int, int], None] = silent,
-    processes: int | None = None,
-) -> Audited:
-    """What so many trials of an attack show, half of them of either table.
+@dataclass(frozen=True)
+class Effort:
+    """How much an attack is worth: so many trials, in so many seconds of one core at most."""
 
-    Trials of an earlier call with the same code are kept in the home, and count; so is the result.
+    trials: int
+    seconds: float = math.inf
+    processes: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+
+    @classmethod
+    def within(cls, trials: int, minutes: float | None, attacks: int) -> Effort:
+        """The effort for each of some attacks that together take some minutes at most."""
+        effort = cls(trials)
+        if minutes is None:
+            return effort
+        return replace(effort, seconds=minutes * 60 * effort.processes / attacks)
+
+
+def carry_out(
+    attacks: Sequence[Attack], effort: Effort, home: Home, advance: Progress = silent
+) -> Iterator[Audited]:
+    """What the trials of each attack show, half of them of either table.
+
+    Trials of an earlier call with the same code are kept in the home, and count; so are results.
+    ``advance`` is called with the trials done, and with all.
 
     Raises:
-        InputError: the method cannot be used for the tables.
+        InputError: a method cannot be used for its tables.
         PlanError: it has no plan there.
     """
-    with tempfile.TemporaryDirectory(prefix="cloister-audit-") as folder:
-        claim = Arena(attack, Path(folder)).claim
-    path = private_folder(home.folder / "audits") / f"{_key(attack)}.jsonl"
-    done = _read(path)
-    missing = [index % 2 == 1 for index in range(len(done), trials)]
-    chunks = [missing[start : start + _AT_ONCE] for start in range(0, len(missing), _AT_ONCE)]
-    for chunk in _in_processes(attack, chunks, processes or len(os.sched_getaffinity(0))):
-        _append(path, chunk)
-        done += chunk
-        advance(len(done), trials)
-    audited = Audited(attack, claim.mu, shown(claim, done))
-    write_json(path.with_suffix(".json"), audited.to_json())
-    return audited
+    with ProcessPoolExecutor(effort.processes, get_context("forkserver")) as pool:
+        for number, attack in enumerate(attacks):
+            claim = pool.submit(_claim, attack).result()
+            path = private_folder(home.folder / AUDITS) / f"{_key(attack)}.jsonl"
+            before = number * effort.trials
+            for done in _more(pool, attack, path, effort):
+                advance(before + min(done, effort.trials), len(attacks) * effort.trials)
+            audited = Audited(attack, claim.mu, shown(claim, _read(path)))
+            write_json(path.with_suffix(".json"), audited.to_json())
+            yield audited
+
+
+def _more(pool: ProcessPoolExecutor, attack: Attack, path: Path, effort: Effort) -> Iterator[int]:
+    """Make the trials that a file lacks, as far as time allows; gives how many it has."""
+    done, spent = len(_read(path)), 0.0
+    missing = [index % 2 == 1 for index in range(done, effort.trials)]
+    chunks = deque(missing[start : start + _AT_ONCE] for start in range(0, len(missing), _AT_ONCE))
+    running: set[Future[_Chunk]] = set()
+    while running or (chunks and spent < effort.seconds):
+        while chunks and len(running) < effort.processes and spent < effort.seconds:
+            running.add(pool.submit(_run, attack, chunks.popleft()))
+        ended, running = wait(running, return_when=FIRST_COMPLETED)
+        for each in ended:
+            trials, seconds = each.result()
+            _append(path, trials)
+            done, spent = done + len(trials), spent + seconds
+            yield done
+
+
+def alarmed(results: Sequence[Audited]) -> list[Audited]:
+    """The results that show more than is claimed, at the level of all together."""
+    raised = alarms([result.shown.p_value for result in results], LEVEL)
+    return [result for result, alarm in zip(results, raised, strict=True) if alarm]
 
 
 def shown(claim: Claim, trials: Sequence[Trial]) -> Shown:
@@ -256,23 +325,17 @@ def _key(attack: Attack) -> str:
     return hashlib.sha256(fields.encode()).hexdigest()[:16]
 
 
-def _in_processes(
-    attack: Attack, chunks: Sequence[Sequence[bool]], processes: int
-) -> Iterator[list[Trial]]:
-    if processes == 1 or len(chunks) < 2:
-        yield from (_run(attack, chunk) for chunk in chunks)
-        return
-    with ProcessPoolExecutor(processes, get_context("forkserver")) as pool:
-        running = [pool.submit(_run, attack, chunk) for chunk in chunks]
-        try:
-            for each in as_completed(running):
-                yield each.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+_Chunk = tuple[list[Trial], float]
+"""Some trials, and the seconds that they took."""
 
 
-def _run(attack: Attack, worlds: Sequence[bool]) -> list[Trial]:
-    return list(_arena(attack).trials(worlds))
+def _run(attack: Attack, worlds: Sequence[bool]) -> _Chunk:
+    started = time.perf_counter()
+    return list(_arena(attack).trials(worlds)), time.perf_counter() - started
+
+
+def _claim(attack: Attack) -> Claim:
+    return _arena(attack).claim
 
 
 @lru_cache(maxsize=1)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cloister.flows.cli.options import Json, example
 
+if TYPE_CHECKING:
+    from cloister.audit.trials import Attack, Audited, Effort
+
 _TRIALS = 1_000
 """Releases, half of each table: halved noise is then five deviations above the claim."""
+
+_HEADINGS = (
+    *("method", "unit", "relation", "epsilon", "the unit", "releases"),
+    *("mu claimed", "mu shown", "at least", "at least, exactly", "chance", "not read"),
+)
 
 
 def add_audit_command(app: typer.Typer) -> None:
@@ -19,42 +28,104 @@ def add_audit_command(app: typer.Typer) -> None:
 
 
 def audit(
-    method: Annotated[str, typer.Argument(help="Method of synthesis; see cloister methods.")],
+    method: Annotated[
+        str | None, typer.Argument(help="Method of synthesis; without it, attacks on each.")
+    ] = None,
     spec: Annotated[
         Path | None, typer.Option(help="A spec whose tables are made up; its data is not read.")
     ] = None,
     epsilon: Annotated[str, typer.Option(help="Epsilon of each release.")] = "1",
     delta: Annotated[str, typer.Option(help="Delta of each release.")] = "1e-6",
     trials: Annotated[int, typer.Option(min=20, help="Releases, half of either table.")] = _TRIALS,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.1, help="Stop after about so long, with fewer releases.")
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(help="A document to write the table into, between its markers.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Attack a method: release two neighbouring tables many times, and tell them apart.
 
     The audit makes both tables, releases them on the real path and computes how likely each answer
     is with either. What that shows is a bound from below, beside the plan's claim from above; it
-    proves nothing private. No data is read and nothing is charged. Trials are kept in
+    proves nothing private. No data is read and nothing is charged. Without METHOD, each registered
+    method is attacked at three budgets, under units and relations that rotate. Trials are kept in
     CLOISTER_HOME/audits: run again, the same command goes on. Leaves with exit code 1 if more is
-    shown than is claimed, which happens by chance once in a hundred times at most.
+    shown than is claimed, which happens by chance once in a hundred times at most, for all attacks
+    together.
     """
-    from cloister.audit.trials import Attack, carry_out
-    from cloister.flows.cli.console import progress, show_facts, show_json
+    from cloister.audit.design import design
+    from cloister.audit.trials import Attack, Effort, alarmed
     from cloister.models.registry import create, present_name
+
+    if method is None:
+        attacks = design()
+    else:
+        name = present_name(method)
+        attacks = [Attack.of(name, create(name).of_database, epsilon, delta, spec)]
+    results = _carried_out(attacks, Effort.within(trials, minutes, len(attacks)))
+    _show(results, as_json)
+    if markdown:
+        _write(markdown, results, f"cloister audit --trials {trials} --markdown {markdown}")
+    if alarmed(results):
+        raise typer.Exit(1)
+
+
+def _carried_out(attacks: Sequence[Attack], effort: Effort) -> list[Audited]:
+    from cloister.audit.trials import carry_out
+    from cloister.flows.cli.console import progress
     from cloister.tasks.home.home import Home
 
-    name = present_name(method)
-    attack = Attack.of(name, create(name).of_database, epsilon, delta, spec)
     with progress() as watcher:
+
+        def advance(done: int, total: int) -> None:
+            watcher.advance("audit", done, total)
+
         watcher.start("audit")
-        result = carry_out(
-            attack,
-            trials,
-            Home.current(),
-            lambda done, total: watcher.advance("audit", done, total),
-        )
+        results = list(carry_out(attacks, effort, Home.current(), advance))
         watcher.finish("audit")
-    if as_json:
-        show_json(result.to_json())
+    return results
+
+
+def _show(results: Sequence[Audited], as_json: bool) -> None:
+    from cloister.flows.cli.console import show_facts, show_json, show_table
+
+    if len(results) == 1:
+        (result,) = results
+        if as_json:
+            show_json(result.to_json())
+        else:
+            show_facts(f"Audit of {result.attack}", result.facts())
+    elif as_json:
+        show_json([result.to_json() for result in results])
     else:
-        show_facts(f"Audit of {attack}", result.facts())
-    if result.alarm:
-        raise typer.Exit(1)
+        show_table("Audit", _HEADINGS, [_row(result) for result in results])
+
+
+def _row(result: Audited) -> list[Any]:
+    attack, shown = result.attack, result.shown
+    factors = attack.method, attack.unit, str(attack.relation), attack.epsilon, attack.kind
+    figures = result.claimed, shown.mu, shown.mu_low, shown.mu_free, shown.p_value
+    return [*factors, shown.trials, *figures, shown.unread]
+
+
+def _write(document: Path, results: Sequence[Audited], command: str) -> None:
+    from cloister.audit.trials import LEVEL, alarmed
+    from cloister.benchmarks.pages.markdown import insert
+    from cloister.figures import figure
+    from cloister.tasks.home.process import code_version
+
+    raised = [str(result.attack) for result in alarmed(results)]
+    rows = [
+        [figure(cell, 3) if isinstance(cell, float) else str(cell) for cell in _row(result)]
+        for result in results
+    ]
+    lines = [_HEADINGS, ["---"] * len(_HEADINGS), *rows]
+    outcome = f"Alarms: {'; '.join(raised)}." if raised else "No alarm."
+    text = (
+        f"`{command}`, Cloister {code_version()}: {len(results)} attacks, "
+        f"{sum(result.shown.trials for result in results):,} releases. {outcome} A wrong alarm, in "
+        f"any of them, has a chance of {LEVEL:g} at most (Holm).\n\n"
+    )
+    insert(document, "audit", text + "\n".join(f"| {' | '.join(line)} |" for line in lines))

@@ -40,6 +40,9 @@ _KEY_BYTES = 32
 _CHECK_BYTES = 4
 """Last bytes of a key that check the others: a changed one passes once in four billion times."""
 
+AUDITS = "audits"
+"""The folder of what audits released and showed."""
+
 OTHERS = 0o077
 """Mode bits of group and others; the umask of every process that uses a home."""
 

@@ -8,6 +8,7 @@ table, no running time of a step and no exact private count.
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
 import os
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from cloister.errors import PrivacyError
-from cloister.figures import listed
+from cloister.figures import figure, listed
 from cloister.models.registry import create
 from cloister.models.storage import model_digest
 from cloister.models.task import Budget
@@ -25,6 +26,7 @@ from cloister.privacy.certificate.certificate import (
     FORMAT,
     PAGE_NAME,
     YAML_NAME,
+    AuditRecord,
     Certificate,
     Cumulative,
     Guarantee,
@@ -40,7 +42,7 @@ from cloister.privacy.ledger import Ledger
 from cloister.schema.declarations import DIFFERENTIAL_PRIVACY
 from cloister.tasks.data.tables import published_schema, write_csv
 from cloister.tasks.home.files import Reference, digest_of, emptied
-from cloister.tasks.home.home import Home
+from cloister.tasks.home.home import AUDITS, Home
 from cloister.tasks.home.process import code_digest, code_version
 from cloister.tasks.ledger.access import COMPOSITION, FILTERED, open_ledger, uncounted_releases
 from cloister.tasks.release.basis import Basis
@@ -120,6 +122,7 @@ def _basis(
     run = {
         "device": str(training_device(request, fitted.plan)),
         "earlier": {code: drawn for code, drawn in drawn_by if code != code_version()},
+        "audit": audit_record(request.method, home),
     }
     return Basis(
         request=request,
@@ -223,6 +226,25 @@ def _require_true(basis: Basis) -> None:
             f"the synthetic table violates the {listed('hard constraint', broken)}; it must not "
             "be published"
         )
+
+
+def audit_record(method: str, home: Home) -> AuditRecord | None:
+    """What audits in this home showed of a method by this code; None if there was none."""
+    files = sorted((home.folder / AUDITS).glob("*.json"))
+    kept = (json.loads(file.read_text(encoding="utf-8")) for file in files)
+    audits = [a for a in kept if (a["code"], a["attack"]["method"]) == (code_version(), method)]
+    if not audits:
+        return None
+    nearest = max(audits, key=lambda audit: audit["shown"]["mu_low"] / audit["claimed"])
+    return AuditRecord(
+        date=max(audit["date"] for audit in audits),
+        attacks=len(audits),
+        releases=sum(audit["shown"]["trials"] for audit in audits),
+        epsilon=nearest["attack"]["epsilon"],
+        shown=figure(nearest["shown"]["mu_low"], 3),
+        claimed=figure(nearest["claimed"], 3),
+        alarm=any(audit["alarm"] for audit in audits),
+    )
 
 
 def _subject(basis: Basis) -> Subject:

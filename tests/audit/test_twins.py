@@ -7,12 +7,17 @@ a level of 5 % for all of the twins together; the same attacks raise no alarm wi
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 from twins import TWINS
 
 from cloister.audit.trials import Arena, Attack, shown
+from cloister.benchmarks.pages.markdown import insert
 from cloister.privacy.events import Relation
+from cloister.tasks.home.process import code_version
 
 pytestmark = pytest.mark.audit
 
@@ -21,6 +26,20 @@ CASES = [(twin, method) for twin, each in TWINS.items() for method in each.metho
 LEVEL = 0.05 / len(CASES)
 POWER = 0.95
 AGAIN = 100
+
+
+@pytest.fixture(scope="module")
+def table():
+    """The lines of the page, which is written where AUDIT_PAGE says, once the last one is known."""
+    lines = [
+        "| sabotage | method | releases | mu claimed | mu shown | chance | power |",
+        "|-" * 7 + "|",
+    ]
+    yield lines
+    print("\n" + "\n".join(lines))
+    if page := os.environ.get("AUDIT_PAGE"):
+        made = f"`make audit`, Cloister {code_version()}.\n\n"
+        insert(Path(page), "twins", made + "\n".join(lines))
 
 
 def trials_of(attack: Attack, folder, trials: int):
@@ -40,17 +59,16 @@ def power(claim, trials, seed=1) -> float:
 
 
 @pytest.mark.parametrize(("twin", "method"), CASES)
-def test_a_twin_is_caught(twin, method, tmp_path, monkeypatch, record_property):
+def test_a_twin_is_caught(twin, method, tmp_path, monkeypatch, table):
     sabotage = TWINS[twin]
     attack = sabotage.attack(method)
     with monkeypatch.context() as patch:
         sabotage.patch(patch)
         claim, trials = trials_of(attack, tmp_path, sabotage.trials)
     seen = shown(claim, trials)
-    record_property("twin", f"{twin}, {method}")
     caught = power(claim, trials)
     figures = f"{len(trials)} | {claim.mu:.3f} | {seen.mu:.3f} | {seen.p_value:.1e} | {caught:.2f}"
-    print(f"\n| {twin} | {method} | {figures} |")
+    table.append(f"| {twin} | {method} | {figures} |")
     assert seen.p_value < LEVEL
     assert caught >= POWER
 

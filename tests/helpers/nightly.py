@@ -68,6 +68,7 @@ def parts(commit: str, folder: Path, most: int | None) -> list[Part]:
     return [
         Part("kills", 240, {"kills": numbered(killed, most or KILLED)}),
         Part("files", 90, {"files": numbered(flipped, most or FLIPPED)}),
+        Part("audit", 70, {"twins": under_pytest("-m", "audit", "tests/audit"), "gate": attacks()}),
         Part("newest", 90, dict(newest(folder / "newest"))),
         Part("slow", 360, {"slow": slow}),
         Part(
@@ -87,6 +88,10 @@ def under_pytest(*words: str, python: str = sys.executable) -> list[str]:
 
 def numbered(test: str, cases: int) -> list[str]:
     return under_pytest("-m", "slow or not slow", *(f"{test}[{case}]" for case in range(cases)))
+
+
+def attacks() -> list[str]:
+    return [str(Path(sys.executable).with_name("cloister")), "audit", "--minutes", "45"]
 
 
 def newest(folder: Path) -> Iterator[tuple[str, list[str]]]:

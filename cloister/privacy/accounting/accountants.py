@@ -192,20 +192,34 @@ def losses(
 ) -> list[Loss]:
     """The privacy loss distributions of an event on a grid: of each path, in each order.
 
-    ``delta`` is the mass of which a millionth may be cut off. What leaks is infinite loss.
+    ``delta`` is the mass of which a millionth may be cut off. What leaks is infinite loss. Gaussian
+    counts that cannot all move by a full step are read as normals of as many deviations: for
+    audits, which are not so exact; what is charged for them is by their Rényi divergences.
 
     Errors: UnsupportedEvent if one is not known.
     """
     relation = events.Relation(relation)
     distributions: list[Loss] = []
     for path in paths_of(event, relation):
-        leaves = unfold(merge_leaves((without_leak(leaf), times) for leaf, times in path))
+        known = ((_as_normals(without_leak(leaf), relation), times) for leaf, times in path)
+        leaves = unfold(merge_leaves(known))
         leak = float_above(path_leak(path))
         composed = LossDistribution().composed(leaves, delta, relation, step)
         distributions += [
             replace(loss, infinite=min(loss.infinite + leak, 1.0)) for loss in composed
         ]
     return distributions
+
+
+def _as_normals(leaf: events.Event, relation: events.Relation) -> events.Event:
+    """A simple event, or a normal in place of Gaussian counts whose worst pair is not known."""
+    if not isinstance(leaf, events.GaussianCounts):
+        return leaf
+    bounds = leaf.sensitivity
+    if bounds.cells * bounds.step**2 == bounds.l2_squared:
+        return leaf
+    sides = 1 if relation is events.Relation.ADD_REMOVE else 2
+    return events.SampledGaussian(Fraction(1), sides * leaf.noise_multiplier, 1)
 
 
 def path_leak(path: Leaves) -> Fraction:

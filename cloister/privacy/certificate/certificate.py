@@ -257,11 +257,29 @@ class MechanismRecord(Part):
     source: str
 
 
+class AuditRecord(Part):
+    """What an audit of the code and method of a release showed, on tables of its own.
+
+    Of the attack that came nearest to its plan's claim: ``shown`` is a bound from below of the mu
+    that a Gaussian would need, ``claimed`` the plan's, at ``epsilon``. ``alarm`` says that an
+    attack showed more than was claimed.
+    """
+
+    date: str
+    attacks: int
+    releases: int
+    epsilon: str
+    shown: str
+    claimed: str
+    alarm: bool
+
+
 class Software(Part):
     """The code that made the release; ``lock`` and ``sources`` are SHA-256 digests.
 
     ``device`` is where the model was trained; certificates of older versions do not say.
     ``earlier`` is how many noisy answers other versions drew before this one resumed the release.
+    ``audit`` is of the same sources and method; without one they were not audited here.
     """
 
     cloister: str
@@ -273,6 +291,7 @@ class Software(Part):
     libraries: dict[str, str]
     device: str | None = Field(default=None, exclude_if=lambda value: value is None)
     earlier: dict[str, int] = Field(default_factory=dict, exclude_if=lambda value: not value)
+    audit: AuditRecord | None = Field(default=None, exclude_if=lambda value: value is None)
 
 
 class Runner(Part):

@@ -76,16 +76,28 @@ def test_a_trade_off_curve_is_that_of_the_normals():
 
 
 def test_ranks_count_pairs_and_ties_by_halves():
-    area, deviation = ranks(np.array([0.0, 1.0]), np.array([1.0, 2.0]))
-    assert area == (1 + 0.5 + 1 + 1) / 4
-    assert deviation == pytest.approx(math.sqrt(2 * np.var([0.75, 1.0]) / 2), abs=1e-12) or (
-        deviation == 0.25
-    )
+    sides = np.arange(0.0, 8), np.arange(4.0, 12)
+    area, deviation = ranks(*sides)
+    wins = np.sign(sides[1][:, None] - sides[0][None, :]) / 2 + 0.5
+    assert area == pytest.approx(wins.mean())
+    variance = wins.mean(1).var() / 8 + wins.mean(0).var() / 8
+    assert deviation * area * (1 - area) == pytest.approx(math.sqrt(variance))
 
 
 def test_impossible_answers_are_ranked_too():
     area, deviation = ranks(np.full(500, -np.inf), np.full(500, np.inf))
-    assert (area, deviation) == (1.0, 0.001)
+    assert (area, deviation * area * (1 - area)) == (0.999, pytest.approx(0.001))
+
+
+def test_wrong_alarms_are_as_rare_as_they_should_be_where_tables_are_easily_told_apart():
+    """300 audits of a hundred releases at mu 2: five at a level of 1 % have a chance of 1 in 10."""
+    claimed = claim(gaussian(2.0))
+    none = np.zeros(100, dtype=np.int64)
+    raised = [
+        Shown.of(claimed, *drawn(2.0, 100, seed, 2.0), none, unread=0, unplanned=0).p_value < 0.01
+        for seed in range(300)
+    ]
+    assert sum(raised) <= 5
 
 
 def test_what_is_as_claimed_is_shown_and_raises_no_alarm():
@@ -125,3 +137,9 @@ def test_a_family_has_the_level_of_all_its_members():
     assert alarms([0.2, 0.004, 0.003], 0.01) == [False, True, True]
     assert alarms([0.2, 0.006, 0.004], 0.01) == [False, False, False]
     assert alarms([], 0.01) == []
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+def test_counts_that_cannot_all_move_by_a_full_step_are_read_as_normals(relation):
+    event = GaussianCounts(Fraction(5), Sensitivity(10, 5, 20, 30))
+    assert Claim.of(event, 1e-6, relation).mu == pytest.approx(1 / 5, rel=0.01)

@@ -1,0 +1,47 @@
+"""The design has three attacks on each method, and every two levels of its factors meet."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from cloister.audit import design
+from cloister.models.registry import METHODS
+
+
+@pytest.fixture(scope="module")
+def attacks():
+    """The design where every method has every plan."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(design, "has_plan", lambda attack: True)
+        return design.design()
+
+
+def test_each_method_is_attacked_at_each_budget(attacks):
+    assert Counter(attack.method for attack in attacks) == dict.fromkeys(METHODS, 3)
+    assert len({(attack.method, attack.epsilon) for attack in attacks}) == len(attacks)
+
+
+def test_every_two_levels_meet(attacks):
+    possible = {
+        pair
+        for method in METHODS
+        for epsilon in design.EPSILONS
+        for attack in design._choices(method, epsilon)
+        for pair in design.pairs_of(attack)
+    }
+    assert {pair for attack in attacks for pair in design.pairs_of(attack)} == possible
+
+
+def test_a_method_without_a_plan_is_tried_on_more_rows(monkeypatch):
+    monkeypatch.setattr(design, "has_plan", lambda attack: attack.rows == 1_000)
+    assert {attack.rows for attack in design.attacks_of("independent")} == {1_000}
+    monkeypatch.setattr(design, "has_plan", lambda attack: attack.epsilon == "4")
+    assert [attack.epsilon for attack in design.attacks_of("independent")] == ["4"]
+
+
+def test_plans_are_looked_for_as_a_release_would():
+    independent, *_ = design.attacks_of("independent")
+    assert design.has_plan(independent)
+    assert not design.has_plan(design.replace(independent, method="deniability"))
