@@ -27,7 +27,7 @@ class Twin:
     methods: tuple[str, ...] = ("independent", "dpview+", "copula")
     relation: Relation = Relation.ADD_REMOVE
     kind: str = "rare"
-    trials: int = 600
+    trials: int = 1_200
 
     def attack(self, method: str) -> Attack:
         """What is audited: at epsilon 4, where the least trials show the most."""
@@ -109,9 +109,8 @@ TWINS = {
     "add and remove's sensitivity under replacement": Twin(
         ignore_replacement, relation=Relation.REPLACE_ONE
     ),
-    "selection on exact scores": Twin(
-        select_exactly, ("mixture", "relational-mixture", "relational-paper")
-    ),
+    # links of relational methods: the best differs in one release of thirty at most, too seldom
+    "selection on exact scores": Twin(select_exactly, ("mixture",), trials=1_600),
     "a list of values read from data": Twin(list_values_of_the_data),
-    "parsing across rows": Twin(parse_across_rows, kind="invalid", trials=100),
+    "parsing across rows": Twin(parse_across_rows, kind="invalid", trials=400),
 }
