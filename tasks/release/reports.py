@@ -13,7 +13,7 @@ from cloister.errors import InputError, VerificationError
 from cloister.models.storage import load_saved
 from cloister.privacy.certificate.certificate import YAML_NAME, Certificate, read_certificate
 from cloister.schema.relations import Database
-from cloister.tasks.data.tables import read_synthetic
+from cloister.tasks.data.tables import read_in_blocks, read_synthetic
 from cloister.tasks.home.files import digest_of, replace_file
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import release_of
@@ -115,9 +115,9 @@ def released_facts(folder: Path) -> ReleaseFacts:
     """
     saved = load_saved(folder / "model")
     files = PublicContext(saved.spec, saved.task).files
-    tables = {
-        name: read_synthetic(folder / "public" / f"{files[name]}.parquet", task)
-        for name, task in saved.task.tables.items()
-    }
+    tables = {}
+    for name, task in saved.task.tables.items():
+        read = read_in_blocks if name in saved.model.samplers else read_synthetic
+        tables[name] = read(folder / "public" / f"{files[name]}.parquet", task)
     released = Database(saved.task.schema, tables)
     return ReleaseFacts(table_facts(saved.task, saved.model, released), link_facts(released))

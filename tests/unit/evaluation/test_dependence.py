@@ -56,6 +56,15 @@ def test_ranks_correlate_by_ordinary_values_alone():
     assert rank_correlation(alike, "number1", "number2") is None
 
 
+def test_ranks_of_a_long_table_are_those_of_evenly_spaced_rows(monkeypatch):
+    monkeypatch.setattr("cloister.evaluation.dependence._MOST_RANKED", 700)
+    first = np.random.default_rng(5).integers(1, 9_999, 2_000)
+    second = np.where(np.arange(2_000) % 3, first, 9_999 - first)  # every third row is taken
+    assert rank_correlation(table_of(number1=first, number2=second), "number1", "number2") == (
+        pytest.approx(-1)
+    )
+
+
 def test_tables_without_rows_or_pairs_have_no_strength():
     empty = np.zeros(0, dtype=np.int64)
     assert dependence(table_of(number=empty, letter=empty))[0, 1] == 0
