@@ -8,7 +8,7 @@ conjunction. Rows that agree on all attributes of a constraint are counted toget
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -19,6 +19,9 @@ from cloister.arrays import Booleans, Integers
 from cloister.constraints.denial import BoundConstraint, DenialConstraint, ViolationReport, bind
 from cloister.constraints.matching import Conjunction, Matching, Tuples, either_order
 from cloister.schema.domain import Table
+
+_MERGED_ROWS = 2**22
+"""Different rows of blocks from which on those of several are put together: 32 MiB a column."""
 
 
 def count_violations(constraint: DenialConstraint, table: Table) -> int:
@@ -43,14 +46,22 @@ def count_violations(constraint: DenialConstraint, table: Table) -> int:
 def _count_tuples(table: Table) -> tuple[Table, Integers]:
     """The different rows of a table, and how many rows are equal to each (k,).
 
-    Memory is that of the different ones, and of a block.
+    Memory is that of some times the different ones, and of a block.
     """
-    blocks = [*table.each(_count_block)]
-    if len(blocks) == 1:
-        return blocks[0]
-    rows = Table.concatenate(block for block, _ in blocks)
+    counted, most = list[tuple[Table, Integers]](), _MERGED_ROWS
+    for block in table.each(_count_block):
+        counted.append(block)
+        if sum(rows.rows for rows, _ in counted) > most:
+            counted = [_merge(counted)]
+            most = max(2 * counted[0][0].rows, _MERGED_ROWS)
+    return _merge(counted) if len(counted) > 1 else counted[0]
+
+
+def _merge(counted: Sequence[tuple[Table, Integers]]) -> tuple[Table, Integers]:
+    """The different rows of several tables, and how many rows are equal to each (k,)."""
+    rows = Table.concatenate(block for block, _ in counted)
     together = Tuples.of(rows, rows.domain.names)
-    return together.table, together.sums(np.concatenate([counts for _, counts in blocks]))
+    return together.table, together.sums(np.concatenate([counts for _, counts in counted]))
 
 
 def _count_block(block: Table) -> tuple[Table, Integers]:
