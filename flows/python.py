@@ -5,6 +5,7 @@ The same flows, checks and ledger as on the command line; results are values wit
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -222,8 +223,13 @@ def _in_python() -> Iterator[None]:
     """Rewrite errors for Python: the option ``--seed-sampling`` is the argument seed_sampling.
 
     Raises:
-        InputError: an argument is of a wrong type.
+        InputError: an argument is of a wrong type, or a worker runs the program anew.
     """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):  # before its own task
+        raise InputError(
+            "each worker runs this program from its first line; put what calls Cloister under: if "
+            "__name__ == '__main__'"
+        )
     try:
         yield
     except ValidationError as error:

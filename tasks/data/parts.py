@@ -25,6 +25,7 @@ from cloister.models.sampling import drawing
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Domain, Table
 from cloister.tasks.data import tables
+from cloister.tasks.home.process import code_version
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class SampleRequest:
                 "where": where,
                 "chunks of": drawing.CHUNK_ROWS,
                 "codes in parts of": tables.CELLS_OF_GROUP,
+                "drawn by": code_version(),  # which may draw the rest otherwise
             },
             sort_keys=True,
         )

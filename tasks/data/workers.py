@@ -13,7 +13,6 @@ log, since errors are results: Dask logs what a failed function was given.
 from __future__ import annotations
 
 import pickle
-import re
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,17 +34,12 @@ from cloister.schema.validation import RowRule, Validation
 from cloister.schema.validation_report import Tally, ValidationReport
 from cloister.tasks.data.session import Confidential
 from cloister.tasks.home.process import code_version
+from cloister.tasks.requests.release_request import LOCAL_WORKERS
 
 if TYPE_CHECKING:
     from distributed import Client, Future, Worker
 
 _T = TypeVar("_T")
-
-LOCAL = re.compile(r"local:([1-9][0-9]{0,2})")
-"""So many workers of this machine, for the time of the command."""
-
-REMOTE = re.compile(r"tls://[^\s/]+:[0-9]{1,5}")
-"""The scheduler of a cluster that somebody keeps."""
 
 _AHEAD = 4
 """Results for each thread of the workers that are computed before they are taken."""
@@ -66,6 +60,9 @@ _CONFIG: dict[str, Any] = {
     "distributed.worker.memory.spill": False,
     "distributed.worker.memory.pause": False,
     "distributed.worker.memory.terminate": False,
+    # no web page of how many bytes a worker holds, which anybody on the machine could read
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
     "distributed.worker.profile.enabled": False,
     "distributed.diagnostics.nvml": False,
     "logging": {"distributed": "critical"},
@@ -170,32 +167,31 @@ def workers_of(address: str | None) -> Iterator[Workers | None]:
     """The workers of ``local:N``, made for this time, or of a scheduler, ``tls://HOST:PORT``.
 
     Raises:
-        InputError: the address is neither, Dask is not installed, or nothing answers there.
-        PlanError: a worker has another version of the code, or may write rows to a disk.
+        InputError: Dask is not installed, or nothing answers there.
+        PlanError: a worker has another version of the code, may write rows to a disk, or shows on a
+            web page how much it holds.
     """
     if address is None:
         yield None
         return
-    local = LOCAL.fullmatch(address)
-    if not local and not REMOTE.fullmatch(address):
-        raise InputError(f"--workers is local:N or tls://HOST:PORT, not '{address}'")
     try:
         import dask
+        import distributed  # noqa: F401
     except ImportError:
         raise InputError("--workers needs Dask: pip install 'cloister[dask]'") from None
     with dask.config.set(_CONFIG), ExitStack() as closing:
-        client = _client_of(address, int(local[1]) if local else 0, closing)
+        client = _client_of(address, closing)
         _require_alike(client)
         yield Workers(client, closing)
 
 
-def _client_of(address: str, processes: int, closing: ExitStack) -> Client:
-    """The client of a scheduler, or, if that many are wanted, of new processes; both encrypted."""
+def _client_of(address: str, closing: ExitStack) -> Client:
+    """The client of a scheduler, or of new processes of this machine; encrypted both ways."""
     from distributed import Client, LocalCluster, Security
 
-    if processes:
+    if local := LOCAL_WORKERS.fullmatch(address):
         cluster = LocalCluster(
-            n_workers=processes,
+            n_workers=int(local[1]),
             threads_per_worker=1,
             memory_limit=0,
             dashboard_address=None,
@@ -222,21 +218,36 @@ def _require_alike(client: Client) -> None:
     facts = client.run(_facts_of)
     if not facts:
         raise PlanError("the cluster has no workers; start some; nothing was charged")
-    if differing := {version for version, _ in facts.values()} - {code_version()}:
-        raise PlanError(
-            f"workers have version {', '.join(sorted(differing))} of the code, and this is "
-            f"{code_version()}; install this one there; nothing was charged"
-        )
-    if not all(in_memory for _, in_memory in facts.values()):
-        raise PlanError(
-            "workers would write rows to their disks; start them with --memory-limit 0; nothing "
-            "was charged"
-        )
+    if problems := {problem for worker in facts.values() for problem in _problems(*worker)}:
+        raise PlanError(f"{'; '.join(sorted(problems))}; nothing was charged")
 
 
-def _facts_of(dask_worker: Worker) -> tuple[str, bool]:
-    """The version of the code on a worker, and whether it only holds results in memory."""
-    return code_version(), isinstance(dask_worker.data, dict)
+def _facts_of(dask_worker: Worker) -> tuple[str, bool, bool]:
+    """The version of the code on a worker, whether it only holds results in memory, and in secret.
+
+    The last is whether it has no web page.
+    """
+    import dask
+
+    routes = dask.config.get("distributed.worker.http.routes")
+    return code_version(), isinstance(dask_worker.data, dict), not routes
+
+
+def _problems(version: str, in_memory: bool, in_secret: bool) -> Iterator[str]:
+    """What a worker of these facts must not be given rows for, and the remedy."""
+    if version != code_version():
+        yield (
+            f"workers have version {version} of the code, and this is {code_version()}: install "
+            "this one there"
+        )
+    if not in_memory:
+        yield "workers would write rows to their disks: start them with --memory-limit 0"
+    if not in_secret:
+        yield (
+            "workers show on a web page how much they hold: set "
+            "DASK_DISTRIBUTED__WORKER__HTTP__ROUTES='[]' and "
+            "DASK_DISTRIBUTED__SCHEDULER__HTTP__ROUTES='[]' there and at the scheduler"
+        )
 
 
 class HeldBlocks(BlockStore):
@@ -277,7 +288,7 @@ def read_on_workers(
         StorageError: the source cannot be read, or the cluster was lost.
         DataError: it is not as declared.
     """
-    read = partial(_read_block, spec, domain, tuple(rules))
+    read = partial(_read_block, code_version(), spec, domain, tuple(rules))
     parts = workers.closing.enter_context(source_parts(spec, data, _PART_ROWS))
     if any(part.pin is None for part in parts):
         raise StorageError(
@@ -295,7 +306,16 @@ def read_on_workers(
 
 
 def _read_block(
-    spec: Spec, domain: Domain, rules: Sequence[RowRule], part: SourcePart
+    version: str, spec: Spec, domain: Domain, rules: Sequence[RowRule], part: SourcePart
 ) -> tuple[Table, Tally]:
+    """The rows of a part with what validation found, on a worker that may have joined late."""
+    from distributed import get_worker
+
+    own_version, *secrecy = _facts_of(get_worker())
+    if own_version != version or not all(secrecy):
+        raise StorageError(
+            "a worker joined that has other code, may write rows to a disk, or shows on a web page "
+            "how much it holds; end it, and run the same command again"
+        )
     validation = Validation.of(spec, domain, rules)
     return validation.table(read_part(part, spec)), validation.tally

@@ -30,9 +30,13 @@ from cloister.schema.blocks import PREVIOUS
 from cloister.schema.columns import Serial
 from cloister.schema.declarations import DIFFERENTIAL_PRIVACY
 from cloister.schema.domain import Domain
+from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import citations_of, load_spec, uncited_declarations
 from cloister.tasks.requests import plan_report, resolved
-from cloister.tasks.requests.release_request import ReleaseRequest
+from cloister.tasks.requests.release_request import LOCAL_WORKERS, ReleaseRequest
+
+_WORKER_BYTES = 600 << 20
+"""Bytes of a worker beside the codes that it holds: libraries, and a part while it is read."""
 
 _READ_CELL = 2.4e-8
 """Seconds in which a worker reads, checks and codes a cell of Parquet, and hashes it twice."""
@@ -169,11 +173,31 @@ def require_forecast_memory(request: resolved.ResolvedRequest, plan: AnyPlan) ->
     reason = _in_memory(request, context, plan)
     if request.workers and reason:
         raise PlanError(f"--workers cannot be used here: {reason}; nothing was charged")
+    if request.workers and request.data is None and not _is_read_in_parts(context.spec):
+        raise PlanError(
+            "--workers cannot be used here: workers read files, and tables of PostgreSQL; nothing "
+            "was charged"
+        )
     if request.workers or is_out_of_core(request, plan):
-        devices.require_memory(devices.CPU, memory_out_of_core(request, plan))
+        needed = memory_out_of_core(request, plan) + _memory_of_workers(request)
+        devices.require_memory(devices.CPU, needed)
         return
     needed = plan_report.forecast_of(request, context, plan).memory
     devices.require_memory(devices.CPU, needed, reason)
+
+
+def _memory_of_workers(request: resolved.ResolvedRequest) -> int:
+    """Bytes that workers of this machine take, which hold the codes of all rows together."""
+    local = LOCAL_WORKERS.fullmatch(request.workers or "")
+    if local is None:
+        return 0
+    task = resolved.public_context_of(request).task.lead
+    return plan_report.code_bytes(task.domain, task.data_rows) + int(local[1]) * _WORKER_BYTES
+
+
+def _is_read_in_parts(spec: Spec) -> bool:
+    """Whether parts of a source are the same when they are read again, by its kind alone."""
+    return spec.source.url is None or spec.source.url.startswith("postgresql")
 
 
 def memory_words(request: resolved.ResolvedRequest, plan: AnyPlan) -> str:

@@ -6,6 +6,7 @@ deployment stores are all made from its fields.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from numbers import Number
 from pathlib import Path, PurePath
@@ -14,12 +15,31 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from cloister.errors import InputError
 from cloister.evaluation import Level
 from cloister.schema.declarations import Sampling
 from cloister.schema.sources.files_and_urls import is_url
 
 _FORMER = MappingProxyType({"seed": "seed_sampling", "tries": "accept_reject"})
 """Present names of fields by those that versions before 0.3 stored."""
+
+
+LOCAL_WORKERS = re.compile(r"local:([1-9][0-9]{0,2})")
+"""So many workers of this machine, for the time of the command."""
+
+_REMOTE_WORKERS = re.compile(r"tls://[^\s/]+:[0-9]{1,5}")
+"""The scheduler of a cluster that somebody keeps."""
+
+
+def require_workers(address: str | None) -> None:
+    """Passes if workers are none, ``local:N``, or those of a scheduler, ``tls://HOST:PORT``.
+
+    Raises:
+        InputError: they are not.
+    """
+    forms = (LOCAL_WORKERS, _REMOTE_WORKERS)
+    if address is not None and not any(form.fullmatch(address) for form in forms):
+        raise InputError(f"--workers is local:N or tls://HOST:PORT, not '{address}'")
 
 
 class ReleaseRequest(BaseModel):

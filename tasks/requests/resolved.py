@@ -29,7 +29,7 @@ from cloister.schema.spec_files.foreign_keys import lead_of
 from cloister.schema.spec_files.problems import problems_of
 from cloister.schema.spec_files.yaml_text import read_marked, spec_error
 from cloister.tasks.requests import options
-from cloister.tasks.requests.release_request import ReleaseRequest
+from cloister.tasks.requests.release_request import ReleaseRequest, require_workers
 
 ONLY_TABLE = "synthetic"
 """Name of the synthetic file where there is one table, without its ending."""
@@ -108,6 +108,7 @@ def resolve(request: ReleaseRequest, now: datetime | None = None) -> ResolvedReq
     if request.prior is not None and not re.fullmatch(PRIOR_PATTERN, request.prior):
         raise InputError("--prior names a release, such as r-0123456789, or latest; give one")
     options.require_seed(request)
+    require_workers(request.workers)
     budget, sampling = (
         options.budget_of(declared, request),
         options.sampling_wanted(declared, request),

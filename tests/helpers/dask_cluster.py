@@ -55,8 +55,11 @@ class Cluster:
 
 
 @contextmanager
-def dask_cluster(folder: Path) -> Iterator[Cluster]:
-    """A scheduler without workers, whose certificates this process knows."""
+def dask_cluster(folder: Path, *, hidden: bool = True) -> Iterator[Cluster]:
+    """A scheduler without workers, whose certificates this process knows.
+
+    It and its workers have no web pages if they are ``hidden``.
+    """
     temporary = Security.temporary()
     texts = {
         "ca": temporary.tls_ca_file,
@@ -68,10 +71,11 @@ def dask_cluster(folder: Path) -> Iterator[Cluster]:
     tls = {"ca-file": str(folder / "ca")}
     for role in ("scheduler", "worker", "client"):
         tls |= {f"{role}.{name}": str(folder / name) for name in ("cert", "key")}
+    routes = {f"distributed.{role}.http.routes": "[]" for role in ("scheduler", "worker")}
     names = {f"distributed.comm.tls.{name}": path for name, path in tls.items()}
     environment = {
         f"DASK_{name.upper().replace('.', '__').replace('-', '_')}": path
-        for name, path in names.items()
+        for name, path in (names | (routes if hidden else {})).items()
     }
     cluster, listening = Cluster(folder, environment), folder / "scheduler.json"
     with ExitStack() as ending:

@@ -1,7 +1,12 @@
 """Rows with workers: real processes of Dask that are killed, and the same release as in memory."""
 
+import http.client
 import json
+import os
 import signal
+import subprocess
+import sys
+from contextlib import suppress
 
 import pandas as pd
 import psutil
@@ -15,6 +20,7 @@ from cloister.models.sampling import drawing
 from cloister.privacy.ledger import Release, State
 from cloister.schema.block_table import BlockTable
 from cloister.tasks.data import workers as module
+from cloister.tasks.data.workers import workers_of
 from cloister.tasks.ledger.access import open_ledger
 
 QUICK = ["--method", "independent", "--delta", "0", "--epsilon", "0.1", "--evaluate", "none"]
@@ -110,17 +116,18 @@ cloister.version.__version__ = "0.0.1"
 
 
 @pytest.mark.parametrize(
-    ("words", "preload", "said"),
+    ("words", "preload", "hidden", "said"),
     [
-        (["--memory-limit", "1GB"], "", "would write rows to their disks"),
-        (["--memory-limit", "0"], OTHER, "have version 0.0.1+"),
+        (["--memory-limit", "1GB"], "", True, "would write rows to their disks"),
+        (["--memory-limit", "0"], OTHER, True, "have version 0.0.1+"),
+        (["--memory-limit", "0"], "", False, "show on a web page how much they hold"),
     ],
 )
-def test_workers_that_write_rows_or_have_other_code_are_refused_before_the_charge(
-    place, parted, monkeypatch, tmp_path, capsys, words, preload, said
+def test_workers_that_show_or_write_rows_or_have_other_code_are_refused(
+    place, parted, monkeypatch, tmp_path, capsys, words, preload, hidden, said
 ):
     (tmp_path / "loaded.py").write_text(preload)
-    with dask_cluster(tmp_path) as cluster:
+    with dask_cluster(tmp_path, hidden=hidden) as cluster:
         cluster.add_worker(*words, "--preload", str(tmp_path / "loaded.py"))
         assert run([*parted, *QUICK, "--workers", cluster.address]) == 2
     error = " ".join(capsys.readouterr().err.split())
@@ -201,10 +208,45 @@ def test_workers_read_one_snapshot_of_a_table_of_postgresql(place, parted, seede
     assert first == second
 
 
-def test_workers_refuse_a_database_whose_parts_may_change_and_give_the_charge_back(
-    place, parted, capsys
-):
+def test_workers_refuse_a_database_whose_parts_may_change(place, parted, capsys):
     stored_in(f"sqlite:///{place.folder}/clubs.db", place)
     assert run([*parted, *QUICK, "--workers", "local:2"]) == 2
-    assert "leave --workers out" in " ".join(capsys.readouterr().err.split())
-    assert [release.state for release in charges(place)] == [State.REFUNDED]
+    assert "workers read files, and tables of PostgreSQL" in capsys.readouterr().err
+    assert charges(place) == []
+
+
+TWICE = """
+import cloister, sys
+print("from its first line", flush=True)
+options = dict(method="independent", epsilon="0.1", delta="0", evaluate="none")
+cloister.release(sys.argv[1], **options)
+cloister.release(sys.argv[1], workers="local:1", **options)
+"""
+
+
+def test_a_program_that_workers_run_anew_releases_nothing_in_them(place, tmp_path):
+    (tmp_path / "program.py").write_text(TWICE)
+    command = [sys.executable, str(tmp_path / "program.py"), str(place.spec)]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
+    assert done.stdout.count("from its first line") > 1
+    assert len(charges(place)) <= 2
+    assert "put what calls Cloister under: if __name__" in done.stderr
+
+
+def test_workers_answer_nobody_without_a_certificate(place):
+    with workers_of("local:1") as workers:
+        ports = {
+            connection.laddr.port
+            for process in (psutil.Process(), *psutil.Process().children(recursive=True))
+            for connection in process.net_connections("tcp")
+            if connection.status == psutil.CONN_LISTEN
+        }
+        held = workers.hold(str, range(3))
+        assert len(list(workers.map(len, held))) == 3
+        for port in ports:
+            for page in ("/json/counts.json", "/info/main/workers.html", "/metrics", "/health"):
+                with suppress(OSError, http.client.HTTPException):
+                    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+                    connection.request("GET", page)
+                    assert connection.getresponse().status == 404

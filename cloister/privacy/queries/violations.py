@@ -22,7 +22,7 @@ MOST_PAIRS = 2**22
 """Pairs of a matching at most: their codes, fetched at once, take 32 MiB in four columns of a byte.
 
 The error of a rate is then at most 0.0003, and a hundredth of it at rates above 0.0025. Rows beyond
-these, at 10^8 nine in ten, need neither be ordered nor read where they are not in memory.
+these, at 10^8 nine in ten, need not be ordered.
 """
 
 

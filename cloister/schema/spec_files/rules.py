@@ -322,6 +322,8 @@ _STORE = (
 def _url_rules(url: str, object_url: str) -> BrokenRules:
     if holds_password(url):
         yield ("source", "url"), HIDE_IT
+    if object_url.startswith("file:"):
+        yield ("source", "path"), "is a URL of a file; write its path"
     if "://" in object_url and (holds_password(object_url) or "?" in object_url):
         yield ("source", "path"), _STORE
 
