@@ -13,14 +13,16 @@ log, since errors are results: Dask logs what a failed function was given.
 from __future__ import annotations
 
 import pickle
+import re
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cloister.arrays import Integers
@@ -52,21 +54,23 @@ _PART_ROWS = 1 << 20
 and what each costs the scheduler, about a millisecond, is little."""
 
 _SECONDS = 30
-"""Seconds in which a scheduler answers."""
+"""Seconds in which a scheduler answers, and has a worker."""
 
-_CONFIG: dict[str, Any] = {
-    # nothing of the rows is written to a disk, nor is a worker ended that is busy reading
-    "distributed.worker.memory.target": False,
-    "distributed.worker.memory.spill": False,
-    "distributed.worker.memory.pause": False,
-    "distributed.worker.memory.terminate": False,
-    # no web page of how many bytes a worker holds, which anybody on the machine could read
-    "distributed.scheduler.http.routes": [],
-    "distributed.worker.http.routes": [],
-    "distributed.worker.profile.enabled": False,
-    "distributed.diagnostics.nvml": False,
-    "logging": {"distributed": "critical"},
-}
+_CONFIG: Mapping[str, Any] = MappingProxyType(
+    {
+        # nothing of the rows is written to a disk, nor is a worker ended that is busy reading
+        "distributed.worker.memory.target": False,
+        "distributed.worker.memory.spill": False,
+        "distributed.worker.memory.pause": False,
+        "distributed.worker.memory.terminate": False,
+        # no web page of how many bytes a worker holds, which anybody on the machine could read
+        "distributed.scheduler.http.routes": [],
+        "distributed.worker.http.routes": [],
+        "distributed.worker.profile.enabled": False,
+        "distributed.diagnostics.nvml": False,
+        "logging": {"distributed": "critical"},
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -179,7 +183,7 @@ def workers_of(address: str | None) -> Iterator[Workers | None]:
         import distributed  # noqa: F401
     except ImportError:
         raise InputError("--workers needs Dask: pip install 'cloister[dask]'") from None
-    with dask.config.set(_CONFIG), ExitStack() as closing:
+    with dask.config.set(dict(_CONFIG)), ExitStack() as closing:
         client = _client_of(address, closing)
         _require_alike(client)
         yield Workers(client, closing)
@@ -189,7 +193,7 @@ def _client_of(address: str, closing: ExitStack) -> Client:
     """The client of a scheduler, or of new processes of this machine; encrypted both ways."""
     from distributed import Client, LocalCluster, Security
 
-    if local := LOCAL_WORKERS.fullmatch(address):
+    if local := re.fullmatch(LOCAL_WORKERS, address):
         cluster = LocalCluster(
             n_workers=int(local[1]),
             threads_per_worker=1,
@@ -215,9 +219,11 @@ def _client_of(address: str, closing: ExitStack) -> Client:
 
 
 def _require_alike(client: Client) -> None:
+    try:
+        client.wait_for_workers(1, timeout=_SECONDS)
+    except TimeoutError:
+        raise PlanError("the cluster has no workers; start some; nothing was charged") from None
     facts = client.run(_facts_of)
-    if not facts:
-        raise PlanError("the cluster has no workers; start some; nothing was charged")
     if problems := {problem for worker in facts.values() for problem in _problems(*worker)}:
         raise PlanError(f"{'; '.join(sorted(problems))}; nothing was charged")
 

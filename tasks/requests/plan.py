@@ -8,6 +8,7 @@ from __future__ import annotations
 import bisect
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -188,7 +189,7 @@ def require_forecast_memory(request: resolved.ResolvedRequest, plan: AnyPlan) ->
 
 def _memory_of_workers(request: resolved.ResolvedRequest) -> int:
     """Bytes that workers of this machine take, which hold the codes of all rows together."""
-    local = LOCAL_WORKERS.fullmatch(request.workers or "")
+    local = re.fullmatch(LOCAL_WORKERS, request.workers or "")
     if local is None:
         return 0
     task = resolved.public_context_of(request).task.lead

@@ -24,10 +24,10 @@ _FORMER = MappingProxyType({"seed": "seed_sampling", "tries": "accept_reject"})
 """Present names of fields by those that versions before 0.3 stored."""
 
 
-LOCAL_WORKERS = re.compile(r"local:([1-9][0-9]{0,2})")
+LOCAL_WORKERS = r"local:([1-9][0-9]{0,2})"
 """So many workers of this machine, for the time of the command."""
 
-_REMOTE_WORKERS = re.compile(r"tls://[^\s/]+:[0-9]{1,5}")
+_REMOTE_WORKERS = r"tls://[^\s/]+:[0-9]{1,5}"
 """The scheduler of a cluster that somebody keeps."""
 
 
@@ -38,7 +38,7 @@ def require_workers(address: str | None) -> None:
         InputError: they are not.
     """
     forms = (LOCAL_WORKERS, _REMOTE_WORKERS)
-    if address is not None and not any(form.fullmatch(address) for form in forms):
+    if address is not None and not any(re.fullmatch(form, address) for form in forms):
         raise InputError(f"--workers is local:N or tls://HOST:PORT, not '{address}'")
 
 

@@ -64,6 +64,7 @@ COMMANDS = [
     ["spec", "draft"],
     ["spec", "check"],
     ["methods"],
+    ["audit"],
     ["benchmark"],
     ["deploy"],
     ["serve"],

@@ -399,7 +399,8 @@ ELSEWHERE = {SeededCandidates: "test_candidate_laws.py"}
 
 def queries(kind: type = Query) -> Iterator[type]:
     for own in kind.__subclasses__():
-        if own.__module__.startswith("cloister."):
+        # an audit wraps the queries that a method asks
+        if own.__module__.startswith("cloister.") and "audit" not in own.__module__:
             yield own
         yield from queries(own)
 

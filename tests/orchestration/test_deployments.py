@@ -82,6 +82,7 @@ def test_a_deployment_holds_the_schedule_and_the_parameters_and_no_command(
             "sampling": None,
             "resample": None,
             "accept_reject": None,
+            "workers": None,
             "device": None,
             "prior": None,
             "purpose": "",
