@@ -222,6 +222,7 @@ class Audited:
             "attack": attack,
             "claimed": self.claimed,
             "shown": asdict(self.shown),
+            "level": LEVEL,
             "alarm": self.alarm,
             "code": code_version(),
             "date": dt.datetime.now(dt.UTC).date().isoformat(),

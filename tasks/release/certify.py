@@ -229,7 +229,10 @@ def _require_true(basis: Basis) -> None:
 
 
 def audit_record(method: str, home: Home) -> AuditRecord | None:
-    """What audits in this home showed of a method by this code; None if there was none."""
+    """What audits in this home showed of a method by this code; None if there was none.
+
+    An alarm is one of the family of these attacks, by the first step of Holm's procedure.
+    """
     files = sorted((home.folder / AUDITS).glob("*.json"))
     kept = (json.loads(file.read_text(encoding="utf-8")) for file in files)
     audits = [a for a in kept if (a["code"], a["attack"]["method"]) == (code_version(), method)]
@@ -243,7 +246,7 @@ def audit_record(method: str, home: Home) -> AuditRecord | None:
         epsilon=nearest["attack"]["epsilon"],
         shown=figure(nearest["shown"]["mu_low"], 3),
         claimed=figure(nearest["claimed"], 3),
-        alarm=any(audit["alarm"] for audit in audits),
+        alarm=any(a["shown"]["p_value"] <= a["level"] / len(audits) for a in audits),
     )
 
 
