@@ -229,17 +229,14 @@ def _require_alike(client: Client) -> None:
 
 
 def _facts_of(dask_worker: Worker) -> tuple[str, bool, bool]:
-    """The version of the code on a worker, whether it only holds results in memory, and in secret.
-
-    The last is whether it has no web page.
-    """
+    """The version of the code on a worker, and whether it has results in memory and no web page."""
     import dask
 
     routes = dask.config.get("distributed.worker.http.routes")
     return code_version(), isinstance(dask_worker.data, dict), not routes
 
 
-def _problems(version: str, in_memory: bool, in_secret: bool) -> Iterator[str]:
+def _problems(version: str, in_memory: bool, without_page: bool) -> Iterator[str]:
     """What a worker of these facts must not be given rows for, and the remedy."""
     if version != code_version():
         yield (
@@ -248,7 +245,7 @@ def _problems(version: str, in_memory: bool, in_secret: bool) -> Iterator[str]:
         )
     if not in_memory:
         yield "workers would write rows to their disks: start them with --memory-limit 0"
-    if not in_secret:
+    if not without_page:
         yield (
             "workers show on a web page how much they hold: set "
             "DASK_DISTRIBUTED__WORKER__HTTP__ROUTES='[]' and "
@@ -317,8 +314,8 @@ def _read_block(
     """The rows of a part with what validation found, on a worker that may have joined late."""
     from distributed import get_worker
 
-    own_version, *secrecy = _facts_of(get_worker())
-    if own_version != version or not all(secrecy):
+    version_here, *is_private = _facts_of(get_worker())
+    if version_here != version or not all(is_private):
         raise StorageError(
             "a worker joined that has other code, may write rows to a disk, or shows on a web page "
             "how much it holds; end it, and run the same command again"

@@ -43,6 +43,7 @@ _READ_CELL = 2.4e-8
 """Seconds in which a worker reads, checks and codes a cell of Parquet, and hashes it twice."""
 
 _NUMBERS_OF_WORKERS = (1, 10, 100)
+"""Workers of which a plan says what each holds and reads: those of one machine, rack, cluster."""
 
 
 @dataclass(frozen=True)
