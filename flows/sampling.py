@@ -22,7 +22,7 @@ from cloister.models.answers.figures import Estimand
 from cloister.models.answers.question import parse_question
 from cloister.models.protocol import HasBinaryColumns, counts_of_all_rows, table_models
 from cloister.models.registry import methods_with
-from cloister.models.sampling.drawing import Where
+from cloister.models.sampling.drawing import Mapper, Where, in_threads
 from cloister.models.storage import SavedModel, load_saved
 from cloister.models.task import Task
 from cloister.privacy.ledger import Release, State
@@ -32,11 +32,13 @@ from cloister.schema.domain import Domain
 from cloister.schema.parsing import parse
 from cloister.schema.relations import Database, Schema
 from cloister.tasks.data import parts, tables
+from cloister.tasks.data.workers import workers_of
 from cloister.tasks.home.files import exclusive, require_room, size_of
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import release_of
 from cloister.tasks.release.integrity import released_manifest
 from cloister.tasks.requests import disk_room, resolved
+from cloister.tasks.requests.release_request import require_workers
 
 _WRITTEN: Mapping[str, str] = MappingProxyType(
     {
@@ -141,7 +143,8 @@ class Draw:
 
     They go to a file; of several tables to a folder, in ``csv`` if that is wanted; or into the
     ``database`` of a URL. A ``binary`` one is for the binary columns of a copula in place of
-    records.
+    records. ``workers`` draw one table to a file in this process' place: ``local:N``, or those of
+    a scheduler of Dask.
     """
 
     release: str
@@ -152,6 +155,7 @@ class Draw:
     binary: bool = False
     csv: bool = False
     database: str | None = None
+    workers: str | None = None
 
 
 def sample_release(home: Home, draw: Draw, as_json: bool) -> None:
@@ -161,14 +165,17 @@ def sample_release(home: Home, draw: Draw, as_json: bool) -> None:
 
     Raises:
         InputError: the release is not approved, a condition is not COLUMN=VALUE, the model gives
-            fewer rows, or the file has another ending than .parquet or .csv.
+            fewer rows, the file has another ending than .parquet or .csv, or workers cannot draw.
         StorageError: the file exists or cannot be written.
         VerificationError: the model is not the one that was released.
         SampleError: the rows cannot be drawn.
     """
     where = conditions(draw.where)
+    require_workers(draw.workers)
     saved = approved_model(home, draw.release)
     tables.require_capacity(saved.model, draw.rows)
+    if draw.workers and (draw.database or saved.task.several):
+        raise InputError("--workers draw one table to a file; leave them out here")
     destination = draw.database or str(draw.out)
     if saved.task.several:
         _sample_database(home, saved, draw, where)
@@ -198,11 +205,12 @@ def _sample_table(home: Home, saved: SavedModel, draw: Draw, where: Where) -> No
         drawn = Database(saved.task.schema, {saved.task.schema.lead: rows})
         database_sampling.load_drawn(saved, drawn, target, home)
         return
-    with _alone(draw.out, _require_new):
+    with _alone(draw.out, _require_new), workers_of(draw.workers) as workers:
+        mapper = workers.map if workers else in_threads
         if draw.binary:
-            _write_binary(saved, draw)
+            _write_binary(saved, draw, mapper)
         else:
-            _write(saved, draw, where)
+            _write(saved, draw, where, mapper)
 
 
 def _sample_database(home: Home, saved: SavedModel, draw: Draw, where: Where) -> None:
@@ -302,13 +310,12 @@ def _beside(out: Path) -> Path:
     return out.with_name(f".{out.name}.parquet")
 
 
-def _write(saved: SavedModel, draw: Draw, where: Where) -> None:
+def _write(saved: SavedModel, draw: Draw, where: Where, mapper: Mapper) -> None:
     """Draw to a Parquet file beside the wanted one, check it, and move or convert it."""
     drawn = _beside(draw.out)
     task, model = saved.one
-    parts.sample_to(
-        model.sampler, parts.SampleRequest(saved.digest, draw.rows, draw.seed, where), drawn
-    )
+    request = parts.SampleRequest(saved.digest, draw.rows, draw.seed, where)
+    parts.sample_to(model.sampler, request, drawn, mapper)
     tables.require_hard_constraints(tables.violations_in(drawn, task))
     context = resolved.PublicContext(saved.spec, saved.task)
     tables.require_published_schema(context, dict.fromkeys(context.tables, drawn))
@@ -319,7 +326,7 @@ def _write(saved: SavedModel, draw: Draw, where: Where) -> None:
         drawn.replace(draw.out)
 
 
-def _write_binary(saved: SavedModel, draw: Draw) -> None:
+def _write_binary(saved: SavedModel, draw: Draw, mapper: Mapper) -> None:
     """Draw the binary columns of a model to a Parquet file.
 
     Raises:
@@ -335,7 +342,7 @@ def _write_binary(saved: SavedModel, draw: Draw) -> None:
         raise InputError("--binary: columns are written as .parquet, without --where")
     request = parts.SampleRequest(f"{saved.digest} binary", draw.rows, draw.seed)
     drawn = _beside(draw.out)
-    parts.sample_to(model.binary_sampler, request, drawn).replace(draw.out)
+    parts.sample_to(model.binary_sampler, request, drawn, mapper).replace(draw.out)
 
 
 def _bound_model(home: Home, release: Release) -> str | None:

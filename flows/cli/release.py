@@ -131,6 +131,13 @@ def sample_model(
     csv: Annotated[
         bool, typer.Option("--csv", help="Write several tables as CSV, not Parquet.")
     ] = False,
+    workers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="local:N|tls://HOST:PORT",
+            help="Processes that draw one table to a file; the rows are the same.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Draw more rows from the model of an approved release, at no cost.
@@ -142,7 +149,7 @@ def sample_model(
     from cloister.tasks.home.home import Home
 
     folder, database = (Path(), out) if is_url(out) else (Path(out), None)
-    draw = Draw(release, rows, folder, tuple(where or ()), seed, binary, csv, database)
+    draw = Draw(release, rows, folder, tuple(where or ()), seed, binary, csv, database, workers)
     sample_release(Home.current(), draw, as_json)
 
 

@@ -60,6 +60,21 @@ def test_a_release_with_workers_is_the_one_in_memory_byte_for_byte(
     assert not list((place.home.folder / "tmp").iterdir())
 
 
+def test_more_rows_are_the_same_drawn_by_workers(place, parted, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(drawing, "CHUNK_ROWS", 300)
+    assert run([*parted, *QUICK]) == 0
+    (release,) = charges(place)
+    assert run(["review", "approve", release.id, "--by", "ruth", "--reason", "checked"]) == 0
+    draw = ["sample", release.id, "--rows", "2000", "--seed", "3", "--out"]
+    alone, by_workers = tmp_path / "alone.parquet", tmp_path / "workers.parquet"
+    assert run([*draw, str(alone)]) == 0
+    assert run([*draw, str(by_workers), "--workers", "local:2"]) == 0
+    assert alone.read_bytes() == by_workers.read_bytes()
+    url = f"sqlite:///{tmp_path}/rows.db"
+    assert run([*draw, url, "--workers", "local:2"]) == 2
+    assert "one table to a file" in capsys.readouterr().err
+
+
 def lose_at(number: int, monkeypatch, lose) -> None:
     """Have ``lose`` called when rows are summed for the so manieth time."""
     total, calls = BlockTable.total, []
