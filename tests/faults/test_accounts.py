@@ -54,6 +54,10 @@ def test_the_first_release_opens_the_account_and_its_budget(place: str) -> None:
         ("/data/visits-*.csv", "/data/visits-2026-11.csv"),
         ("/data/visits-2026-11.csv", "/data/visits-*.csv"),
         ("/data/[1].csv", "/data/[1].csv"),
+        ("/data/2026-*.csv", "/data/*-01.csv"),
+        ("/data/visits*.csv", "/data/vis*-01*.csv"),
+        ("/data/visits", "/data/visits/*.parquet"),
+        ("/data/visits/1.parquet", "/data/visits"),
     ],
 )
 def test_data_of_another_account_is_refused_and_its_account_is_named(
@@ -66,6 +70,36 @@ def test_data_of_another_account_is_refused_and_its_account_is_named(
         ledger.reserve(ask("second"), "flow", opening("second", asked))
     assert ledger.entries() == before  # neither account nor budget nor charge
     ledger.reserve(ask("third"), "flow", opening("third", "/data/other.csv"))
+
+
+@pytest.mark.parametrize(
+    ("registered", "asked"),
+    [
+        ("/data/2026-*.csv", "/data/2025-*.csv"),
+        ("/data/*-01.csv", "/data/*-02.csv"),
+        ("/data/visits", "/data/visits-2.csv"),
+        ("/data/visits.csv", "/data/*.parquet"),
+    ],
+)
+def test_data_beside_that_of_another_account_is_not_its(
+    place: str, registered: str, asked: str
+) -> None:
+    ledger = Ledger.open(place)
+    ledger.open_account(Account("visits", "row", "add_remove", (registered,)), "officer", "why")
+    ledger.reserve(ask("second"), "flow", opening("second", asked))
+
+
+def test_overlapping_places_of_an_earlier_version_stay(place: str) -> None:
+    """Earlier versions compared no pattern with a pattern: their ledgers can be read and used."""
+    ledger, second = Ledger.open(place), opening("second", "/data/*-01.csv")
+    with pytest.MonkeyPatch.context() as earlier:
+        earlier.setattr(Account, "overlaps", Account.holds)
+        ledger.reserve(ask(), "flow", opening("adult", "/data/2026-*.csv"))
+        ledger.reserve(ask("second"), "flow", second)
+    assert ledger.verify() == []
+    ledger.reserve(ask("second", spend_id="again"), "flow", second)
+    with pytest.raises(InputError, match="account: adult"):
+        ledger.reserve(ask("second"), "flow", opening("second", "/data/*-01*.csv"))
 
 
 def test_new_places_belong_to_the_account_that_used_them_first(place: str) -> None:

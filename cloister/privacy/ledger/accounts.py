@@ -80,7 +80,8 @@ class Period(StrEnum):
 class Account:
     """A data set as the ledger knows it: where it lies, and whom its releases protect, for life.
 
-    ``places`` are files, tables of databases and patterns of them (``*``); each is of one account.
+    ``places`` are files, folders, tables of databases and patterns of them (``*``); data is of one
+    account.
     The budget of growing data is that of each block of a ``partition``.
     """
 
@@ -101,6 +102,14 @@ class Account:
     def holds(self, location: str) -> bool:
         """Whether a location, or one that a pattern covers, is registered."""
         return any(_covers(mine, location) or _covers(location, mine) for mine in self.places)
+
+    def overlaps(self, location: str) -> bool:
+        """Whether some data may lie both at a location and at a registered one.
+
+        Two patterns may fit one name, and a folder holds what is in it. Ledgers of earlier versions
+        registered such places to two accounts, so that reading them asks for :meth:`holds` alone.
+        """
+        return self.holds(location) or any(_overlap(mine, location) for mine in self.places)
 
     @property
     def body(self) -> dict[str, Any]:
@@ -126,6 +135,15 @@ def _covers(pattern: str, location: str) -> bool:
     if "*" not in pattern:
         return pattern == location
     return bool(re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), location, re.DOTALL))
+
+
+def _overlap(first: str, second: str) -> bool:
+    """Whether two patterns fit one text, or one location is a folder above another."""
+    if "*" in first and "*" in second:  # what is between their ends fits both, in either order
+        (head, *_, tail), (second_head, *_, second_tail) = first.split("*"), second.split("*")
+        heads_fit = head.startswith(second_head) or second_head.startswith(head)
+        return heads_fit and (tail.endswith(second_tail) or second_tail.endswith(tail))
+    return first.startswith(f"{second}/") or second.startswith(f"{first}/")
 
 
 @dataclass(frozen=True)

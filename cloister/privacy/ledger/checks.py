@@ -80,15 +80,16 @@ def require_account(books: LedgerState, account: Account) -> None:
 
     A new account of a dataset with releases of an earlier version takes their unit and relation.
     """
-    for location in account.places:
-        holder = books.account_at(location)
-        if holder and holder.name != account.name:
-            raise errors.InputError(
-                f"{location} is data of account '{holder.name}', and one data set has one budget: "
-                f"write account: {holder.name} in the spec, instead of '{account.name}'. Nothing "
-                "was charged."
-            )
     opened = books.accounts.get(account.name)
+    strangers = [holder for holder in books.accounts.values() if holder.name != account.name]
+    for location in account.places:
+        holder = next((holder for holder in strangers if holder.overlaps(location)), None)
+        if holder and not (opened and location in opened.places):
+            raise errors.InputError(
+                f"{location} is data of account '{holder.name}', at least in part, and one data "
+                f"set has one budget: write account: {holder.name} in the spec, instead of "
+                f"'{account.name}'. Nothing was charged."
+            )
     earlier = [opened] if opened else _earlier_accounts(books, account.name)
     for existing in earlier:
         if existing.partition != account.partition:
