@@ -363,11 +363,12 @@ def _source_identity(text: str) -> str:
     """A place as an account registers it: an absolute path, an object, a table of a database."""
     from cloister.schema.sources.databases import table_identity
     from cloister.schema.sources.files_and_urls import is_url
+    from cloister.schema.sources.stored_files import object_identity
 
     url, _, table = text.rpartition("#")
     if is_url(url):
         return table_identity(url, table)
-    return text if is_url(text) else str(Path(text).resolve())
+    return object_identity(text) if is_url(text) else str(Path(text).resolve())
 
 
 def account_json(account: Account) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
@@ -104,7 +104,7 @@ def files_of(source: str | Path) -> tuple[str, ...]:
 
 
 def identities(source: str | Path) -> tuple[str, ...]:
-    """Where data lies: absolute paths without links, or URLs; of several files with ``*``.
+    """Where data lies: absolute paths without links, or objects; of several files with ``*``.
 
     Raises:
         StorageError: as :func:`files_of`.
@@ -112,7 +112,7 @@ def identities(source: str | Path) -> tuple[str, ...]:
     """
     folder, pattern = _pattern(source)
     if is_remote(source):
-        return (f"{folder}/{pattern}" if pattern else str(source),)
+        return (object_identity(f"{folder}/{pattern}" if pattern else str(source)),)
     if not pattern:
         return (str(Path(source).resolve()),)
     resolved = Path(folder).resolve()
@@ -120,6 +120,17 @@ def identities(source: str | Path) -> tuple[str, ...]:
         path for file in files_of(source) if (path := Path(file).resolve()).parent != resolved
     }
     return tuple(map(str, (resolved / pattern, *sorted(linked))))
+
+
+_SAME_STORES = {"gcs": "gs", "abfss": "abfs"}
+"""Schemes by which Arrow knows a store beside those it is named by here."""
+
+
+def object_identity(url: str) -> str:
+    """An object or objects (``*``) as a URL that is the same however its letters are written."""
+    parts = urlsplit(url)
+    named = unquote(f"{parts.netloc.removeprefix('anonymous@')}{parts.path}").rstrip("/")
+    return f"{_SAME_STORES.get(parts.scheme, parts.scheme)}://{quote(named, safe='/*@:')}"
 
 
 def _pattern(source: str | Path) -> tuple[str, str]:

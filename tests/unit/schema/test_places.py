@@ -11,6 +11,7 @@ from cloister.errors import StorageError
 from cloister.privacy.ledger.accounts import Account
 from cloister.schema.sources.databases import table_identity
 from cloister.schema.sources.reading import places_of
+from cloister.schema.sources.stored_files import object_identity
 from cloister.schema.spec import Spec
 
 
@@ -41,6 +42,16 @@ def test_a_table_is_the_same_for_each_user_and_driver(url: str, monkeypatch: pyt
     monkeypatch.setenv("PASSWORD", "secret:@/")
     monkeypatch.setenv("WHOLE", "postgresql://x:y@db/shop")
     assert table_identity(url, "visits") == "postgresql://db:5432/shop table visits"
+
+
+@pytest.mark.parametrize("url", ["s3://b/k%20%2B/%6b", "s3://b/k +/k", "s3://%62/k%20+/k/"])
+def test_an_object_is_the_same_however_its_letters_are_written(url: str):
+    assert object_identity(url) == "s3://b/k%20%2B/k"
+
+
+@pytest.mark.parametrize("url", ["gs://b/k*", "gcs://b/k*", "gs://anonymous@b/k*"])
+def test_a_store_is_the_same_by_either_of_its_schemes(url: str):
+    assert object_identity(url) == "gs://b/k*"
 
 
 def test_a_variable_that_is_not_set_is_named(monkeypatch: pytest.MonkeyPatch):
