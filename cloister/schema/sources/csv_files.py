@@ -6,6 +6,7 @@ is read as the bytes of UTF-8 that CSV readers take, in pieces.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -273,17 +274,28 @@ def _is_read_as_utf_8(encoding: str) -> bool:
 def _open_span(
     path: str | Path, encoding: str, span: stored_files.Span
 ) -> Iterator[IO[bytes] | pa.NativeFile]:
-    """Some bytes of a file, or all as they are unpacked and in UTF-8."""
+    """Some bytes of a file, or all as they are unpacked and in UTF-8.
+
+    Bytes that are not of UTF-8 become backslash escapes: Arrow decodes an uneven line for the
+    handler that may skip it, and where that fails Python prints the byte, and the file is refused.
+    """
     begin, end = span
     if files_and_urls.is_wide(encoding):
         with open_as_utf_8(path, encoding) as file:
             yield file
-    elif span == stored_files.WHOLE:
-        with stored_files.open_stream(path) as file:
-            yield file
-    else:
-        with stored_files.open_file(path) as file:
-            yield file.get_stream(begin, (file.size() if end is None else end) - begin)
+        return
+    opened = stored_files.open_stream if span == stored_files.WHOLE else stored_files.open_file
+    with opened(path) as file:
+        whole = span == stored_files.WHOLE
+        length = None if whole else (file.size() if end is None else end) - begin
+        some = file if whole else file.get_stream(begin, length)
+        yield _escaped(some) if encoding == files_and_urls.UTF_8 else some
+
+
+def _escaped(file: pa.NativeFile) -> pa.NativeFile:
+    """The bytes of a file, those that are not of UTF-8 as backslash escapes."""
+    decoder = codecs.getincrementaldecoder(files_and_urls.UTF_8)("backslashreplace")
+    return pa.TransformInputStream(file, lambda some: decoder.decode(some, final=not some).encode())
 
 
 def _read_options(

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from cloister.errors import DataError, SpecError, StorageError
-from cloister.schema.sources.csv_files import _BLOCK_BYTES
+from cloister.schema.sources.csv_files import _BLOCK_BYTES, malformed_rows
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec import Spec, ValidationSpec
 from cloister.schema.validation import validate_rows
@@ -65,6 +65,21 @@ def test_csv_cells_are_text_in_declared_order(tmp_path, content, source, cells):
     assert list(frame.columns) == NAMES
     assert (frame.dtypes == "str").all()
     assert _cells(frame) == cells
+
+
+@pytest.mark.parametrize("uneven", [b"\xe9,7,8", b"7,8,\xff", b"\xe9"])
+def test_no_byte_of_an_uneven_line_that_is_not_utf_8_is_shown(tmp_path, monkeypatch, uneven):
+    unraisable = []
+    monkeypatch.setattr("sys.unraisablehook", unraisable.append)
+    path, spec = tmp_path / "people.csv", _spec()
+    path.write_bytes(b"a,b\n1,2\n" + uneven + b"\n\xe9,4\n")
+    with pytest.raises(DataError, match=r"1 row with more or fewer cells.*\(row 2\)"):
+        read_frame(spec, path)
+    validation = ValidationSpec(on_invalid="drop")
+    frame = read_frame(spec.model_copy(update={"validation": validation}), path)
+    assert not unraisable
+    assert _cells(frame) == [["2", "1"], ["4", "\\xe9"]]
+    assert malformed_rows(frame) == 1
 
 
 def test_odd_column_names_are_read(tmp_path):
