@@ -22,7 +22,7 @@ from cloister.models.answers.figures import Estimand
 from cloister.models.answers.question import parse_question
 from cloister.models.protocol import HasBinaryColumns, counts_of_all_rows, table_models
 from cloister.models.registry import methods_with
-from cloister.models.sampling.drawing import Mapper, Where, in_threads
+from cloister.models.sampling.drawing import Mapper, Sampler, Where, in_threads
 from cloister.models.storage import SavedModel, load_saved
 from cloister.models.task import Task
 from cloister.privacy.ledger import Release, State
@@ -194,23 +194,34 @@ def _sample_table(home: Home, saved: SavedModel, draw: Draw, where: Where) -> No
         raise InputError("--csv is of several tables; give --out an ending of .csv")
     require_declared(where, task.domain)
     require_unconditional(where, task)
-    if not draw.database:
-        text = disk_room.text_bytes(task.domain, draw.rows) if draw.out.suffix == ".csv" else 0
-        needed = disk_room.draw_bytes(task.domain, draw.rows) + text
-        require_room(draw.out.parent, needed - size_of(parts.folder_of(_beside(draw.out))))
     if draw.database and not draw.binary:
+        require_room(home.folder, disk_room.file_bytes(task.domain, draw.rows))
         target = database_sampling.target_of(saved, draw.database, draw.release, _drawn(draw))
         rows = model.sample(draw.rows, SamplingSource(draw.seed), where)
         tables.require_hard_constraints(violation_reports(task.hard, rows))
         drawn = Database(saved.task.schema, {saved.task.schema.lead: rows})
         database_sampling.load_drawn(saved, drawn, target, home)
         return
+    sampler = _binary_sampler(saved, draw) if draw.binary else model.sampler
+    _require_room(draw, sampler.domain)
     with _alone(draw.out, _require_new), workers_of(draw.workers) as workers:
         mapper = workers.map if workers else in_threads
         if draw.binary:
-            _write_binary(saved, draw, mapper)
+            request = parts.SampleRequest(f"{saved.digest} binary", draw.rows, draw.seed)
+            parts.sample_to(sampler, request, _beside(draw.out), mapper).replace(draw.out)
         else:
             _write(saved, draw, where, mapper)
+
+
+def _require_room(draw: Draw, domain: Domain) -> None:
+    """Check that the disk has room for a draw to a file; what an interrupted one left needs none.
+
+    Raises:
+        StorageError: it has not, or nothing can be written there.
+    """
+    text = disk_room.text_bytes(domain, draw.rows) if draw.out.suffix == ".csv" else 0
+    needed = disk_room.draw_bytes(domain, draw.rows) + text
+    require_room(draw.out.parent, needed - size_of(parts.folder_of(_beside(draw.out))))
 
 
 def _sample_database(home: Home, saved: SavedModel, draw: Draw, where: Where) -> None:
@@ -226,6 +237,8 @@ def _sample_database(home: Home, saved: SavedModel, draw: Draw, where: Where) ->
             "refer to; draw without it, and select rows of the output"
         )
     where = conditions_on_units(where, saved.task.schema)
+    needed = disk_room.tables_bytes(saved.task, draw.rows, draw.csv)
+    require_room(home.folder if draw.database else draw.out.parent, needed)
     if draw.database:
         target = database_sampling.target_of(saved, draw.database, draw.release, _drawn(draw))
         drawn = database_sampling.draw_database(saved, draw.rows, draw.seed, where)
@@ -326,8 +339,8 @@ def _write(saved: SavedModel, draw: Draw, where: Where, mapper: Mapper) -> None:
         drawn.replace(draw.out)
 
 
-def _write_binary(saved: SavedModel, draw: Draw, mapper: Mapper) -> None:
-    """Draw the binary columns of a model to a Parquet file.
+def _binary_sampler(saved: SavedModel, draw: Draw) -> Sampler:
+    """The sampler of the binary columns of a model, which are drawn to a Parquet file.
 
     Raises:
         InputError: the model has none, there is a condition, or the file has another ending.
@@ -340,9 +353,7 @@ def _write_binary(saved: SavedModel, draw: Draw, mapper: Mapper) -> None:
         )
     if draw.where or draw.out.suffix != ".parquet":
         raise InputError("--binary: columns are written as .parquet, without --where")
-    request = parts.SampleRequest(f"{saved.digest} binary", draw.rows, draw.seed)
-    drawn = _beside(draw.out)
-    parts.sample_to(model.binary_sampler, request, drawn, mapper).replace(draw.out)
+    return model.binary_sampler
 
 
 def _bound_model(home: Home, release: Release) -> str | None:

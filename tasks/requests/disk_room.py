@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from cloister.models.task import DatabaseTask
 from cloister.schema.columns import Column, Serial
 from cloister.schema.domain import Domain, code_type
 from cloister.tasks.home.home import Home
@@ -47,6 +48,18 @@ def text_bytes(domain: Domain, rows: int) -> int:
 def draw_bytes(domain: Domain, rows: int) -> int:
     """Bytes on disk at most while so many rows are drawn: the file, and the codes of its parts."""
     return file_bytes(domain, rows) + plan_report.code_bytes(domain, rows)
+
+
+def tables_bytes(task: DatabaseTask, units: int, csv: bool) -> int:
+    """Bytes of the files of tables that are drawn with so many units, at most; public.
+
+    The other tables are taken to have as many rows for each unit as in a release.
+    """
+    needed = 0
+    for table in task.tables.values():
+        rows = -(-table.output_rows * units // task.output_rows)
+        needed += file_bytes(table.domain, rows) + csv * text_bytes(table.domain, rows)
+    return needed
 
 
 def _cell_bytes(column: Column, group: int) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from small_disks import small_disk
 
 from cloister.flows.cli.app import run
 
@@ -76,6 +77,11 @@ def test_a_copula_is_released_and_gives_its_binary_columns(survey, capsys, metho
     ones = survey / "ones.parquet"
     words = ["sample", release, "--rows", "300", "--binary", "--seed", "1", "--out", str(ones)]
     assert run(words) == 0, capsys.readouterr().err
+    with small_disk(survey / "disk", kilobytes=1024) as disk:  # records of as many rows would fit
+        words = ["sample", release, "--rows", "45000", "--out", str(disk / "ones.parquet")]
+        assert run([*words, "--binary"]) == 2
+        assert "the disk has 1 MiB free and up to" in " ".join(capsys.readouterr().err.split())
+        assert list(disk.iterdir()) == []
     binary = pd.read_parquet(ones)
     assert binary.shape == (300, columns)
     assert {"town=a", "score=0..19", "score=99", "member=missing"} <= set(binary.columns)

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from small_disks import small_disk
 
 from cloister.flows.cli.app import run
 from cloister.flows.python import load
@@ -128,6 +129,11 @@ def _require_more_rows(release: str, folder: Path, capsys) -> None:
     assert "approved releases only" in capsys.readouterr().err
     assert run(["review", "approve", release, "--reason", "fine"]) == 0
     assert run([*draw, str(folder / "more")]) == 0
+    with small_disk(folder / "disk", kilobytes=1024) as disk:
+        many = ["sample", release, "--rows", "100000", "--out", str(disk / "more")]
+        assert run(many) == 2
+        assert "the disk has 1 MiB free and up to" in " ".join(capsys.readouterr().err.split())
+        assert list(disk.iterdir()) == []
     patients, visits, drugs = (
         pd.read_parquet(folder / "more" / f"{name}.parquet")
         for name in ("patients", "visits", "drugs")
