@@ -183,7 +183,7 @@ def _refund_on_failure(
         release = access.give_back(charge.release, request, home)
         if release.state is State.FORFEITED:
             raise type(error)(f"{error}; {_FORFEITED.format(release.request.dataset)}") from None
-        if isinstance(error, errors.DataError):
+        if isinstance(error, errors.DataError | errors.StorageError):
             raise type(error)(f"{error}; {CHARGED_NOTHING}") from None
         raise
 

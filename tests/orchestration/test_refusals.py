@@ -6,6 +6,7 @@ import json
 import re
 import stat
 from datetime import UTC, datetime
+from itertools import count
 
 import pandas as pd
 from prefect.client.orchestration import get_client
@@ -17,6 +18,7 @@ from recorded import every
 from cloister.flows.cli.app import run
 from cloister.privacy.certificate.certificate import read_certificate
 from cloister.privacy.ledger import State
+from cloister.schema.sources import stored_files
 from cloister.tasks.ledger.access import existing_ledger
 
 DETAIL = ("(row 42)", "1 value", "home region")
@@ -96,6 +98,18 @@ def test_a_refusal_is_one_line_beside_the_progress(place, prefect_server, logs):
     assert line.startswith("error: the data is not as the spec declares it")
     assert line.endswith("this run charged nothing")
     assert all(re.fullmatch(r"[\d:]{8} \w+ (started|finished|failed)", each) for each in progress)
+
+
+def test_a_file_that_changes_while_it_is_read_says_that_nothing_was_charged(
+    place, prefect_server, logs, monkeypatch
+):
+    versions = count()
+    monkeypatch.setattr(stored_files, "pin_of", lambda file: f"{file} {next(versions)}")
+    assert run(quick_release(place)) == 2
+    line = logs().splitlines()[-1]
+    assert "is no longer the file" in line and line.endswith("this run charged nothing")
+    (held,) = existing_ledger(place.home).releases()
+    assert held.state is State.REFUNDED
 
 
 def test_data_refused_too_often_costs_a_charge_and_certificates_tell_of_it(
