@@ -19,7 +19,7 @@ from typing import Any, Generic
 import numpy as np
 
 from cloister.arrays import Array, Booleans, Integers
-from cloister.audit.likelihood import SampledSum, log_likelihood
+from cloister.audit.likelihood import SampledSum, log_likelihood, nearness
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateDatabase, PrivateRows
 from cloister.privacy.events import Event
@@ -58,12 +58,13 @@ class EchoJournal(Journal):
 class Losses:
     """The privacy loss of each answer of a release, in nats: the table with the unit on top.
 
-    ``sharp`` adds up which table each selection speaks for if it took the best score outright.
-    ``unread`` counts the answers whose likelihood is not known, ``events`` what they were.
+    ``nearness`` adds up that of ``drawn`` answers of known mechanisms to the exact ones; ``unread``
+    counts the answers whose likelihood is not known, ``events`` what they were.
     """
 
     total: float = 0.0
-    sharp: int = 0
+    nearness: float = 0.0
+    drawn: int = 0
     unread: int = 0
     events: Counter[Event] = field(default_factory=Counter)
 
@@ -76,10 +77,11 @@ class Losses:
         elif without != with_unit:  # both may be impossible
             self.total += with_unit - without
 
-    def select(self, exact: Sequence[Array], chosen: int) -> None:
-        """Add a selection: whether the choice is the best with the unit, and not without it."""
-        best = [int(np.argmax(scores)) == chosen for scores in exact]
-        self.sharp += int(best[1]) - int(best[0])
+    def draw(self, nearness: float | None) -> None:
+        """Add how near an answer is to the exact one."""
+        if nearness is not None:
+            self.nearness += nearness
+            self.drawn += 1
 
 
 @dataclass(frozen=True)
@@ -92,9 +94,13 @@ class Worlds:
 
 @dataclass(eq=False)
 class Watched(Query[RowsT, SensitivityT, AnswerT], Generic[RowsT, SensitivityT, AnswerT]):
-    """A query whose rows, exact and noisy answers are kept; ``drawn`` are its secret samples."""
+    """A query whose rows, exact and noisy answers are kept; ``drawn`` are its secret samples.
+
+    An ``empty`` one samples no rows: it is asked for those that it would be asked of.
+    """
 
     query: Query[RowsT, SensitivityT, AnswerT]
+    empty: bool = False
     rows: Any = None
     answered: Array | None = None
     noisy: Array | None = None
@@ -111,6 +117,8 @@ class Watched(Query[RowsT, SensitivityT, AnswerT], Generic[RowsT, SensitivityT, 
 
     def exact(self, rows: RowsT, source: NoiseSource) -> Array:
         self.rows = rows
+        if self.empty:
+            source = _Sample(np.zeros(self.rows.table.rows, dtype=bool))  # type: ignore[assignment]
         self.answered = self.query.exact(rows, _Recording(source, self.drawn))  # type: ignore[arg-type]
         return self.answered
 
@@ -188,7 +196,8 @@ class WatchedDoor(Generic[RowsT]):
         """The answer of the real door, drawn or read from its journal; its loss is added up."""
         fitted: Watched[RowsT, SensitivityT, AnswerT] = Watched(query)
         answer = self.door.answer(fitted, mechanism, label)
-        beside: Watched[RowsT, SensitivityT, AnswerT] = Watched(query)
+        gradient = isinstance(mechanism, GaussianGradient)  # its sums are those of the sample
+        beside: Watched[RowsT, SensitivityT, AnswerT] = Watched(query, empty=gradient)
         self.twin.answer(beside, _Exact(mechanism), label)
         self._add(mechanism, fitted, beside)
         return answer
@@ -205,18 +214,16 @@ class WatchedDoor(Generic[RowsT]):
     def _add(
         self, mechanism: Any, fitted: Watched[RowsT, Any, Any], beside: Watched[RowsT, Any, Any]
     ) -> None:
-        sensitivity = fitted.sensitivity(self.neighbours)
+        sensitivity, noisy = fitted.sensitivity(self.neighbours), fitted.noisy
+        assert noisy is not None
+        self.worlds.losses.draw(nearness(mechanism, sensitivity, fitted.answered, noisy))
         exact: Sequence[Any] = (fitted.answered, beside.answered)
         if isinstance(mechanism, GaussianGradient):
             exact = sampled_sums(fitted, beside, float(mechanism.rate))
         elif fitted.drawn:  # random before the noise: no closed form
             return self.worlds.losses.add(mechanism.event(sensitivity), (None, None))
-        noisy = fitted.noisy
-        assert noisy is not None
         exact = exact if not self.worlds.with_unit else exact[::-1]
         likelihoods = [log_likelihood(mechanism, sensitivity, each, noisy) for each in exact]
-        if hasattr(mechanism, "select"):
-            self.worlds.losses.select(exact, int(noisy[0]))
         return self.worlds.losses.add(mechanism.event(sensitivity), likelihoods)
 
 
@@ -247,15 +254,13 @@ def _gradient(watched: Watched[Any, Any, Any], row: int) -> Integers:
 
 def rows_of_unit(table: Table, neighbour: Table) -> Integers:
     """The numbers of the rows that a table has and its neighbour has not."""
-    left = Counter(zip(*(codes.tolist() for codes in neighbour.codes.values()), strict=True))
-    unit = []
-    for row, cells in enumerate(
-        zip(*(codes.tolist() for codes in table.codes.values()), strict=True)
-    ):
-        left[cells] -= 1
-        if left[cells] < 0:
-            unit.append(row)
-    return np.array(unit, dtype=np.int64)
+    columns = [np.concatenate([table.codes[n], neighbour.codes[n]]) for n in table.codes]
+    _, cells = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+    mine, theirs = np.split(cells.ravel(), [table.rows])
+    order = np.argsort(mine, kind="stable")
+    equal_before = np.arange(len(order)) - np.searchsorted(mine[order], mine[order])
+    left = equal_before >= np.bincount(theirs, minlength=len(cells))[mine[order]]
+    return np.sort(order[left])
 
 
 @dataclass(frozen=True)

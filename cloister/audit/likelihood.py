@@ -2,6 +2,9 @@
 
 The constant is the same for all exact answers, so that the difference between two tables is the
 privacy loss of the answer. Mechanisms are known, so it is exact; what is not says so.
+
+`nearness` compares an answer with the exact one that it was drawn around: whether the mechanism is
+what it says. One of less noise shows too much of some table, if not of those that are attacked.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import numpy as np
 from numpy.polynomial.legendre import leggauss
 from scipy.special import logsumexp
 
-from cloister.arrays import Array, Floats, Integers
+from cloister.arrays import TINY, Array, Floats, Integers
 from cloister.privacy.events import Sensitivity
 from cloister.privacy.mechanisms import noise
 from cloister.privacy.mechanisms.selection import Exponential, PermuteAndFlip
@@ -137,9 +140,7 @@ def _(
     noisy: Array,
 ) -> float:
     """A mixture of normals; the rounding of noise, to 2^-36 of the clip, is not seen."""
-    grid = mechanism.grid
-    moved = grid * (1 + noise.ALLOWANCE) + noise.CHANGED_BLOCKS * math.sqrt(noisy.size)
-    scale, steps = float(mechanism.noise_multiplier) * moved, noisy * (grid / mechanism.clip)
+    scale, steps = _gradient_scale(mechanism, noisy), noisy * (mechanism.grid / mechanism.clip)
     return float(
         np.logaddexp.reduce(
             [
@@ -148,6 +149,90 @@ def _(
             ]
         )
     )
+
+
+def _gradient_scale(mechanism: noise.GaussianGradient, noisy: Array) -> float:
+    """The standard deviation of the noise of each number, in steps of the grid."""
+    moved = mechanism.grid * (1 + noise.ALLOWANCE) + noise.CHANGED_BLOCKS * math.sqrt(noisy.size)
+    return float(mechanism.noise_multiplier) * moved
+
+
+@singledispatch
+def nearness(
+    mechanism: Any,  # noqa: ARG001
+    sensitivity: Any,  # noqa: ARG001
+    exact: Any,  # noqa: ARG001
+    noisy: Array,  # noqa: ARG001
+) -> float | None:
+    """How much likelier the answer is, given the table it is of, than answers are on average.
+
+    In standard deviations of the logarithm: of mean 0 and variance 1 if the mechanism draws what it
+    says, above 0 if it draws nearer the exact answer. None of a mechanism that is not known here,
+    or that has one answer.
+    """
+    return None
+
+
+@nearness.register
+def _(
+    mechanism: noise.DiscreteGaussian, sensitivity: Sensitivity, exact: Integers, noisy: Array
+) -> float | None:
+    scale = mechanism.scale(sensitivity)
+    masses = _tabulated(True, min(scale, _WIDE)).masses
+    squares = np.square(np.arange(len(masses)) - len(masses) // 2) / min(scale, _WIDE) ** 2
+    mean, variance = _moments(squares, np.exp(masses))
+    return _standardised(np.square((noisy - exact) / scale), mean, variance)
+
+
+@nearness.register
+def _(
+    mechanism: noise.DiscreteLaplace, sensitivity: Sensitivity, exact: Integers, noisy: Array
+) -> float | None:
+    ratio = math.exp(-1 / mechanism.scale(sensitivity))
+    mean = 2 * ratio / (1 - ratio**2)
+    return _standardised(np.abs(noisy - exact), mean, 2 * ratio / (1 - ratio) ** 2 - mean**2)
+
+
+@nearness.register
+def _(
+    mechanism: noise.GridNoise, sensitivity: noise.OnGridSensitivity, exact: Integers, noisy: Array
+) -> float | None:
+    return nearness(mechanism.counts, sensitivity.steps, exact, noisy)
+
+
+@nearness.register
+def _(
+    mechanism: noise.GaussianGradient,
+    sensitivity: noise.ClippedSum,  # noqa: ARG001
+    exact: Integers,
+    noisy: Array,
+) -> float | None:
+    steps = noisy * (mechanism.grid / mechanism.clip)
+    return _standardised(np.square((steps - exact) / _gradient_scale(mechanism, noisy)), 1.0, 2.0)
+
+
+@nearness.register(Exponential)
+@nearness.register(PermuteAndFlip)
+def _(mechanism: Any, sensitivity: Fraction, exact: Array, noisy: Array) -> float | None:
+    each = (np.array([chosen]) for chosen in range(len(exact)))
+    logs = np.array([log_likelihood(mechanism, sensitivity, exact, one) for one in each])
+    mean, variance = _moments(-logs, np.exp(logs))
+    return _standardised(-logs[noisy], mean, variance)
+
+
+def _moments(values: Floats, chances: Floats) -> tuple[float, float]:
+    mean = float(values @ chances)
+    return mean, float(np.square(values - mean) @ chances)
+
+
+def _standardised(distances: Any, mean: float, variance: float) -> float | None:
+    """How far independent distances, each of this mean and variance, are below it together."""
+    spread = math.sqrt(variance * distances.size)
+    return float(mean * distances.size - distances.sum()) / spread if spread > TINY else None
+
+
+_WIDE = 4.0
+"""A scale from which on discrete Gaussian noise has the moments of a normal, to 1e-16."""
 
 
 @dataclass(frozen=True)

@@ -55,8 +55,14 @@ from cloister.tasks.requests.resolved import public_context_of, resolve
 LEVEL = 0.01
 """How likely a wrong alarm is: of an attack alone, or of all that are made together."""
 
-_AT_ONCE = 10
-"""Trials of a process before it reads the tables anew, and reports: seconds of the slowest."""
+_CHUNK = 5.0
+"""Seconds of trials of a process before it reads the tables anew, and reports."""
+
+_LEAST = 10
+"""Trials of each attack whatever the time: they show too little noise, if not a sensitivity."""
+
+_MEMORY = Path("/dev/shm")  # noqa: S108 the folders in it have random names
+"""Journals lie here where it exists, in memory: waiting for a disk took a third of a trial."""
 
 
 @dataclass(frozen=True)
@@ -107,13 +113,21 @@ class Attack:
 
 
 class Trial(NamedTuple):
-    """One release: which table, its loss, what selections speak for, and what was not read."""
+    """A release: its table, loss, nearness to exact answers, what was not read, and its time."""
 
     with_unit: bool
     loss: float
-    sharp: int
+    nearness: float
+    drawn: int
     unread: int
     unplanned: int
+    seconds: float
+
+    @classmethod
+    def of(cls, with_unit: bool, losses: Losses, unplanned: int, seconds: float = 0) -> Trial:
+        """That of the losses of a release."""
+        near = losses.nearness, losses.drawn
+        return cls(with_unit, losses.total, *near, losses.unread, unplanned, seconds)
 
 
 class Arena:
@@ -155,7 +169,7 @@ class Arena:
             ]
             for with_unit in worlds:
                 fitted, beside = rows if not with_unit else rows[::-1]
-                losses, model, unplanned = Losses(), None, 0
+                losses, model, unplanned, started = Losses(), None, 0, time.process_time()
                 for number in range(self._attack.series):
                     before = losses.events.copy()
                     model, queries = self.release(
@@ -165,7 +179,7 @@ class Arena:
                     unplanned += sum((events - self._planned).values())
                     unplanned += max(queries - events.total(), 0)
                 shutil.rmtree(self._folder / "journals")
-                yield Trial(with_unit, losses.total, losses.sharp, losses.unread, unplanned)
+                yield Trial.of(with_unit, losses, unplanned, time.process_time() - started)
 
     def release(
         self,
@@ -237,6 +251,7 @@ class Audited:
             "mu claimed": self.claimed,
             "mu shown": shown.mu,
             "mu shown at least": f"{figure(shown.mu_low)} (exactly {figure(shown.mu_free)})",
+            "nearer to exact answers than said": f"{figure(shown.nearer)} standard deviations",
             "chance of as much": shown.p_value,
             "answers not read": shown.unread,
             "answers not paid for": shown.unplanned,
@@ -246,19 +261,19 @@ class Audited:
 
 @dataclass(frozen=True)
 class Effort:
-    """How much an attack is worth: so many trials, in so many seconds of one core at most."""
+    """What attacks are worth: so many trials each, in so many seconds of one core for all."""
 
     trials: int
     seconds: float = math.inf
     processes: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
 
     @classmethod
-    def within(cls, trials: int, minutes: float | None, attacks: int) -> Effort:
-        """The effort for each of some attacks that together take some minutes at most."""
+    def within(cls, trials: int, minutes: float | None) -> Effort:
+        """The effort for attacks that together take about some minutes at most."""
         effort = cls(trials)
-        if minutes is None:
-            return effort
-        return replace(effort, seconds=minutes * 60 * effort.processes / attacks)
+        return (
+            effort if minutes is None else replace(effort, seconds=minutes * 60 * effort.processes)
+        )
 
 
 def carry_out(
@@ -267,39 +282,55 @@ def carry_out(
     """What the trials of each attack show, half of them of either table.
 
     Trials of an earlier call with the same code are kept in the home, and count; so are results.
-    ``advance`` is called with the trials done, and with all.
+    Each attack that lacks trials may take its share of the time that is left: what one does not
+    need is for those after it. ``advance`` is called with the trials done, and with all.
 
     Raises:
         InputError: a method cannot be used for its tables.
         PlanError: it has no plan there.
     """
+    left = effort.seconds
     with ProcessPoolExecutor(effort.processes, get_context("forkserver")) as pool:
-        for number, attack in enumerate(attacks):
+        folder = home.folder / AUDITS
+        paths = [folder / f"{_key(attack)}.jsonl" for attack in attacks]
+        lacking = sum(len(_read(path)) < effort.trials for path in paths)
+        for number, (attack, path) in enumerate(zip(attacks, paths, strict=True)):
             claim = pool.submit(_claim, attack).result()
-            path = private_folder(home.folder / AUDITS) / f"{_key(attack)}.jsonl"
+            private_folder(folder)
             before = number * effort.trials
-            for done in _more(pool, attack, path, effort):
+            share = replace(effort, seconds=left / max(lacking, 1))
+            lacking -= len(_read(path)) < effort.trials
+            for done, seconds in _more(pool, attack, path, share):
+                left -= seconds
                 advance(before + min(done, effort.trials), len(attacks) * effort.trials)
             audited = Audited(attack, claim.mu, shown(claim, _read(path)))
             write_json(path.with_suffix(".json"), audited.to_json())
             yield audited
 
 
-def _more(pool: ProcessPoolExecutor, attack: Attack, path: Path, effort: Effort) -> Iterator[int]:
-    """Make the trials that a file lacks, as far as time allows; gives how many it has."""
-    done, spent = len(_read(path)), 0.0
-    missing = [index % 2 == 1 for index in range(done, effort.trials)]
-    chunks = deque(missing[start : start + _AT_ONCE] for start in range(0, len(missing), _AT_ONCE))
+def _more(
+    pool: ProcessPoolExecutor, attack: Attack, path: Path, effort: Effort
+) -> Iterator[tuple[int, float]]:
+    """Make the trials that a file lacks, as far as time allows; gives how many it has, seconds."""
+    done, spent, size = len(_read(path)), 0.0, 2
+    missing = deque(index % 2 == 1 for index in range(done, effort.trials))
     running: set[Future[_Chunk]] = set()
-    while running or (chunks and spent < effort.seconds):
-        while chunks and len(running) < effort.processes and spent < effort.seconds:
-            running.add(pool.submit(_run, attack, chunks.popleft()))
+
+    def is_worth_more() -> bool:
+        begun = effort.trials - len(missing)
+        return bool(missing) and (begun < _LEAST or spent < effort.seconds)
+
+    while running or is_worth_more():
+        while len(running) < effort.processes and is_worth_more():
+            chunk = [missing.popleft() for _ in range(min(size, len(missing)))]
+            running.add(pool.submit(_run, attack, chunk))
         ended, running = wait(running, return_when=FIRST_COMPLETED)
         for each in ended:
             trials, seconds = each.result()
             _append(path, trials)
             done, spent = done + len(trials), spent + seconds
-            yield done
+            size = max(math.ceil(len(trials) * min(_CHUNK / seconds, 8)), 2)
+            yield done, seconds
 
 
 def alarmed(results: Sequence[Audited]) -> list[Audited]:
@@ -310,14 +341,14 @@ def alarmed(results: Sequence[Audited]) -> list[Audited]:
 
 def shown(claim: Claim, trials: Sequence[Trial]) -> Shown:
     """What trials show."""
-    columns = [np.array(column) for column in zip(*trials, strict=True)]
     return Shown.of(
         claim,
-        columns[0],
-        columns[1],
-        columns[2],
-        unread=int(columns[3].max()),
-        unplanned=int(columns[4].sum()),
+        np.array([trial.with_unit for trial in trials]),
+        np.array([trial.loss for trial in trials]),
+        nearer=sum(t.nearness for t in trials) / math.sqrt(max(sum(t.drawn for t in trials), 1)),
+        unread=max(trial.unread for trial in trials),
+        unplanned=sum(trial.unplanned for trial in trials),
+        seconds=sum(trial.seconds for trial in trials),
     )
 
 
@@ -342,7 +373,8 @@ def _claim(attack: Attack) -> Claim:
 @lru_cache(maxsize=1)
 def _arena(attack: Attack) -> Arena:
     """The arena of this process, whose folder goes when it ends."""
-    folder = tempfile.TemporaryDirectory(prefix="cloister-audit-")
+    where = _MEMORY if _MEMORY.exists() else None
+    folder = tempfile.TemporaryDirectory(prefix="cloister-audit-", dir=where)
     arena = Arena(attack, Path(folder.name))
     arena.temporary = folder  # type: ignore[attr-defined]
     return arena

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +19,7 @@ _TRIALS = 1_000
 
 _HEADINGS = (
     *("method", "unit", "relation", "epsilon", "the unit", "releases"),
-    *("mu claimed", "mu shown", "at least", "at least, exactly", "chance", "not read"),
+    *("mu claimed", "mu shown", "at least", "at least, exactly", "nearer", "chance", "not read"),
 )
 
 
@@ -34,8 +35,12 @@ def audit(
     spec: Annotated[
         Path | None, typer.Option(help="A spec whose tables are made up; its data is not read.")
     ] = None,
-    epsilon: Annotated[str, typer.Option(help="Epsilon of each release.")] = "1",
-    delta: Annotated[str, typer.Option(help="Delta of each release.")] = "1e-6",
+    epsilon: Annotated[
+        str | None, typer.Option(help="Epsilon of each release; 1 if not given.")
+    ] = None,
+    delta: Annotated[
+        str | None, typer.Option(help="Delta of each release; 1e-6 if not given.")
+    ] = None,
     trials: Annotated[int, typer.Option(min=20, help="Releases, half of either table.")] = _TRIALS,
     minutes: Annotated[
         float | None, typer.Option(min=0.1, help="Stop after about so long, with fewer releases.")
@@ -57,14 +62,21 @@ def audit(
     """
     from cloister.audit.design import design
     from cloister.audit.trials import Attack, Effort, alarmed
+    from cloister.errors import InputError
     from cloister.models.registry import create, present_name
 
     if method is None:
+        if spec or epsilon or delta:
+            raise InputError(
+                "the attacks on all methods have tables and budgets of their own; name a METHOD "
+                "beside --spec, --epsilon or --delta, or leave these out"
+            )
         attacks = design()
     else:
         name = present_name(method)
-        attacks = [Attack.of(name, create(name).of_database, epsilon, delta, spec)]
-    results = _carried_out(attacks, Effort.within(trials, minutes, len(attacks)))
+        several = create(name).of_database
+        attacks = [Attack.of(name, several, epsilon or "1", delta or "1e-6", spec)]
+    results = _carried_out(attacks, Effort.within(trials, minutes))
     _show(results, as_json)
     if markdown:
         _write(markdown, results, f"cloister audit --trials {trials} --markdown {markdown}")
@@ -106,7 +118,8 @@ def _show(results: Sequence[Audited], as_json: bool) -> None:
 def _row(result: Audited) -> list[Any]:
     attack, shown = result.attack, result.shown
     factors = attack.method, attack.unit, str(attack.relation), attack.epsilon, attack.kind
-    figures = result.claimed, shown.mu, shown.mu_low, shown.mu_free, shown.p_value
+    bounds = shown.mu, shown.mu_low, shown.mu_free
+    figures = result.claimed, *bounds, shown.nearer, shown.p_value
     return [*factors, shown.trials, *figures, shown.unread]
 
 
@@ -123,9 +136,11 @@ def _write(document: Path, results: Sequence[Audited], command: str) -> None:
     ]
     lines = [_HEADINGS, ["---"] * len(_HEADINGS), *rows]
     outcome = f"Alarms: {'; '.join(raised)}." if raised else "No alarm."
+    minutes = sum(result.shown.seconds for result in results) / 60
     text = (
-        f"`{command}`, Cloister {code_version()}: {len(results)} attacks, "
-        f"{sum(result.shown.trials for result in results):,} releases. {outcome} A wrong alarm, in "
-        f"any of them, has a chance of {LEVEL:g} at most (Holm).\n\n"
+        f"`{command}`, Cloister {code_version()}, {dt.datetime.now(dt.UTC).date()}: {len(results)} "
+        f"attacks, {sum(result.shown.trials for result in results):,} releases in {minutes:.0f} "
+        f"minutes of one core. {outcome} A wrong alarm, in any of them, has a chance of {LEVEL:g} "
+        "at most (Holm).\n\n"
     )
     insert(document, "audit", text + "\n".join(f"| {' | '.join(line)} |" for line in lines))

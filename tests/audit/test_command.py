@@ -70,3 +70,10 @@ def test_a_method_without_a_plan_says_so(home, capsys):
     assert "160 records" in capsys.readouterr().err
     assert run(["audit", "no such method"]) == 2
     assert not home.exists()
+
+
+def test_tables_and_budgets_of_one_attack_are_refused_for_all_methods(home, capsys):
+    for words in (["--spec", "visits.yaml"], ["--epsilon", "2"], ["--delta", "1e-5"]):
+        assert run(["audit", *words]) == 2
+        assert "name a METHOD" in capsys.readouterr().err
+    assert not home.exists()

@@ -105,7 +105,7 @@ def measured_trials(folder: Path, relation: Relation):
                 ]
                 discover(WatchedDoor(*doors, Worlds(with_unit, losses)), plan, lambda *_: None)
             unplanned = sum((losses.events - planned).values())
-            found.append(Trial(with_unit, losses.total, losses.sharp, losses.unread, unplanned))
+            found.append(Trial.of(with_unit, losses, unplanned))
     return Claim.of(plan.event, 1e-6, relation), found
 
 

@@ -21,6 +21,7 @@ from cloister.privacy.events import (
 
 ONE = Sensitivity(1, 1, 1, 1)
 MU = 0.45
+NOTHING = {"nearer": 0.0, "unread": 0, "unplanned": 0}
 
 
 def gaussian(mu=MU, answers=20):
@@ -43,8 +44,7 @@ def drawn(mu, trials, seed, claimed=MU):
 
 def shown(mu, trials=1_000, seed=1, **counts):
     with_unit, losses = drawn(mu, trials, seed)
-    none = np.zeros(trials, dtype=np.int64)
-    return Shown.of(claim(), with_unit, losses, none, **{"unread": 0, "unplanned": 0} | counts)
+    return Shown.of(claim(), with_unit, losses, **NOTHING | counts)
 
 
 def test_the_claim_of_gaussian_answers_is_their_mu():
@@ -92,9 +92,8 @@ def test_impossible_answers_are_ranked_too():
 def test_wrong_alarms_are_as_rare_as_they_should_be_where_tables_are_easily_told_apart():
     """300 audits of a hundred releases at mu 2: five at a level of 1 % have a chance of 1 in 10."""
     claimed = claim(gaussian(2.0))
-    none = np.zeros(100, dtype=np.int64)
     raised = [
-        Shown.of(claimed, *drawn(2.0, 100, seed, 2.0), none, unread=0, unplanned=0).p_value < 0.01
+        Shown.of(claimed, *drawn(2.0, 100, seed, 2.0), **NOTHING).p_value < 0.01
         for seed in range(300)
     ]
     assert sum(raised) <= 5
@@ -120,13 +119,9 @@ def test_a_fifth_less_noise_is_seen_after_ten_thousand_releases():
     assert shown(1.25 * MU, trials=10_000).p_value < 0.01
 
 
-def test_a_selection_that_takes_the_best_outright_is_seen_by_its_choices():
-    """In one release of ten the best differs: the loss shows little, the choices all."""
-    with_unit, losses = drawn(MU, 1_000, 3)
-    sharp = np.where(np.random.default_rng(1).random(1_000) < 0.1, 2 * with_unit - 1, 0)
-    seen = Shown.of(claim(), with_unit, losses, sharp, unread=0, unplanned=0)
-    assert seen.p_value < 0.01
-    assert seen.mu_free > MU
+def test_answers_that_are_nearer_than_drawn_are_an_alarm_and_farther_ones_are_not():
+    assert shown(MU, trials=40, nearer=4.0).p_value < 1e-3
+    assert shown(MU, trials=40, nearer=-9.0).p_value == shown(MU, trials=40).p_value
 
 
 def test_an_answer_that_is_not_paid_for_is_an_alarm():

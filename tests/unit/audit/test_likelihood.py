@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from cloister.audit.likelihood import SampledSum, log_likelihood
+from cloister.audit.likelihood import SampledSum, log_likelihood, nearness
 from cloister.privacy.events import Sensitivity
 from cloister.privacy.mechanisms.noise import (
     DiscreteGaussian,
@@ -24,6 +24,7 @@ from cloister.privacy.mechanisms.selection import Exponential, PermuteAndFlip
 ONE = Sensitivity(1, 1, 1, 1)
 COUNTS = [DiscreteGaussian(Fraction(3, 2)), DiscreteLaplace(Fraction(1, 2))]
 DRAWS = 5_000
+GRADIENT = GaussianGradient(Fraction(1, 4), Fraction(2), 0.5)
 # Frequencies of a few thousand draws are off by five deviations less than once in a million.
 FARTHEST = 5.0
 
@@ -101,7 +102,7 @@ def test_a_cell_that_nobody_is_in_is_never_released():
 
 def test_a_sampled_gradient_is_a_mixture_over_its_sample():
     """The ratio to the sum without the unit is 1 - q + q times that of two normals."""
-    mechanism = GaussianGradient(Fraction(1, 4), Fraction(2), 0.5)
+    mechanism = GRADIENT
     shared, own = np.zeros(3, dtype=np.int64), np.array([1, 0, 0]) * int(mechanism.grid)
     noisy = np.array([0.4, -0.3, 0.1])
     sums = mechanism.sums()
@@ -115,3 +116,45 @@ def test_a_sampled_gradient_is_a_mixture_over_its_sample():
 def test_another_shape_is_impossible_and_an_unknown_mechanism_not_read():
     assert log_likelihood(COUNTS[0], ONE, np.zeros(2, int), np.zeros(3, int)) == -math.inf
     assert log_likelihood(object(), ONE, np.zeros(2), np.zeros(2)) is None
+
+
+NEAR = {
+    "counts": (DiscreteGaussian(Fraction(3, 2)), ONE, np.arange(6)),
+    "counts with little noise": (DiscreteGaussian(Fraction(2, 5)), ONE, np.arange(6)),
+    "counts at delta 0": (DiscreteLaplace(Fraction(1, 2)), ONE, np.arange(6)),
+    "a grid": (
+        GridNoise(DiscreteGaussian(Fraction(1))),
+        OnGridSensitivity(Sensitivity.box(2, 64), 1),
+        np.array([64, 0]),
+    ),
+    "gradients": (GRADIENT, GRADIENT.sums(), np.array([2**30, 0, -5])),
+    "a choice": (Exponential(Fraction(2)), Fraction(2), np.array([5, 4, 2, 5, -30])),
+    "a choice at delta 0": (PermuteAndFlip(Fraction(2)), Fraction(2), np.array([5, 4, 2, 5, -30])),
+}
+
+
+@pytest.mark.parametrize("case", NEAR)
+def test_nearness_of_what_is_drawn_is_of_mean_0_and_variance_1(case):
+    mechanism, sensitivity, exact = NEAR[case]
+    source = NoiseSource()
+    values = np.array(
+        [
+            nearness(mechanism, sensitivity, exact, mechanism.release(exact, sensitivity, source))
+            for _ in range(DRAWS)
+        ]
+    )
+    assert abs(values.mean()) < FARTHEST / math.sqrt(DRAWS)
+    spread = np.square(values - values.mean()).std() / math.sqrt(DRAWS)
+    assert abs(values.var() - 1) < FARTHEST * spread
+
+
+def test_the_exact_answer_and_the_best_choice_are_nearer_than_drawn():
+    for mechanism, sensitivity, exact in NEAR.values():
+        answer = np.array([np.argmax(exact)]) if hasattr(mechanism, "select") else exact
+        clip = mechanism.clip / mechanism.grid if isinstance(mechanism, GaussianGradient) else 1
+        assert nearness(mechanism, sensitivity, exact, answer * clip) > 0.5
+
+
+def test_an_answer_without_noise_and_of_an_unknown_mechanism_has_no_nearness():
+    assert nearness(Exponential(Fraction(2)), Fraction(2), np.array([5]), np.array([0])) is None
+    assert nearness(object(), ONE, np.array([5]), np.array([5])) is None
