@@ -37,8 +37,10 @@ test-slow: $(READY)  ## statistical, fault and full-size suites
 	$(BIN)/python -m pytest -m slow
 
 audit: $(READY)  ## attacks on every method, and twins that they must catch, under an hour on 2 cores
-	AUDIT_PAGE=docs/audit.md $(BIN)/python -m pytest -m audit tests/audit
-	$(BIN)/cloister audit --minutes 45 --markdown docs/audit.md
+	failed=0; \
+	AUDIT_PAGE=docs/audit.md $(BIN)/python -m pytest -m audit tests/audit || failed=1; \
+	$(BIN)/cloister audit --minutes 35 --markdown docs/audit.md || failed=1; \
+	exit $$failed
 
 nightly: $(READY)  ## what takes hours, resumable: slow suite, examples, kills, corrupted files, newest versions
 	$(BIN)/python tests/helpers/nightly.py

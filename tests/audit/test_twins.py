@@ -7,6 +7,7 @@ a level of 5 % for all of the twins together; the same attacks raise no alarm wi
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from pathlib import Path
 
@@ -15,31 +16,44 @@ import pytest
 from twins import TWINS
 
 from cloister.audit.trials import Arena, Attack, shown
-from cloister.benchmarks.pages.markdown import insert
-from cloister.privacy.events import Relation
+from cloister.benchmarks.pages.markdown import insert_sections
 from cloister.tasks.home.process import code_version
 
 pytestmark = pytest.mark.audit
 
-TRIALS = 600
 CASES = [(twin, method) for twin, each in TWINS.items() for method in each.methods]
 LEVEL = 0.05 / len(CASES)
 POWER = 0.95
 AGAIN = 100
 
 
+HEADINGS = (
+    *("method", "relation", "epsilon", "releases", "mu claimed", "mu shown", "nearer", "chance"),
+    "power",
+)
+UNHARMED = "no sabotage"
+
+
 @pytest.fixture(scope="module")
-def table():
-    """The lines of the page, which is written where AUDIT_PAGE says, once the last one is known."""
-    lines = [
-        "| sabotage | method | releases | mu claimed | mu shown | chance | power |",
-        "|-" * 7 + "|",
-    ]
-    yield lines
-    print("\n" + "\n".join(lines))
+def sections():
+    """The rows of each sabotage; those of this run go into the page that AUDIT_PAGE names."""
+    rows: dict[str, list[tuple[str, ...]]] = {}
+    yield rows
+    today = dt.datetime.now(dt.UTC).date()
+    texts = []
+    for sabotage, each in rows.items():
+        lines = (f"| {' | '.join(row)} |" for row in (HEADINGS, ["---"] * len(HEADINGS), *each))
+        made = f"Cloister {code_version()}, {today}.\n\n"
+        texts.append(f"### {sabotage}\n\n{made}" + "\n".join(lines))
+    print("\n" + "\n\n".join(texts))
     if page := os.environ.get("AUDIT_PAGE"):
-        made = f"`make audit`, Cloister {code_version()}.\n\n"
-        insert(Path(page), "twins", made + "\n".join(lines))
+        insert_sections(Path(page), "twins", texts)
+
+
+def row(attack: Attack, claim, seen, power: str) -> tuple[str, ...]:
+    where = attack.method, str(attack.relation), attack.epsilon
+    figures = f"{claim.mu:.3f}", f"{seen.mu:.3f}", f"{seen.nearer:.1f}", f"{seen.p_value:.1e}"
+    return *where, str(seen.trials), *figures, power
 
 
 def trials_of(attack: Attack, folder, trials: int):
@@ -59,7 +73,7 @@ def power(claim, trials, seed=1) -> float:
 
 
 @pytest.mark.parametrize(("twin", "method"), CASES)
-def test_a_twin_is_caught(twin, method, tmp_path, monkeypatch, table):
+def test_a_twin_is_caught(twin, method, tmp_path, monkeypatch, sections):
     sabotage = TWINS[twin]
     attack = sabotage.attack(method)
     with monkeypatch.context() as patch:
@@ -67,20 +81,23 @@ def test_a_twin_is_caught(twin, method, tmp_path, monkeypatch, table):
         claim, trials = trials_of(attack, tmp_path, sabotage.trials)
     seen = shown(claim, trials)
     caught = power(claim, trials)
-    figures = f"{len(trials)} | {claim.mu:.3f} | {seen.mu:.3f} | {seen.p_value:.1e} | {caught:.2f}"
-    table.append(f"| {twin} | {method} | {figures} |")
+    sections.setdefault(twin, []).append(row(attack, claim, seen, f"{caught:.2f}"))
     assert seen.p_value < LEVEL
     assert caught >= POWER
 
 
-@pytest.mark.parametrize("method", sorted({method for _, method in CASES}))
-@pytest.mark.parametrize("relation", list(Relation))
-def test_what_is_not_sabotaged_raises_no_alarm(method, relation, tmp_path):
-    attacks = {
-        sabotage.attack(method)
-        for sabotage in TWINS.values()
-        if method in sabotage.methods and sabotage.attack(method).relation is relation
-    }
-    for number, attack in enumerate(attacks):
-        claim, trials = trials_of(attack, tmp_path / str(number), TRIALS)
-        assert shown(claim, trials).p_value >= LEVEL
+def attacks() -> dict[Attack, int]:
+    """Each attack by which a twin is looked for, and the most trials of it."""
+    most: dict[Attack, int] = {}
+    for twin, method in CASES:
+        attack = TWINS[twin].attack(method)
+        most[attack] = max(most.get(attack, 0), TWINS[twin].trials)
+    return most
+
+
+@pytest.mark.parametrize("attack", attacks(), ids=str)
+def test_what_is_not_sabotaged_raises_no_alarm(attack, tmp_path, sections):
+    claim, trials = trials_of(attack, tmp_path, attacks()[attack])
+    seen = shown(claim, trials)
+    sections.setdefault(UNHARMED, []).append(row(attack, claim, seen, ""))
+    assert seen.p_value >= LEVEL
