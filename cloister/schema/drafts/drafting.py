@@ -136,17 +136,23 @@ def drafted_csv(path: Path) -> DraftedFile:
 def _is_row(first: list[str], path: Path, dialect: Mapping[str, Any]) -> bool:
     """Whether the first line of a file is a row: a cell is a number, as those below it.
 
-    No other is a text above numbers alone, as a name is.
+    No other is a text above numbers alone, as a name is: above numbers and missing ones too, if it
+    is not itself a missing one.
     """
     numbers = [re.fullmatch(_NUMBER, text) is not None for text in first]
     if not any(numbers):
         return False
     names = _numbered_names(first)
     below = read_text(path, SourceSpec(**dialect, header=tuple(names), missing=()), names)[1:]
-    shares = [float(below[name].str.fullmatch(_NUMBER).mean()) for name in names]
-    pairs = list(zip(numbers, shares, strict=True))
-    alike = any(number and share >= _MOSTLY for number, share in pairs)
-    return alike and not any(not number and share == 1 for number, share in pairs)
+    numeric = below.apply(lambda cells: cells.str.fullmatch(_NUMBER))
+    present = ~below.isin(["", *_MISSING])
+    present.loc[:, [text in ("", *_MISSING) for text in first]] = True
+    pairs = list(zip(numbers, names, strict=True))
+    alike = any(number and numeric[name].mean() >= _MOSTLY for number, name in pairs)
+    return alike and not any(
+        not number and present[name].any() and numeric[name][present[name]].all()
+        for number, name in pairs
+    )
 
 
 def _numbered_names(first: Sequence[str]) -> list[str]:

@@ -89,8 +89,8 @@ def require_rows(spec: Spec, data: Path | None, rows: int, malformed: int) -> No
     """
     path = parts.source_path(spec, data)
     if malformed and path and spec.validation.on_invalid == "fail":
-        for file in stored_files.files_of(path):
-            with stored_files.guarded_reading(file):
+        with stored_files.guarded_reading(path):
+            for file in stored_files.files_of(path):
                 csv_files.require_even_rows(file, spec.source)
     if not rows:
         raise DataError(f"{path or spec.source.table} has no rows; give a table with rows")

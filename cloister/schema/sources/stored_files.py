@@ -185,14 +185,40 @@ def guarded_reading(file: str | Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else "not readable"
-        raise StorageError(
-            f"{file} cannot be read ({reason}); check its path and permissions"
-        ) from None
+        reason, remedy = _hindrance(error, file)
+        raise StorageError(f"{file} cannot be read ({reason}); {remedy}") from None
     except MemoryError:
         raise StorageError(
             f"{file} does not fit in memory; free memory or give fewer columns"
         ) from None
+
+
+_HINDRANCES = {
+    r"AWS Error NO_SUCH_BUCKET|Bucket '[^']*' not found": (
+        "no such bucket",
+        "correct its name, or AWS_ENDPOINT_URL",
+    ),
+    r"AWS Error (ACCESS_DENIED|INVALID_|SIGNATURE_|UNRECOGNIZED_CLIENT|MISSING_AUTH|EXPIRED_)": (
+        "access is denied",
+        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a role that may read it",
+    ),
+    r"AWS Error (NETWORK_CONNECTION|REQUEST_TIMEOUT|UNKNOWN \(HTTP status 5)": (
+        "the store cannot be reached",
+        "check the network and AWS_ENDPOINT_URL, and try again",
+    ),
+    r"Unable to load lib": ("the library for its store is missing", "install it, or copy the data"),
+}
+"""What keeps an object from being read, and the remedy, by what Arrow's error says."""
+
+
+def _hindrance(error: OSError, file: str | Path) -> tuple[str, str]:
+    """What keeps a file from being read, and the remedy; nothing of the error's own text."""
+    if isinstance(error, FileNotFoundError) and is_remote(file):
+        return "no such bucket or object", "correct source.path"
+    if error.errno:
+        return os.strerror(error.errno), "check its path and permissions"
+    known = (words for text, words in _HINDRANCES.items() if re.search(text, str(error)))
+    return next(known, ("not readable", "check its path and permissions"))
 
 
 def _located(file: str | Path) -> tuple[fs.FileSystem, str]:
@@ -200,12 +226,13 @@ def _located(file: str | Path) -> tuple[fs.FileSystem, str]:
 
     Raises:
         StorageError: no file system has such a URL.
+        OSError: a bucket is not there, or its store cannot be reached to ask where it is.
     """
     if not is_remote(file):
         return fs.LocalFileSystem(), str(file)
     try:
         return fs.FileSystem.from_uri(file)
-    except (pa.ArrowException, OSError):
+    except pa.ArrowException:
         raise StorageError(
             f"{urlsplit(str(file)).scheme}:// names no object storage that can be read here; write "
             "s3://bucket/key, its letters as in URLs, or a path"

@@ -53,6 +53,20 @@ def test_a_header_stays_one(tmp_path, header):
         assert list(spec.attributes) == ["a", "b", "1"]
 
 
+@pytest.mark.parametrize("missing", ["", "NA", "?"])
+def test_a_name_above_numbers_and_missing_ones_is_no_row(tmp_path, missing):
+    rows = [f"{missing if number == 7 else number},{number}" for number in range(60)]
+    _, _, spec = drafted(tmp_path, ["age,3", *rows])
+    assert (spec.source.header, list(spec.attributes)) == (None, ["age", "3"])
+
+
+@pytest.mark.parametrize("missing", ["NA", "?"])
+def test_a_row_that_lacks_a_number_is_a_row(tmp_path, missing):
+    rows = [f"{missing if number % 7 == 0 else number},{number},m" for number in range(60)]
+    _, _, spec = drafted(tmp_path, rows)
+    assert spec.source.header == ("c1", "c2", "c3")
+
+
 def test_another_number_of_columns_is_refused(tmp_path):
     file, _, spec = drafted(tmp_path, ROWS)
     changed = spec.model_copy(update={"source": spec.source.model_copy(update={"header": ("a",)})})

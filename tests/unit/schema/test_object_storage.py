@@ -1,5 +1,9 @@
 """Tables in object storage: files, folders and patterns of objects, read in parts and pinned."""
 
+import re
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from types import SimpleNamespace
 from urllib.parse import quote
 
 import pandas as pd
@@ -10,6 +14,7 @@ from declared_table import TWO, declared
 from object_storage import bucket_of_tables
 
 from cloister.errors import DataError, SpecError, StorageError
+from cloister.schema.sources import stored_files
 from cloister.schema.sources.parts import read_part, source_parts
 from cloister.schema.sources.reading import (
     places_of,
@@ -95,10 +100,18 @@ def test_a_replaced_object_ends_the_release(tmp_path, bucket):
             list(read_part(parts[0], spec))
 
 
-@pytest.mark.parametrize("place", ["no.parquet", "none/*.csv", "no/such.csv"])
-def test_an_object_that_is_not_there_is_told(tmp_path, bucket, place):
-    with pytest.raises(StorageError, match=r"s3://tables/.* cannot be read"):
-        read_frame(spec_of(tmp_path, f"s3://tables/{place}"))
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("tables/no.parquet", "no such bucket or object"),
+        ("tables/none/*.csv", "no file fits it"),
+        ("tables/no/such.csv", "no such bucket or object"),
+        ("none/x.csv", "no such bucket or object"),
+    ],
+)
+def test_an_object_that_is_not_there_is_told(tmp_path, bucket, place, said):
+    with pytest.raises(StorageError, match=rf"s3://{re.escape(place)} cannot be read \({said}"):
+        read_frame(spec_of(tmp_path, f"s3://{place}"))
 
 
 def test_an_object_that_is_not_of_its_format_is_told(tmp_path, bucket):
@@ -114,9 +127,60 @@ def test_no_key_is_told_when_access_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    with pytest.raises(StorageError, match="cannot be read") as caught:
+    with pytest.raises(StorageError, match=r"the store cannot be reached\); check") as caught:
         read_frame(spec_of(tmp_path, "s3://tables/x.csv"))
     assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "status", "code", "said"),
+    [
+        ("x.csv", 403, "AccessDenied", "access is denied"),
+        ("x*.csv", 403, "InvalidAccessKeyId", "access is denied"),
+        ("x*.csv", 403, "SignatureDoesNotMatch", "access is denied"),
+        ("x*.csv", 404, "NoSuchBucket", "no file fits it.*"),
+        ("x.csv", 503, "SlowDown", "the store cannot be reached"),
+    ],
+)
+def test_what_a_store_answers_is_told(tmp_path, monkeypatch, place, status, code, said):
+    """Arrow asks in turn for the object, for what is below it, and for names that fit."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_HEAD(self):
+            self.send_response(404 if "*" in place else status)
+            self.end_headers()
+
+        def do_GET(self):
+            below = "*" in place and "prefix=x" in self.path
+            text = "<ListBucketResult/>" if below else f"<Error><Code>{code}</Code></Error>"
+            body = text.encode()
+            self.send_response(200 if below else status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "ours")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        with pytest.raises(StorageError, match=rf"cannot be read \({said}\)") as caught:
+            read_frame(spec_of(tmp_path, f"s3://tables/{place}"))
+        server.shutdown()
+    assert "hush" not in str(caught.value)
+
+
+def test_a_bucket_that_is_not_there_when_its_region_is_asked_for_is_told(tmp_path, monkeypatch):
+    def from_uri(url):
+        raise OSError("Bucket 'tables' not found")
+
+    monkeypatch.setattr(stored_files.fs, "FileSystem", SimpleNamespace(from_uri=from_uri))
+    with pytest.raises(StorageError, match=r"s3://tables/x.csv cannot be read \(no such bucket\)"):
+        read_frame(spec_of(tmp_path, "s3://tables/x.csv"))
 
 
 @pytest.mark.parametrize("scheme", ["http", "nonsense"])
