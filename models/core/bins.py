@@ -177,7 +177,7 @@ def bin_cells(
         noise: standard deviation of a share.
     """
     if isinstance(cells.column, Grid):
-        return Histogram.over(cells, _equal_massruns_of(cells, shares, noise, most), shares)
+        return Histogram.over(cells, _equal_mass_runs(cells, shares, noise, most), shares)
     if not (keep or cells.separate):
         return Histogram.over(cells, _merge_codes(cells, shares), shares)
     if keep or cells.size <= 3:
@@ -185,19 +185,19 @@ def bin_cells(
     return Histogram.over(cells, _merge_rare(cells, shares, noise), shares)
 
 
-def _equal_massruns_of(cells: Partition, shares: Floats, noise: float, most: int) -> Codes:
+def _equal_mass_runs(cells: Partition, shares: Floats, noise: float, most: int) -> Codes:
     if cells.size <= most:
         return np.arange(cells.size, dtype=np.int64)
     alone = cells.apart
     rest = np.where(alone, 0.0, shares)
-    run, target = _equalruns_of(rest, noise, most)
+    run, target = _equal_runs(rest, noise, most)
     heavy = alone | (rest > target)
     begins = np.diff(run, prepend=-1) != 0
     begins |= heavy | np.append(False, heavy[:-1])
     return _join_outer(np.cumsum(begins) - 1, rest, alone, noise)
 
 
-def _equalruns_of(rest: Floats, noise: float, most: int) -> tuple[Codes, float]:
+def _equal_runs(rest: Floats, noise: float, most: int) -> tuple[Codes, float]:
     """Runs of cells of equal mass ``rest`` (cells,), ``most`` of them or fewer, and their mass.
 
     A run's mass is at least three standard deviations of the noise, where there is that much.
@@ -244,7 +244,7 @@ def bin_values(
     single = alone.copy()
     single[known[np.argsort(-shares[known], kind="stable")[:MOST_VALUES]]] = True
     rest = np.where(single, 0.0, shares)
-    run, _ = _equalruns_of(rest, noise, most)
+    run, _ = _equal_runs(rest, noise, most)
     begins = single | np.append(False, alone[:-1]) | (np.diff(run, prepend=-1) != 0)
     return Histogram.over(cells, np.cumsum(begins) - 1, shares)
 
