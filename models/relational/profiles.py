@@ -26,7 +26,6 @@ from cloister.arrays import Floats, Integers
 from cloister.models.core.bins import runs_of
 from cloister.schema.columns import Column, Grid
 from cloister.schema.partition import Partition, declared_cells, intervals, single_values
-from cloister.schema.relations import ForeignKey, Schema, joined_domain
 
 MOST_PARTS = 8
 """Parts of an attribute: two attributes then have 64 cells, and three 512."""
@@ -98,17 +97,6 @@ def parts_of(column: Column, numbers: Integers) -> Partition:
     if column.kind == "nominal":
         return single_values(column).coarsen(numbers)
     return intervals(column, numbers)
-
-
-def parts_across(
-    schema: Schema, key: ForeignKey, codes: Mapping[str, Integers], most: int = MOST_PARTS
-) -> dict[str, Partition]:
-    """The parts of all attributes of both sides of a key, by drawn codes of each."""
-    return {
-        column.name: parts_by(column, codes[column.name], most)
-        for side in joined_domain(schema, key)
-        for column in side
-    }
 
 
 @dataclass(frozen=True, eq=False)

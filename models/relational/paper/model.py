@@ -25,7 +25,7 @@ from cloister.models.relational.link import Drawing, Link, Measured, Side
 from cloister.models.relational.link_plan import MEASURE, SELECT, candidates
 from cloister.models.relational.paper.plan import RelationalPaperParameters, link_of, sides_of
 from cloister.models.relational.paper.relationship import Relationship, Slicing
-from cloister.models.relational.profiles import parts_across
+from cloister.models.relational.profiles import parts_by
 from cloister.models.relational.rows import (
     post_processing_of_rows,
     restore_rows,
@@ -39,7 +39,14 @@ from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.distances import Candidate, CandidateScores
 from cloister.privacy.queries.transformations import LabelledDoor
 from cloister.schema.partition import Partition
-from cloister.schema.relations import Database, ForeignKey, joined_table, of_parent, of_row
+from cloister.schema.relations import (
+    Database,
+    ForeignKey,
+    joined_domain,
+    joined_table,
+    of_parent,
+    of_row,
+)
 
 _ROWS = "the rows of both tables are drawn by a model of each alone"
 
@@ -108,7 +115,11 @@ class DrawnLinks:
         """At most eight parts of each attribute, of equal mass among these rows."""
         parents, children = self.sides
         codes = {**parents.codes, **children.codes}
-        return parts_across(self.task.schema, self.key, codes)
+        return {
+            column.name: parts_by(column, codes[column.name])
+            for side in joined_domain(self.task.schema, self.key)
+            for column in side
+        }
 
 
 @dataclass(frozen=True)
