@@ -209,7 +209,8 @@ def without_duplicates(
     order = np.argsort(kinds, kind="stable")
     first, last = (np.searchsorted(kinds[order], kinds, side) for side in ("left", "right"))
     for turn in range(_LINK_EXCHANGES):
-        doubled = _doubled(left, right, rows[1])
+        pairs = left * rows[1] + right
+        doubled, ordered = _doubled(pairs)
         if not len(doubled):
             return right
         if 2 * turn < _LINK_EXCHANGES:
@@ -219,7 +220,8 @@ def without_duplicates(
         links = np.concatenate([doubled, partners])
         ends = np.concatenate([right[partners], right[doubled]])
         new = left[links] * rows[1] + ends
-        apart = ~np.isin(new, left * rows[1] + right) & _first(new) & _first(links)
+        nearest = ordered[np.minimum(np.searchsorted(ordered, new), len(ordered) - 1)]
+        apart = (nearest != new) & _first(new) & _first(links)
         both = np.tile(apart.reshape(2, -1).all(0), 2)
         right[links[both]] = ends[both]
     return _augmented(left, right, rows[1], most)
@@ -232,17 +234,16 @@ def _first(numbers: Integers) -> Booleans:
     return first
 
 
-def _doubled(left: Integers, right: Integers, width: int) -> Integers:
-    """The links (k,) that repeat an earlier one."""
-    pairs = left * width + right
+def _doubled(pairs: Integers) -> tuple[Integers, Integers]:
+    """The links (k,) that repeat an earlier one, and the numbers of pairs (m,) in order."""
     order = np.argsort(pairs, kind="stable")
-    again = np.flatnonzero(np.diff(pairs[order]) == 0) + 1
-    return order[again]
+    ordered = pairs[order]
+    return order[np.flatnonzero(np.diff(ordered) == 0) + 1], ordered
 
 
 def _augmented(left: Integers, right: Integers, width: int, most: int) -> Integers:
     """The right ends with each doubled link placed along a shortest augmenting path."""
-    ends, doubled = right.copy(), _doubled(left, right, width)
+    ends, (doubled, _) = right.copy(), _doubled(left * width + right)
     links: dict[int, dict[int, int]] = defaultdict(dict)
     holders: dict[int, set[int]] = defaultdict(set)
     for link in np.setdiff1d(np.arange(len(left)), doubled).tolist():

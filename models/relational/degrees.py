@@ -1,6 +1,6 @@
 """How many rows refer to each row: groups of noisy counts, distributions of given means, numbers.
 
-Shares are rounded to whole numbers without bias: arXiv 2405.18670, algorithm 3 (SAMPLE).
+Shares are rounded to whole numbers without bias.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def draw_degrees(
     ``expected`` (U,) is the sum of degrees of each profile according to the relationships.
     """
     table = counts[:, None] * Tilts.of(counts, expected, degrees, total).shares(expected / counts)
-    parent_degrees = draw_by_group(profiles, counts, table, rng)
+    parent_degrees = draw_by_group(profiles, table, rng)
     return with_total(parent_degrees, total, len(degrees) - 1, rng)
 
 
@@ -172,33 +172,34 @@ def with_total(degrees: Integers, total: int, most: int, rng: np.random.Generato
     return degrees
 
 
-def draw_by_group(
-    groups: Integers, counts: Floats, weights: Floats, rng: np.random.Generator
-) -> Integers:
+def draw_by_group(groups: Integers, weights: Floats, rng: np.random.Generator) -> Integers:
     """A number (n,) for each row, in each group as often as weights (groups, numbers) say.
 
-    ``groups`` (n,) are those of the rows, ``counts`` (groups,) how many rows each has.
+    ``groups`` (n,) are those of the rows; the weights of a group add up to its rows.
     """
     drawn = np.zeros(len(groups), dtype=np.int64)
+    numbers = np.tile(np.arange(weights.shape[1]), len(weights))
     order = np.lexsort((rng.random(len(groups)), groups))
-    for end, expected in zip(np.cumsum(counts).astype(np.int64), weights, strict=True):
-        numbers = np.repeat(np.arange(len(expected)), round_unbiased(expected, rng))
-        drawn[order[end - len(numbers) : end]] = rng.permutation(numbers)
+    drawn[order] = np.repeat(numbers, round_unbiased(weights, rng).ravel())
     return drawn
 
 
 def round_unbiased(weights: Floats, rng: np.random.Generator) -> Integers:
-    """Whole numbers (n,) with the weights (n,) as expectations and the same, whole, sum."""
+    """Whole numbers (rows, n) with the weights (rows, n) as expectations and the same, whole, sums.
+
+    Source: Madow (1949): systematic sampling, here in an order that is random in each row.
+    """
     whole = np.floor(weights + _CLOSE)
-    rest = (weights - whole).clip(0, 1)
-    number = round(float(weights.sum() - whole.sum()))
-    some = np.flatnonzero(rest > _CLOSE)
-    counts = whole.astype(np.int64)
-    if number > 0 and len(some):
-        number = min(number, len(some))
-        shares = rest[some] * (number / rest[some].sum())
-        counts[some[sample_exactly(shares.clip(0, 1), number, rng)]] += 1
-    return counts
+    rest = weights - whole
+    rest[rest <= _CLOSE] = 0.0
+    order = rng.random(weights.shape).argsort(1)
+    heights = np.cumsum(np.take_along_axis(rest, order, 1), axis=1)
+    number = np.rint(weights.sum(1) - whole.sum(1))
+    heights *= (number / np.maximum(heights[:, -1], _CLOSE))[:, None]
+    heights[:, -1] = number
+    passed = np.floor(heights + rng.random((len(weights), 1)))
+    np.put_along_axis(rest, order, np.diff(passed, axis=1, prepend=0.0), 1)
+    return (whole + rest).astype(np.int64)
 
 
 def sample_exactly(shares: Floats, number: int, rng: np.random.Generator) -> Integers:

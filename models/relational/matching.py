@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
 from cloister.models.relational.degrees import Tilts, draw_by_group, draw_degrees, with_total
-from cloister.models.relational.profiles import Problem, ProfileTarget
+from cloister.models.relational.profiles import Problem
 from cloister.models.transforms.likeness import Anchors
 
 _ANY_FREE = 1e-12
@@ -83,7 +83,7 @@ def _profiles_of_parents(
     """The profile (children,) of each row's parent, each at most as often as it has places."""
     children = problem.children
     weights = problem.shares(unknowns) * len(children.of_rows)
-    profiles = draw_by_group(children.of_rows, children.counts, weights.T, rng)
+    profiles = draw_by_group(children.of_rows, weights.T, rng)
     return _fitted(profiles, problem, unknowns, places, rng)
 
 
@@ -168,8 +168,8 @@ def match_in_slices(
 
 
 def fit_factors(problem: Problem, rng: np.random.Generator, anchors: Anchors | None = None) -> Logs:
-    """The logarithm of the factor of each cell of each joint table."""
-    logs = [np.zeros(target.shares.shape, dtype=np.float32) for target in problem.targets]
+    """The logarithm of the factor of each cell of each joint table, by their groups."""
+    logs = [np.zeros(group.shares.shape, dtype=np.float32) for group in problem.groups]
     side = round(np.sqrt(PAIRS))
     parents, children = problem.parents.of_rows, problem.children.of_rows
     for step in range(_STEPS):
@@ -180,25 +180,14 @@ def fit_factors(problem: Problem, rng: np.random.Generator, anchors: Anchors | N
         weights = _weights(problem, logs, referred, referring, anchors)
         weights /= np.float32(len(referring))
         rate = _RATE / (1 + step / _SLOWER)
-        for index, target in enumerate(problem.targets):
-            answer = _answer(weights, target, parents[referred], children[referring])
-            known = np.maximum(target.shares, 0.0)
+        for index, group in enumerate(problem.groups):
+            some = group.take(parents[referred], children[referring])
+            answer = some.sums(weights).astype(np.float64)
+            known = np.maximum(group.shares, 0.0)
             wanted = known * (answer.sum(0) / np.maximum(known.sum(0), _ADDED_SHARE))
             ratio = np.log((wanted + _ADDED_SHARE) / (answer + _ADDED_SHARE))
             logs[index] += (rate * ratio.clip(-_FURTHEST, _FURTHEST)).astype(np.float32)
     return logs
-
-
-def _answer(
-    weights: Weights, target: ProfileTarget, referred: Integers, referring: Integers
-) -> Floats:
-    """The joint table of relationships of some rows, by their profiles."""
-    sides = (target.parent[referred], target.child[referring])
-    parent_cells, child_cells = (
-        np.eye(size, dtype=np.float32)[cells]
-        for size, cells in zip(target.shares.shape, sides, strict=True)
-    )
-    return np.asarray(parent_cells.T @ weights @ child_cells, dtype=np.float64)
 
 
 def _weights(
@@ -213,8 +202,8 @@ def _weights(
     total = np.zeros((len(referred), len(referring)), dtype=np.float32)
     if anchors:
         total += anchors.logs(referred, referring)
-    for log, target in zip(logs, problem.targets, strict=True):
-        total += log[target.parent[parents]][:, target.child[children]]
+    for log, group in zip(logs, problem.groups, strict=True):
+        total += group.take(parents, children).spread(log)
     total -= total.max(0)
     np.exp(total, out=total)
     total += np.float32(_ADDED_SHARE)

@@ -15,7 +15,7 @@ Parts of attributes are partitions by rows drawn from a fitted model: released f
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -279,6 +279,40 @@ class ProfileTarget:
 
 
 @dataclass(frozen=True, eq=False)
+class TargetGroup:
+    """Joint tables of the same parts of parents, side by side: one pass over pairs is for all.
+
+    Shapes: ``parent`` (U,), the joint part of each profile; ``columns`` (V, cells of children), 1 in
+    that cell of each table which a profile is in; ``shares`` (cells of parents, cells of children).
+    """
+
+    parent: Integers
+    columns: Floats
+    shares: Floats
+
+    @classmethod
+    def of(cls, targets: Sequence[ProfileTarget]) -> TargetGroup:
+        """The group of some tables."""
+        columns = [np.eye(target.shares.shape[1])[target.child] for target in targets]
+        shares = np.hstack([target.shares for target in targets])
+        return cls(targets[0].parent, np.hstack(columns), shares)
+
+    def take(self, parents: Integers, children: Integers) -> TargetGroup:
+        """The group of some parents and children, for weights of single precision."""
+        columns = self.columns[children].astype(np.float32)
+        return replace(self, parent=self.parent[parents], columns=columns)
+
+    def sums(self, weights: NDArray[Any]) -> NDArray[Any]:
+        """The sum of weights (U, V) in each cell, in the shape of the shares."""
+        rows = np.eye(len(self.shares), dtype=weights.dtype)[self.parent]
+        return np.asarray(rows.T @ weights @ self.columns)
+
+    def spread(self, cells: NDArray[Any]) -> NDArray[Any]:
+        """The sum (U, V) of the cells that each pair of profiles is in."""
+        return np.asarray((cells @ self.columns.T)[self.parent])
+
+
+@dataclass(frozen=True, eq=False)
 class Problem:
     """Least squares of the answers of relationships to known joint tables."""
 
@@ -292,13 +326,12 @@ class Problem:
         return self.parents.number * self.children.number
 
     @cached_property
-    def _cells(self) -> list[NDArray[np.int32]]:
-        return [
-            (target.parent[:, None] * target.shares.shape[1] + target.child[None])
-            .astype(np.int32)
-            .ravel()
-            for target in self.targets
-        ]
+    def groups(self) -> list[TargetGroup]:
+        """The joint tables, those of the same parts of parents in one group."""
+        alike: dict[tuple[bytes, int], list[ProfileTarget]] = {}
+        for target in self.targets:
+            alike.setdefault((target.parent.tobytes(), len(target.shares)), []).append(target)
+        return [TargetGroup.of(targets) for targets in alike.values()]
 
     @cached_property
     def _pairs(self) -> Floats:
@@ -327,37 +360,19 @@ class Problem:
         """The share of relationships between each pair of profiles (U, V)."""
         return np.asarray(unknowns * self._pairs)
 
-    def _answers(self, unknowns: Floats) -> list[Floats]:
-        """The shares (cells,) of each joint table."""
-        weights = (unknowns * self._pairs).ravel()
-        return [
-            np.bincount(cells, weights, minlength=target.shares.size).astype(np.float64)
-            for cells, target in zip(self._cells, self.targets, strict=True)
-        ]
-
     def _gradient(self, unknowns: Floats) -> Floats:
         """The gradient (U, V) by the unknown of one pair of rows, times the number of children."""
-        return self._back(
-            [
-                answer - target.shares.ravel()
-                for answer, target in zip(self._answers(unknowns), self.targets, strict=True)
-            ],
-            unknowns.shape,
-        )
-
-    def _back(self, residuals: list[Floats], shape: tuple[int, ...]) -> Floats:
-        """The sum (U, V) of the residuals of the cells that each pair of profiles is in."""
-        total = np.zeros(shape[0] * shape[1])
-        for cells, residual in zip(self._cells, residuals, strict=True):
-            total += residual[cells]
-        return total.reshape(shape)
+        weights = unknowns * self._pairs
+        slopes = [group.spread(group.sums(weights) - group.shares) for group in self.groups]
+        return np.sum(slopes, axis=0)
 
     def _curvature(self, start: Floats) -> float:
         """The greatest eigenvalue of the least squares; its inverse is the step size."""
         vector, greatest = start, 1.0
         for _ in range(POWER_STEPS):
             vector = vector / np.sqrt((vector**2 * self._pairs).sum())
-            vector = self._back(self._answers(vector), vector.shape)
+            weights = vector * self._pairs
+            vector = np.sum([group.spread(group.sums(weights)) for group in self.groups], axis=0)
             greatest = float(np.sqrt((vector**2 * self._pairs).sum()))
         return POWER_MARGIN * greatest
 
