@@ -282,12 +282,12 @@ class ProfileTarget:
 class TargetGroup:
     """Joint tables of the same parts of parents, side by side: one pass over pairs is for all.
 
-    Shapes: ``parent`` (U,), the joint part of each profile; ``columns`` (V, cells of children), 1 in
-    that cell of each table which a profile is in; ``shares`` (cells of parents, cells of children).
+    Shapes: ``parent`` (U,), the joint part of each profile; ``columns`` (V, cells of children), 1
+    in the cell of each table that a profile is in; ``shares`` (cells of parents and of children).
     """
 
     parent: Integers
-    columns: Floats
+    columns: NDArray[np.floating[Any]]
     shares: Floats
 
     @classmethod

@@ -17,7 +17,6 @@ import pandas as pd
 
 from cloister.arrays import Floats, Integers
 from cloister.models.relational import profiles
-from cloister.models.relational.degrees import sample_exactly
 from cloister.models.relational.link import Link, Side
 
 STEPS = 100
@@ -26,6 +25,9 @@ STEPS = 100
 From equal shares 50 come close; from links, where most shares are at a bound, 100 halve the error
 that 50 leave, and each round continues where the last ended.
 """
+
+_CLOSE = 1e-9
+"""Tolerance for sums of shares that should be whole numbers: floating-point error."""
 
 _TRIALS = 60
 """Most values of nu tried, by bisection if need be: to the last digit of a share."""
@@ -259,3 +261,38 @@ class Relationship:
         parts = [self.link.parts[name] for name in names]
         numbers = [partition.index(side.codes[partition.name]) for partition in parts]
         return profiles.joint_number(numbers, [partition.size for partition in parts], side.rows)
+
+
+def sample_exactly(shares: Floats, number: int, rng: np.random.Generator) -> Integers:
+    """``number`` different indices, each chosen with the probability of its share (n,).
+
+    Shares lie in [0, 1] and add up to ``number``. Algorithm 3: shares in random order are merged
+    into groups of at most 1, the groups to leave out are chosen by their complements, and each
+    other group gives one index.
+    """
+    if number == 0:
+        return np.zeros(0, dtype=np.int64)
+    if number == len(shares):
+        return np.arange(number)
+    order = rng.permutation(len(shares))
+    heights = np.cumsum(shares[order])
+    ends = np.array([len(order)]) if number == 1 else _ends_of_groups(heights)
+    starts = np.append(0, ends[:-1])
+    tops = heights[ends - 1]
+    bottoms = np.append(0.0, tops[:-1])
+    complements = (1 - (tops - bottoms)).clip(0, 1)
+    left_out = sample_exactly(complements, len(ends) - number, rng)
+    groups = np.setdiff1d(np.arange(len(ends)), left_out)
+    marks = bottoms[groups] + rng.random(len(groups)) * (tops - bottoms)[groups]
+    places = np.searchsorted(heights, marks, side="right")
+    return order[np.clip(places, starts[groups], ends[groups] - 1)]
+
+
+def _ends_of_groups(heights: Floats) -> Integers:
+    """Ends of groups of consecutive shares, each as long as its sum is at most 1."""
+    ends, base = [0], 0.0
+    while ends[-1] < len(heights):
+        end = int(np.searchsorted(heights, base + 1 + _CLOSE, side="right"))
+        ends.append(max(end, ends[-1] + 1))
+        base = float(heights[ends[-1] - 1])
+    return np.array(ends[1:])

@@ -18,11 +18,12 @@ from cloister.constraints import DenialConstraint
 from cloister.constraints.denial import Cell, Op, Predicate
 from cloister.errors import DataError, PlanError
 from cloister.models.registry import create
-from cloister.models.relational.degrees import round_unbiased, sample_exactly
+from cloister.models.relational.degrees import round_unbiased
 from cloister.models.relational.link import Link, Measured, Side
 from cloister.models.relational.link_plan import MOST_CANDIDATES, workloads
 from cloister.models.relational.matching import match
 from cloister.models.relational.model import RelationalModel
+from cloister.models.relational.paper.relationship import sample_exactly
 from cloister.models.relational.profiles import (
     Problem,
     Profiles,
