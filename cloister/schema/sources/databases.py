@@ -9,7 +9,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -142,6 +142,8 @@ def page_spans(
             yield snapshot, spans
         except BaseException as error:  # noqa: BLE001 - of the reader, not of this connection
             raised = error
+        with suppress(sa.exc.DBAPIError):  # lost since: who still reads is told by its part
+            connection.rollback()
     if raised is not None:
         raise raised
 
