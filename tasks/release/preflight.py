@@ -27,7 +27,7 @@ from cloister.privacy.mechanisms.randomness import noise_source
 from cloister.schema.columns import Column
 from cloister.schema.declarations import LATEST
 from cloister.schema.domain import Domain
-from cloister.schema.sources import reading, stored_files
+from cloister.schema.sources import databases, reading, stored_files
 from cloister.schema.spec import Spec
 from cloister.tasks.data.session import CHARGED_NOTHING
 from cloister.tasks.data.tables import published_schema, require_database
@@ -84,6 +84,8 @@ def require_readable(request: ResolvedRequest, spec: Spec) -> None:
                 for file in stored_files.files_of(named):
                     _require_file(Path(file))
         reading.require_declared_columns(spec, request.data)
+        if request.workers and named is None:
+            databases.require_pages(spec)
 
 
 @contextmanager

@@ -230,6 +230,21 @@ def test_workers_refuse_a_database_whose_parts_may_change(place, parted, capsys)
     assert charges(place) == []
 
 
+def test_workers_refuse_a_view_before_a_charge(place, parted, capsys):
+    with schema() as url:
+        stored_in(url, place)
+        engine = sa.create_engine(url)
+        with engine.begin() as connection:
+            connection.execute(sa.text("CREATE VIEW seen AS SELECT * FROM clubs"))
+        engine.dispose()
+        place.edit("table: clubs", "table: seen")
+        assert run([*parted, *QUICK, "--workers", "local:2"]) == 2
+        said = capsys.readouterr().err
+        assert "'seen' of source.url is a view" in said and "this run charged nothing" in said
+        assert charges(place) == []
+        assert run([*parted, *QUICK]) == 0
+
+
 TWICE = """
 import cloister, sys
 print("from its first line", flush=True)

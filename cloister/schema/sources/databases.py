@@ -159,15 +159,41 @@ def _held_pages(
     (plan,) = connection.exec_driver_sql(  # which also locks the table, as any reader does
         f"EXPLAIN (FORMAT JSON) {rows.compile(connection, compile_kwargs={'literal_binds': True})}"
     ).scalar_one()
-    named = psycopg.sql.Identifier(*([schema] if schema else []), name).as_string()
-    pages, divisible = connection.execute(sa.text(_PAGES), {"name": named}).one()
-    if not divisible or (connection.dialect.server_version_info or ()) < _BY_PAGES:
+    pages = _pages(connection, spec)
+    if pages is None:
         return None, [stored_files.WHOLE]
     connection.execute(sa.text(_NO_END))
     parts = max(round(plan["Plan"]["Plan Rows"] / rows_per_part), 1)
     begins = range(0, max(pages, 1), max(-(-pages // parts), 1))
     snapshot = connection.execute(sa.text("SELECT pg_export_snapshot()")).scalar_one()
     return snapshot, stored_files.spans_from(begins)
+
+
+def _pages(connection: sa.Connection, spec: Spec) -> int | None:
+    """The pages of a table; None if they cannot be read one without the others."""
+    dialect = connection.dialect
+    if dialect.name != "postgresql" or (dialect.server_version_info or ()) < _BY_PAGES:
+        return None
+    schema, name = table_place(str(spec.source.table))
+    named = psycopg.sql.Identifier(*([schema] if schema else []), name).as_string()
+    pages, divisible = connection.execute(sa.text(_PAGES), {"name": named}).one()
+    return int(pages) if divisible else None
+
+
+def require_pages(spec: Spec) -> None:
+    """Passes if the rows of a database's table can be read in parts, each twice as once.
+
+    Raises:
+        StorageError: the table cannot be read, or is a view, a foreign table, or of another
+            database than PostgreSQL from version 14 on.
+    """
+    with _connected(spec) as connection:
+        pages = _pages(connection, spec)
+    if pages is None:
+        raise StorageError(
+            f"workers read files, and tables of PostgreSQL 14 or later; '{spec.source.table}' of "
+            "source.url is a view, or of another database: leave --workers out"
+        )
 
 
 _BY_PAGES = (14,)
