@@ -66,7 +66,7 @@ class Claim:
     @property
     def mu(self) -> float:
         """The mu of the Gaussian of as large an area."""
-        return _mu(self.area)
+        return mu_of(self.area)
 
     @cached_property
     def _curve(self) -> tuple[Floats, Floats]:
@@ -81,7 +81,7 @@ class Claim:
         return bool((hits <= factors * wrong + deltas).all())
 
 
-def _mu(area: float) -> float:
+def mu_of(area: float) -> float:
     """The mu of two unit normals with this area under their ROC curve."""
     return math.sqrt(2) * float(ndtri(min(area, 1 - TINY)))
 
@@ -143,10 +143,10 @@ class Shown:
         tests = list(_tests(claim, *sides))
         least = min(_chance(claim, area, deviation), _by_rates(claim, tests), float(ndtr(-nearer)))
         p_value = min(3 * least, 1.0)
-        low = _mu(float(expit(logit(area) - ndtri(CONFIDENCE) * deviation)))
+        low = mu_of(float(expit(logit(area) - ndtri(CONFIDENCE) * deviation)))
         return cls(
             len(totals),
-            _mu(area),
+            mu_of(area),
             max(low, 0.0),
             _free(tests),
             nearer,
