@@ -13,17 +13,19 @@ log, since errors are results: Dask logs what a failed function was given.
 from __future__ import annotations
 
 import pickle
+import platform
 import re
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from importlib import metadata
 from operator import itemgetter
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from cloister.arrays import Integers
 from cloister.errors import InputError, PlanError, StorageError
@@ -55,6 +57,10 @@ and what each costs the scheduler, about a millisecond, is little."""
 
 _SECONDS = 30
 """Seconds in which a scheduler answers, and has a worker."""
+
+_LIBRARIES = ("dask", "distributed", "numpy", "pandas", "pyarrow")
+"""Libraries that move rows, read them, or compute with them: of other versions, cells may be read
+otherwise, and what is sent may be no value there."""
 
 _CONFIG: Mapping[str, Any] = MappingProxyType(
     {
@@ -131,7 +137,7 @@ class Workers(Confidential):
         return self._client.submit(pickle.loads, dumps(function), pure=False)
 
     def _submit(self, function: Future[Any], *arguments: Any) -> Future[Any]:
-        return self._client.submit(_called, function, *arguments, pure=False)
+        return self._client.submit(_called, _software(), function, *arguments, pure=False)
 
     def _result(self, future: Future[Any]) -> Any:
         from distributed.client import FutureCancelledError
@@ -150,11 +156,20 @@ class Workers(Confidential):
         return result
 
 
-def _called(function: Callable[..., _T], *arguments: Any) -> _T | _Failure:
-    """What a function makes of arguments; their failure, or its own, is a result."""
+def _called(
+    software: Mapping[str, str], function: Callable[..., _T], *arguments: Any
+) -> _T | _Failure:
+    """What a function makes of arguments; their failure, or its own, is a result.
+
+    So is that a worker which joined late is none that rows are given to.
+    """
+    from distributed import get_worker
+
     for argument in (function, *arguments):
         if isinstance(argument, _Failure):
             return argument
+    if problems := "; ".join(_problems(_facts_of(get_worker()), software)):
+        return _Failure(StorageError(f"{problems}; end those, and run the same command again"))
     try:
         return function(*arguments)
     except Exception as error:  # noqa: BLE001 - raised again by the process that asked
@@ -172,8 +187,8 @@ def workers_of(address: str | None) -> Iterator[Workers | None]:
 
     Raises:
         InputError: Dask is not installed, or nothing answers there.
-        PlanError: a worker has another version of the code, may write rows to a disk, or shows on a
-            web page how much it holds.
+        PlanError: a worker has another version of the code or of a library, may write rows to a
+            disk, or shows on a web page how much it holds.
     """
     if address is None:
         yield None
@@ -224,28 +239,44 @@ def _require_alike(client: Client) -> None:
     except TimeoutError:
         raise PlanError("the cluster has no workers; start some; nothing was charged") from None
     facts = client.run(_facts_of)
-    if problems := {problem for worker in facts.values() for problem in _problems(*worker)}:
+    if problems := {problem for each in facts.values() for problem in _problems(each, _software())}:
         raise PlanError(f"{'; '.join(sorted(problems))}; nothing was charged")
 
 
-def _facts_of(dask_worker: Worker) -> tuple[str, bool, bool]:
-    """The version of the code on a worker, and whether it has results in memory and no web page."""
+class _Facts(NamedTuple):
+    """What a worker runs, whether its results stay in memory, and whether it has no web page."""
+
+    software: Mapping[str, str]
+    in_memory: bool
+    without_page: bool
+
+
+def _facts_of(dask_worker: Worker) -> _Facts:
+    """The facts of the worker that runs this."""
     import dask
 
     routes = dask.config.get("distributed.worker.http.routes")
-    return code_version(), isinstance(dask_worker.data, dict), not routes
+    return _Facts(_software(), isinstance(dask_worker.data, dict), not routes)
 
 
-def _problems(version: str, in_memory: bool, without_page: bool) -> Iterator[str]:
-    """What a worker of these facts must not be given rows for, and the remedy."""
-    if version != code_version():
-        yield (
-            f"workers have version {version} of the code, and this is {code_version()}: install "
-            "this one there"
-        )
-    if not in_memory:
+@cache
+def _software() -> Mapping[str, str]:
+    """The versions of the code, of Python and of libraries, here."""
+    versions = {name: metadata.version(name) for name in _LIBRARIES}
+    return {"cloister": code_version(), "python": platform.python_version()} | versions
+
+
+def _problems(worker: _Facts, software: Mapping[str, str]) -> Iterator[str]:
+    """What a worker must not be given rows for, by a process of this software, and the remedy."""
+    for name, version in software.items():
+        if worker.software[name] != version:
+            yield (
+                f"workers have {name} {worker.software[name]}, and the process that asks them has "
+                f"{version}: install the same there"
+            )
+    if not worker.in_memory:
         yield "workers would write rows to their disks: start them with --memory-limit 0"
-    if not without_page:
+    if not worker.without_page:
         yield (
             "workers show on a web page how much they hold: set "
             "DASK_DISTRIBUTED__WORKER__HTTP__ROUTES='[]' and "
@@ -291,7 +322,7 @@ def read_on_workers(
         StorageError: the source cannot be read, or the cluster was lost.
         DataError: it is not as declared.
     """
-    read = partial(_read_block, code_version(), spec, domain, tuple(rules))
+    read = partial(_read_block, spec, domain, tuple(rules))
     parts = workers.closing.enter_context(source_parts(spec, data, _PART_ROWS))
     if any(part.pin is None for part in parts):
         raise StorageError(
@@ -309,16 +340,8 @@ def read_on_workers(
 
 
 def _read_block(
-    version: str, spec: Spec, domain: Domain, rules: Sequence[RowRule], part: SourcePart
+    spec: Spec, domain: Domain, rules: Sequence[RowRule], part: SourcePart
 ) -> tuple[Table, Tally]:
-    """The rows of a part with what validation found, on a worker that may have joined late."""
-    from distributed import get_worker
-
-    version_here, *is_private = _facts_of(get_worker())
-    if version_here != version or not all(is_private):
-        raise StorageError(
-            "a worker joined that has other code, may write rows to a disk, or shows on a web page "
-            "how much it holds; end it, and run the same command again"
-        )
+    """The rows of a part, on a worker, with what validation found."""
     validation = Validation.of(spec, domain, rules)
     return validation.table(read_part(part, spec)), validation.tally

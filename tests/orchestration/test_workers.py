@@ -129,16 +129,22 @@ import cloister.version
 cloister.version.__version__ = "0.0.1"
 """
 
+OTHER_PYARROW = """
+from cloister.tasks.data import workers
+workers._software()["pyarrow"] = "0.0.2"
+"""
+
 
 @pytest.mark.parametrize(
     ("words", "preload", "hidden", "said"),
     [
         (["--memory-limit", "1GB"], "", True, "would write rows to their disks"),
-        (["--memory-limit", "0"], OTHER, True, "have version 0.0.1+"),
+        (["--memory-limit", "0"], OTHER, True, "have cloister 0.0.1+"),
+        (["--memory-limit", "0"], OTHER_PYARROW, True, "have pyarrow 0.0.2, and the process"),
         (["--memory-limit", "0"], "", False, "show on a web page how much they hold"),
     ],
 )
-def test_workers_that_show_or_write_rows_or_have_other_code_are_refused(
+def test_workers_that_show_or_write_rows_or_have_other_versions_are_refused(
     place, parted, monkeypatch, tmp_path, capsys, words, preload, hidden, said
 ):
     (tmp_path / "loaded.py").write_text(preload)
