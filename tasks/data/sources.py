@@ -48,6 +48,7 @@ from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import PersonUnit, Spec
 from cloister.schema.validation import RowRule, Validation, read_table
 from cloister.schema.validation_report import ValidationReport
+from cloister.tasks.data.row_readers import read_on_workers
 from cloister.tasks.data.session import (
     Digests,
     HashedRows,
@@ -57,7 +58,7 @@ from cloister.tasks.data.session import (
     write_validation,
 )
 from cloister.tasks.data.tables import write_parquet
-from cloister.tasks.data.workers import Workers, read_on_workers
+from cloister.tasks.data.workers import Workers
 from cloister.tasks.home.files import frame_folder
 from cloister.tasks.home.home import Home
 from cloister.tasks.requests import resolved

@@ -2,8 +2,7 @@
 
 Dask schedules, moves and recomputes. A worker gets public descriptions of parts, functions and
 partitions; it gives exact sums, or rows by number, to the process of the door alone, which adds the
-noise. A part that a lost worker held is read again, from a source that is pinned: sums are the
-same.
+noise.
 
 Privacy: workers hold sensitive rows in memory and are trusted as this process is (docs/privacy.md).
 Between them and this process everything goes by TLS. They write no row to a disk and none into a
@@ -17,25 +16,16 @@ import platform
 import re
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from importlib import metadata
-from operator import itemgetter
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from cloister.arrays import Integers
 from cloister.errors import InputError, PlanError, StorageError
-from cloister.schema.block_table import BlockStore, BlockTable
-from cloister.schema.domain import Domain, Table
-from cloister.schema.sources.parts import SourcePart, read_part, source_parts
-from cloister.schema.sources.reading import require_rows
-from cloister.schema.spec import Spec
-from cloister.schema.validation import RowRule, Validation
-from cloister.schema.validation_report import Tally, ValidationReport
 from cloister.tasks.data.session import Confidential
 from cloister.tasks.home.process import code_version
 from cloister.tasks.requests.release_request import LOCAL_WORKERS
@@ -50,10 +40,6 @@ _AHEAD = 4
 
 _SUMMED = 8
 """Sums that a worker adds up at a time."""
-
-_PART_ROWS = 1 << 20
-"""Rows of a part, about: some 14 MB of codes, and a second of reading, so that lost ones are cheap
-and what each costs the scheduler, about a millisecond, is little."""
 
 _SECONDS = 30
 """Seconds in which a scheduler answers, and has a worker."""
@@ -282,66 +268,3 @@ def _problems(worker: _Facts, software: Mapping[str, str]) -> Iterator[str]:
             "DASK_DISTRIBUTED__WORKER__HTTP__ROUTES='[]' and "
             "DASK_DISTRIBUTED__SCHEDULER__HTTP__ROUTES='[]' there and at the scheduler"
         )
-
-
-class HeldBlocks(BlockStore):
-    """Blocks of rows that workers hold, each with what validation found in it."""
-
-    def __init__(
-        self, workers: Workers, domain: Domain, blocks: Sequence[Any], lengths: Sequence[int]
-    ) -> None:
-        self.domain, self.lengths = domain, lengths
-        self._workers, self._blocks = workers, blocks
-
-    def each(
-        self, names: Sequence[str], function: Callable[..., _T], *arguments: Sequence[Any]
-    ) -> Iterator[_T]:
-        """What ``function`` makes of some columns of each block, on the worker that holds it."""
-        return self._workers.map(partial(_of_block, names, function), self._blocks, *arguments)
-
-    def total(self, names: Sequence[str], kernel: Callable[[Table], Integers]) -> Integers:
-        """The sum of what ``kernel`` counts in each block, added up by the workers."""
-        return self._workers.total(partial(_of_block, names, kernel), self._blocks)
-
-
-def _of_block(
-    names: Sequence[str],
-    function: Callable[..., _T],
-    block: tuple[Table, Tally],
-    *arguments: Any,
-) -> _T:
-    return function(block[0].select(names), *arguments)
-
-
-def read_on_workers(
-    workers: Workers, spec: Spec, domain: Domain, data: Path | None, rules: Sequence[RowRule]
-) -> tuple[Table, ValidationReport]:
-    """The rows of a spec's source, or of ``data`` in its place, as workers hold them; the report.
-
-    Raises:
-        StorageError: the source cannot be read, or the cluster was lost.
-        DataError: it is not as declared.
-    """
-    read = partial(_read_block, spec, domain, tuple(rules))
-    parts = workers.closing.enter_context(source_parts(spec, data, _PART_ROWS))
-    if any(part.pin is None for part in parts):
-        raise StorageError(
-            "workers read files, and tables of PostgreSQL 14 or later: a part of a view, or of "
-            "another database, may be another when it is read again; leave --workers out"
-        )
-    blocks = workers.hold(read, parts)
-    tallies = list(workers.map(itemgetter(1), blocks))
-    whole = Validation.of(spec, domain, rules)
-    for tally in tallies:
-        whole.tally.add(tally)
-    require_rows(spec, data, whole.tally.rows, whole.tally.malformed)
-    store = HeldBlocks(workers, domain, blocks, [tally.valid for tally in tallies])
-    return BlockTable.over(store), whole.report()
-
-
-def _read_block(
-    spec: Spec, domain: Domain, rules: Sequence[RowRule], part: SourcePart
-) -> tuple[Table, Tally]:
-    """The rows of a part, on a worker, with what validation found."""
-    validation = Validation.of(spec, domain, rules)
-    return validation.table(read_part(part, spec)), validation.tally

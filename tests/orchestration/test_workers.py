@@ -19,6 +19,7 @@ from cloister.flows.cli.app import run
 from cloister.models.sampling import drawing
 from cloister.privacy.ledger import Release, State
 from cloister.schema.block_table import BlockTable
+from cloister.tasks.data import row_readers
 from cloister.tasks.data import workers as module
 from cloister.tasks.data.workers import workers_of
 from cloister.tasks.ledger.access import open_ledger
@@ -30,7 +31,7 @@ MIXTURE = ["--method", "mixture", "--epsilon", "0.5", "--evaluate", "none", "--s
 @pytest.fixture
 def parted(place, monkeypatch):
     """The command of a release of the clubs, whose rows are in seven parts."""
-    monkeypatch.setattr(module, "_PART_ROWS", 300)
+    monkeypatch.setattr(row_readers, "_PART_ROWS", 300)
     return ["release", str(place.spec)]
 
 
