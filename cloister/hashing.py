@@ -10,6 +10,7 @@ Source of SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom number g
 from __future__ import annotations
 
 import hashlib
+import hmac
 from collections.abc import Iterable
 
 import numpy as np
@@ -42,6 +43,14 @@ def keyed_numbers(texts: Iterable[str], key: bytes) -> Integers:
     """A number of 63 bits (n,) for each text, which cannot be computed without the key."""
     hashes = (hashlib.blake2b(text.encode(), digest_size=8, key=key) for text in texts)
     return np.array([int.from_bytes(digest.digest()) >> 1 for digest in hashes], dtype=np.int64)
+
+
+def derived_key(key: bytes, purpose: str) -> bytes:
+    """A key for one purpose (32 bytes), from which neither ``key`` nor another purpose's follows.
+
+    HMAC-SHA256, as a pseudorandom function of the purpose.
+    """
+    return hmac.digest(key, purpose.encode(), "sha256")
 
 
 _ROWS_MIXED = 2**15

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -24,6 +24,12 @@ class BlockStore(ABC):
 
     domain: Domain
     lengths: Sequence[int]
+
+    @property
+    def empty(self) -> Table:
+        """A block without rows."""
+        none = {column.name: np.zeros(0, code_type(column)) for column in self.domain}
+        return Table(self.domain, none)
 
     @abstractmethod
     def each(
@@ -106,7 +112,7 @@ class BlockTable(Table):
     stored: Blocks
 
     @classmethod
-    def over(cls, store: BlockStore) -> BlockTable:
+    def over(cls, store: BlockStore) -> Self:
         """The rows of a store."""
         return cls(store.domain, Blocks(store, store.domain))
 
@@ -155,6 +161,5 @@ class BlockTable(Table):
         """What ``function`` makes of the rows, block by block, each time that one is read."""
         derive = self.stored.of_stored(function)
         store = self.stored.store
-        empty = Table(store.domain, {c.name: np.zeros(0, code_type(c)) for c in store.domain})
-        domain = derive(empty).domain
+        domain = derive(store.empty).domain
         return BlockTable(domain, Blocks(store, domain, derive))

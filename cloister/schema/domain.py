@@ -220,6 +220,10 @@ class Table:
         """What ``function`` makes of the rows, each of which depends on one row alone."""
         return function(self)
 
+    def by_unit(self, function: Callable[[Table], Table]) -> Table:
+        """What ``function`` makes of the rows, to which all rows of a unit are given together."""
+        return function(self)
+
     def keyed_hashes(self, key: bytes) -> Words:
         """Numbers of 64 bits (n,), equal for equal rows, that nobody knows without the key."""
         return keyed_rows(self.stored.values(), key)

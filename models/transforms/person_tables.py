@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -166,7 +166,12 @@ def person_tables(table: Table, task: Task) -> Database:
         a person more or less changes one row of the first
         table, and its own rows of the second.
     """
-    tasks = split_task(task)
+    tables = {PERSONS: table.by_unit(partial(_persons_in, split_task(task))), ROWS: table}
+    return Database(Schema({name: one.domain for name, one in tables.items()}), tables)
+
+
+def _persons_in(tasks: PersonTasks, table: Table) -> Table:
+    """The row of each person that has rows in a table, which are all of its rows."""
     order = np.argsort(table.codes[tasks.key], kind="stable")
     keys = table.codes[tasks.key][order]
     _, first, counts = np.unique(keys, return_index=True, return_counts=True)
@@ -175,21 +180,24 @@ def person_tables(table: Table, task: Task) -> Database:
     for name, column in tasks.compared.items():
         kinds = PairKinds(table.domain[name])
         codes[column.name] = kinds.of_groups(table.codes[name][order], counts)
-    domain = Domain((*tasks.persons.domain, *tasks.compared.values()))
-    tables = {PERSONS: Table(domain, codes), ROWS: table}
-    return Database(Schema({name: one.domain for name, one in tables.items()}), tables)
+    return Table(Domain((*tasks.persons.domain, *tasks.compared.values())), codes).narrow()
 
 
-def places_of_rows(table: Table, task: Task) -> dict[str, Integers]:
-    """The place of each bounded row among those of its person, in the order of lots.
+def first_rows(table: Table, most: int, key: str) -> Table:
+    """At most so many bounded rows of each person, the first in the order of lots.
 
-    Privacy: a function of that person's rows alone, as for :func:`person_tables`.
+    Privacy: which they are is a function of that person's rows alone, as for
+        :func:`person_tables`.
     """
-    keys = table.codes[_persons(task).key]
+    return table.by_unit(partial(_first_rows, key, most))
+
+
+def _first_rows(key: str, most: int, table: Table) -> Table:
+    keys = table.codes[key]
     order = np.argsort(keys, kind="stable")
     places = np.empty(len(keys), dtype=np.int64)
     places[order] = place_among_equal(keys[order])
-    return {ROWS: places}
+    return table.take(places < most)
 
 
 def neighbours_of_tables(task: Task) -> dict[str, Neighbours]:

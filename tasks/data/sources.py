@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -20,17 +19,16 @@ import numpy as np
 import pandas as pd
 from pandas.api import types as pt
 
-from cloister.arrays import Array
+from cloister.arrays import Array, Integers
 from cloister.constraints import presence_rules
 from cloister.errors import DataError
-from cloister.hashing import Words, keyed_rows
+from cloister.hashing import Words, derived_key, keyed_rows
 from cloister.models.task import AnyPlan, DatabaseTask
 from cloister.models.transforms import person_tables as persons
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import (
     PrivateColumns,
     PrivateDatabase,
-    bound_contribution,
     person_numbers,
     require_named_persons,
     rows_first_in_line,
@@ -40,15 +38,19 @@ from cloister.privacy.events import Event
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, noise_source
 from cloister.schema import relations
-from cloister.schema.domain import Domain, Table
+from cloister.schema.domain import Table
 from cloister.schema.parsing import parse
 from cloister.schema.scratch import scratch_table
-from cloister.schema.sources.reading import read_batches, read_frame
+from cloister.schema.sources.reading import read_frame
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import PersonUnit, Spec
-from cloister.schema.validation import RowRule, Validation, read_table
-from cloister.schema.validation_report import ValidationReport
-from cloister.tasks.data.row_readers import read_on_workers
+from cloister.tasks.data.row_readers import (
+    InThisProcess,
+    OnWorkers,
+    OpenedTable,
+    PersonBound,
+    RowReader,
+)
 from cloister.tasks.data.session import (
     Digests,
     HashedRows,
@@ -64,8 +66,6 @@ from cloister.tasks.home.home import Home
 from cloister.tasks.requests import resolved
 from cloister.tasks.requests.measurement import domain_context
 from cloister.tasks.requests.plan import is_out_of_core
-
-Reading = Callable[[Spec, Domain, Path | None, Sequence[RowRule]], tuple[Table, ValidationReport]]
 
 
 @contextmanager
@@ -109,11 +109,11 @@ def _frame_digest(frame: pd.DataFrame, key: bytes) -> str:
 class TablesSource(RowSource[relations.Database, PrivateDatabase]):
     """The rows of a release: validated, encoded in public domains, behind doors under one plan.
 
-    ``read`` has them in memory, out of core or with workers: queries have the same answers.
+    ``reader`` has them in memory, out of core or with workers: queries have the same answers.
     """
 
-    def __init__(self, read: Reading = read_table) -> None:
-        self._read = read
+    def __init__(self, reader: RowReader | None = None) -> None:
+        self._reader = reader or InThisProcess()
 
     @classmethod
     def fitting(
@@ -124,9 +124,9 @@ class TablesSource(RowSource[relations.Database, PrivateDatabase]):
         They are out of core where the plan needs more memory than is free here.
         """
         if workers:
-            return cls(partial(read_on_workers, workers))
+            return cls(OnWorkers(workers))
         if is_out_of_core(request, plan):
-            return cls(partial(read_table, gather=scratch_table))
+            return cls(InThisProcess(scratch_table))
         return cls()
 
     def context(self, request: resolved.ResolvedRequest) -> resolved.PublicContext:
@@ -145,7 +145,7 @@ class TablesSource(RowSource[relations.Database, PrivateDatabase]):
         """
         context = self.context(request)
         opened = {
-            name: open_table(table, request.data, home.key(), self._read)
+            name: open_table(table, request.data, home.key(), self._reader)
             for name, table in context.tables.items()
         }
         spec = context.spec
@@ -180,54 +180,41 @@ def private_database(
     if task.lead.persons:
         bounded, unit = rows.tables[task.schema.lead], persons.neighbours_of_tables(task.lead)
         tables = persons.person_tables(bounded, task.lead)
-        by_lot = persons.places_of_rows(bounded, task.lead)
-        return PrivateDatabase(tables, unit, planned, journal, noise, by_lot)
+        first = {persons.ROWS: partial(persons.first_rows, key=task.lead.persons.key)}
+        return PrivateDatabase(tables, unit, planned, journal, noise, first)
     derived = {**relations.row_tables(rows), **relations.joined_tables(rows)}
     changed = relations.rows_changed(rows.schema)
     neighbours = {name: Neighbours(task.neighbours.relation, changed[name]) for name in derived}
     for name, table in task.tables.items():
         neighbours[name] = table.neighbours
     database, places = relations.Database(rows.schema, derived), relations.places_of_rows(rows)
-    return PrivateDatabase(database, neighbours, planned, journal, noise, places)
+    by_place = {name: partial(_first_in_place, place) for name, place in places.items()}
+    return PrivateDatabase(database, neighbours, planned, journal, noise, by_place)
 
 
-@dataclass(frozen=True, repr=False)
-class OpenedTable:
-    """A table as ``read``, and within the bound of each person, with the findings of validation."""
-
-    read: Table
-    bounded: Table
-    report: ValidationReport
+def _first_in_place(places: Integers, table: Table, most: int) -> Table:
+    return table.take(places < most)
 
 
 def open_table(
-    context: resolved.TableContext, data: Path | None, key: bytes, read: Reading
+    context: resolved.TableContext, data: Path | None, key: bytes, reader: RowReader
 ) -> OpenedTable:
     """Read, validate, encode and bound the rows of a table, from a file or from its source.
-
-    Rows of persons are in memory.
 
     Raises:
         StorageError: the data cannot be read.
         DataError: it is not as declared; names columns, rules and row numbers.
+
+    Privacy: persons are numbered, and their rows drawn, by a key that says nothing of ``key``: a
+        reader may have other processes do so.
     """
     spec, domain, unit = context.spec, context.task.domain, context.spec.privacy.protected
     rules = presence_rules(context.task.constraints, domain)
     if not isinstance(unit, PersonUnit):
-        table, report = read(spec, domain, data, rules)
-        return OpenedTable(table, table, report)
+        return reader.rows(spec, domain, data, rules)
     require_named_persons(domain, unit)
-    validation, people = Validation.of(spec, domain, rules), []
-
-    def tables() -> Iterator[Table]:
-        for batch in read_batches(spec, data):
-            rows = validation.check(batch)
-            people.append(person_numbers(rows.typed(unit.key), key))
-            yield rows.table()
-
-    table = Table.concatenate(tables())
-    bounded = bound_contribution(table, np.concatenate(people), unit, key)
-    return OpenedTable(table, bounded, validation.report())
+    bound_of_persons = PersonBound(unit, derived_key(key, "persons"))
+    return reader.persons(spec, domain, data, rules, bound_of_persons)
 
 
 def _hashed(spec: Spec, opened: Mapping[str, OpenedTable]) -> dict[str, HashedRows]:

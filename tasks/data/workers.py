@@ -98,10 +98,10 @@ class Workers(Confidential):
         while waiting:
             yield self._result(waiting.popleft())
 
-    def hold(self, function: Callable[..., Any], items: Iterable[Any]) -> list[Future[Any]]:
-        """What ``function`` makes of each item, held where it was computed."""
+    def hold(self, function: Callable[..., Any], *arguments: Iterable[Any]) -> list[Future[Any]]:
+        """What ``function`` makes of the arguments, held where it was computed."""
         shared = self._sent(function)
-        return [self._submit(shared, item) for item in items]
+        return [self._submit(shared, *of_one) for of_one in zip(*arguments, strict=True)]
 
     def total(self, kernel: Callable[..., Integers], items: Iterable[Any]) -> Integers:
         """The sum of what ``kernel`` counts in each item, which workers add up among themselves.

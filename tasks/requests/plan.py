@@ -39,6 +39,9 @@ from cloister.tasks.requests.release_request import LOCAL_WORKERS, ReleaseReques
 _WORKER_BYTES = 600 << 20
 """Bytes of a worker beside the codes that it holds: libraries, and a part while it is read."""
 
+_EXCHANGED_ROW = 16
+"""Bytes of the number of a row's person, and of its lot, while rows of persons are put together."""
+
 _READ_CELL = 2.4e-8
 """Seconds in which a worker reads, checks and codes a cell of Parquet, and hashes it twice."""
 
@@ -156,8 +159,10 @@ def _in_memory(
     request: resolved.ResolvedRequest, context: resolved.PublicContext, plan: AnyPlan
 ) -> str | None:
     """Why a release can only read its rows in memory, and the remedy; None if it need not."""
-    if context.unit != "row" or context.task.schema.keys:
-        return "only one table whose privacy unit is one row can be read out of core"
+    if context.task.schema.keys:
+        return "several tables are read in memory; only one is read out of core, or by workers"
+    if context.unit != "row" and not request.workers:
+        return "rows of persons are read in memory, or by --workers; others are read out of core"
     if composition.divides_rows(plan.event):
         return f"method '{request.method}' divides the rows in memory; others read them out of core"
     return None
@@ -191,10 +196,15 @@ def require_forecast_memory(request: resolved.ResolvedRequest, plan: AnyPlan) ->
 def _memory_of_workers(request: resolved.ResolvedRequest) -> int:
     """Bytes that workers of this machine take, which hold the codes of all rows together."""
     local = re.fullmatch(LOCAL_WORKERS, request.workers or "")
-    if local is None:
-        return 0
-    task = resolved.public_context_of(request).task.lead
-    return plan_report.code_bytes(task.domain, task.data_rows) + int(local[1]) * _WORKER_BYTES
+    return 0 if local is None else _held_bytes(request) + int(local[1]) * _WORKER_BYTES
+
+
+def _held_bytes(request: resolved.ResolvedRequest) -> int:
+    """Bytes of all rows that workers hold together; of persons, as read and as exchanged."""
+    context = resolved.public_context_of(request)
+    task = context.task.lead
+    codes = plan_report.code_bytes(task.domain, task.data_rows)
+    return codes if context.unit == "row" else 2 * codes + _EXCHANGED_ROW * task.data_rows
 
 
 def _is_read_in_parts(spec: Spec) -> bool:
@@ -217,10 +227,10 @@ def worker_facts(request: resolved.ResolvedRequest, plan: AnyPlan) -> dict[str, 
     if request.workers is None:
         return {}
     task = resolved.public_context_of(request).task.lead
-    codes = plan_report.code_bytes(task.domain, task.data_rows) / 2**20
+    codes = _held_bytes(request) / 2**20
     seconds = _READ_CELL * task.data_rows * len(task.domain.names)
     each = "; ".join(
-        f"{number:,}: {figure(codes / number)} MiB of codes each, read in about "
+        f"{number:,}: {figure(codes / number)} MiB of rows each, read in about "
         f"{figure(seconds / number)} s from Parquet"
         for number in _NUMBERS_OF_WORKERS
     )

@@ -16,9 +16,9 @@ from cloister.models.task import Task, task_of
 from cloister.models.transforms.person_tables import (
     PERSONS,
     ROWS,
+    first_rows,
     neighbours_of_tables,
     person_tables,
-    places_of_rows,
 )
 from cloister.privacy.door.table import bound_contribution, person_numbers
 from cloister.schema.domain import Table
@@ -111,13 +111,13 @@ def test_persons_made_of_others_rows_break_the_law():
         law()
 
 
-def few_rows_keep_the_law(data, places) -> bool:
-    """Rows of the first places, of as many as ``most`` a person."""
+def few_rows_keep_the_law(data, first) -> bool:
+    """The first rows, of as many as ``most`` a person."""
     most = data.draw(st.integers(1, MOST))
 
     def few(table: Table, task: Task) -> Database:
         tables = person_tables(table, task)
-        rows = tables.tables[ROWS].take(places(table, task)[ROWS] < most)
+        rows = first(tables.tables[ROWS], most, "person")
         return Database(tables.schema, tables.tables | {ROWS: rows})
 
     rows = data.draw(st.lists(st.tuples(NAMES, ROW), min_size=1, max_size=14))
@@ -129,21 +129,21 @@ def few_rows_keep_the_law(data, places) -> bool:
 @settings(max_examples=examples(150))
 @given(data=st.data())
 def test_a_person_more_is_as_many_rows_more_as_are_counted_of_each(data):
-    assert few_rows_keep_the_law(data, places_of_rows)
+    assert few_rows_keep_the_law(data, first_rows)
 
 
-def places_in_the_table(table: Table, task: Task) -> dict[str, np.ndarray]:
-    """Sabotage: the place of a row is among all rows of its city."""
+def first_of_each_city(table: Table, most: int, key: str) -> Table:
+    """Sabotage: the first rows are those of each city."""
     city = table.codes["city"]
     places = [int((city[:at] == code).sum()) for at, code in enumerate(city)]
-    return {ROWS: np.array(places)}
+    return table.take(np.array(places, dtype=np.int64) < most)
 
 
-def test_places_among_rows_of_others_break_the_law():
+def test_first_rows_among_those_of_others_break_the_law():
     @settings(max_examples=300, phases=[Phase.generate])
     @given(data=st.data())
     def law(data):
-        assert few_rows_keep_the_law(data, places_in_the_table)
+        assert few_rows_keep_the_law(data, first_of_each_city)
 
     with pytest.raises(AssertionError):
         law()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import suppress
 
+import numpy as np
 import pandas as pd
 import psutil
 import pytest
@@ -76,6 +77,33 @@ def test_more_rows_are_the_same_drawn_by_workers(place, parted, capsys, tmp_path
     assert "one table to a file" in capsys.readouterr().err
 
 
+PERSONS = """
+name: visits
+source: {path: DATA}
+privacy: {unit: {key: person, max_rows: 3}, relation: add_remove, rows: {public: 2000},
+  budget: {epsilon: 4, delta: 1e-5, per: year}}
+attributes:
+  person: {type: text, pattern: "P{0001..9999}", provenance: numbering}
+  city: {type: categorical, values: [a, b, c], per: person, provenance: map}
+  cost: {type: integer, min: 0, max: 9, provenance: form}
+release: {method: independent, epsilon: 1, delta: 1e-6}
+"""
+
+
+@pytest.fixture
+def visits(place, parted):
+    """The command of a release of persons of up to three rows, one of whom has a thousand."""
+    rng, numbers = np.random.default_rng(5), range(400)
+    people = rng.permutation([0] * 1000 + [*numbers, *numbers, *rng.integers(0, 400, 200)])
+    frame = pd.DataFrame({"person": [f"P{number:04}" for number in people]})
+    frame["city"] = np.array(["a", "b", "c"])[people % 3]
+    frame["cost"] = rng.integers(0, 10, len(people))  # the longest has a hundred rows of each cost
+    frame.loc[7, "person"] = "nobody that was declared"
+    frame.to_csv(place.data, index=False)
+    place.spec.write_text(PERSONS.replace("DATA", str(place.data)), encoding="utf-8")
+    return [*parted, "--seed-sampling", "7"]
+
+
 def lose_at(number: int, monkeypatch, lose) -> None:
     """Have ``lose`` called when rows are summed for the so manieth time."""
     total, calls = BlockTable.total, []
@@ -105,6 +133,17 @@ def test_rows_of_a_killed_worker_are_read_again_and_nothing_is_charged_twice(
     assert run([*parted, *MIXTURE]) == 0
     lose_at(3, monkeypatch, kill_a_worker)
     assert run([*parted, *MIXTURE, "--workers", "local:2"]) == 0
+    first, second = synthetic(place)
+    assert first == second
+    assert [release.state for release in charges(place)] == [State.CANDIDATE] * 2
+
+
+def test_persons_with_workers_are_those_in_memory_also_if_a_worker_is_killed(
+    place, visits, seeded_noise, monkeypatch
+):
+    assert run([*visits, "--evaluate", "quick"]) == 0
+    lose_at(2, monkeypatch, kill_a_worker)
+    assert run([*visits, "--evaluate", "quick", "--workers", "local:2"]) == 0
     first, second = synthetic(place)
     assert first == second
     assert [release.state for release in charges(place)] == [State.CANDIDATE] * 2

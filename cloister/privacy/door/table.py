@@ -17,7 +17,7 @@ removing a person changes no other's rows, so a table that differs by one person
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Generic
 
 import numpy as np
@@ -25,7 +25,7 @@ import pandas as pd
 
 from cloister.arrays import Array, Integers, place_among_equal
 from cloister.errors import DataError, UnplannedQuery
-from cloister.hashing import keyed_numbers, keyed_rows
+from cloister.hashing import Words, keyed_numbers, keyed_rows
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import Composed, Event, Parallel, RepeatedSelection, SampledGaussian
 from cloister.privacy.mechanisms.noise import Neighbours
@@ -68,10 +68,10 @@ def bound_contribution(table: Table, people: Integers, unit: PersonUnit, key: by
         people: the number of each row's person, (rows,).
     """
     chosen = rows_within_bound(people, table.stored.values(), unit.max_rows, key)
-    return _grouped_by_name(table, people, unit.key).take(chosen)
+    return with_person_codes(table, people, unit.key).take(chosen)
 
 
-def _grouped_by_name(table: Table, people: Integers, key: str) -> Table:
+def with_person_codes(table: Table, people: Integers, key: str) -> Table:
     """The table with the number of its person (n,) as the code of each row, under a text key.
 
     Codes of keys outside the pattern are hashes that anyone can compute: somebody may have chosen
@@ -93,18 +93,33 @@ def person_numbers(names: pd.Series, key: bytes) -> Integers:
 def rows_within_bound(
     people: Integers, columns: Iterable[Array], most: int, key: bytes
 ) -> Integers:
-    """Row numbers, person by person: for each, those with the ``most`` smallest lots, in order.
+    """Row numbers, person by person: for each, those with the ``most`` smallest lots, in order."""
+    return first_by_lot(people, lots_of_rows(people, columns, key), most)
 
-    The lot of a row is a keyed hash of its person, its cells in ``columns``, and its number among
+
+def hashes_of_cells(people: Integers, columns: Iterable[Array], key: bytes) -> Words:
+    """A number of 64 bits (n,) for each row, equal for equal rows of one person."""
+    return keyed_rows((people, *columns), key + b"units")
+
+
+def lots_of_rows(people: Integers, columns: Iterable[Array], key: bytes) -> Words:
+    """The lot (n,) of each row, which the equal rows of its person decide, and nothing else.
+
+    It is a keyed hash of its person, its cells in ``columns``, and its number among
     the person's rows of the same cells: equal rows, which are interchangeable, have lots of their
     own, so that each row of a person is as likely to stay as any other.
     """
-    cells = keyed_rows((people, *columns), key + b"units")
-    grouped = np.lexsort((cells, people))
-    cells, owners = cells[grouped], people[grouped]
-    lots = keyed_rows((cells, place_among_equal(cells)), key + b"lots")
-    drawn = grouped[np.lexsort((lots, owners))]
-    return drawn[place_among_equal(owners) < most]
+    cells = hashes_of_cells(people, columns, key)
+    grouped, lots = np.lexsort((cells, people)), np.empty_like(cells)
+    equal = cells[grouped]
+    lots[grouped] = keyed_rows((equal, place_among_equal(equal)), key + b"lots")
+    return lots
+
+
+def first_by_lot(people: Integers, lots: Words, most: int) -> Integers:
+    """Row numbers, person by person: for each, those with the ``most`` smallest lots, in order."""
+    drawn = np.lexsort((lots, people))
+    return drawn[place_among_equal(people[drawn]) < most]
 
 
 def rows_first_in_line(parents: Integers, rows: Table, most: int, key: bytes) -> Integers:
@@ -284,14 +299,19 @@ class PrivateColumns(PrivateRows[RawColumns]):
         super().__init__(RawColumns(frame, key), neighbours, PlanBudget(planned), journal, noise)
 
 
+FirstRows = Callable[[Table, int], Table]
+"""At most so many rows of each unit of a table."""
+
+
 class PrivateDatabase:
     """Sensitive tables behind mechanisms.
 
     Args:
         database: the rows, bounded to so many rows of each table a unit as ``neighbours`` says.
         planned: everything that may be asked of all tables, as reserved in the ledger.
-        places: the place (n,) of each row among those of its unit, from 0, by table; a function of
-            that unit's rows alone. Of tables of which a unit has one row at most there is none.
+        first: what makes of a table at most so many rows of each unit, by table; which they are is
+            a function of that unit's rows alone. Of tables of which a unit has one row at most
+            there is none.
 
     Privacy: the answers of one table compose with those of the others, since a unit may have rows
         in each: all events are taken out of one plan.
@@ -304,11 +324,11 @@ class PrivateDatabase:
         planned: Event,
         journal: Journal,
         noise: NoiseSource,
-        places: Mapping[str, Integers] | None = None,
+        first: Mapping[str, FirstRows] | None = None,
     ) -> None:
         self.plan_budget = PlanBudget(planned)
         self._secure = noise.secure
-        self.__tables, self.__places, self._neighbours = database.tables, places or {}, neighbours
+        self.__tables, self.__first, self._neighbours = database.tables, first or {}, neighbours
         self._journal, self._noise = journal, noise
         self._doors = {
             name: self._door(table, neighbours[name]) for name, table in database.tables.items()
@@ -334,7 +354,7 @@ class PrivateDatabase:
         """
         if most >= self._neighbours[name].max_rows:
             return self._doors[name]
-        first = self.__tables[name].take(self.__places[name] < most)
+        first = self.__first[name](self.__tables[name], most)
         return self._door(first, Neighbours(self._neighbours[name].relation, most))
 
     def _door(self, table: Table, neighbours: Neighbours) -> PrivateRows[TableRows]:

@@ -1,0 +1,99 @@
+"""Persons that workers exchange have the rows that they have in memory, bit for bit."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cloister.models.task import task_of
+from cloister.models.transforms.person_tables import first_rows, person_tables
+from cloister.schema.domain import Table
+from cloister.schema.spec import Spec
+from cloister.tasks.data import row_readers
+from cloister.tasks.data.row_readers import InThisProcess, OnWorkers, PersonBound
+from cloister.tasks.data.workers import workers_of
+
+KEY = b"key of a test"
+
+
+def visits(folder: Path, most: int) -> Spec:
+    return Spec.declared_in(
+        folder,
+        {
+            "name": "visits",
+            "source": {"path": str(folder / "visits.csv")},
+            "privacy": {
+                "unit": {"key": "person", "max_rows": most},
+                "relation": "add_remove",
+                "rows": {"public": 600},
+                "budget": {"epsilon": 1, "delta": 0, "per": "ever"},
+            },
+            "attributes": {
+                "person": {"type": "text", "pattern": "P{1..999}"},
+                "city": {"type": "categorical", "values": ["a", "b", "c"], "per": "person"},
+                "cost": {"type": "integer", "min": 0, "max": 4},
+            },
+            "validation": {"on_invalid": "drop"},
+            "release": {"method": "independent", "epsilon": 1, "delta": 0},
+        },
+    )
+
+
+def rows_of(rng: np.random.Generator, persons: int) -> pd.DataFrame:
+    """Rows of persons, half of them of one; few are different, and some are outside the domain."""
+    own = rng.integers(0, persons, 600) * (rng.random(600) < 0.5)
+    names = np.where(own < 90, [f"P{number + 1}" for number in own], [f"no{n}" for n in own])
+    cities = np.array(["a", "b", "c"])[own % 3]
+    return pd.DataFrame({"person": names, "city": cities, "cost": rng.integers(0, 6, 600)})
+
+
+def assert_same(one: Table, other: Table) -> None:
+    assert one.domain == other.domain
+    for name in one.domain.names:
+        assert one.stored[name].dtype == other.stored[name].dtype
+        assert np.array_equal(one.stored[name], other.stored[name])
+
+
+@pytest.fixture(scope="module")
+def workers():
+    with workers_of("local:2") as workers:
+        yield workers
+
+
+@pytest.mark.parametrize(
+    ("persons", "most", "part_rows", "long"),
+    [
+        (1, 1, 200, 1),  # blocks of nobody
+        (1, 7, 200, 1 << 10),
+        (60, 3, 150, 1),
+        (60, 3, 150, 1 << 10),
+        (300, 2, 150, 1 << 10),
+        (300, 2, 600, 1),  # a single part
+    ],
+)
+def test_rows_within_bounds_and_their_order_are_those_in_memory(
+    tmp_path, monkeypatch, workers, persons, most, part_rows, long
+):
+    """Whether rows are bounded once, or twice since one person has more than a part of a part."""
+    monkeypatch.setattr(row_readers, "_PART_ROWS", part_rows)
+    monkeypatch.setattr(row_readers, "_LONG", long)
+    rows_of(np.random.default_rng(persons), persons).to_csv(tmp_path / "visits.csv", index=False)
+    spec = visits(tmp_path, most)
+    task = task_of(spec, {"visits": 600}).lead
+    memory, held = (
+        reader.persons(spec, task.domain, None, (), PersonBound(spec.privacy.unit, KEY))
+        for reader in (InThisProcess(), OnWorkers(workers))
+    )
+    assert memory.report.to_dict() == held.report.to_dict()
+    assert_same(memory.read, held.read)
+    assert_same(memory.bounded, held.bounded)
+    if not task.persons:
+        return
+    tables = [person_tables(each.bounded, task).tables for each in (memory, held)]
+    for name, table in tables[0].items():
+        assert_same(table, tables[1][name])
+    for fewer in (1, 2):
+        some = [first_rows(each.bounded, fewer, "person") for each in (memory, held)]
+        assert_same(*some)
+        assert not some[1].in_memory
