@@ -138,7 +138,7 @@ def read_synthetic(path: Path, task: Task) -> Table:
     Raises:
         DataError: it does not fit the domain.
     """
-    return _table_of(path, task.domain)
+    return _table_of(path, task.domain, pq.read_metadata(path))
 
 
 def read_in_blocks(path: Path, task: Task) -> Table:
@@ -157,9 +157,9 @@ class _RowGroups(BlockStore):
     """The row groups of a synthetic file, each read where it is used."""
 
     def __init__(self, path: Path, domain: Domain) -> None:
-        metadata = pq.read_metadata(path)
-        groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
-        self._path, self.domain = path, domain
+        footer = pq.read_metadata(path)
+        groups = (footer.row_group(number) for number in range(footer.num_row_groups))
+        self._path, self._footer, self.domain = path, footer, domain
         self.lengths = [group.num_rows for group in groups]
 
     def each(
@@ -167,16 +167,22 @@ class _RowGroups(BlockStore):
     ) -> Iterator[ResultT]:
         """What ``function`` makes of each row group, one of which is in memory at a time."""
         domain = Domain(tuple(self.domain[name] for name in names))
-        groups = (_table_of(self._path, domain, (n, n + 1)) for n in range(len(self.lengths)))
+        spans = ((number, number + 1) for number in range(len(self.lengths)))
+        groups = (_table_of(self._path, domain, self._footer, span) for span in spans)
         return map(function, groups, *arguments)
 
 
-def _table_of(path: Path, domain: Domain, span: stored_files.Span = stored_files.WHOLE) -> Table:
+def _table_of(
+    path: Path,
+    domain: Domain,
+    footer: pq.FileMetaData,
+    span: stored_files.Span = stored_files.WHOLE,
+) -> Table:
     """The rows of a synthetic file; rules across foreign keys may have left none."""
-    if pq.read_metadata(path).num_rows == 0:
+    if footer.num_rows == 0:
         return Table(domain, {name: np.zeros(0, dtype=np.int64) for name in domain.names})
     validation = Validation(domain, "fail")
-    table = validation.table(parquet_files.read_columns(path, domain.names, span))
+    table = validation.table(parquet_files.read_columns(path, domain.names, span, footer))
     validation.report()
     return table
 

@@ -75,21 +75,31 @@ def row_group_spans(file: str | Path, rows_per_part: int) -> Sequence[stored_fil
 
 
 def read_columns(
-    file: str | Path, names: Sequence[str], span: stored_files.Span = stored_files.WHOLE
+    file: str | Path,
+    names: Sequence[str],
+    span: stored_files.Span = stored_files.WHOLE,
+    footer: pq.FileMetaData | None = None,
 ) -> Iterator[SourceBatch]:
     """The named columns of some row groups of a Parquet file, some rows at a time.
+
+    The ``footer`` is read if it is not given; that of many row groups takes as long as one of them.
 
     Raises:
         DataError: it is no Parquet file, or a column's type is none of single values.
         OSError: it cannot be read.
     """
-    schema = _parquet(file, pq.read_schema)
+    footer = _parquet(file, pq.read_metadata) if footer is None else footer
+    schema = footer.schema.to_arrow_schema()
     _require_readable([schema.field(name) for name in names], file)
     texts = [name for name in names if is_text_of_arrow(schema.field(name).type)]
     rows = max(_BATCH_CELLS // len(names), 1)
     with _whole(file), stored_files.open_file(file) as opened:
         reader = pq.ParquetFile(
-            opened, read_dictionary=texts, pre_buffer=stored_files.is_remote(file), **_AS_STORED
+            opened,
+            metadata=footer,
+            read_dictionary=texts,
+            pre_buffer=stored_files.is_remote(file),
+            **_AS_STORED,
         )
         groups = range(reader.num_row_groups)[slice(*span)]
         for piece in reader.iter_batches(rows, row_groups=groups, columns=list(names)):
