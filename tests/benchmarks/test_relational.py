@@ -21,21 +21,13 @@ from cloister.models.protocol import make_plan
 from cloister.models.registry import create
 from cloister.models.task import Budget, DatabaseTask, Forecast, Task, task_of
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.door.table import PrivateDatabase
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.domain import Domain, Table
-from cloister.schema.relations import (
-    Database,
-    ForeignKey,
-    Schema,
-    joined_tables,
-    row_tables,
-    rows_changed,
-)
+from cloister.schema.relations import Database, ForeignKey, Schema
 from cloister.schema.spec_files.loading import load_spec
-from cloister.tasks.data.sources import bound
+from cloister.tasks.data.sources import bound, private_database
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3_600)]
 
@@ -51,17 +43,12 @@ def released(
     """Synthetic tables through the door, seconds of fit and draw, and their forecast."""
     synthesizer = create(method)
     plan = make_plan(synthesizer, task, Budget(epsilon, DELTA))
-    changed = rows_changed(task.schema)
     with (
         tempfile.TemporaryDirectory() as folder,
         Journal.open(Path(folder) / "journal", {"benchmark": "relational"}) as journal,
     ):
         begun = time.process_time()
-        behind = {**row_tables(real), **joined_tables(real)}
-        most = {name: Neighbours(task.neighbours.relation, changed[name]) for name in behind}
-        door = PrivateDatabase(
-            Database(task.schema, behind), most, plan.event, journal, NoiseSource()
-        )
+        door = private_database(real, task, plan.event, journal, NoiseSource())
         model = synthesizer.train(door, task, plan)
         drawn = model.sample(task.output_rows, SamplingSource(seed))
         return drawn, time.process_time() - begun, plan.forecast
