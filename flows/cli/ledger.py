@@ -59,7 +59,8 @@ def show_budgets(dataset: AnyDataset = None, as_json: options.Json = False) -> N
     releases are admitted. "composed" is the tight composition of their events, which holds for a
     schedule fixed in advance. "refusals" counts how often data was opened and refused: each refusal
     answered an exact question about it. Of a dataset with releases that are not
-    differentially private, "composed" says that no epsilon bounds them.
+    differentially private, "composed" says that no epsilon bounds them; it is not known where no
+    accountant reads all events.
     """
     from cloister.flows.cli.console import show_json, show_table
     from cloister.tasks.home.home import Home
@@ -91,7 +92,8 @@ def show_budgets(dataset: AnyDataset = None, as_json: options.Json = False) -> N
             "filter",
             "block",
         )
-        show_table("Budgets (epsilon)", headings, [tuple(budget.values()) for budget in shown])
+        cells = [budget | {"composed": budget["composed"] or "not known"} for budget in shown]
+        show_table("Budgets (epsilon)", headings, [tuple(budget.values()) for budget in cells])
 
 
 def grant(

@@ -30,7 +30,8 @@ def show_holdings(as_json: Json = False) -> None:
 
     source: DVC's pointer to the data. measures: what was measured on the real rows, and found in
     them. journal: the noisy answers, by which a killed run resumes. models: what rows are drawn
-    from. refusals: why data was refused. cloister rules set --keep changes when.
+    from. refusals: why data was refused. cloister rules set --keep changes when; what goes now, the
+    next cloister retention run deletes.
     """
     from cloister.tasks.release.retention import holdings, leftovers
 
@@ -39,7 +40,10 @@ def show_holdings(as_json: Json = False) -> None:
     if as_json:
         show_json({"holdings": [holding.to_json() for holding in stored], "leftovers": left})
         return
-    rows = [tuple(holding.to_json().values()) for holding in stored]
+    rows = [
+        tuple((holding.to_json() | {"goes": "now" if holding.due else holding.goes}).values())
+        for holding in stored
+    ]
     headings = ("release", "dataset", "state", "kind", "files", "bytes", "since", "goes")
     show_table("Held", headings, rows, _named(left, "of no release, deleted by the next run"))
 

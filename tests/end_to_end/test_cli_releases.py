@@ -13,7 +13,7 @@ def test_release_reports_spend_violations_and_files(released, own, cloister):
     assert shown["epsilon"] == "1/1"
 
 
-def test_ledger_list_and_budget(released, own, cloister, capsys):
+def test_ledger_list_and_budget(released, own, cloister, capsys, monkeypatch):
     assert [release["release"] for release in cloister("ledger", "list", "clubs")] == [released.id]
     (budget,) = cloister("budget", "show", "clubs")
     assert (budget["granted"], budget["spent"], budget["left"]) == ("4", "1", "3")
@@ -21,6 +21,10 @@ def test_ledger_list_and_budget(released, own, cloister, capsys):
     assert run(["budget", "show", "clubs"]) == 0
     shown = capsys.readouterr().out
     assert "composed" in shown and "together" not in shown
+    monkeypatch.setattr("cloister.tasks.ledger.budgets.composed_spend", lambda status: None)
+    assert run(["budget", "show", "clubs"]) == 0
+    assert "None" not in capsys.readouterr().out
+    assert cloister("budget", "show", "clubs")[0]["composed"] is None
 
 
 def test_grant_replaces_the_budget(own, cloister):

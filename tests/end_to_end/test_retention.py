@@ -300,7 +300,10 @@ def test_frames_of_killed_processes_are_named_and_deleted_and_those_in_use_stay(
     assert not left.exists() and findings(home) == []
 
 
-def test_commands_say_what_is_held_and_what_was_deleted(home, released, cloister, capsys):
+def test_commands_say_what_is_held_and_what_was_deleted(
+    home, released, cloister, capsys, monkeypatch
+):
+    tables = []
     shown = cloister("retention", "show")["holdings"]
     assert {(each["kind"], each["goes"]) for each in shown} == {
         (kind, "until it is decided") for kind in ("source", "measures", "journal", "models")
@@ -308,6 +311,12 @@ def test_commands_say_what_is_held_and_what_was_deleted(home, released, cloister
     open_ledger(home).advance(released.id, State.REJECTED, "officer", "why")
     times = {each["goes"] for each in cloister("retention", "show")["holdings"]}
     assert times == {release_of(home, released.id).steps[-1].time}
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "cloister.flows.cli.retention.show_table", lambda *shown: tables.append(shown)
+        )
+        assert run(["retention", "show"]) == 0
+    assert [row[-1] for row in tables[0][2]] == ["now"] * 4
     done = cloister("retention", "run")["deleted"]
     assert [each["kind"] for each in done] == ["source", "measures", "journal", "models"]
     assert cloister("retention", "run")["deleted"] == []
