@@ -31,7 +31,6 @@ HEADINGS = (
     *("method", "relation", "epsilon", "releases", "mu claimed", "mu shown", "nearer", "chance"),
     "power",
 )
-UNHARMED = "no sabotage"
 
 
 @pytest.fixture(scope="module")
@@ -99,5 +98,5 @@ def attacks() -> dict[Attack, int]:
 def test_what_is_not_sabotaged_raises_no_alarm(attack, tmp_path, sections):
     claim, trials = trials_of(attack, tmp_path, attacks()[attack])
     seen = shown(claim, trials)
-    sections.setdefault(UNHARMED, []).append(row(attack, claim, seen, ""))
+    sections.setdefault(f"no sabotage, {attack.relation}", []).append(row(attack, claim, seen, ""))
     assert seen.p_value >= LEVEL
