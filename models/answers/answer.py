@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 
 from cloister.models.answers.drawn import dependence_of_pairs, draw_rows, drawn_counts
-from cloister.models.answers.evidence import FittedCounts, joint_counts, replicates_of
+from cloister.models.answers.evidence import FittedCounts, joint_counts
 from cloister.models.answers.figures import Estimand, Estimate, Figures
-from cloister.models.answers.groups import cases_of, cut_slices
+from cloister.models.answers.groups import cases_of, cut_slices, replicates_of
 from cloister.models.answers.question import Question
 from cloister.models.answers.regression import Regression
 from cloister.models.core.bins import Histogram
@@ -158,17 +158,18 @@ def answer_question(
     cases = cases_of(question, bins, slices)
 
     def answer(joint: FittedCounts, basis: str) -> Answer:
-        figures = Figures(question, estimand, z, task.data_rows, joint)
+        figures = Figures(question, estimand, z, task.data_rows, joint, bins)
         estimates = tuple(figures.estimate(case) for case in cases)
         noise = float(np.median([figures.noise_of_rows(case) for case in cases]))
         clear = z * noise / _MOSTLY_NOISE
         return Answer(question, estimand, confidence, estimates, clear, basis, dependent)
 
+    missed = dependence_of_pairs(released) if released else 0.0
     if released and set(names) <= set(released.bins):
         replicates = replicates_of(released, names, slices)
         if counted := joint_counts(released, names, slices, replicates):
+            counted = replace(counted, dependence=missed)
             return answer(counted, f"the noisy counts of {' x '.join(names)}")
-    missed = dependence_of_pairs(released) if released else 0.0
     basis = _MODELLED.format(f"{missed:.2f}") if missed else _DRAWN
     return answer(drawn_counts(model, task.data_rows, names, slices, missed), basis)
 

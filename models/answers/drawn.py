@@ -12,7 +12,8 @@ from itertools import combinations
 import numpy as np
 
 from cloister.arrays import Integers
-from cloister.models.answers.evidence import SEED, FittedCounts
+from cloister.models.answers.evidence import FittedCounts
+from cloister.models.answers.groups import SEED
 from cloister.models.core.bins import Histogram
 from cloister.models.core.histograms import ReleasedCounts
 from cloister.models.core.noisy_table import NoisyTable
@@ -64,7 +65,9 @@ def drawn_counts(
     scale = rows / drawn
     counts = np.bincount(number, minlength=size).astype(np.float64) * scale
     sums = np.zeros((0, size))
-    return FittedCounts(slices, partitions, counts, counts * scale, sums, dependence=missed)
+    return FittedCounts(
+        slices, partitions, counts, counts * scale, sums, dependence=missed, together=False
+    )
 
 
 def dependence_of_pairs(released: ReleasedCounts) -> float:

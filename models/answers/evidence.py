@@ -13,12 +13,11 @@ Gaussian or Laplace; sums over cells are near normal.) Source: Gauss-Markov; for
 Hay, Rastogi, Miklau, Suciu, "Boosting the accuracy of differentially private histograms through
 consistency" (VLDB 2010).
 
-Values inside a part of a table follow the released histogram of their column, whatever the other
-columns are. How far the histogram may be off is estimated by a parametric bootstrap: noise is drawn
-again around the released shares, and shares are estimated again. The histogram is among the sums,
-so the same noise moves counts, and the two errors add up or cancel. Source: Ferrando, Wang,
-Sheldon, "Parametric bootstrap for differentially private confidence intervals" (AISTATS 2022, arXiv
-2006.07749).
+Values inside a part of a table follow the released histogram of their column. How far the histogram
+may be off is estimated by a parametric bootstrap: noise is drawn again, and shares are estimated
+again. The histogram is among the sums, so the same noise moves counts, and the two errors add up or
+cancel. Source: Ferrando, Wang, Sheldon, "Parametric bootstrap for differentially private confidence
+intervals" (AISTATS 2022, arXiv 2006.07749).
 
 Privacy: released numbers alone, so post-processing.
 """
@@ -27,8 +26,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache, cached_property, partial
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
@@ -36,11 +35,11 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from cloister.arrays import Floats, Integers
+from cloister.models.answers.groups import REPLICATES, DrawReplicates
 from cloister.models.core.bins import Histogram
-from cloister.models.core.histograms import HistogramCounts, ReleasedCounts
+from cloister.models.core.histograms import ReleasedCounts
 from cloister.models.core.noisy_table import NoisyTable
-from cloister.schema.columns import Grid
-from cloister.schema.partition import Partition, intervals
+from cloister.schema.partition import Partition
 
 _MOST_SUMS = 600
 """Most sums that other tables observe: their square is solved, in a tenth of a second."""
@@ -51,31 +50,8 @@ _MOST_NUMBERS = 4_000_000
 _FLOOR = 1e-9
 """Share added to each slice in proportion to its width, so that parts without mass have weights."""
 
-
-_REPLICATES = 25
-"""Bootstrap samples of a histogram: they give a deviation to about a seventh of it."""
-
-SEED = 20_261_126
-"""Public seed of all that is drawn, so that a question has one answer."""
-
-
 Numbers = Mapping[str, Floats]
 """Numbers of the slices of columns, (slices,) each, whose product a row counts for."""
-
-
-@dataclass(frozen=True)
-class Replicates:
-    """Bootstrap samples of a histogram: ``shares`` (samples, slices) with drawn noise.
-
-    ``noise`` (samples, cells) is that of each table of the histogram.
-    """
-
-    shares: Floats
-    noise: Sequence[tuple[NoisyTable, Floats]]
-
-
-DrawReplicates = Mapping[str, Callable[[], Replicates]]
-"""What draws the bootstrap samples of columns, once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +62,9 @@ class FittedCounts:
     (sums, cells). ``replicates`` give the shares of slices that columns might have had, and
     ``moved`` by how much the counts (samples, cells) differ with the noise of such a sample; both
     are found where they are needed. ``dependence`` is how much columns may depend on each other
-    beyond the counts, the root of a mean-square contingency; 0 of counted tables.
+    beyond the counts, the root of a mean-square contingency: inside parts alone, if they were
+    counted ``together``. ``placed`` gives the slice (slices,) in which all rows of a slice of a
+    column are taken to lie; of a column without, each lies in its own.
     """
 
     slices: Mapping[str, Histogram]
@@ -97,6 +75,8 @@ class FittedCounts:
     replicates: DrawReplicates = field(default_factory=dict)
     moved: Callable[[str], Floats] = field(default=lambda _: np.zeros(0))
     dependence: float = 0.0
+    together: bool = True
+    placed: Mapping[str, Integers] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -148,35 +128,76 @@ class FittedCounts:
         Not at all where all values of a part count for the same.
         """
         if name not in numbers or self.resolves(name, numbers[name]):
-            return np.zeros(_REPLICATES)
+            return np.zeros(REPLICATES)
+        counts, usual = self._by_part(name, numbers), self._means(name, numbers[name])
         replicates = self.replicates[name]().shares
+        parts, floor = self.parts[name], _FLOOR * self.slices[name].widths
+        weights = replicates + floor / self.slices[name].column.size
+        onto = np.zeros((len(parts), len(usual)))
+        onto[np.arange(len(parts)), parts] = 1.0
+        means = ((weights * self.numbers_at(name, numbers[name])) @ onto) / (weights @ onto)
+        return np.asarray((means - usual) @ counts)
+
+    def rows_of(self, name: str, numbers: Numbers) -> Floats:
+        """The sum over rows (slices,) of ``numbers`` in each slice of a column."""
+        parts, shares = self.parts[name], self._shares(name)
+        whole = np.bincount(parts, weights=shares)[parts]
+        others = {key: each for key, each in numbers.items() if key != name}
+        counts = self._by_part(name, others)[parts] * shares / whole
+        return np.asarray(counts * self.numbers_at(name, numbers.get(name, np.ones(len(parts)))))
+
+    def place(self, name: str, inside: Integers, at: int) -> FittedCounts:
+        """The same counts, all rows of the slices ``inside`` taken to lie ``at`` one of them."""
+        placed = self.placed.get(name, np.arange(self.slices[name].cells)).copy()
+        placed[inside] = at
+        return replace(self, placed={**self.placed, name: placed})
+
+    def spread_inside(self, name: str, numbers: Floats, others: Numbers) -> tuple[float, float]:
+        """How numbers (slices,) of a column differ inside parts, summed over rows.
+
+        The square of the difference from the part's mean, over all rows, and the greatest
+        difference of a slice, over rows that count by the numbers of ``others``.
+        """
+        parts, mean = self.parts[name], self._means(name, numbers)
+        away = np.abs(self.numbers_at(name, numbers) - mean[parts])
+        farthest = np.zeros(len(mean))
+        np.maximum.at(farthest, parts, away)
+        squares = self._means(name, np.square(numbers)) - np.square(mean)
+        inside = float(np.maximum(squares * self._by_part(name, {}), 0.0).sum())
+        return inside, float(np.maximum(farthest * self._by_part(name, others), 0.0).sum())
+
+    def _by_part(self, name: str, numbers: Numbers) -> Floats:
+        """The sum over rows (parts,) in each part of a column of the numbers of all others."""
         axis = self.names.index(name)
         counts = self.counts.reshape([partition.size for partition in self.partitions])
         for summed in reversed(range(counts.ndim)):
             if summed != axis:
                 column = self.names[summed]
                 counts = np.moveaxis(counts, summed, -1) @ self._means(column, numbers.get(column))
-        usual = self._means(name, numbers[name])
-        parts, floor = self.parts[name], _FLOOR * self.slices[name].widths
-        weights = replicates + floor / self.slices[name].column.size
-        onto = np.zeros((len(parts), len(usual)))
-        onto[np.arange(len(parts)), parts] = 1.0
-        means = ((weights * numbers[name]) @ onto) / (weights @ onto)
-        return np.asarray((means - usual) @ counts)
+        return np.asarray(counts, dtype=np.float64)
 
     def resolves(self, name: str, numbers: Floats) -> bool:
         """Whether all values of each part of a column have the same number."""
-        parts = self.parts[name]
+        parts, numbers = self.parts[name], self.numbers_at(name, numbers)
         first = np.unique(parts, return_index=True)[1]
         return bool((numbers == numbers[first][parts]).all())
 
     def _means(self, name: str, numbers: Floats | None) -> Floats:
         """The mean number (parts,) in each part of a column; 1 where it has none."""
-        slices, parts = self.slices[name], self.parts[name]
+        parts = self.parts[name]
         if numbers is None:
             return np.ones(int(parts.max()) + 1)
-        shares = slices.shares + _FLOOR * slices.widths / slices.column.size
+        shares, numbers = self._shares(name), self.numbers_at(name, numbers)
         return np.bincount(parts, weights=shares * numbers) / np.bincount(parts, weights=shares)
+
+    def numbers_at(self, name: str, numbers: Floats) -> Floats:
+        """The numbers (slices,) of where the rows of each slice are taken to lie."""
+        return numbers[self.placed[name]] if name in self.placed else numbers
+
+    def _shares(self, name: str) -> Floats:
+        """The shares (slices,) of slices, none of them 0."""
+        slices = self.slices[name]
+        return np.asarray(slices.shares + _FLOOR * slices.widths / slices.column.size)
 
 
 def joint_counts(
@@ -203,7 +224,7 @@ def joint_counts(
         drawn = replicates[name]().noise
 
         def noise_of(table: NoisyTable, cells: int) -> Floats:
-            none = np.zeros((_REPLICATES, cells))
+            none = np.zeros((REPLICATES, cells))
             return next((noise for each, noise in drawn if each is table), none)
 
         observed = [each.observe(noise_of(each.table, len(each.number))) for each in sums]
@@ -215,52 +236,6 @@ def joint_counts(
     return FittedCounts(
         slices, base.partitions, counts, variances, solution.known, inside, cache(moved)
     )
-
-
-def replicates_of(
-    released: ReleasedCounts, names: Sequence[str], slices: Mapping[str, Histogram]
-) -> DrawReplicates:
-    """What draws the bootstrap samples of the histograms of columns that are numbers."""
-    numbers = [name for name in names if isinstance(slices[name].column, Grid)]
-    return {name: cache(partial(_replicates, released, slices[name])) for name in numbers}
-
-
-def _replicates(released: ReleasedCounts, slices: Histogram) -> Replicates:
-    """Shares of slices, estimated again from the released ones with new noise."""
-    rng, counted = np.random.default_rng(SEED), released.histograms[slices.name]
-    single = counted.values is not None and counted.values.partitions[0].separate
-    values = counted.values if single else None
-    tables = [*counted.coarser, counted.cells, *([values] if values else [])]
-    expected = [_expected(table, released.bins[slices.name], released.rows) for table in tables]
-    noise = [rng.normal(0, table.noise, (_REPLICATES, len(table.counts))) for table in tables]
-    shares = []
-    for sample in range(_REPLICATES):
-        again = [
-            table.with_counts(counts + drawn[sample])
-            for table, counts, drawn in zip(tables, expected, noise, strict=True)
-        ]
-        cells, coarser = again[len(counted.coarser)], tuple(again[: len(counted.coarser)])
-        histogram = HistogramCounts(cells, coarser, again[-1] if values else counted.values)
-        shares.append(_over_slices(slices, *histogram.shares(released.rows)))
-    return Replicates(np.array(shares), list(zip(tables, noise, strict=True)))
-
-
-def _expected(table: NoisyTable, bins: Histogram, rows: int) -> Floats:
-    """The counts (cells,) of a histogram's table by the released shares, without noise."""
-    (partition,) = table.partitions
-    starts = np.sort(np.concatenate([partition.starts, bins.starts]), kind="stable")
-    pieces = intervals(bins.column, starts[np.diff(starts, prepend=-1) > 0])
-    whole = bins.cell_index(pieces.starts)
-    shares = bins.shares[whole] * pieces.widths / bins.widths[whole]
-    index = partition.index(pieces.starts)
-    counts = np.bincount(index, weights=shares, minlength=partition.size)
-    return np.asarray(rows * counts, dtype=np.float64)
-
-
-def _over_slices(slices: Histogram, cells: Partition, shares: Floats) -> Floats:
-    """Shares of cells, even inside cells, as shares of slices."""
-    whole = cells.cell_index(slices.starts)
-    return np.asarray(shares[whole] * slices.widths / cells.widths[whole])
 
 
 def _histograms(released: ReleasedCounts) -> list[NoisyTable]:

@@ -10,21 +10,26 @@ inference" (1927). The interval of a quantile holds the values at which the shar
 may be the probability: Woodruff, "Confidence intervals for medians and other position measures"
 (1952).
 
+Below the cells of a released histogram nothing was counted. Where a condition takes a part of one,
+the share of its rows that fulfil it is not known, and the interval holds all that it may be:
+Manski, "Nonparametric bounds on treatment effects" (American Economic Review, 1990), and with noise
+Imbens and Manski, "Confidence intervals for partially identified parameters" (Econometrica, 2004).
+
 Privacy: released numbers alone, so post-processing.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from cloister.arrays import TINY, Floats
+from cloister.arrays import TINY, Floats, Integers
 from cloister.models.answers.evidence import FittedCounts, Numbers
-from cloister.models.answers.groups import RowGroup, Weight, Weights, mean_weights
+from cloister.models.answers.groups import RowGroup, Weight, Weights, mean_weights, value_at
 from cloister.models.answers.question import Question
 from cloister.models.core.bins import Histogram
 
@@ -57,7 +62,17 @@ class Estimate:
 OF_BOUND = 2.0
 """Deviations that a bound on uncounted dependence counts as."""
 
+_PARTS_OF_SLICE = 65
+"""Points of a slice at which an end of a quantile's interval may lie, its ends included."""
+
 _NO_GROUP = "the noise does not tell whether there are such rows"
+
+_CUT = (
+    "the condition cuts cells of {}, inside which no values were counted; an interval holds all "
+    "ways in which they may lie there"
+)
+
+_MAY_LACK = "there may be no such rows: "
 
 _TOGETHER = "the release counts rare values of '{}' together, so that none has a figure of its own"
 
@@ -87,6 +102,7 @@ class Figures:
     """The figures of a question by the joint counts of its columns.
 
     Ends of intervals are ``z`` normal deviations away; the table has about so many ``rows``.
+    ``bins`` are the released histograms, below whose cells nothing was counted.
     """
 
     question: Question
@@ -94,6 +110,7 @@ class Figures:
     z: float
     rows: int
     joint: FittedCounts
+    bins: Mapping[str, Histogram]
 
     def noise_of_rows(self, case: RowGroup) -> float:
         """The deviation that noise gives the number of rows of a group."""
@@ -101,9 +118,57 @@ class Figures:
         return math.sqrt(max(self.joint.noise(rows, rows), 0.0))
 
     def estimate(self, case: RowGroup) -> Estimate:
-        """The figure of a group."""
+        """The figure of a group, values evenly spread where a condition cuts a cell.
+
+        Its interval holds all ways in which they may lie there.
+        """
         if remark := self._unresolved(case):
             return Estimate(case.group, None, None, None, remark=remark)
+        even, cuts = self._figure(case), tuple(self._cuts(case))
+        if even.low is None or even.high is None or not cuts:
+            return even
+        lowest, highest = self, self
+        for name, inside in cuts:
+            lowest = min(lowest._placed(name, inside), key=lambda each: each._ends_of(case)[0])
+            highest = max(highest._placed(name, inside), key=lambda each: each._ends_of(case)[1])
+        low = min(even.low, lowest._ends_of(case)[0])
+        high = max(even.high, highest._ends_of(case)[1])
+        remark = _CUT.format(" and ".join(dict.fromkeys(name for name, _ in cuts)))
+        if not math.isfinite(high - low):
+            return Estimate(case.group, None, None, None, rows=even.rows, remark=_MAY_LACK + remark)
+        wider = (high - low) ** 2 - (even.high - even.low) ** 2
+        model = math.sqrt(even.model**2 + max(wider, 0.0) / (2 * self.z) ** 2)
+        return replace(even, low=low, high=high, model=model, remark=remark)
+
+    def _cuts(self, case: RowGroup) -> Iterator[tuple[str, Integers]]:
+        """The cells of columns of which the weights of a group take a part, as their slices."""
+        for name in dict.fromkeys((*case.rows, *case.chosen)):
+            weights = [each[name].mean for each in (case.rows, case.chosen) if name in each]
+            cells = self._cells(name)
+            first = np.unique(cells, return_index=True)[1][cells]
+            cut = np.any([weight != weight[first] for weight in weights], axis=0)
+            for cell in np.unique(cells[cut]):
+                yield name, np.flatnonzero(cells == cell)
+
+    def _cells(self, name: str) -> Integers:
+        """The cell (slices,) below which nothing was counted, of the histogram or in a part."""
+        released = self.bins[name].cell_index(self.joint.slices[name].starts)
+        both = np.stack([self.joint.parts[name], released])
+        return np.unique(both, axis=1, return_inverse=True)[1].ravel().astype(np.int64)
+
+    def _placed(self, name: str, inside: Integers) -> list[Figures]:
+        """The figures where all rows of slices ``inside`` a cell lie in one, for each of them."""
+        return [replace(self, joint=self.joint.place(name, inside, int(at))) for at in inside]
+
+    def _ends_of(self, case: RowGroup) -> tuple[float, float]:
+        """The interval of a group; without end where the group may be empty."""
+        figure = self._figure(case)
+        if figure.low is None or figure.high is None:
+            return -math.inf, math.inf
+        return figure.low, figure.high
+
+    def _figure(self, case: RowGroup) -> Estimate:
+        """The figure of a group, by the shares of slices as they are."""
         match self.question.kind:
             case "count":
                 return self._count(case)
@@ -154,7 +219,9 @@ class Figures:
         """The variance that dependence beyond the counts gives a sum less its share of another.
 
         That is a function of a column times one of all others, so its mean is off by no more than
-        their correlation times their deviations.
+        their correlation times their deviations. Of columns that were counted together, what parts
+        show is known: inside them the others are taken to change with the function no more steeply
+        than over all rows, by that correlation; and no row counts for more than the farthest value.
         """
         joint = self.joint
         if not joint.dependence or name not in first:
@@ -169,6 +236,10 @@ class Figures:
             column = first[name]
         deviations = [self._deviation(each) for each in ({name: column}, remaining)]
         bound = joint.dependence * self.rows * deviations[0] * deviations[1]
+        if joint.together:
+            inside, farthest = joint.spread_inside(name, column, remaining)
+            share = inside / max(self.rows * deviations[0] ** 2, TINY)
+            bound = min(bound * min(share, 1.0), farthest)
         return (bound / OF_BOUND) ** 2
 
     def _deviation(self, numbers: Numbers) -> float:
@@ -199,9 +270,27 @@ class Figures:
             times(case.rows, {column.name: weight}) for weight in (numbers, present)
         )
         moments = self._moments(weighted, counted, column.name)
+        model = moments.model + self._inside_cells(column.name, counted, numbers)
+        moments = replace(moments, model=model)
         values = numbers.mean[present.mean > 0]
         bounds = float(values.min()), float(values.max())
         return self._ratio(case, moments, self._spread(moments), bounds)
+
+    def _inside_cells(self, name: str, rows: Weights, numbers: Weight) -> float:
+        """The variance of a sum of numbers by where the rows of a cell of their column lie.
+
+        At most that of all at one value, of which nothing is known: rows squared times the
+        variance of even values. Whatever else spreads the values of a cell has less.
+        """
+        counts = np.maximum(self.joint.rows_of(name, _means(rows)), 0.0)
+        mean, square = (
+            self.joint.numbers_at(name, each) for each in (numbers.mean, numbers.square)
+        )
+        cells = self._cells(name)
+        whole, sums, squares = (
+            np.bincount(cells, weights=counts * each) for each in (np.ones(len(mean)), mean, square)
+        )
+        return float(np.maximum(whole * squares - np.square(sums), 0.0).sum())
 
     def _ratio(
         self, case: RowGroup, moments: _Moments, spread: Floats, bounds: tuple[float, float]
@@ -253,21 +342,38 @@ class Figures:
             smaller = times(case.rows, {column.name: Weight.of(below.copy())})
             cells.append(self.joint.over_cells(_means(smaller)))
             deviations.append(self._deviation_at(column.name, smaller, rows, moments.second))
-        shares = np.array([self.joint.total(each) for each in cells]) / moments.second
-        scores = (shares - wanted) * moments.second / np.array(deviations)
+        smaller_rows = np.array([self.joint.total(each) for each in cells])
+        away = smaller_rows - wanted * moments.second
+        scores = away / np.array(deviations)
         scores[0], scores[-1] = -np.inf, np.inf
-        level = np.maximum.accumulate(shares) + np.minimum.accumulate(shares[::-1])[::-1]
-        last = int(np.clip(np.searchsorted(level / 2, wanted), 1, len(order)))
+        level = np.maximum.accumulate(away) + np.minimum.accumulate(away[::-1])[::-1]
+        last = int(np.clip(np.searchsorted(level / 2, 0.0), 1, len(order)))
         low = int(np.flatnonzero(scores[:last] <= -self.z)[-1])
         high = last + int(np.flatnonzero(scores[last:] >= self.z)[0])
-        edges = [(last, level / 2, wanted), (low + 1, scores, -self.z), (high, scores, self.z)]
+        first, final = 0.0 if not low else self._reached(away, deviations, low, -self.z), 1.0
+        if high < len(order):
+            final = self._reached(away, deviations, high - 1, self.z)
+        middle = np.interp(0.0, level[last - 1 : last + 1] / 2, (0.0, 1.0))
         value, *ends = (
-            _value_before(slices, int(order[edge - 1]), levels[edge - 1 : edge + 1], reached)
-            for edge, levels, reached in edges
+            value_at(slices, int(order[edge]), float(part))
+            for edge, part in ((last - 1, middle), (low, first), (high - 1, final))
         )
         deviation = (ends[1] - ends[0]) / (2 * self.z)
         least, most = min(ends[0], value), max(ends[1], value)
         return Estimate(case.group, value, least, most, deviation, rows=moments.second)
+
+    def _reached(self, away: Floats, deviations: Sequence[float], edge: int, z: float) -> float:
+        """The part of a slice below which rows are ``z`` deviations ``away`` from those wanted.
+
+        That of the slice after an ``edge``. Its rows lie together at most, as in a sum of numbers.
+        """
+        (low, high), ends = away[edge : edge + 2], np.square(deviations[edge : edge + 2])
+        parts = np.linspace(0.0, 1.0, _PARTS_OF_SLICE)
+        variance = ends[0] + parts * (ends[1] - ends[0])
+        variance = variance + (high - low) ** 2 * parts * (1 - parts)
+        scores = (low + parts * (high - low)) / np.sqrt(variance)
+        beyond = np.flatnonzero(scores <= z if z < 0 else scores >= z)
+        return float(parts[beyond[-1 if z < 0 else 0]])
 
     def _deviation_at(self, name: str, smaller: Weights, present: Weights, rows: float) -> float:
         """The deviation of how many rows are below a value, less the wanted share of all."""
@@ -291,14 +397,3 @@ def times(first: Weights, second: Weights) -> Weights:
 
 def _means(weights: Weights) -> Numbers:
     return {name: weight.mean for name, weight in weights.items()}
-
-
-def _value_before(slices: Histogram, number: int, levels: Floats, reached: float) -> float:
-    """The value in a slice at which ``levels`` (2,) of its ends reach one, by a straight line."""
-    first, last = levels
-    part = 1.0 if np.isfinite(first) else 0.0
-    if np.isfinite(levels).all() and last > first:
-        part = (reached - first) / (last - first)
-    width = int(slices.widths[number])
-    code = slices.starts[number] + min(max(int(part * width), 0), width - 1)
-    return float(slices.column.comparable(np.array([code]))[0])

@@ -23,9 +23,9 @@ import numpy as np
 from cloister.arrays import TINY, Floats
 from cloister.errors import InputError
 from cloister.models.answers.drawn import dependence_of_pairs
-from cloister.models.answers.evidence import FittedCounts, Numbers, joint_counts, replicates_of
+from cloister.models.answers.evidence import FittedCounts, Numbers, joint_counts
 from cloister.models.answers.figures import OF_BOUND, Estimand, Estimate
-from cloister.models.answers.groups import conditions, mean_weights
+from cloister.models.answers.groups import conditions, mean_weights, replicates_of
 from cloister.models.answers.question import Question
 from cloister.models.core.bins import Histogram
 from cloister.models.core.histograms import ReleasedCounts

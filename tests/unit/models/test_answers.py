@@ -11,8 +11,8 @@ from shape import Shape, release_once
 
 from cloister.errors import InputError
 from cloister.models.answers.answer import answer_question
-from cloister.models.answers.evidence import joint_counts, replicates_of
-from cloister.models.answers.groups import cut_slices, mean_weights
+from cloister.models.answers.evidence import joint_counts
+from cloister.models.answers.groups import cut_slices, mean_weights, replicates_of
 from cloister.models.answers.question import parse_question
 from cloister.models.protocol import counts_of
 from cloister.privacy.mechanisms.randomness import NoiseSource
@@ -133,23 +133,78 @@ def test_conditions_say_in_and_not(ask, real, condition, query):
     assert only(ask(f"share({condition})")).value == pytest.approx(len(rows) / ROWS, abs=0.05)
 
 
-def test_a_missing_value_fulfils_no_clause_but_that_it_is_missing():
+@pytest.fixture(scope="module")
+def amounts():
+    """A release with next to no noise, of amounts in cells of many values, and its rows."""
     shape = claims(ROWS)
     shown = {name: shape.spec["attributes"][name] for name in ("kind", "paid")}
     shape = Shape(shape.frame[list(shown)], {**shape.spec, "attributes": shown, "constraints": []})
     release = release_once(shape, 200, method="mixture", noise=NoiseSource.insecure(2))
-    paid = release.real.frame()["paid"].astype(float)
+    rows = release.real.frame()
+    return release, rows.assign(paid=rows["paid"].astype(float))
+
+
+def answered(release, text):
+    question = parse_question(text, release.task.domain)
+    counts = counts_of(release.model)
+    return answer_question(question, release.model, release.task, counts, "table")
+
+
+def test_a_missing_value_fulfils_no_clause_but_that_it_is_missing(amounts):
+    release, rows = amounts
+    paid = rows["paid"]
     wanted = {
         "paid is missing": paid.isna(),
         "not paid is missing": paid.notna(),
-        "paid >= 469": paid >= 469,  # where a declared cell begins
+        "paid >= 469": paid >= 469,
         "not paid >= 469": paid < 469,
     }
-    for condition, rows in wanted.items():
-        question = parse_question(f"count() where {condition}", release.task.domain)
-        counts = counts_of(release.model)
-        answer = answer_question(question, release.model, release.task, counts, "table")
-        assert only(answer).value == pytest.approx(rows.sum(), abs=12)
+    for condition, fulfilled in wanted.items():
+        estimate = only(answered(release, f"count() where {condition}"))
+        assert estimate.value == pytest.approx(fulfilled.sum(), abs=12)
+
+
+@pytest.mark.parametrize(
+    ("text", "figure"),
+    [
+        ("count() where not paid in (0)", lambda paid: (paid > 0).sum()),
+        ("count() where paid = 0", lambda paid: (paid == 0).sum()),
+        ("count() where paid <= 100", lambda paid: (paid <= 100).sum()),
+        ("share(paid > 0)", lambda paid: (paid > 0).mean()),
+        ("mean(paid) where paid > 0", lambda paid: paid[paid > 0].mean()),
+        ("median(paid) where paid > 0", lambda paid: paid[paid > 0].median()),
+    ],
+)
+def test_a_condition_that_cuts_a_cell_has_an_interval_of_all_that_it_may_hold(
+    amounts, text, figure
+):
+    release, rows = amounts
+    estimate = only(answered(release, text))
+    assert estimate.low <= figure(rows["paid"]) <= estimate.high
+    assert "cuts cells of paid" in estimate.remark
+    assert estimate.model > estimate.sampling
+
+
+def test_a_cell_that_is_cut_may_hold_all_of_a_group_or_none(amounts):
+    release, rows = amounts
+    by_kind = answered(release, "share(paid = 0) by kind").estimates
+    for each in by_kind:
+        of_kind = rows.loc[rows["kind"] == each.group["kind"], "paid"]
+        assert each.low <= (of_kind == 0).mean() <= each.high
+    whole = only(answered(release, "mean(paid) where paid = 0"))
+    assert whole.value is None
+    assert "there may be no such rows" in whole.remark
+
+
+def test_where_no_cell_is_cut_nothing_is_added(amounts):
+    release, rows = amounts
+    (cells,) = counts_of(release.model).histograms["paid"].cells.partitions
+    estimate = only(answered(release, f"count() where paid >= {cells.starts[cells.cells // 2]}"))
+    assert estimate.model == 0
+    assert not estimate.remark
+    mean = only(answered(release, "mean(paid)"))
+    assert mean.low <= rows["paid"].mean() <= mean.high
+    assert 0 < mean.model < mean.noise  # rows may lie together in a cell, but not all at one end
 
 
 @pytest.mark.parametrize(
