@@ -297,12 +297,12 @@ def answer_of(saved: SavedModel, text: str, estimand: Estimand, confidence: floa
     """The answer of released numbers to a question; of one of several tables, ``TABLE: question``.
 
     Raises:
-        InputError: the question cannot be read, or is of no table that the model has.
+        InputError: the question cannot be read, or the model has no such table or no counts of it.
         SampleError: rows are needed that cannot be drawn.
     """
     models = table_models(saved.model)
     if not models:
-        raise InputError("the model of this release answers no questions; draw rows from it")
+        raise InputError(_NO_COUNTS.format(" or ".join(methods_with("keeps_counts"))))
     table, colon, rest = text.partition(":")
     if table.strip() in models and colon:
         name, text = table.strip(), rest
@@ -315,7 +315,16 @@ def answer_of(saved: SavedModel, text: str, estimand: Estimand, confidence: floa
         )
     task = saved.task.tables[name]
     question, released = parse_question(text, task.domain), counts_of_all_rows(saved.model, name)
+    if released is None:
+        raise InputError(_NO_COUNTS.format(" or ".join(methods_with("keeps_counts"))))
     return answer_question(question, models[name], task, released, estimand, confidence)
+
+
+_NO_COUNTS = (
+    "the model of this release keeps no noisy counts of all rows, so that no figure has an "
+    "interval: its method keeps none, or fewer rows of a unit were counted than it may have. Draw "
+    "rows by `cloister sample` for a figure without an interval, or release by {}"
+)
 
 
 def _beside(out: Path) -> Path:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from cloister.constraints import DenialConstraint
 from cloister.models.core.bins import Histogram
+from cloister.models.core.released_counts import ReleasedCounts
 from cloister.models.feasible_sets.builder import CompiledConstraints
 from cloister.models.feasible_sets.feasible_set import Coupling, FeasibleSet
 from cloister.models.protocol import Arrays, ModelState
@@ -280,6 +281,11 @@ class ConstrainedModel(ABC):
         return self.bins
 
     @property
+    def released_counts(self) -> ReleasedCounts | None:
+        """The noisy counts that its fit was told; None of a method that keeps none, by default."""
+        return None
+
+    @property
     def reweighting(self) -> Reweighting | None:
         """The weights of the soft constraints, if there are any."""
         return None
@@ -333,10 +339,12 @@ class ConstrainedModel(ABC):
 
     def state(self) -> ModelState:
         """The model as JSON and arrays."""
+        counts = self.released_counts
         return merge_states(
             ({"sequence": list(self.sequence)}, state_of_bins(self.bins, self.sequence)),
             self.own_state(),
             state_of_rules(self.rules),
+            counts.state(self.sequence) if counts else ({}, {}),
         )
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.models.core.bins import Histogram
-from cloister.models.core.histograms import ReleasedCounts
+from cloister.models.core.released_counts import ReleasedCounts
 from cloister.models.task import AnyPlan, AnyTask, Budget, DatabaseTask, ParametersT, Plan, Task
 from cloister.privacy.certificate.certificate import OwnGuarantees
 from cloister.privacy.events import Event, Relation
@@ -146,7 +146,8 @@ class Facts(Protocol):
     soft constraints; ``samplings`` are its ways to draw rows under them, the usual one first. One
     ``as_printed`` is given no other columns than the table's. Models of one that has
     ``binary_columns`` are `HasBinaryColumns`. A method chooses no joint table of more than
-    ``most_joint`` columns to learn from, if there is such a bound.
+    ``most_joint`` columns to learn from, if there is such a bound. Models of one that
+    ``keeps_counts`` hold the noisy counts of their fit, by which questions have intervals.
     """
 
     name: str
@@ -156,6 +157,7 @@ class Facts(Protocol):
     supports_conditionals: bool = False
     guarantees: tuple[str, ...] = (DIFFERENTIAL_PRIVACY,)
     reuses_numbers: bool = False
+    keeps_counts: bool = False
     weighs_soft: bool = False
     samplings: tuple[Sampling, ...] = ("supports",)
     as_printed: bool = False

@@ -13,7 +13,7 @@ from cloister.flows.cli.options import Json, ReleaseId
 from cloister.tasks.home.home import Home
 
 if TYPE_CHECKING:
-    from cloister.models.core.drift import Drift
+    from cloister.models.core.released_counts import Drift
 
 
 def show(

@@ -6,13 +6,15 @@ Privacy: released numbers alone, so post-processing.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 
+from cloister.errors import InputError
 from cloister.models.answers.drawn import dependence_of_pairs, draw_rows, drawn_counts
 from cloister.models.answers.evidence import FittedCounts, joint_counts
 from cloister.models.answers.figures import Estimand, Estimate, Figures
@@ -20,7 +22,7 @@ from cloister.models.answers.groups import cases_of, cut_slices, replicates_of
 from cloister.models.answers.question import Question
 from cloister.models.answers.regression import Regression
 from cloister.models.core.bins import Histogram
-from cloister.models.core.histograms import ReleasedCounts
+from cloister.models.core.released_counts import ReleasedCounts
 from cloister.models.protocol import Model
 from cloister.models.task import Task
 from cloister.schema.columns import Column
@@ -32,9 +34,10 @@ _OF: Mapping[Estimand, str] = {
 }
 """What intervals contain, in words, by what figures are of."""
 
-_DRAWN = (
-    "rows drawn from the model, since no table that the release counted holds these columns "
-    "together: intervals lack what noise and the model add"
+_UNCOUNTED = (
+    "the release counted no table of {} together, and chose none as what its model explains worst, "
+    "so that nothing says how far drawn rows may be off; ask of columns that it counted, or draw "
+    "rows by `cloister sample` for a figure without an interval"
 )
 
 _MODELLED = (
@@ -135,22 +138,25 @@ def answer_question(
     question: Question,
     model: Model,
     task: Task,
-    released: ReleasedCounts | None,
+    released: ReleasedCounts,
     estimand: Estimand = "population",
     confidence: float = 0.95,
 ) -> Answer:
-    """The answer of the counts of all rows, if they are ``released``, or else of drawn rows.
+    """The answer of the ``released`` counts of all rows, or of drawn rows, by their dependence.
 
     Raises:
-        InputError: there are too many groups.
+        InputError: there are too many groups, or no counts say how far drawn rows may be off.
         SampleError: no table holds the columns, and rows cannot be drawn.
     """
     names = question.names or task.domain.modelled[:1]
-    known = {**model.histograms, **(released.bins if released else {})}
+    known = {**model.histograms, **released.bins}
+    missed = dependence_of_pairs(released)
     bins = {name: known.get(name) or _even(task.domain[name]) for name in names}
     slices = {name: cut_slices(bins[name], question) for name in names}
     z, dependent = float(ndtri((1 + confidence) / 2)), task.neighbours.max_rows > 1
-    if question.kind in ("linear", "logistic"):
+    regressed = question.kind in ("linear", "logistic")
+    _require_counted(released, list(combinations(names, 2)) if regressed else [names])
+    if regressed:
         regression = Regression(question, slices, released, draw_rows(model), task.data_rows)
         basis = _CORRECTED if regression.corrected else _UNCORRECTED
         estimates = regression.estimates(estimand, z)
@@ -164,14 +170,22 @@ def answer_question(
         clear = z * noise / _MOSTLY_NOISE
         return Answer(question, estimand, confidence, estimates, clear, basis, dependent)
 
-    missed = dependence_of_pairs(released) if released else 0.0
-    if released and set(names) <= set(released.bins):
+    if set(names) <= set(released.bins):
         replicates = replicates_of(released, names, slices)
         if counted := joint_counts(released, names, slices, replicates):
             counted = replace(counted, dependence=missed)
             return answer(counted, f"the noisy counts of {' x '.join(names)}")
-    basis = _MODELLED.format(f"{missed:.2f}") if missed else _DRAWN
-    return answer(drawn_counts(model, task.data_rows, names, slices, missed), basis)
+    drawn = drawn_counts(model, task.data_rows, names, slices, missed)
+    return answer(drawn, _MODELLED.format(f"{missed:.2f}"))
+
+
+def _require_counted(released: ReleasedCounts, sets: Sequence[tuple[str, ...]]) -> None:
+    """Check that each set of columns was counted, or is bounded by those that were."""
+    counted = [{name} for name in released.histograms]
+    counted += [set(table.names) for table in released.tables]
+    for names in sets:
+        if not released.worst_first and not any(set(names) <= each for each in counted):
+            raise InputError(_UNCOUNTED.format(" x ".join(names)))
 
 
 def _even(column: Column) -> Histogram:

@@ -15,8 +15,8 @@ from cloister.arrays import Integers
 from cloister.models.answers.evidence import FittedCounts
 from cloister.models.answers.groups import SEED
 from cloister.models.core.bins import Histogram
-from cloister.models.core.histograms import ReleasedCounts
 from cloister.models.core.noisy_table import NoisyTable
+from cloister.models.core.released_counts import ReleasedCounts
 from cloister.models.protocol import Model
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table

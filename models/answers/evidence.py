@@ -37,8 +37,8 @@ from scipy.sparse.csgraph import connected_components
 from cloister.arrays import Floats, Integers
 from cloister.models.answers.groups import REPLICATES, DrawReplicates
 from cloister.models.core.bins import Histogram
-from cloister.models.core.histograms import ReleasedCounts
 from cloister.models.core.noisy_table import NoisyTable
+from cloister.models.core.released_counts import ReleasedCounts
 from cloister.schema.partition import Partition
 
 _MOST_SUMS = 600

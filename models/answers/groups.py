@@ -21,8 +21,9 @@ from cloister.constraints.denial import holds
 from cloister.errors import InputError
 from cloister.models.answers.question import Clause, Filter, Question
 from cloister.models.core.bins import Histogram, coarse
-from cloister.models.core.histograms import HistogramCounts, ReleasedCounts
+from cloister.models.core.histograms import HistogramCounts
 from cloister.models.core.noisy_table import NoisyTable
+from cloister.models.core.released_counts import ReleasedCounts
 from cloister.schema.columns import Column, Grid
 from cloister.schema.partition import Partition, declared_cells, intervals, single_values
 

@@ -28,7 +28,7 @@ from cloister.models.answers.figures import OF_BOUND, Estimand, Estimate
 from cloister.models.answers.groups import conditions, mean_weights, replicates_of
 from cloister.models.answers.question import Question
 from cloister.models.core.bins import Histogram
-from cloister.models.core.histograms import ReleasedCounts
+from cloister.models.core.released_counts import ReleasedCounts
 from cloister.schema.columns import Grid
 from cloister.schema.domain import Table
 
@@ -90,7 +90,7 @@ class Regression:
 
     question: Question
     slices: Mapping[str, Histogram]
-    released: ReleasedCounts | None
+    released: ReleasedCounts
     drawn: Table
     rows: int
 
@@ -99,11 +99,7 @@ class Regression:
         """Whether the released counts correct the fit: of all rows, none with a missing number."""
         numbers = [column for column in self.question.of if isinstance(column, Grid)]
         present = all(mean_weights(self.slices[c.name])[1].mean.all() for c in numbers)
-        return (
-            bool(self.released and self.released.tables)
-            and present
-            and not self.question.where.clauses
-        )
+        return bool(self.released.tables) and present and not self.question.where.clauses
 
     def estimates(self, estimand: Estimand, z: float) -> tuple[Estimate, ...]:
         """The coefficient of each term in the units of the columns.
@@ -153,7 +149,6 @@ class Regression:
         self, fit: _Fit, terms: Sequence[Term], answer: Term
     ) -> tuple[Floats, Floats, Floats]:
         """Variances by noise and by uncounted dependence, and corrections; (terms + 1,) each."""
-        assert self.released is not None
         missed = dependence_of_pairs(self.released) / OF_BOUND
         names = tuple(dict.fromkeys(term.name for term in (*terms, answer)))
         replicates = replicates_of(self.released, names, self.slices)

@@ -38,8 +38,9 @@ from cloister.models.copula.plan import (
     public_coding,
 )
 from cloister.models.core.bins import Histogram
-from cloister.models.core.histograms import counted_by_rounding, measure_histogram
+from cloister.models.core.histograms import HistogramCounts, count_histogram, counted_by_rounding
 from cloister.models.core.noisy_table import NoisyTable, NoisyTables, count_table, to_shares
+from cloister.models.core.released_counts import ReleasedCounts
 from cloister.models.feasible_sets.builder import compile_constraints
 from cloister.models.feasible_sets.expected_shares import ExpectedShares
 from cloister.models.protocol import Progress
@@ -74,18 +75,16 @@ def fit_copula(
     private: Door[TableRows], task: Task, plan: Plan[CopulaParameters], progress: Progress
 ) -> CopulaModel:
     """All counts, then the copula of the shrunk conjunctions, then the feasible sets."""
-    bins = _count_bins(private, task, plan, progress)
+    counted, bins = _count_bins(private, task, plan, progress)
     coding, means = _coded(task, plan, bins)
     shares = _count_conjunctions(private, task, plan, bins, coding, means)
     copula = fit_copula_to(shares, means, coding, task.data_rows)
-    return constrained_model(
-        task,
-        plan,
-        bins,
-        copula,
+    steps, tables = (
         (*estimated_histograms(bins), *_SHRUNK),
         _count_joint_tables(private, plan, bins),
     )
+    model = constrained_model(task, plan, bins, copula, steps, tables)
+    return _with_counts(model, counted, tables)
 
 
 def fit_identity(
@@ -121,30 +120,35 @@ def _fit_given(
     correlations: Callable[[DummyCoding], Floats],
     steps: tuple[str, ...],
 ) -> CopulaModel:
-    bins = _count_bins(private, task, plan, progress)
+    counted, bins = _count_bins(private, task, plan, progress)
     coding, means = _coded(task, plan, bins)
     copula = copula_of(correlations(coding), means, coding, task.data_rows)
-    return constrained_model(
-        task,
-        plan,
-        bins,
-        copula,
-        (*estimated_histograms(bins), *steps),
-        _count_joint_tables(private, plan, bins),
-    )
+    tables = _count_joint_tables(private, plan, bins)
+    steps = (*estimated_histograms(bins), *steps)
+    model = constrained_model(task, plan, bins, copula, steps, tables)
+    return _with_counts(model, counted, tables)
+
+
+def _with_counts(
+    model: CopulaModel, counted: Mapping[str, HistogramCounts], tables: NoisyTables
+) -> CopulaModel:
+    """The model with its noisy counts; conjunctions are no whole tables, and are left out."""
+    rows, bins = model.task.data_rows, model.bins
+    return replace(model, released_counts=ReleasedCounts(rows, counted, bins, (*tables.values(),)))
 
 
 def _count_bins(
     private: Door[TableRows], task: Task, plan: Plan[CopulaParameters], progress: Progress
-) -> dict[str, Histogram]:
-    """The bins of every attribute, from its noisy histogram."""
+) -> tuple[dict[str, HistogramCounts], dict[str, Histogram]]:
+    """The noisy histogram of every attribute, and the bins that it makes."""
     mechanism, most = plan.parameters.mechanism(HISTOGRAMS), plan.parameters.groups
-    bins, rounded = {}, counted_by_rounding(task.domain, plan.sequence)
+    counted, rounded = {}, counted_by_rounding(task.domain, plan.sequence)
     for done, name in enumerate(plan.sequence, start=1):
         values = mechanism if name in rounded else None
-        bins[name] = measure_histogram(private, task, name, mechanism, values, most)
+        cells = declared_cells(task.domain[name])
+        counted[name] = count_histogram(private, cells, mechanism, values)
         progress(done, len(plan.sequence) + 1)
-    return bins
+    return counted, {name: counts.bins(task, most) for name, counts in counted.items()}
 
 
 def _coded(

@@ -25,6 +25,7 @@ from cloister.errors import SampleError
 from cloister.models.constrained import REPAIRED, ConstrainedModel, restore_bins, restore_rules
 from cloister.models.copula.copula import Copula, Scores, independent_normals, normals
 from cloister.models.core.bins import Histogram
+from cloister.models.core.released_counts import ReleasedCounts, restore_counts
 from cloister.models.feasible_sets.builder import CompiledConstraints
 from cloister.models.protocol import Arrays, ModelState
 from cloister.models.sampling.ancestral import AncestralSampler
@@ -233,6 +234,7 @@ class CopulaModel(ConstrainedModel):
     copula: Copula
     steps: tuple[str, ...]
     rules: CompiledConstraints
+    released_counts: ReleasedCounts | None = None
 
     drawn_whole: ClassVar[frozenset[str]] = frozenset({REPAIRED, _DECODED})
 
@@ -295,6 +297,7 @@ def restore_copula(
 ) -> CopulaModel:
     """The model of a ``kind`` whose :meth:`CopulaModel.state` is given."""
     sequence = tuple(meta["sequence"])
+    bins = restore_bins(task, sequence, arrays)
     copula = Copula(
         DummyCoding(tuple(meta["sizes"]), tuple(meta["single"])),
         arrays["means"],
@@ -306,8 +309,9 @@ def restore_copula(
     return kind(
         task,
         sequence,
-        restore_bins(task, sequence, arrays),
+        bins,
         copula,
         tuple(meta["steps"]),
         restore_rules(task, meta, arrays),
+        restore_counts(task, bins, meta, arrays),
     )

@@ -72,6 +72,7 @@ class CopulaSynthesizer(Synthesizer[CopulaParameters, "CopulaModel"]):
     def __init__(self, progress: Progress = silent, recipe: CopulaRecipe = COPULA) -> None:
         self.name, self.summary = recipe.name, recipe.summary
         self.as_printed = recipe is not COPULA
+        self.keeps_counts = recipe.name != "copula-paper"
         self._progress, self._recipe = progress, recipe
 
     def sequence(self, task: Task) -> tuple[str, ...]:

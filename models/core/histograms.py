@@ -13,8 +13,8 @@ declared tree.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -277,20 +277,6 @@ class HistogramCounts:
             for values in (mass * variance, np.square(mass), mass)
         )
         return np.sqrt(weighted * whole / squared)
-
-
-@dataclass(frozen=True)
-class ReleasedCounts:
-    """Noisy counts of each attribute that a fit was told, of a table of ``rows`` rows.
-
-    ``bins`` are what it made of them, and ``tables`` joint tables over their coarsenings; none of a
-    method that counts none.
-    """
-
-    rows: int
-    histograms: Mapping[str, HistogramCounts]
-    bins: Mapping[str, Histogram] = field(default_factory=dict)
-    tables: tuple[NoisyTable, ...] = ()
 
 
 def count_histogram(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from cloister.arrays import Floats, Integers
 from cloister.models import constrained
 from cloister.models.core.bins import Histogram
+from cloister.models.core.released_counts import ReleasedCounts, restore_counts
 from cloister.models.feasible_sets.builder import CompiledConstraints
 from cloister.models.protocol import Arrays, ModelState
 from cloister.models.sampling.chain import Probabilities
@@ -247,6 +248,7 @@ class NetworkModel(constrained.ReweightedModel):
     rules: CompiledConstraints
     steps: tuple[str, ...]
     reweighting: Reweighting | None = None
+    released_counts: ReleasedCounts | None = None
 
     @classmethod
     def of(
@@ -320,4 +322,5 @@ def restore_network(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Netw
         constrained.restore_rules(task, meta, arrays),
         constrained.restore_reweighting(task, meta, arrays),
     )
-    return NetworkModel.of(task, network, rules, tuple(meta["steps"]), reweighting)
+    model = NetworkModel.of(task, network, rules, tuple(meta["steps"]), reweighting)
+    return replace(model, released_counts=restore_counts(task, bins, meta, arrays))

@@ -12,8 +12,9 @@ from cloister.arrays import Floats
 from cloister.models.constrained import estimated_histograms
 from cloister.models.core.bins import Histogram, coarse
 from cloister.models.core.costs import POOL_ROWS
-from cloister.models.core.histograms import count_histogram
+from cloister.models.core.histograms import HistogramCounts, count_histogram
 from cloister.models.core.noisy_table import NoisyTable, NoisyTables, count_table
+from cloister.models.core.released_counts import ReleasedCounts
 from cloister.models.deniability import network_plan
 from cloister.models.deniability.network import (
     BayesianNetwork,
@@ -68,22 +69,30 @@ class NetworkFit:
 
     def train(self) -> NetworkModel:
         """Histograms, joint tables, structure and conditional tables, then the feasible sets."""
-        bins = {name: self._bins(name) for name in self.sequence}
+        counted = {name: self._count(name) for name in self.sequence}
+        bins = {name: self._bins(counts) for name, counts in counted.items()}
         tables = self._joint_tables(bins)
         coarsenings = {
             name: coarse(bins[name], network_plan.PARENT_PARTS) for name in self.parameters.inside
         }
         parents = self._parents(bins, coarsenings)
-        network = self._network(bins, coarsenings, parents)
+        families = self._families(bins, coarsenings, parents)
+        network = self._network(bins, coarsenings, parents, families)
         steps = (*estimated_histograms(bins), *_ESTIMATED)
-        return constrain(self.task, network, len(self.parameters.inside), tables, steps)
+        model = constrain(self.task, network, len(self.parameters.inside), tables, steps)
+        joint = (*tables.values(), *families.values())
+        counts = ReleasedCounts(self.parameters.parameter_rows, counted, bins, joint)
+        return replace(model, released_counts=counts)
 
-    def _bins(self, name: str) -> Histogram:
+    def _count(self, name: str) -> HistogramCounts:
         mechanism = DiscreteGaussian(self.parameters.noise["histograms"])
         by_value = mechanism if name in self.parameters.by_value else None
         cells = declared_cells(self.task.domain[name])
-        counted = count_histogram(self.doors.parameters, cells, mechanism, by_value)
-        make = counted.value_bins if name in self.parameters.valued else counted.bins
+        return count_histogram(self.doors.parameters, cells, mechanism, by_value)
+
+    def _bins(self, counted: HistogramCounts) -> Histogram:
+        valued = counted.partition.name in self.parameters.valued
+        make = counted.value_bins if valued else counted.bins
         return make(self._learned, network_plan.NETWORK_BINS)
 
     def _joint_tables(self, bins: Mapping[str, Histogram]) -> dict[tuple[str, ...], NoisyTable]:
@@ -134,25 +143,35 @@ class NetworkFit:
         expected = np.outer(*shares).ravel() * self.parameters.structure_rows
         return np.asarray(expected, dtype=np.float64)
 
-    def _network(
+    def _families(
         self, bins: Mapping[str, Histogram], coarsenings: Mapping[str, Partition], parents: Parents
+    ) -> dict[str, NoisyTable]:
+        """The noisy table of each attribute with its parents, if they are counted."""
+        inside = self.parameters.inside if "parameters" in self.parameters.noise else ()
+        return {
+            name: self._table(bins[name], [coarsenings[p] for p in parents[name]])
+            for name in inside
+        }
+
+    def _network(
+        self,
+        bins: Mapping[str, Histogram],
+        coarsenings: Mapping[str, Partition],
+        parents: Parents,
+        families: Mapping[str, NoisyTable],
     ) -> BayesianNetwork:
         shares = {name: bins[name].mass[None] for name in self.sequence}
-        if "parameters" in self.parameters.noise:
-            shares |= {
-                name: self._table(bins[name], [coarsenings[p] for p in parents[name]])
-                for name in self.parameters.inside
-            }
+        for name, family in families.items():
+            shares[name] = family.conditional(bins[name].mass).reshape(-1, bins[name].size)
         order = dependency_order(parents, self.sequence)
         tables = {name: in_steps(table) for name, table in shares.items()}
         return BayesianNetwork(order, bins, coarsenings, parents, tables)
 
-    def _table(self, child: Histogram, parents: list[Partition]) -> Floats:
+    def _table(self, child: Histogram, parents: list[Partition]) -> NoisyTable:
         mechanism = DiscreteGaussian(self.parameters.noise["parameters"])
         partitions: list[Partition] = [*parents, child]
         label = f"table {' x '.join(part.name for part in partitions)}"
-        table = count_table(self.doors.parameters, partitions, mechanism, label)
-        return table.conditional(child.mass).reshape(-1, child.size)
+        return count_table(self.doors.parameters, partitions, mechanism, label)
 
     @property
     def _learned(self) -> Task:

@@ -77,6 +77,7 @@ class BayesSynthesizer(Synthesizer[NetworkParameters, "NetworkModel"]):
 
     supports_conditionals = True
     weighs_soft = True
+    keeps_counts = True
     name = "bayes"
     summary = "Bayesian network, of noisy distances of pairs from independence and noisy tables"
 

@@ -18,6 +18,7 @@ from cloister.models.constrained import REPAIRED, ConstrainedModel, restore_bins
 from cloister.models.core.bins import Histogram, coarse
 from cloister.models.core.histograms import HistogramCounts
 from cloister.models.core.noisy_table import NoisyTable, NoisyTables, count_table
+from cloister.models.core.released_counts import ReleasedCounts, restore_counts
 from cloister.models.dpview.sampler import LinkedSampler, ViewChain
 from cloister.models.dpview.tables import (
     LARGEST,
@@ -79,6 +80,7 @@ class DPViewModel(ConstrainedModel):
     rules: CompiledConstraints
     rounding: str = UNBIASED
     linking: Linking = "priority"
+    released_counts: ReleasedCounts | None = None
 
     drawn_whole: ClassVar[frozenset[str]] = frozenset(
         {
@@ -171,17 +173,22 @@ def restore_dpview(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> DPVie
         restore_rules(task, meta, arrays),
         meta.get("rounding", UNBIASED),
         meta.get("linking", "priority"),
+        restore_counts(task, bins, meta, arrays),
     )
 
 
 @dataclass(frozen=True)
 class ReleasedTables:
-    """What a fit releases: bins of attributes, joint tables over them, views over coarsenings."""
+    """What a fit releases: bins of attributes, joint tables over them, views over coarsenings.
+
+    ``counts`` are those as the door gave them.
+    """
 
     bins: Mapping[str, Histogram]
     coarsenings: Mapping[str, Partition]
     tables: NoisyTables
     views: tuple[NoisyTable, ...]
+    counts: ReleasedCounts | None = None
 
 
 class Counting:
@@ -205,10 +212,10 @@ class Counting:
             query.names[0]: self._count([counted_values(self._task.domain[query.names[0]])], query)
             for query in self._of(ROUNDINGS)
         }
-        bins = {
-            name: HistogramCounts(table, values=rounded.get(name)).bins(self._task)
-            for name, table in single.items()
+        counted = {
+            name: HistogramCounts(table, values=rounded.get(name)) for name, table in single.items()
         }
+        bins = {name: counts.bins(self._task) for name, counts in counted.items()}
         coarsenings = {name: coarse(bins[name], self._shape.parts) for name in self._inside()}
         tables = {
             q.names: self._count([bins[name] for name in q.names], q)
@@ -219,9 +226,9 @@ class Counting:
             self._count([coarsenings[name] for name in query.names], query) for query in joined
         ]
         alone = [_summed(single[name], coarsening) for name, coarsening in coarsenings.items()]
-        return ReleasedTables(
-            bins, coarsenings, tables, denoise_views(views, alone, self._task.data_rows)
-        )
+        rows, joint = self._task.data_rows, (*tables.values(), *views)
+        counts = ReleasedCounts(rows, counted, bins, joint)
+        return ReleasedTables(bins, coarsenings, tables, denoise_views(views, alone, rows), counts)
 
     def _of(self, stage: str) -> list[PlannedTable]:
         return [query for query in self._planned if query.stage == stage]
@@ -287,6 +294,7 @@ def model_of_released(
         compile_rules(task, plan.sequence, released, linked),
         rounding,
         options_of(task, DPViewOptions).linking,
+        released.counts,
     )
 
 

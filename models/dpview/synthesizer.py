@@ -60,6 +60,7 @@ class DPView(Synthesizer[ViewParameters, "DPViewModel"]):
         self.name, self.summary = recipe.name, recipe.summary
         self.options = None if recipe is INDEPENDENT else DPViewOptions
         self.as_printed = recipe in PAPER_RECIPES
+        self.keeps_counts = not self.as_printed
         self.most_joint = 1 if recipe is INDEPENDENT else None
         self._progress, self._recipe = progress, recipe
 

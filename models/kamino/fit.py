@@ -13,8 +13,9 @@ import torch
 
 from cloister.arrays import Floats
 from cloister.models.core.bins import Histogram
-from cloister.models.core.histograms import measure_histogram
+from cloister.models.core.histograms import HistogramCounts, count_histogram
 from cloister.models.core.noisy_table import NoisyTable, NoisyTables, count_table, to_shares
+from cloister.models.core.released_counts import ReleasedCounts
 from cloister.models.feasible_sets.builder import CompiledConstraints, compile_constraints
 from cloister.models.feasible_sets.expected_shares import ExpectedShares
 from cloister.models.kamino.model import KaminoModel
@@ -27,6 +28,7 @@ from cloister.models.task import Plan, Task
 from cloister.privacy.mechanisms.noise import DiscreteGaussian
 from cloister.privacy.queries.clipped_gradients import SampledRows
 from cloister.privacy.queries.query import Door, TableRows
+from cloister.schema.partition import declared_cells
 
 KaminoPlan = Plan[KaminoParameters]
 
@@ -42,7 +44,8 @@ class KaminoFit:
 
     def train(self, progress: Progress) -> KaminoModel:
         """Histograms, joint tables and the conditionals (Algorithm 2), then the feasible sets."""
-        bins = _histograms(self.private, self.task, self.plan)
+        counted = _histograms(self.private, self.task, self.plan)
+        bins = {name: counts.bins(self.task) for name, counts in counted.items()}
         tables = _joint_tables(self.private, self.plan, bins)
         first = _first_shares(self.plan, bins, tables, self.task.data_rows)
         generator = torch.Generator().manual_seed(KAMINO_SEED)
@@ -51,7 +54,9 @@ class KaminoFit:
         )
         sequence = self.plan.sequence
         rules = rules_of(self.task, sequence, bins, chain, tables)
-        return KaminoModel(self.task, sequence, bins, chain, rules)
+        released = (*tables.values(),)
+        counts = ReleasedCounts(self.task.data_rows, counted, bins, released)
+        return KaminoModel(self.task, sequence, bins, chain, rules, released_counts=counts)
 
     def weigh(self, model: KaminoModel) -> KaminoModel:
         """Weights of soft constraints: from noisy counts of violating pairs, or Algorithm 5."""
@@ -106,13 +111,14 @@ def _first_shares(
     return bins[names[0]].mass if names else np.ones(1)
 
 
-def _histograms(private: Door[TableRows], task: Task, plan: KaminoPlan) -> dict[str, Histogram]:
+def _histograms(
+    private: Door[TableRows], task: Task, plan: KaminoPlan
+) -> dict[str, HistogramCounts]:
     mechanism = DiscreteGaussian(plan.parameters.histogram_noise)
     return {
-        name: measure_histogram(
+        name: count_histogram(
             private,
-            task,
-            name,
+            declared_cells(task.domain[name]),
             mechanism,
             mechanism if name in plan.parameters.by_value else None,
         )

@@ -8,6 +8,7 @@ from typing import Any
 
 from cloister.models import constrained
 from cloister.models.core.bins import Histogram
+from cloister.models.core.released_counts import ReleasedCounts, restore_counts
 from cloister.models.feasible_sets.builder import CompiledConstraints
 from cloister.models.kamino.networks import TrainedChain
 from cloister.models.kamino.recipe import Trainer
@@ -36,6 +37,7 @@ class KaminoModel(constrained.SequentialModel):
     rules: CompiledConstraints
     reweighting: Reweighting | None = None
     algorithm: Algorithm3 = PLAIN
+    released_counts: ReleasedCounts | None = None
 
     @property
     def sampler(self) -> Sampler:
@@ -94,4 +96,5 @@ def restore_kamino(
         constrained.restore_rules(task, meta, arrays),
         constrained.restore_reweighting(task, meta, arrays),
         constrained.restore_algorithm(task, meta),
+        restore_counts(task, bins, meta, arrays),
     )

@@ -32,6 +32,7 @@ class Kamino(Synthesizer[KaminoParameters, "KaminoModel"]):
     """
 
     supports_conditionals = True
+    keeps_counts = True
 
     def __init__(self, progress: Progress = silent, recipe: KaminoRecipe = KAMINO) -> None:
         self._progress = progress

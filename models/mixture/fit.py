@@ -15,6 +15,7 @@ import torch
 from cloister.constraints import functional_dependency
 from cloister.models.core.bins import Histogram, coarse
 from cloister.models.core.noisy_table import NoisyTable, NoisyTables, count_table
+from cloister.models.core.released_counts import ReleasedCounts
 from cloister.models.feasible_sets.builder import compile_constraints
 from cloister.models.feasible_sets.expected_shares import ExpectedShares
 from cloister.models.mixture import measurements
@@ -22,12 +23,7 @@ from cloister.models.mixture.factors import arrange_factors, separate_factors, t
 from cloister.models.mixture.model import MixtureModel, chain_of
 from cloister.models.mixture.optimizer import Fit, TableTarget
 from cloister.models.mixture.plan import MixtureParameters
-from cloister.models.mixture.prior import (
-    NO_TABLES,
-    EarlierTables,
-    ReleasedNumbers,
-    with_earlier_mass,
-)
+from cloister.models.mixture.prior import NO_TABLES, EarlierTables, with_earlier_mass
 from cloister.models.mixture.products import Layout, Mixture
 from cloister.models.mixture.schedule import LAST_STEPS, MOST_MODELLED
 from cloister.models.protocol import Progress
@@ -67,7 +63,7 @@ def fit_mixture(
     task: Task,
     plan: Plan[MixtureParameters],
     progress: Progress,
-    prior: ReleasedNumbers | None = None,
+    prior: ReleasedCounts | None = None,
 ) -> MixtureModel:
     """Measure histograms and tables of constraints, run the rounds, then fit inside feasible sets.
 
@@ -112,8 +108,8 @@ def fit_mixture(
         lambda done, steps: progress(rounds + _LAST_PARTS * done // steps, total),
     )
     even = arrangement is not None and not rules.pair_rules
-    numbers = known.numbers(rows, released)
-    return MixtureModel(task, sequence, bins, last.mixture, rules, even, numbers=numbers)
+    counts = known.numbers(rows, released)
+    return MixtureModel(task, sequence, bins, last.mixture, rules, even, released_counts=counts)
 
 
 @dataclass(frozen=True)
@@ -138,13 +134,14 @@ class _Known:
         inside = (table for names, table in self.joint.items() if set(names) <= set(self.inside))
         return [*(self.histograms.marginal(name, rows) for name in self.inside), *inside]
 
-    def numbers(self, rows: int, released: Sequence[NoisyTable]) -> ReleasedNumbers:
+    def numbers(self, rows: int, released: Sequence[NoisyTable]) -> ReleasedCounts:
         """All noisy numbers of a fit that has ``released`` these marginals, histograms first."""
         outside = (
             table for names, table in self.joint.items() if not set(names) <= set(self.inside)
         )
         tables = (*outside, *released[len(self.inside) :])
-        return ReleasedNumbers(rows, self.histograms.bins, self.histograms.counted, tables)
+        counted, bins = self.histograms.counted, self.histograms.bins
+        return ReleasedCounts(rows, counted, bins, tables, worst_first=True)
 
 
 def _measure_joint(
@@ -152,7 +149,7 @@ def _measure_joint(
     task: Task,
     plan: Plan[MixtureParameters],
     histograms: measurements.Histograms,
-    prior: ReleasedNumbers | None,
+    prior: ReleasedCounts | None,
 ) -> _Known:
     """Measure the tables of hard constraints, and pool them with those of a prior."""
     earlier, bins = NO_TABLES, histograms.bins
@@ -257,7 +254,7 @@ def _start(layout: Layout, bins: Mapping[str, Histogram], components: int) -> Mi
 
 
 def _candidates(
-    task: Task, parameters: MixtureParameters, known: _Known, prior: ReleasedNumbers | None
+    task: Task, parameters: MixtureParameters, known: _Known, prior: ReleasedCounts | None
 ) -> dict[str, Histogram]:
     """The attributes that rounds may measure: all but those that nearly repeat others.
 

@@ -29,8 +29,9 @@ from cloister.models.core import histograms
 from cloister.models.core.bins import Histogram, coarse, coarse_by_spread, variance_shares
 from cloister.models.core.costs import PAIR_CELLS
 from cloister.models.core.noisy_table import NoisyTable
+from cloister.models.core.released_counts import ReleasedCounts
 from cloister.models.mixture.plan import MixtureParameters
-from cloister.models.mixture.prior import ReleasedNumbers, pool_histograms, refine_bins
+from cloister.models.mixture.prior import pool_histograms, refine_bins
 from cloister.models.mixture.products import Mixture
 from cloister.models.mixture.schedule import MOST_CANDIDATES
 from cloister.models.task import Plan, Task
@@ -108,7 +109,7 @@ def measure_histograms(
     private: Door[TableRows],
     task: Task,
     plan: Plan[MixtureParameters],
-    prior: ReleasedNumbers | None,
+    prior: ReleasedCounts | None,
 ) -> Histograms:
     """The histograms of all attributes, pooled with those of a prior."""
     parameters = plan.parameters
@@ -143,7 +144,7 @@ def _bins_of(
     task: Task,
     counted: histograms.HistogramCounts,
     parameters: MixtureParameters,
-    prior: ReleasedNumbers | None,
+    prior: ReleasedCounts | None,
 ) -> Histogram:
     name = counted.partition.name
     make = counted.value_bins if name in parameters.valued else counted.bins

@@ -16,10 +16,9 @@ from cloister.arrays import Floats, Integers
 from cloister.models import constrained
 from cloister.models.core import costs
 from cloister.models.core.bins import Histogram
-from cloister.models.core.histograms import ReleasedCounts
+from cloister.models.core.released_counts import ReleasedCounts, restore_counts
 from cloister.models.feasible_sets.builder import CompiledConstraints
 from cloister.models.mixture.factors import arrange_factors
-from cloister.models.mixture.prior import ReleasedNumbers, restore_numbers
 from cloister.models.mixture.products import DependentAttribute, Factor, Layout, Mixture
 from cloister.models.mixture.sampler import EvenSampler
 from cloister.models.mixture.within_bins import ScoreRelation, relations_between
@@ -118,7 +117,7 @@ class MixtureModel(constrained.SequentialModel):
     even: bool
     reweighting: Reweighting | None = None
     algorithm: Algorithm3 = PLAIN
-    numbers: ReleasedNumbers | None = None
+    released_counts: ReleasedCounts | None = None
 
     @property
     def sampler(self) -> Sampler:
@@ -175,13 +174,6 @@ class MixtureModel(constrained.SequentialModel):
         ]
         return relations_between(self.mixture, self.bins, free)
 
-    @property
-    def released_counts(self) -> ReleasedCounts | None:
-        """All noisy counts; None of a model that was saved without."""
-        if (numbers := self.numbers) is None:
-            return None
-        return ReleasedCounts(numbers.rows, numbers.histograms, numbers.bins, numbers.tables)
-
     def reweighted(self, reweighting: Reweighting) -> MixtureModel:
         """The same model, with weights of its soft constraints."""
         return replace(self, reweighting=reweighting)
@@ -192,10 +184,7 @@ class MixtureModel(constrained.SequentialModel):
 
     def own_state(self) -> ModelState:
         """The mixture as JSON and arrays."""
-        numbers = self.numbers.state(self.sequence) if self.numbers else ({}, {})
-        return constrained.merge_states(
-            ({"even": self.even}, {}), _state_of_mixture(self.mixture), numbers
-        )
+        return constrained.merge_states(({"even": self.even}, {}), _state_of_mixture(self.mixture))
 
     def own_post_processing(self) -> tuple[str, ...]:
         """How rows are made from the mixture."""
@@ -244,7 +233,7 @@ def restore_mixture(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> Mixt
     rules = constrained.restore_rules(task, meta, arrays)
     reweighting = constrained.restore_reweighting(task, meta, arrays)
     algorithm = constrained.restore_algorithm(task, meta)
-    numbers = restore_numbers(task, bins, meta, arrays)
+    counts = restore_counts(task, bins, meta, arrays)
     return MixtureModel(
-        task, sequence, bins, mixture, rules, meta["even"], reweighting, algorithm, numbers
+        task, sequence, bins, mixture, rules, meta["even"], reweighting, algorithm, counts
     )

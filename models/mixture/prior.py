@@ -14,24 +14,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from cloister.arrays import Floats, Integers
 from cloister.models.core.bins import Histogram
-from cloister.models.core.histograms import HistogramCounts, levels_above
+from cloister.models.core.histograms import HistogramCounts
 from cloister.models.core.noisy_table import NoisyTable
-from cloister.models.protocol import Arrays, ModelState
-from cloister.models.task import Task
+from cloister.models.core.released_counts import ReleasedCounts
 from cloister.schema.columns import Grid
-from cloister.schema.partition import Partition, counted_values, declared_cells, intervals
+from cloister.schema.partition import Partition, intervals
 
 _SIGNIFICANT = 3.0
 """Standard deviations by which a sum of squares must exceed that of noise to show a change.
@@ -41,111 +38,6 @@ A release compares dozens of histograms and tables; at 2, noise alone would chan
 
 _SPLIT = 3
 """An earlier bin is split if it has parts of at least this many new bins; one is then whole."""
-
-
-@dataclass(frozen=True)
-class ReleasedNumbers:
-    """The noisy counts that a fit of ``rows`` rows received, over ``bins`` and their cells.
-
-    ``tables`` are joint tables, the newest last.
-    """
-
-    rows: int
-    bins: Mapping[str, Histogram]
-    histograms: Mapping[str, HistogramCounts]
-    tables: tuple[NoisyTable, ...]
-
-    def state(self, sequence: Sequence[str]) -> ModelState:
-        """The numbers as JSON and arrays, but for the bins; attributes by ``sequence``."""
-        stored = [
-            _state_of_histogram(index, self.histograms[name]) for index, name in enumerate(sequence)
-        ]
-        stored += [_state_of_table(index, table) for index, table in enumerate(self.tables)]
-        arrays = {name: array for _, part in stored for name, array in part.items()}
-        about = [described for described, _ in stored]
-        return {"numbers": {"rows": self.rows, "of": about}}, arrays
-
-
-def restore_numbers(
-    task: Task, bins: Mapping[str, Histogram], meta: Mapping[str, Any], arrays: Arrays
-) -> ReleasedNumbers | None:
-    """The numbers whose :meth:`ReleasedNumbers.state` is given.
-
-    None if the model was saved without.
-    """
-    if "numbers" not in meta:
-        return None
-    sequence, about = meta["sequence"], meta["numbers"]["of"]
-    histograms = {
-        name: _restore_histogram(task, name, index, about[index], arrays)
-        for index, name in enumerate(sequence)
-    }
-    tables = tuple(
-        _restore_table(bins, index, entry, arrays)
-        for index, entry in enumerate(about[len(sequence) :])
-    )
-    return ReleasedNumbers(meta["numbers"]["rows"], bins, histograms, tables)
-
-
-def _state_of_histogram(number: int, counted: HistogramCounts) -> ModelState:
-    levels = {_level(index): table for index, table in enumerate(counted.coarser)}
-    tables = {"cells": counted.cells, **levels, "values": counted.values}
-    arrays: dict[str, NDArray[Any]] = {
-        f"counted.{number}.{kind}": table.counts for kind, table in tables.items() if table
-    }
-    about: dict[str, Any] = {"deviation": counted.cells.noise}
-    if any(table.noise != counted.cells.noise for table in levels.values()):
-        about["deviations"] = {kind: table.noise for kind, table in levels.items()}
-    if counted.values is not None:
-        about["value_deviation"] = counted.values.noise
-    return about, arrays
-
-
-def _level(index: int) -> str:
-    """The name of the counts of a level above the cells, the coarsest first."""
-    return f"wide.{index}" if index else "wide"
-
-
-def _restore_histogram(
-    task: Task, name: str, number: int, about: Mapping[str, Any], arrays: Arrays
-) -> HistogramCounts:
-    cells = declared_cells(task.domain[name])
-
-    def table(kind: str, partition: Partition, noise: float) -> NoisyTable | None:
-        counts = arrays.get(f"counted.{number}.{kind}")
-        return None if counts is None else NoisyTable((partition,), counts, noise)
-
-    noise, deviations = about["deviation"], about.get("deviations", {})
-    levels = (
-        table(kind := _level(index), partition, deviations.get(kind, noise))
-        for index, partition in enumerate(levels_above(cells))
-    )
-    return HistogramCounts(
-        NoisyTable((cells,), arrays[f"counted.{number}.cells"], noise),
-        tuple(level for level in levels if level),
-        table("values", counted_values(cells.column), about.get("value_deviation", noise)),
-    )
-
-
-def _state_of_table(index: int, table: NoisyTable) -> ModelState:
-    arrays: dict[str, NDArray[Any]] = {
-        f"table.{index}": table.counts,
-        f"table.{index}.deviation": np.asarray(table.deviation),
-    }
-    arrays |= {
-        f"table.{index}.{axis}": partition.joined for axis, partition in enumerate(table.partitions)
-    }
-    return {"attributes": list(table.names)}, arrays
-
-
-def _restore_table(
-    bins: Mapping[str, Histogram], index: int, about: Mapping[str, Any], arrays: Arrays
-) -> NoisyTable:
-    partitions = tuple(
-        bins[name].coarsen(arrays[f"table.{index}.{axis}"])
-        for axis, name in enumerate(about["attributes"])
-    )
-    return NoisyTable(partitions, arrays[f"table.{index}"], arrays[f"table.{index}.deviation"])
 
 
 @dataclass(frozen=True)
@@ -248,7 +140,7 @@ class EarlierTables:
     @classmethod
     def of(
         cls,
-        numbers: ReleasedNumbers,
+        numbers: ReleasedCounts,
         bins: Mapping[str, Histogram],
         changes: Mapping[str, float],
         rows: int,

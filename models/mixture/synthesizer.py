@@ -23,8 +23,8 @@ from cloister.models.task import Budget, Plan, Task
 from cloister.privacy.queries.query import Door, TableRows
 
 if TYPE_CHECKING:
+    from cloister.models.core.released_counts import ReleasedCounts
     from cloister.models.mixture.model import MixtureModel
-    from cloister.models.mixture.prior import ReleasedNumbers
 
 MixturePlan = Plan[MixtureParameters]
 
@@ -34,6 +34,7 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, "MixtureModel"]):
 
     supports_conditionals = True
     reuses_numbers = True
+    keeps_counts = True
     weighs_soft = True
     most_joint = 3
     samplings = MIXTURE_SAMPLINGS
@@ -43,7 +44,7 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, "MixtureModel"]):
         "of hard constraints; delta may be 0"
     )
 
-    def __init__(self, progress: Progress = silent, prior: ReleasedNumbers | None = None) -> None:
+    def __init__(self, progress: Progress = silent, prior: ReleasedCounts | None = None) -> None:
         self._progress = progress
         self._prior = prior
 
@@ -51,9 +52,9 @@ class MixtureSynthesizer(Synthesizer[MixtureParameters, "MixtureModel"]):
         """The method with the noisy numbers of an earlier model; see `ReusesNumbers`."""
         from cloister.models.mixture.model import MixtureModel
 
-        if not isinstance(earlier, MixtureModel) or earlier.numbers is None:
+        if not isinstance(earlier, MixtureModel) or earlier.released_counts is None:
             raise InputError("its model was saved without its noisy numbers")
-        return MixtureSynthesizer(self._progress, earlier.numbers)
+        return MixtureSynthesizer(self._progress, earlier.released_counts)
 
     def sequence(self, task: Task) -> tuple[str, ...]:
         """The schema sequence (Kamino, Algorithm 4); public."""

@@ -11,7 +11,7 @@ from cloister.errors import SampleError
 from cloister.figures import count_of
 from cloister.models.constrained import ConstrainedModel, merge_states
 from cloister.models.core.bins import Histogram
-from cloister.models.core.histograms import ReleasedCounts
+from cloister.models.core.released_counts import ReleasedCounts
 from cloister.models.protocol import HasBinaryColumns, ModelState, counts_of
 from cloister.models.sampling import drawing
 from cloister.models.sampling.conditions import condition_code

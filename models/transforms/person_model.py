@@ -9,7 +9,7 @@ from typing import Any
 from cloister.arrays import Floats
 from cloister.models.constrained import ConstrainedModel
 from cloister.models.core.bins import Histogram
-from cloister.models.core.histograms import ReleasedCounts
+from cloister.models.core.released_counts import ReleasedCounts
 from cloister.models.protocol import ModelState, counts_of
 from cloister.models.transforms.differenced import DifferencedModel
 from cloister.models.transforms.likeness import Likeness, released_ratios

@@ -17,7 +17,8 @@ from cloister.figures import count_of
 from cloister.models.answers.answer import answer_question
 from cloister.models.answers.question import Question
 from cloister.models.core.bins import Histogram
-from cloister.models.core.histograms import HistogramCounts, ReleasedCounts
+from cloister.models.core.histograms import HistogramCounts
+from cloister.models.core.released_counts import ReleasedCounts
 from cloister.models.protocol import Model
 from cloister.models.task import Task
 from cloister.schema.columns import Codes, Column, Grid

@@ -17,7 +17,7 @@ from cloister.constraints import functional_dependency
 from cloister.evaluation.dependence import dependence, rank_correlation
 from cloister.figures import count_of, figure
 from cloister.models.core.bins import Histogram
-from cloister.models.core.histograms import ReleasedCounts
+from cloister.models.core.released_counts import ReleasedCounts
 from cloister.models.protocol import DatabaseModel, counts_of, counts_of_all_rows, table_models
 from cloister.models.quality import DependencyForecast, forecast_dependencies
 from cloister.models.task import DatabaseTask, Task

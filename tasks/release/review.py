@@ -14,8 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from cloister.errors import InputError
-from cloister.models.core.drift import Drift, drifts
-from cloister.models.core.histograms import ReleasedCounts
+from cloister.models.core.released_counts import Drift, ReleasedCounts, drifts
 from cloister.models.protocol import counts_of, table_models
 from cloister.privacy.certificate.certificate import YAML_NAME, Certificate
 from cloister.privacy.exact import decimal

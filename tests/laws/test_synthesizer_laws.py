@@ -4,6 +4,7 @@ import pickle
 import re
 from dataclasses import replace
 from fractions import Fraction
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,11 @@ from shipped import shipped
 
 from cloister.constraints import dependency, parse_denial
 from cloister.constraints.counting import count_violations
-from cloister.errors import PlanError, SampleError
+from cloister.errors import InputError, PlanError, SampleError
+from cloister.models.answers.answer import answer_question
+from cloister.models.answers.question import parse_question
 from cloister.models.one_table import plan_table
-from cloister.models.protocol import HasBinaryColumns, fit, make_plan
+from cloister.models.protocol import HasBinaryColumns, counts_of, fit, make_plan
 from cloister.models.registry import METHODS, create
 from cloister.models.task import Budget, Task
 from cloister.privacy.accounting.accountants import epsilon
@@ -179,6 +182,25 @@ def test_a_restored_model_draws_the_same_rows(run, drawn):
     meta, arrays = model.state()
     again = synthesizer.restore(task, meta, arrays).sample(300, SamplingSource(4))
     assert all((drawn.codes[name] == again.codes[name]).all() for name in task.domain.names)
+
+
+def test_a_method_that_keeps_counts_answers_by_them_when_restored(run):
+    task, synthesizer, _, _, model = run
+    restored = synthesizer.restore(task, *model.state())
+    counts = counts_of(restored)
+    assert (counts is not None) == synthesizer.keeps_counts
+    if counts is not None:
+        question = parse_question("mean(tax)", task.domain)
+        (mean,) = answer_question(question, restored, task, counts).estimates
+        assert mean.low < frame()["tax"].mean() < mean.high
+        assert mean.noise > 0
+        pairs = set(map(frozenset, combinations(task.domain.modelled, 2)))
+        uncounted = pairs - {frozenset(p) for t in counts.tables for p in combinations(t.names, 2)}
+        if uncounted and not counts.worst_first:
+            first, second = min(map(sorted, uncounted))
+            question = parse_question(f"table(`{first}`, `{second}`)", task.domain)
+            with pytest.raises(InputError, match="how far drawn rows may be off"):
+                answer_question(question, restored, task, counts)
 
 
 def test_conditionals_are_weights_of_all_bins_whatever_the_bins_before(run):

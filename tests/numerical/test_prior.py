@@ -13,12 +13,8 @@ from cloister.evaluation.marginals import compare_marginals
 from cloister.models.core.bins import Histogram
 from cloister.models.core.histograms import HistogramCounts
 from cloister.models.core.noisy_table import NoisyTable
-from cloister.models.mixture.prior import (
-    EarlierTables,
-    ReleasedNumbers,
-    pool_histograms,
-    refine_bins,
-)
+from cloister.models.core.released_counts import ReleasedCounts
+from cloister.models.mixture.prior import EarlierTables, pool_histograms, refine_bins
 from cloister.models.mixture.synthesizer import MixtureSynthesizer
 from cloister.models.protocol import fit, make_plan
 from cloister.models.task import Budget, Task
@@ -125,7 +121,7 @@ HALVES = {name: own.coarsen(np.arange(own.size) // 2) for name, own in BINS.item
 
 def earlier_with(counts):
     table = NoisyTable((BINS["age"], BINS["score"]), counts, 5.0)
-    numbers = ReleasedNumbers(ROWS, BINS, {}, (table,))
+    numbers = ReleasedCounts(ROWS, {}, BINS, (table,))
     return EarlierTables.of(numbers, BINS, dict.fromkeys(BINS, 0.0), ROWS)
 
 

@@ -21,6 +21,7 @@ class PrintedKamino(Kamino):
     """The method of the paper, except that feasible sets enforce hard constraints."""
 
     as_printed = True
+    keeps_counts = False
 
     def sequence(self, task: Task) -> tuple[str, ...]:
         """Algorithm 4, on the number of values or equal parts of each attribute; public."""

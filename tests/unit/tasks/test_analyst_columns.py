@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cloister.models.core.histograms import HistogramCounts, ReleasedCounts
+from cloister.models.core.histograms import HistogramCounts
 from cloister.models.core.noisy_table import NoisyTable
+from cloister.models.core.released_counts import ReleasedCounts
 from cloister.models.task import Task
 from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.noise import Neighbours
