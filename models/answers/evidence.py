@@ -142,21 +142,21 @@ class FittedCounts:
         """The sum over rows (slices,) of ``numbers`` in each slice of a column."""
         parts, shares = self.parts[name], self._shares(name)
         whole = np.bincount(parts, weights=shares)[parts]
-        others = {key: each for key, each in numbers.items() if key != name}
-        counts = self._by_part(name, others)[parts] * shares / whole
+        remaining = {key: each for key, each in numbers.items() if key != name}
+        counts = self._by_part(name, remaining)[parts] * shares / whole
         return np.asarray(counts * self.numbers_at(name, numbers.get(name, np.ones(len(parts)))))
 
-    def place(self, name: str, inside: Integers, at: int) -> FittedCounts:
-        """The same counts, all rows of the slices ``inside`` taken to lie ``at`` one of them."""
+    def with_rows_in(self, name: str, cell: Integers, chosen: int) -> FittedCounts:
+        """The same counts, all rows of slices of a ``cell`` taken to lie in a ``chosen`` one."""
         placed = self.placed.get(name, np.arange(self.slices[name].cells)).copy()
-        placed[inside] = at
+        placed[cell] = chosen
         return replace(self, placed={**self.placed, name: placed})
 
-    def spread_inside(self, name: str, numbers: Floats, others: Numbers) -> tuple[float, float]:
+    def spread_inside(self, name: str, numbers: Floats, remaining: Numbers) -> tuple[float, float]:
         """How numbers (slices,) of a column differ inside parts, summed over rows.
 
         The square of the difference from the part's mean, over all rows, and the greatest
-        difference of a slice, over rows that count by the numbers of ``others``.
+        difference of a slice, over rows that count by the numbers ``remaining``.
         """
         parts, mean = self.parts[name], self._means(name, numbers)
         away = np.abs(self.numbers_at(name, numbers) - mean[parts])
@@ -164,7 +164,7 @@ class FittedCounts:
         np.maximum.at(farthest, parts, away)
         squares = self._means(name, np.square(numbers)) - np.square(mean)
         inside = float(np.maximum(squares * self._by_part(name, {}), 0.0).sum())
-        return inside, float(np.maximum(farthest * self._by_part(name, others), 0.0).sum())
+        return inside, float(np.maximum(farthest * self._by_part(name, remaining), 0.0).sum())
 
     def _by_part(self, name: str, numbers: Numbers) -> Floats:
         """The sum over rows (parts,) in each part of a column of the numbers of all others."""

@@ -156,16 +156,16 @@ class Figures:
         both = np.stack([self.joint.parts[name], released])
         return np.unique(both, axis=1, return_inverse=True)[1].ravel().astype(np.int64)
 
-    def _placed(self, name: str, inside: Integers) -> list[Figures]:
-        """The figures where all rows of slices ``inside`` a cell lie in one, for each of them."""
-        return [replace(self, joint=self.joint.place(name, inside, int(at))) for at in inside]
+    def _placed(self, name: str, cell: Integers) -> list[Figures]:
+        """The figures where all rows of the slices of a cell lie in one, for each of them."""
+        joints = (self.joint.with_rows_in(name, cell, int(chosen)) for chosen in cell)
+        return [replace(self, joint=joint) for joint in joints]
 
     def _ends_of(self, case: RowGroup) -> tuple[float, float]:
         """The interval of a group; without end where the group may be empty."""
         figure = self._figure(case)
-        if figure.low is None or figure.high is None:
-            return -math.inf, math.inf
-        return figure.low, figure.high
+        low, high = figure.low, figure.high
+        return (-math.inf, math.inf) if low is None or high is None else (low, high)
 
     def _figure(self, case: RowGroup) -> Estimate:
         """The figure of a group, by the shares of slices as they are."""

@@ -187,8 +187,8 @@ def test_a_release_after_a_precise_one_is_much_nearer_and_spends_the_same(fitted
     assert error(after, table) < 0.6 * error(alone, table)
     again = of("0.3", earlier=first)
     assert all(
-        (again.numbers.tables[at].counts == own.counts).all()
-        for at, own in enumerate(after.numbers.tables)
+        (again.released_counts.tables[at].counts == own.counts).all()
+        for at, own in enumerate(after.released_counts.tables)
     )
 
 
