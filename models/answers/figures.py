@@ -65,6 +65,9 @@ OF_BOUND = 2.0
 _PARTS_OF_SLICE = 65
 """Points of a slice at which an end of a quantile's interval may lie, its ends included."""
 
+_ROUNDED = 1e-12
+"""Part of a sum of squares below which a difference of such is rounding."""
+
 _NO_GROUP = "the noise does not tell whether there are such rows"
 
 _CUT = (
@@ -153,8 +156,8 @@ class Figures:
     def _cells(self, name: str) -> Integers:
         """The cell (slices,) below which nothing was counted, of the histogram or in a part."""
         released = self.bins[name].cell_index(self.joint.slices[name].starts)
-        both = np.stack([self.joint.parts[name], released])
-        return np.unique(both, axis=1, return_inverse=True)[1].ravel().astype(np.int64)
+        number = self.joint.parts[name] * (int(released.max()) + 1) + released
+        return np.unique(number, return_inverse=True)[1].astype(np.int64)
 
     def _placed(self, name: str, cell: Integers) -> list[Figures]:
         """The figures where all rows of the slices of a cell lie in one, for each of them."""
@@ -226,9 +229,8 @@ class Figures:
         joint = self.joint
         if not joint.dependence or name not in first:
             return 0.0
-        ratio = joint.total(joint.over_cells(first)) / max(
-            joint.total(joint.over_cells(second)), TINY
-        )
+        above, below = (joint.total(joint.over_cells(each)) for each in (first, second))
+        ratio = above / max(below, TINY)
         remaining = {key: numbers for key, numbers in second.items() if key != name}
         column = first[name] - ratio * second.get(name, np.ones(()))
         if not remaining:
@@ -270,8 +272,8 @@ class Figures:
             times(case.rows, {column.name: weight}) for weight in (numbers, present)
         )
         moments = self._moments(weighted, counted, column.name)
-        model = moments.model + self._inside_cells(column.name, counted, numbers)
-        moments = replace(moments, model=model)
+        together = self._inside_cells(column.name, counted, numbers)
+        moments = replace(moments, model=moments.model + together)
         values = numbers.mean[present.mean > 0]
         bounds = float(values.min()), float(values.max())
         return self._ratio(case, moments, self._spread(moments), bounds)
@@ -283,14 +285,14 @@ class Figures:
         variance of even values. Whatever else spreads the values of a cell has less.
         """
         counts = np.maximum(self.joint.rows_of(name, _means(rows)), 0.0)
-        mean, square = (
-            self.joint.numbers_at(name, each) for each in (numbers.mean, numbers.square)
-        )
+        both = numbers.mean, numbers.square - np.square(numbers.mean)
+        mean, spread = (self.joint.numbers_at(name, each) for each in both)
+        mean = mean - mean[counts.argmax()]
+        weights = counts, counts * mean, counts * (np.square(mean) + spread)
         cells = self._cells(name)
-        whole, sums, squares = (
-            np.bincount(cells, weights=counts * each) for each in (np.ones(len(mean)), mean, square)
-        )
-        return float(np.maximum(whole * squares - np.square(sums), 0.0).sum())
+        whole, sums, squares = (np.bincount(cells, weights=each) for each in weights)
+        variances = whole * squares - np.square(sums)
+        return float(variances[variances > _ROUNDED * whole * squares].sum())
 
     def _ratio(
         self, case: RowGroup, moments: _Moments, spread: Floats, bounds: tuple[float, float]
@@ -350,9 +352,8 @@ class Figures:
         last = int(np.clip(np.searchsorted(level / 2, 0.0), 1, len(order)))
         low = int(np.flatnonzero(scores[:last] <= -self.z)[-1])
         high = last + int(np.flatnonzero(scores[last:] >= self.z)[0])
-        first, final = 0.0 if not low else self._reached(away, deviations, low, -self.z), 1.0
-        if high < len(order):
-            final = self._reached(away, deviations, high - 1, self.z)
+        first = self._reached(away, deviations, low, -self.z) if low else 0.0
+        final = self._reached(away, deviations, high - 1, self.z) if high < len(order) else 1.0
         middle = np.interp(0.0, level[last - 1 : last + 1] / 2, (0.0, 1.0))
         value, *ends = (
             value_at(slices, int(order[edge]), float(part))
