@@ -136,6 +136,8 @@ def _fault(column: Column, value: object) -> str:
 
 _OPEN = (State.APPROVED, State.PUBLISHED)
 
+_ONE_FILE = "--workers draw one table to a file; leave them out here"
+
 
 @dataclass(frozen=True)
 class Draw:
@@ -174,8 +176,6 @@ def sample_release(home: Home, draw: Draw, as_json: bool) -> None:
     require_workers(draw.workers)
     saved = approved_model(home, draw.release)
     tables.require_capacity(saved.model, draw.rows)
-    if draw.workers and (draw.database or saved.task.several):
-        raise InputError("--workers draw one table to a file; leave them out here")
     destination = draw.database or str(draw.out)
     if saved.task.several:
         _sample_database(home, saved, draw, where)
@@ -192,6 +192,8 @@ def _sample_table(home: Home, saved: SavedModel, draw: Draw, where: Where) -> No
     task, model = saved.one
     if draw.csv:
         raise InputError("--csv is of several tables; give --out an ending of .csv")
+    if draw.database and draw.workers:
+        raise InputError(_ONE_FILE)
     require_declared(where, task.domain)
     require_unconditional(where, task)
     if draw.database and not draw.binary:
@@ -228,9 +230,11 @@ def _sample_database(home: Home, saved: SavedModel, draw: Draw, where: Where) ->
     """Draw several tables to a folder or a database.
 
     Raises:
-        InputError: a condition is on another table than that of the units, or binary columns are
-            asked for.
+        InputError: a condition is on another table than that of the units, or binary columns or
+            workers are asked for.
     """
+    if draw.workers:
+        raise InputError(_ONE_FILE)
     if draw.binary:
         raise InputError(
             "--binary is not available for several tables, since rows depend on those that they "
