@@ -48,6 +48,9 @@ _LIBRARIES = ("dask", "distributed", "numpy", "pandas", "pyarrow")
 """Libraries that move rows, read them, or compute with them: of other versions, cells may be read
 otherwise, and what is sent may be no value there."""
 
+_OF_TLS = r"\[SSL: \w+\] ([^(]+)"
+"""What OpenSSL says of a connection, in the text of an error."""
+
 _CONFIG: Mapping[str, Any] = MappingProxyType(
     {
         # nothing of the rows is written to a disk, nor is a worker ended that is busy reading
@@ -138,6 +141,11 @@ class Workers(Confidential):
                 "stay, with memory for their share of the rows, and run the same command again"
             ) from None
         if isinstance(result, _Failure):
+            if isinstance(result.error, MemoryError):
+                raise StorageError(
+                    "a worker has too little memory for its share of the rows; give workers more "
+                    "memory, or more workers, and run the same command again"
+                )
             raise result.error
         return result
 
@@ -213,9 +221,11 @@ def _client_of(address: str, closing: ExitStack) -> Client:
     try:
         return closing.enter_context(Client(address, security=security, timeout=_SECONDS))
     except (OSError, TimeoutError) as error:
+        refused = re.search(_OF_TLS, f"{error} {error.__cause__}")
         raise InputError(
             f"no scheduler of Dask with these certificates answers at {address} "
-            f"({type(error).__name__}); start one, or correct the address"
+            f"({refused[1].strip() if refused else type(error).__name__}); start one, correct the "
+            "address, or renew the certificates; nothing was charged"
         ) from None
 
 

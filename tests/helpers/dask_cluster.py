@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import dask
-from distributed import Security
+import distributed  # noqa: F401 - its settings are there before ours are put in their place
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 SECONDS = 60
 """Seconds until a process of the cluster has started."""
@@ -54,24 +59,55 @@ class Cluster:
             process.wait()
 
 
+_ROLES = ("scheduler", "worker", "client")
+
+
+def _certified(folder: Path, expired: Collection[str]) -> dict[str, str]:
+    """The files of an authority and of what it certifies for each role, as Dask names them."""
+    authority, day = ec.generate_private_key(ec.SECP256R1()), dt.timedelta(days=1)
+    now = dt.datetime.now(dt.UTC)
+
+    def certificate(role: str, key: ec.EllipticCurvePrivateKey) -> bytes:
+        names = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, n)]) for n in (role, "ca")]
+        built = (
+            x509.CertificateBuilder(*reversed(names), key.public_key(), x509.random_serial_number())
+            .not_valid_before(now - 9 * day)
+            .not_valid_after(now - day if role in expired else now + day)
+            .add_extension(x509.BasicConstraints(role == "ca", None), critical=True)
+            .sign(authority, hashes.SHA256())
+        )
+        return built.public_bytes(serialization.Encoding.PEM)
+
+    tls = {"ca-file": str(folder / "ca")}
+    (folder / "ca").write_bytes(certificate("ca", authority))
+    for role in _ROLES:
+        key = ec.generate_private_key(ec.SECP256R1())
+        written = {
+            "cert": certificate(role, key),
+            "key": key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            ),
+        }
+        for name, content in written.items():
+            path = folder / f"{role}.{name}"
+            path.write_bytes(content)
+            tls[f"{role}.{name}"] = str(path)
+    return tls
+
+
 @contextmanager
-def dask_cluster(folder: Path, *, hidden: bool = True) -> Iterator[Cluster]:
+def dask_cluster(
+    folder: Path, *, hidden: bool = True, expired: Collection[str] = ()
+) -> Iterator[Cluster]:
     """A scheduler without workers, whose certificates this process knows.
 
-    It and its workers have no web pages if they are ``hidden``.
+    It and its workers have no web pages if they are ``hidden``; the certificates of some roles have
+    ``expired``: of the ``scheduler``, a ``worker``, or the ``client``, which is this process.
     """
-    temporary = Security.temporary()
-    texts = {
-        "ca": temporary.tls_ca_file,
-        "cert": temporary.tls_client_cert,
-        "key": temporary.tls_client_key,
-    }
-    for name, text in texts.items():
-        (folder / name).write_text(text)
-    tls = {"ca-file": str(folder / "ca")}
-    for role in ("scheduler", "worker", "client"):
-        tls |= {f"{role}.{name}": str(folder / name) for name in ("cert", "key")}
-    routes = {f"distributed.{role}.http.routes": "[]" for role in ("scheduler", "worker")}
+    tls = _certified(folder, expired)
+    routes = {f"distributed.{role}.http.routes": "[]" for role in _ROLES[:2]}
     names = {f"distributed.comm.tls.{name}": path for name, path in tls.items()}
     environment = {
         f"DASK_{name.upper().replace('.', '__').replace('-', '_')}": path

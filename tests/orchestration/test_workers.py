@@ -221,6 +221,111 @@ def test_a_scheduler_that_does_not_answer_is_named(place, parted, monkeypatch, t
     assert f"no scheduler of Dask with these certificates answers at {cluster.address}" in said
 
 
+@pytest.mark.parametrize(
+    ("role", "said"),
+    [
+        ("scheduler", "certificate has expired"),
+        ("client", "certificate expired"),
+        ("worker", "the cluster has no workers; start some"),
+    ],
+)
+def test_an_expired_certificate_is_named_before_the_charge(
+    place, parted, monkeypatch, tmp_path, capsys, role, said
+):
+    monkeypatch.setattr(module, "_SECONDS", 5)
+    with dask_cluster(tmp_path, expired=[role]) as cluster:
+        cluster.add_worker()
+        assert run([*parted, *QUICK, "--workers", cluster.address]) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert said in error and "nothing was charged" in error
+    assert charges(place) == []
+
+
+SLOW = """
+import time
+from functools import partial
+from cloister.tasks.data import workers
+
+def slowly(called, *arguments):
+    time.sleep(0.2)
+    return called(*arguments)
+
+workers._called = partial(slowly, workers._called)
+"""
+
+
+def test_a_slow_worker_counts_nothing_twice(place, parted, seeded_noise, tmp_path):
+    """Dask has the other one take parts of it over."""
+    assert run([*parted, *QUICK, "--seed-sampling", "7"]) == 0
+    (tmp_path / "loaded.py").write_text(SLOW)
+    with dask_cluster(tmp_path) as cluster:
+        cluster.add_worker("--memory-limit", "0", "--preload", str(tmp_path / "loaded.py"))
+        cluster.add_worker()
+        words = ["--seed-sampling", "7", "--workers", cluster.address]
+        assert run([*parted, *QUICK, *words]) == 0
+    first, second = synthetic(place)
+    assert first == second
+    assert [release.state for release in charges(place)] == [State.CANDIDATE] * 2
+
+
+NARROW = """
+from cloister.tasks.data import row_readers
+
+def without_room(part, spec):
+    raise MemoryError
+
+row_readers.read_part = without_room
+"""
+
+ENDED = """
+import os, signal
+from cloister.tasks.data import row_readers
+row_readers.read_part = lambda part, spec: os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize(
+    ("preload", "said"),
+    [(NARROW, "has too little memory"), (ENDED, "the cluster of workers was lost (KilledWorker)")],
+)
+def test_workers_without_memory_end_the_run_at_no_charge(
+    place, parted, tmp_path, capsys, preload, said
+):
+    """An allocation that fails is an error; the system ends a process, and Dask starts others."""
+    (tmp_path / "loaded.py").write_text(preload)
+    with dask_cluster(tmp_path) as cluster:
+        cluster.add_worker("--memory-limit", "0", "--preload", str(tmp_path / "loaded.py"))
+        assert run([*parted, *QUICK, "--workers", cluster.address]) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert said in error and "run the same command again" in error
+    assert [release.state for release in charges(place)] == [State.REFUNDED]
+
+
+def in_two_files(place, change) -> None:
+    """The clubs as a folder of two Parquet files, of which ``change`` makes the second another."""
+    frame, folder = pd.read_csv(place.data), place.folder / "clubs"
+    folder.mkdir()
+    frame[:900].to_parquet(folder / "1.parquet")
+    change(frame[900:]).to_parquet(folder / "2.parquet")
+    place.edit(str(place.data), str(folder))
+
+
+def test_a_part_with_other_columns_is_refused_before_the_charge(place, parted, capsys):
+    in_two_files(place, lambda rows: rows.rename(columns={"age": "years"}))
+    assert run([*parted, *QUICK, "--workers", "local:2"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "2.parquet: the declared column(s) 'age' are missing" in said
+    assert charges(place) == []
+
+
+def test_a_part_in_other_types_is_read_as_in_memory(place, parted, seeded_noise):
+    in_two_files(place, lambda rows: rows.astype({"age": str, "income": float}))
+    for words in ([], ["--workers", "local:2"]):
+        assert run([*parted, *QUICK, "--seed-sampling", "7", *words]) == 0
+    first, second = synthetic(place)
+    assert first == second
+
+
 def rows_outside_the_domain(place) -> None:
     place.edit("max: 80", "max: 60")
 
