@@ -27,7 +27,7 @@ from cloister.schema import declarations
 from cloister.schema.attributes import Declared
 from cloister.schema.domain import Domain
 from cloister.schema.relations import Schema, rows_changed
-from cloister.schema.spec import PersonUnit, Spec
+from cloister.schema.spec import Above, PersonUnit, Spec
 from cloister.schema.spec_files.foreign_keys import schema_of
 
 Options = Mapping[str, Any]
@@ -76,7 +76,8 @@ class Task:
     constraints. ``guarantee`` is what records made from seeds are released under. A method reads
     ``options`` by `options_of`. ``device`` is where tensors are computed, which changes neither
     queries nor noise. ``acceptance`` is what the rows must meet. ``targets`` are the attributes
-    that analysts predict from the others.
+    that analysts predict from the others, with the comparable number above which a numeric one is
+    positive.
     """
 
     domain: Domain
@@ -91,7 +92,7 @@ class Task:
     device: Device = CPU
     given: tuple[str, ...] = ()
     acceptance: declarations.AcceptanceSpec | None = None
-    targets: tuple[str, ...] = ()
+    targets: Mapping[str, float | None] = field(default_factory=dict)
 
     @property
     def person_keys(self) -> set[str]:
@@ -354,7 +355,10 @@ def _of_one(spec: Spec, rows: int, neighbours: Neighbours, wanted: int | None) -
     constraints = constraints_of(
         spec.constraints, domain.names, spec.folder, spec.ignore, fits, domain
     )
-    targets = tuple(spec.evaluation.targets)
+    targets = {
+        name: domain[name].constant(positive.above) if isinstance(positive, Above) else None
+        for name, positive in spec.evaluation.targets.items()
+    }
     return Task(domain, constraints, rows, neighbours, wanted, targets=targets)
 
 

@@ -11,7 +11,7 @@ apart: that a value is missing may tell more than the value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -33,7 +33,7 @@ MOST_CODES = 256
 _LEAST_MASS = 1e-12
 """Mass that is divided by at least, where there is no noise or nothing in ordinary cells."""
 
-_NOISE_DEVIATIONS = 3.0
+NOISE_DEVIATIONS = 3.0
 """A part whose share is below this many standard deviations of its noise is merged with others."""
 
 _LEAST_ORDINARY_MASS = 1e-12
@@ -44,15 +44,44 @@ _LEAST_ORDINARY_MASS = 1e-12
 class Histogram(Partition):
     """A partition whose parts are bins, with the released shares of rows of its cells.
 
-    Shape: ``shares`` (cells,), summing to 1. Bins of a numeric attribute are contiguous.
+    Shape: ``shares`` (cells,), summing to 1. Bins of a numeric attribute are contiguous. Parts made
+    of them are on one side of a public ``threshold``, on the scale of the column's comparable
+    numbers, if there is one.
     """
 
     shares: Floats
+    threshold: float | None = None
 
     @classmethod
     def over(cls, cells: Partition, bins: Integers, shares: Floats) -> Histogram:
         """Cell c of a partition lies in bin ``bins[c]`` and holds ``shares[c]`` of the rows."""
         return cls(cells.column, cells.starts, bins, shares)
+
+    def split_at(self, threshold: float, least: float) -> Histogram:
+        """The bins of a number, in two where a threshold divides one into parts of ``least`` mass.
+
+        A cell is on the side on which it begins; special and missing values are on none.
+        """
+        split = replace(self, threshold=threshold)
+        sides = 2 * self.parts + split._above
+        mass = np.bincount(sides, weights=self.shares, minlength=2 * self.size).reshape(-1, 2)
+        divided: Booleans = np.all(mass >= least, axis=1)
+        begins = np.diff(np.where(divided[self.parts], sides, 2 * self.parts), prepend=-1) != 0
+        return replace(split, parts=np.cumsum(begins) - 1)
+
+    @property
+    def _above(self) -> Booleans:
+        """Whether each cell's numbers are above the threshold; shape (cells,)."""
+        if self.threshold is None:
+            return np.zeros(self.cells, dtype=bool)
+        above: Booleans = self.column.comparable(self.starts) > self.threshold
+        return above & ~self.apart
+
+    @cached_property
+    def above(self) -> Booleans:
+        """Whether more of each bin's mass is above the threshold than not; shape (size,)."""
+        side = np.where(self._above, 1.0, -1.0) * (self.shares + _LEAST_MASS)
+        return np.bincount(self.parts, weights=side, minlength=self.size) > 0
 
     @cached_property
     def mass(self) -> Floats:
@@ -203,7 +232,7 @@ def _equal_runs(rest: Floats, noise: float, most: int) -> tuple[Codes, float]:
     A run's mass is at least three standard deviations of the noise, where there is that much.
     """
     total = float(rest.sum())
-    count = max(min(most, int(total / max(_NOISE_DEVIATIONS * noise, _LEAST_MASS))), 1)
+    count = max(min(most, int(total / max(NOISE_DEVIATIONS * noise, _LEAST_MASS))), 1)
     target = max(total / count, _LEAST_MASS)
     run = np.floor((np.cumsum(rest) - rest / 2) / target).astype(np.int64)
     return np.minimum(run, count - 1), target
@@ -219,7 +248,7 @@ def _join_outer(parts: Codes, rest: Floats, alone: Booleans, noise: float) -> Co
     ordinary = np.flatnonzero(np.bincount(parts, weights=alone) == 0)
     begins = np.diff(parts, prepend=-1) != 0
     for outer, inner in (ordinary[:2], ordinary[:-3:-1]) if len(ordinary) > 1 else ():
-        if mass[outer] < _NOISE_DEVIATIONS * noise and abs(outer - inner) == 1:
+        if mass[outer] < NOISE_DEVIATIONS * noise and abs(outer - inner) == 1:
             begins[np.searchsorted(parts, max(outer, inner))] = False
     return np.cumsum(begins) - 1
 
@@ -240,7 +269,7 @@ def bin_values(
     if cells.size <= most:
         return Histogram.over(cells, cells.parts, shares)
     alone = cells.apart
-    known = np.flatnonzero((cells.widths == 1) & (shares > _NOISE_DEVIATIONS * noise) & ~alone)
+    known = np.flatnonzero((cells.widths == 1) & (shares > NOISE_DEVIATIONS * noise) & ~alone)
     single = alone.copy()
     single[known[np.argsort(-shares[known], kind="stable")[:MOST_VALUES]]] = True
     rest = np.where(single, 0.0, shares)
@@ -250,7 +279,7 @@ def bin_values(
 
 
 def _merge_rare(cells: Partition, shares: Floats, noise: float) -> Codes:
-    rare = (shares < _NOISE_DEVIATIONS * noise) & ~cells.apart
+    rare = (shares < NOISE_DEVIATIONS * noise) & ~cells.apart
     if rare.sum() < 2:
         return np.arange(cells.size, dtype=np.int64)
     bins = np.cumsum(~rare) - 1
@@ -282,7 +311,7 @@ def coarse(bins: Histogram, most: int) -> Partition:
     separate = bins.alone
     if separate.sum() > most:
         separate = np.zeros(bins.size, dtype=bool)
-    return bins.coarsen(runs_of(bins.mass, separate, most))
+    return bins.coarsen(_runs_of_sides(bins, bins.mass, separate, most))
 
 
 def coarse_by_spread(bins: Histogram, most: int) -> Partition:
@@ -292,7 +321,7 @@ def coarse_by_spread(bins: Histogram, most: int) -> Partition:
     have parts of their own, however few rows they hold.
     """
     weights = bins.mass / max(float(bins.mass[~bins.alone].sum()), _LEAST_ORDINARY_MASS)
-    return bins.coarsen(runs_of(weights + variance_shares(bins), bins.alone, most))
+    return bins.coarsen(_runs_of_sides(bins, weights + variance_shares(bins), bins.alone, most))
 
 
 def variance_shares(bins: Histogram) -> Floats:
@@ -312,6 +341,13 @@ def runs_of(weights: Floats, separate: Booleans, most: int) -> Integers:
     parts = np.minimum((middle * most).astype(np.int64), most - 1)
     parts[separate] = most + np.arange(separate.sum())
     return np.unique(parts, return_inverse=True)[1].astype(np.int64)
+
+
+def _runs_of_sides(bins: Histogram, weights: Floats, separate: Booleans, most: int) -> Integers:
+    """As :func:`runs_of`, the run in two that the bins' threshold divides."""
+    sides = len(np.unique(bins.above[~separate]))
+    runs = runs_of(weights, separate, max(most + 1 - sides, 1))
+    return np.unique(2 * runs + bins.above, return_inverse=True)[1].astype(np.int64)
 
 
 def _coarse_tree(bins: Histogram, most: int) -> Partition:

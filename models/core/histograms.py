@@ -20,7 +20,13 @@ from fractions import Fraction
 import numpy as np
 
 from cloister.arrays import TINY, Floats, Integers
-from cloister.models.core.bins import NUMERIC_BINS, Histogram, bin_cells, bin_values
+from cloister.models.core.bins import (
+    NOISE_DEVIATIONS,
+    NUMERIC_BINS,
+    Histogram,
+    bin_cells,
+    bin_values,
+)
 from cloister.models.core.budget_split import rounded_up
 from cloister.models.core.estimator import estimate_shares
 from cloister.models.core.noisy_table import NoisyCounts, NoisyTable, count_table, project_rows
@@ -252,6 +258,10 @@ class HistogramCounts:
         cells, shares = self.shares(task.data_rows)
         noise = (self.values or self.cells).noise
         return bin_values(cells, shares, noise / task.data_rows, most)
+
+    def least_mass(self, rows: int) -> float:
+        """The least share of the rows that noise does not hide in a bin of its own."""
+        return NOISE_DEVIATIONS * self.cells.noise / rows
 
     def deviations(self, bins: Histogram) -> Floats:
         """Standard deviations (bins,) of the noise of the bins' counts, in rows.

@@ -148,7 +148,10 @@ def _bins_of(
 ) -> Histogram:
     name = counted.partition.name
     make = counted.value_bins if name in parameters.valued else counted.bins
-    bins = make(task, parameters.groups)
+    threshold = task.targets.get(name)
+    bins = make(task, parameters.groups - (threshold is not None))
+    if threshold is not None:
+        bins = bins.split_at(threshold, counted.least_mass(task.data_rows))
     return refine_bins(prior.bins[name], bins) if prior and name in prior.bins else bins
 
 

@@ -99,7 +99,8 @@ def refine_bins(earlier: Histogram, bins: Histogram) -> Histogram:
         current = np.where(np.bincount(parts)[old] < _SPLIT, 0, current)
     parts = np.unique(old * bins.size + current, return_inverse=True)[1].astype(np.int64)
     whole = bins.cell_index(cells.starts)
-    return Histogram.over(cells, parts, bins.shares[whole] * cells.widths / bins.widths[whole])
+    shares = bins.shares[whole] * cells.widths / bins.widths[whole]
+    return replace(Histogram.over(cells, parts, shares), threshold=bins.threshold)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ No source. Classifiers need how a target depends on each attribute; few parts sh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -39,7 +39,7 @@ class TargetTables:
 
     @classmethod
     def of(
-        cls, targets: Sequence[str], names: Sequence[str], schedule: Schedule, scaled_size: float
+        cls, targets: Collection[str], names: Sequence[str], schedule: Schedule, scaled_size: float
     ) -> TargetTables:
         """Those of declared ``targets`` among the attributes ``names``.
 

@@ -198,7 +198,7 @@ def _enough(request: ResolvedRequest, task: Task, method: AnySynthesizer) -> Ite
     columns = sorted(modelled, key=lambda column: marginal_cells(column).size)
     for share in _FEWER:
         domain = Domain((*keys, *columns[: math.ceil(share * len(columns))]))
-        fewer = replace(task, domain=domain, targets=())
+        fewer = replace(task, domain=domain, targets={})
         pairs = _pairs_counted(fewer, budget, method) if len(domain.modelled) > 1 else 0
         if pairs:
             left = len(columns) - len(domain.modelled)

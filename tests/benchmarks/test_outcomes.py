@@ -224,6 +224,6 @@ def made(name):
 
 def published(real_table, name):
     real = real_table(name, FILES[name])
-    declared = load_spec(SPECS / f"{name}.yaml").evaluation.targets
-    task = replace(real.task, targets=tuple(declared))
-    return real.table, task, targets_of(declared, real.table.domain)
+    spec = load_spec(SPECS / f"{name}.yaml")
+    task = replace(real.task, targets=table_task(spec, real.table.rows).targets)
+    return real.table, task, targets_of(spec.evaluation.targets, real.table.domain)

@@ -151,7 +151,7 @@ def test_each_of_few_targets_is_counted_with_each_other_attribute_unless_rounds_
     rows, delta, chosen
 ):
     columns = SCREENINGS.domain.names
-    task = replace(SCREENINGS, data_rows=rows, targets=tuple(columns[index] for index in chosen))
+    task = replace(SCREENINGS, data_rows=rows, targets={columns[index]: None for index in chosen})
     plan = make_plan(create("mixture"), task, Budget(Fraction(1), delta))
     tables = plan.parameters.targets
     wanted = {

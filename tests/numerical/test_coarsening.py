@@ -65,3 +65,22 @@ def test_an_outer_bin_holds_more_than_noise(heavy):
     assert bins.index(np.array([column.max]))[0] == bins.index(np.array([5_099]))[0]
     assert bins.mass[-1] == pytest.approx(shares[-1])
     assert bins.size <= 13
+
+
+@pytest.mark.parametrize("threshold", [60.0, 57.5, 97.0, 98.5, -5.0])
+def test_neither_bins_nor_parts_mix_the_sides_of_a_threshold(threshold):
+    bins = bins_with(0.1, 0.05).split_at(threshold, 0.005)
+    assert bins.size <= bins_with(0.1, 0.05).size + 1
+    above = np.arange(1, 99) > threshold
+    for found in (bins, coarse(bins, 8), coarse_by_spread(bins, 8), coarse(bins, 2)):
+        parts = found.index(np.arange(1, 99))
+        assert not set(parts[above]) & set(parts[~above])
+    assert coarse(bins, 8).size <= 11
+
+
+def test_a_threshold_divides_no_bin_into_parts_that_noise_hides():
+    bins, threshold = bins_with(0.1, 0.05), 60.0
+    same = bins.split_at(threshold, 0.9)
+    assert same.size == bins.size
+    sides = [set(coarse(same, 8).index(codes)) for codes in (np.arange(1, 58), np.arange(63, 99))]
+    assert not sides[0] & sides[1]

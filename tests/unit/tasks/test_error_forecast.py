@@ -150,7 +150,7 @@ def test_a_plan_says_how_many_pairs_are_learnt_and_what_would_add_to_them(column
 )
 def test_a_plan_says_which_declared_targets_are_counted_with_each_other_column(targets, said):
     task, method = table_task(panel(20_000, 10).declared(), 20_000), create("mixture")
-    task = replace(task, targets=task.domain.modelled[:targets])
+    task = replace(task, targets=dict.fromkeys(task.domain.modelled[:targets]))
     budget = Budget(Fraction(1), Fraction("1e-6"))
     plan = method.search(task, method.sequence(task), budget)
     facts = pair_facts("", SimpleNamespace(budget=budget), task, plan)
