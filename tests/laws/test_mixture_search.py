@@ -177,7 +177,7 @@ def test_tables_of_targets_are_counted_and_fitted_before_the_rounds():
     assert {frozenset(pair) for pair in pairs} == {
         frozenset(("referred", name)) for name in shape.frame if name != "referred"
     }
-    kept = [table.names for table in trial.model.numbers.tables]
+    kept = [table.names for table in trial.model.released_counts.tables]
     assert kept[: len(pairs)] == list(pairs)
     missing = trial.synthetic.frame()["marker"].isna()
     referred = trial.synthetic.frame()["referred"] == "yes"
