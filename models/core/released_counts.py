@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import chi2, norm
+from scipy.special import chdtrc, ndtri
 
 from cloister.models.core.bins import Histogram
 from cloister.models.core.histograms import HistogramCounts, levels_above
@@ -190,12 +190,12 @@ def _drift(name: str, before: ReleasedCounts, now: ReleasedCounts, level: float)
         float(np.square(today.counts - ago.counts).sum()) / (ago.variance + today.variance)
         for ago, today in scaled
     )
-    p_value = float(chi2.sf(squares, sum(today.counts.size for _, today in scaled)))
+    p_value = float(chdtrc(sum(today.counts.size for _, today in scaled), squares))
     earlier, later = scaled[0]
     changes = later.counts - earlier.counts
     largest = int(np.argmax(np.abs(changes)))
     deviation = math.sqrt(earlier.variance + later.variance)
-    width = float(norm.isf((1 - CONFIDENCE) / (2 * len(changes))) * deviation)
+    width = -float(ndtri((1 - CONFIDENCE) / (2 * len(changes)))) * deviation
     change = float(changes[largest])
     return Drift(
         name,
