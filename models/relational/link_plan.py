@@ -281,7 +281,7 @@ def link_stages(task: DatabaseTask, key: relations.ForeignKey, noise: LinkNoise)
         compared = relations.compared_attributes(task.schema, key)
         words = f"how alike two rows of {key.table} with the same '{key.column}' are, by attribute"
         counted = [(noise.likeness, len(compared))]
-        yield counts_stage(f"{link}: {LIKENESS}", counted, parents, words, f"row of {key.parent}")
+        yield counts_stage(f"{link}: {LIKENESS}", counted, parents, words)
     if noise.selection:
         yield Stage(
             f"{link}: {SELECT}",
