@@ -69,30 +69,32 @@ class PersonBound(NamedTuple):
     key: bytes
 
 
+class TableSource(NamedTuple):
+    """A table's spec, domain and rules on rows; ``data`` is a file in place of its source."""
+
+    spec: Spec
+    domain: Domain
+    data: Path | None
+    rules: tuple[RowRule, ...]
+
+    def validation(self) -> Validation:
+        """A validation that has seen no row."""
+        return Validation.of(self.spec, self.domain, self.rules)
+
+
 class RowReader(Protocol):
     """How rows are read, validated and coded; where they lie is its own affair.
-
-    Its methods take a table's spec and domain, a file in place of its source, and rules on rows.
 
     Raises:
         StorageError: the data cannot be read.
         DataError: it is not as declared; names columns, rules and row numbers.
     """
 
-    def rows(
-        self, spec: Spec, domain: Domain, data: Path | None, rules: Sequence[RowRule]
-    ) -> OpenedTable:
+    def rows(self, source: TableSource) -> OpenedTable:
         """The rows, of which each is of a unit of its own."""
         ...
 
-    def persons(
-        self,
-        spec: Spec,
-        domain: Domain,
-        data: Path | None,
-        rules: Sequence[RowRule],
-        bound: PersonBound,
-    ) -> OpenedTable:
+    def persons(self, source: TableSource, bound: PersonBound) -> OpenedTable:
         """The rows, and those within the bound of each person."""
         ...
 
@@ -106,24 +108,16 @@ class InThisProcess:
 
     gather: Callable[[Iterable[Table]], Table] = Table.concatenate
 
-    def rows(
-        self, spec: Spec, domain: Domain, data: Path | None, rules: Sequence[RowRule]
-    ) -> OpenedTable:
+    def rows(self, source: TableSource) -> OpenedTable:
         """The rows."""
-        table, report = read_table(spec, domain, data, rules, self.gather)
+        table, report = read_table(*source, self.gather)
         return OpenedTable(table, table, report)
 
-    def persons(
-        self,
-        spec: Spec,
-        domain: Domain,
-        data: Path | None,
-        rules: Sequence[RowRule],
-        bound: PersonBound,
-    ) -> OpenedTable:
+    def persons(self, source: TableSource, bound: PersonBound) -> OpenedTable:
         """The rows of persons."""
-        validation = Validation.of(spec, domain, rules)
-        table, people = _with_persons(validation, read_batches(spec, data), bound)
+        validation = source.validation()
+        batches = read_batches(source.spec, source.data)
+        table, people = _with_persons(validation, batches, bound)
         bounded = bound_contribution(table, people, bound.unit, bound.key)
         return OpenedTable(table, bounded, validation.report())
 
@@ -212,33 +206,22 @@ class OnWorkers:
 
     workers: Workers
 
-    def rows(
-        self, spec: Spec, domain: Domain, data: Path | None, rules: Sequence[RowRule]
-    ) -> OpenedTable:
+    def rows(self, source: TableSource) -> OpenedTable:
         """The rows, as parts of the source."""
-        read = partial(_read_block, spec, domain, tuple(rules))
-        blocks = self._blocks(spec, data, _PART_ROWS, read)
-        table, report = self._opened(blocks, spec, domain, data, rules)
+        blocks = self._blocks(source, _PART_ROWS, partial(_read_block, source))
+        table, report = self._opened(blocks, source)
         return OpenedTable(table, table, report)
 
-    def persons(
-        self,
-        spec: Spec,
-        domain: Domain,
-        data: Path | None,
-        rules: Sequence[RowRule],
-        bound: PersonBound,
-    ) -> OpenedTable:
+    def persons(self, source: TableSource, bound: PersonBound) -> OpenedTable:
         """The rows, as parts of the source, and those within bounds, all of a person together.
 
         Each block has the persons whose numbers are in one range, in the order of ranges: the rows
         are those, and in the order, of a table in memory. Before they meet there, persons with many
         rows are bounded: equal rows of theirs meet first, so that these have the same lots.
         """
-        read = partial(_read_persons, spec, domain, tuple(rules), bound)
-        most = max(_PART_ROWS, (spec.privacy.rows.public or 0) // _MOST_PARTS)
-        blocks = self._blocks(spec, data, most, read)
-        table, report = self._opened(blocks, spec, domain, data, rules)
+        most = max(_PART_ROWS, (source.spec.privacy.rows.public or 0) // _MOST_PARTS)
+        blocks = self._blocks(source, most, partial(_read_persons, source, bound))
+        table, report = self._opened(blocks, source)
         shares: Sequence[Any] = self.workers.hold(itemgetter(2), blocks)
         merge = partial(_bounded, bound)
         longest = max(self.workers.map(_most_rows, shares))
@@ -246,14 +229,14 @@ class OnWorkers:
             shares = self._exchanged(partial(_by_cells, bound.key, len(shares)), merge, shares)
         shares = self._exchanged(partial(_by_person, len(shares)), merge, shares)
         named = self.workers.hold(partial(_named, bound.unit.key), shares)
-        bounded = HeldUnits.over(HeldBlocks.of(self.workers, domain, named))
+        bounded = HeldUnits.over(HeldBlocks.of(self.workers, source.domain, named))
         return OpenedTable(table, bounded, report)
 
     def _blocks(
-        self, spec: Spec, data: Path | None, rows: int, read: Callable[[SourcePart], Any]
+        self, source: TableSource, rows: int, read: Callable[[SourcePart], Any]
     ) -> Sequence[Any]:
         """What workers read of parts of about so many rows."""
-        parts = self.workers.closing.enter_context(source_parts(spec, data, rows))
+        parts = self.workers.closing.enter_context(source_parts(source.spec, source.data, rows))
         if any(part.pin is None for part in parts):
             raise StorageError(
                 "workers read files, and tables of PostgreSQL 14 or later: a part of a view, or of "
@@ -261,20 +244,15 @@ class OnWorkers:
             )
         return self.workers.hold(read, parts)
 
-    def _opened(
-        self,
-        blocks: Sequence[Any],
-        spec: Spec,
-        domain: Domain,
-        data: Path | None,
-        rules: Sequence[RowRule],
-    ) -> tuple[Table, ValidationReport]:
+    def _opened(self, blocks: Sequence[Any], source: TableSource) -> tuple[Table, ValidationReport]:
+        """The rows of blocks, and what validation found in all of them."""
         tallies = list(self.workers.map(itemgetter(1), blocks))
-        whole = Validation.of(spec, domain, rules)
+        whole = source.validation()
         for tally in tallies:
             whole.tally.add(tally)
-        require_rows(spec, data, whole.tally.rows, whole.tally.malformed)
-        store = HeldBlocks(self.workers, domain, blocks, [tally.valid for tally in tallies])
+        require_rows(source.spec, source.data, whole.tally.rows, whole.tally.malformed)
+        lengths = [tally.valid for tally in tallies]
+        store = HeldBlocks(self.workers, source.domain, blocks, lengths)
         return BlockTable.over(store), whole.report()
 
     def _exchanged(
@@ -289,12 +267,10 @@ class OnWorkers:
         return self.workers.hold(merge, *zip(*pieces, strict=True))
 
 
-def _read_block(
-    spec: Spec, domain: Domain, rules: Sequence[RowRule], part: SourcePart
-) -> tuple[Table, Tally]:
+def _read_block(source: TableSource, part: SourcePart) -> tuple[Table, Tally]:
     """The rows of a part, on a worker, with what validation found."""
-    validation = Validation.of(spec, domain, rules)
-    return validation.table(read_part(part, spec)), validation.tally
+    validation = source.validation()
+    return validation.table(read_part(part, source.spec)), validation.tally
 
 
 class _Share(NamedTuple):
@@ -318,15 +294,11 @@ class _Share(NamedTuple):
 
 
 def _read_persons(
-    spec: Spec,
-    domain: Domain,
-    rules: Sequence[RowRule],
-    bound: PersonBound,
-    part: SourcePart,
+    source: TableSource, bound: PersonBound, part: SourcePart
 ) -> tuple[Table, Tally, _Share]:
     """The rows of a part, with what validation found, and with the persons of the rows."""
-    validation = Validation.of(spec, domain, rules)
-    table, people = _with_persons(validation, read_part(part, spec), bound)
+    validation = source.validation()
+    table, people = _with_persons(validation, read_part(part, source.spec), bound)
     return table, validation.tally, _Share(table, people)
 
 

@@ -50,6 +50,7 @@ from cloister.tasks.data.row_readers import (
     OpenedTable,
     PersonBound,
     RowReader,
+    TableSource,
 )
 from cloister.tasks.data.session import (
     Digests,
@@ -209,12 +210,12 @@ def open_table(
         reader may have other processes do so.
     """
     spec, domain, unit = context.spec, context.task.domain, context.spec.privacy.protected
-    rules = presence_rules(context.task.constraints, domain)
+    rules = tuple(presence_rules(context.task.constraints, domain))
+    source = TableSource(spec, domain, data, rules)
     if not isinstance(unit, PersonUnit):
-        return reader.rows(spec, domain, data, rules)
+        return reader.rows(source)
     require_named_persons(domain, unit)
-    bound_of_persons = PersonBound(unit, derived_key(key, "persons"))
-    return reader.persons(spec, domain, data, rules, bound_of_persons)
+    return reader.persons(source, PersonBound(unit, derived_key(key, "persons")))
 
 
 def _hashed(spec: Spec, opened: Mapping[str, OpenedTable]) -> dict[str, HashedRows]:

@@ -18,7 +18,13 @@ from cloister.schema.joint_counts import JointCounts
 from cloister.schema.partition import declared_cells
 from cloister.schema.spec import Spec
 from cloister.tasks.data import row_readers
-from cloister.tasks.data.row_readers import InThisProcess, OnWorkers, PersonBound, RowReader
+from cloister.tasks.data.row_readers import (
+    InThisProcess,
+    OnWorkers,
+    PersonBound,
+    RowReader,
+    TableSource,
+)
 from cloister.tasks.data.workers import workers_of
 
 pytestmark = pytest.mark.benchmark
@@ -70,10 +76,12 @@ def test_persons_read_and_bounded(tmp_path, monkeypatch, workers) -> None:
     declared = {"name": "visits", "source": {"path": str(path)}, "privacy": privacy}
     spec = Spec.declared_in(tmp_path, declared | {"attributes": attributes, "release": release})
     domain = task_of(spec, {"visits": PERSONS}).lead.domain
+    source = TableSource(spec, domain, None, ())
     bound = PersonBound(spec.privacy.unit, b"key of a benchmark")
     with workers_of(f"local:{workers}" if workers else None) as cluster:
         reader: RowReader = OnWorkers(cluster) if cluster else InThisProcess()
         begin, started = seconds(), time.perf_counter()
-        rows = reader.persons(spec, domain, None, (), bound).bounded.rows
+        rows = reader.persons(source, bound).bounded.rows
         took, wall = seconds() - begin, time.perf_counter() - started
+    assert rows <= 5 * PERSONS
     print(f"\n{workers} workers: {took:.1f} processor seconds, {wall:.1f} s; {rows:,} rows stay")

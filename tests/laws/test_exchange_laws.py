@@ -11,7 +11,7 @@ from cloister.models.transforms.person_tables import first_rows, person_tables
 from cloister.schema.domain import Table
 from cloister.schema.spec import Spec
 from cloister.tasks.data import row_readers
-from cloister.tasks.data.row_readers import InThisProcess, OnWorkers, PersonBound
+from cloister.tasks.data.row_readers import InThisProcess, OnWorkers, PersonBound, TableSource
 from cloister.tasks.data.workers import workers_of
 
 KEY = b"key of a test"
@@ -82,7 +82,9 @@ def test_rows_within_bounds_and_their_order_are_those_in_memory(
     spec = visits(tmp_path, most)
     task = task_of(spec, {"visits": 600}).lead
     memory, held = (
-        reader.persons(spec, task.domain, None, (), PersonBound(spec.privacy.unit, KEY))
+        reader.persons(
+            TableSource(spec, task.domain, None, ()), PersonBound(spec.privacy.unit, KEY)
+        )
         for reader in (InThisProcess(), OnWorkers(workers))
     )
     assert memory.report.to_dict() == held.report.to_dict()
