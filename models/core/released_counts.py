@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import chdtrc, ndtri
 
@@ -116,15 +115,18 @@ def _restore_histogram(
         counts = arrays.get(f"counted.{number}.{kind}")
         return None if counts is None else NoisyTable((partition,), counts, noise)
 
-    noise, deviations = about["deviation"], about.get("deviations", {})
+    noise, deviations, values = about["deviation"], about.get("deviations", {}), None
     levels = (
         table(kind := _level(index), partition, deviations.get(kind, noise))
         for index, partition in enumerate(levels_above(cells))
     )
+    if f"counted.{number}.values" in arrays:  # of numbers counted otherwise there may be 10^10
+        by_value = counted_values(cells.column)
+        values = table("values", by_value, about.get("value_deviation", noise))
     return HistogramCounts(
         NoisyTable((cells,), arrays[f"counted.{number}.cells"], noise),
         tuple(level for level in levels if level),
-        table("values", counted_values(cells.column), about.get("value_deviation", noise)),
+        values,
     )
 
 
@@ -219,7 +221,7 @@ def _alike(first: Partition, second: Partition) -> bool:
 def cell_labels(cells: Partition, chosen: slice = slice(None)) -> list[str]:
     """The values of chosen cells as people read them: one, or the first and the last."""
     ends = [cells.column.decode(codes[chosen]) for codes in (cells.starts, cells.stops - 1)]
-    first, last = (["missing" if pd.isna(each) else str(each) for each in end] for end in ends)
+    first, last = (end.astype(str).mask(end.isna(), "missing") for end in ends)
     return [
         low if low == high else f"{low} to {high}" for low, high in zip(first, last, strict=True)
     ]
