@@ -29,7 +29,7 @@ import numpy as np
 
 from cloister.arrays import TINY, Floats, Integers
 from cloister.models.answers.evidence import FittedCounts, Numbers
-from cloister.models.answers.groups import RowGroup, Weight, Weights, mean_weights, value_at
+from cloister.models.answers.groups import RowGroup, Weight, Weights, mean_weights, times, value_at
 from cloister.models.answers.question import Question
 from cloister.models.core.bins import Histogram
 
@@ -67,6 +67,9 @@ _PARTS_OF_SLICE = 65
 
 _ROUNDED = 1e-12
 """Part of a sum of squares below which a difference of such is rounding."""
+
+_COUNTED = ("value", "low", "high", "noise", "sampling", "model")
+"""What of a share is, times all rows, that of a count."""
 
 _NO_GROUP = "the noise does not tell whether there are such rows"
 
@@ -179,10 +182,7 @@ class Figures:
                 return self._mean(case)
             case "quantile":
                 return self._quantile(case)
-        moments = self._moments(case.chosen, case.rows, [*case.chosen][-1])
-        sampled = np.array([0.0, -0.5, -1.0]) * max(moments.second, 0.0)
-        spread = sampled if self.estimand == "population" else moments.within
-        return self._ratio(case, moments, spread, (0.0, 1.0))
+        return self._share(case, self._moments(case.chosen, case.rows, [*case.chosen][-1]))
 
     def _unresolved(self, case: RowGroup) -> str:
         """Which column's values the table does not tell apart, in words; empty if it does."""
@@ -255,15 +255,18 @@ class Figures:
         return moments.sampling if self.estimand == "population" else moments.within
 
     def _count(self, case: RowGroup) -> Estimate:
-        moments = self._moments(case.rows, {}, ["", *case.rows][-1])
-        rows, noise = moments.first, max(float(moments.noise[0]), 0.0)
-        spread = max(float(self._spread(moments)[0]), 0.0)
-        if self.estimand == "population":  # of a table of so many rows
-            spread *= max(1.0 - rows / self.rows, 0.0)
-        half = self.z * math.sqrt(noise + spread + moments.model)
-        value, low, high = (max(float(each), 0.0) for each in (rows, rows - half, rows + half))
-        noise, spread, model = (math.sqrt(each) for each in (noise, spread, moments.model))
-        return Estimate(case.group, value, low, high, noise, spread, model, value)
+        """The share of all rows, times how many there are: rows beyond a bound are not counted."""
+        share = self._share(case, self._moments(case.rows, {}, ["", *case.rows][-1]))
+        if share.value is None:
+            return share
+        figures = {name: getattr(share, name) * self.rows for name in _COUNTED}
+        return replace(share, **figures, rows=share.value * self.rows)
+
+    def _share(self, case: RowGroup, moments: _Moments) -> Estimate:
+        """The share of the second rows that are among the first."""
+        sampled = np.array([0.0, -0.5, -1.0]) * max(moments.second, 0.0)
+        spread = sampled if self.estimand == "population" else moments.within
+        return self._ratio(case, moments, spread, (0.0, 1.0))
 
     def _mean(self, case: RowGroup) -> Estimate:
         (column,) = self.question.of
@@ -387,13 +390,6 @@ class Figures:
             cells = self.joint.over_cells(below)
             beside = max(self.joint.total(cells - cells**2), 0.0)
         return math.sqrt(max(noise + beside, TINY))
-
-
-def times(first: Weights, second: Weights) -> Weights:
-    """The products of weights, by column."""
-    return {**first, **second} | {
-        name: first[name].times(second[name]) for name in first if name in second
-    }
 
 
 def _means(weights: Weights) -> Numbers:

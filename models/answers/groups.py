@@ -233,6 +233,13 @@ def mean_weights(slices: Histogram) -> tuple[Weight, Weight]:
     return Weight(mean, (np.square(mean) + spread) * present), Weight.of(present)
 
 
+def times(first: Weights, second: Weights) -> Weights:
+    """The products of weights, by column."""
+    return {**first, **second} | {
+        name: first[name].times(second[name]) for name in first if name in second
+    }
+
+
 def value_at(slices: Histogram, number: int, part: float) -> float:
     """The value at a part of a slice's values, from its first on."""
     width = int(slices.widths[number])
