@@ -17,12 +17,16 @@ import re
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from cryptography import x509
 
 from cloister.arrays import Integers
 from cloister.errors import InputError, PlanError, StorageError
@@ -221,12 +225,26 @@ def _client_of(address: str, closing: ExitStack) -> Client:
     try:
         return closing.enter_context(Client(address, security=security, timeout=_SECONDS))
     except (OSError, TimeoutError) as error:
-        refused = re.search(_OF_TLS, f"{error} {error.__cause__}")
+        reason = _reason(error, security.tls_client_cert)
         raise InputError(
-            f"no scheduler of Dask with these certificates answers at {address} "
-            f"({refused[1].strip() if refused else type(error).__name__}); start one, correct the "
-            "address, or renew the certificates; nothing was charged"
+            f"no scheduler of Dask with these certificates answers at {address} ({reason}); start "
+            "one, correct the address, or renew the certificates; nothing was charged"
         ) from None
+
+
+def _reason(error: Exception, certificate: str) -> str:
+    """Why there is no connection; a scheduler may close it before it says what of our certificate.
+
+    The certificate is a file, or its text.
+    """
+    if refused := re.search(_OF_TLS, f"{error} {error.__cause__}"):
+        return refused[1].strip()
+    with suppress(OSError, ValueError):
+        text = certificate if "-----BEGIN" in certificate else Path(certificate).read_text()
+        ours = x509.load_pem_x509_certificate(text.encode())
+        if ours.not_valid_after_utc < datetime.now(UTC):
+            return "certificate expired"
+    return type(error).__name__
 
 
 def _require_alike(client: Client) -> None:
