@@ -3,7 +3,8 @@
     likelihood   how likely each noisy answer is, given the exact answers of a table
     doors        the doors to two neighbouring tables, of which one is fitted
     tables       neighbouring tables that are chosen to hurt
-    trials       releases of either table on the real path, many times, kept
+    trials       releases of either table on the real path, many times
+    kept         trials made by processes and kept, so that a command goes on where it ended
     bounds       what the losses of all trials show, beside what the plan claims
     design       which methods, units, relations and budgets are audited together
 

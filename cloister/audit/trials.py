@@ -11,15 +11,14 @@ import datetime as dt
 import hashlib
 import json
 import math
-import os
 import shutil
 import tempfile
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -28,6 +27,7 @@ import numpy as np
 
 from cloister.audit.bounds import Claim, Shown, alarms
 from cloister.audit.doors import EchoJournal, HeardJournal, Losses, WatchedDatabase, Worlds
+from cloister.audit.kept import Effort, TrialFile
 from cloister.audit.tables import (
     LEAST_ROWS,
     ROW,
@@ -54,12 +54,6 @@ from cloister.tasks.requests.resolved import public_context_of, resolve
 
 LEVEL = 0.01
 """How likely a wrong alarm is: of an attack alone, or of all that are made together."""
-
-_CHUNK = 5.0
-"""Seconds of trials of a process before it reads the tables anew, and reports."""
-
-_LEAST = 10
-"""Trials of each attack whatever the time: they show too little noise, if not a sensitivity."""
 
 _MEMORY = Path("/dev/shm")  # noqa: S108 the folders in it have random names
 """Journals lie here where it exists, in memory: waiting for a disk took a third of a trial."""
@@ -259,23 +253,6 @@ class Audited:
         }
 
 
-@dataclass(frozen=True)
-class Effort:
-    """What attacks are worth: so many trials each, in so many seconds of one core for all."""
-
-    trials: int
-    seconds: float = math.inf
-    processes: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
-
-    @classmethod
-    def within(cls, trials: int, minutes: float | None) -> Effort:
-        """The effort for attacks that together take about some minutes at most."""
-        effort = cls(trials)
-        return (
-            effort if minutes is None else replace(effort, seconds=minutes * 60 * effort.processes)
-        )
-
-
 def carry_out(
     attacks: Sequence[Attack], effort: Effort, home: Home, advance: Progress = silent
 ) -> Iterator[Audited]:
@@ -292,45 +269,20 @@ def carry_out(
     left = effort.seconds
     with ProcessPoolExecutor(effort.processes, get_context("forkserver")) as pool:
         folder = home.folder / AUDITS
-        paths = [folder / f"{_key(attack)}.jsonl" for attack in attacks]
-        lacking = sum(len(_read(path)) < effort.trials for path in paths)
-        for number, (attack, path) in enumerate(zip(attacks, paths, strict=True)):
+        files = [TrialFile(folder / f"{_key(attack)}.jsonl", Trial) for attack in attacks]
+        lacking = sum(len(file.read()) < effort.trials for file in files)
+        for number, (attack, file) in enumerate(zip(attacks, files, strict=True)):
             claim = pool.submit(_claim, attack).result()
             private_folder(folder)
             before = number * effort.trials
             share = replace(effort, seconds=left / max(lacking, 1))
-            lacking -= len(_read(path)) < effort.trials
-            for done, seconds in _more(pool, attack, path, share):
+            lacking -= len(file.read()) < effort.trials
+            for done, seconds in file.fill(pool, partial(_run, attack), share):
                 left -= seconds
                 advance(before + min(done, effort.trials), len(attacks) * effort.trials)
-            audited = Audited(attack, claim.mu, shown(claim, _read(path)))
-            write_json(path.with_suffix(".json"), audited.to_json())
+            audited = Audited(attack, claim.mu, shown(claim, file.read()))
+            write_json(file.path.with_suffix(".json"), audited.to_json())
             yield audited
-
-
-def _more(
-    pool: ProcessPoolExecutor, attack: Attack, path: Path, effort: Effort
-) -> Iterator[tuple[int, float]]:
-    """Make the trials that a file lacks, as far as time allows; gives how many it has, seconds."""
-    done, spent, size = len(_read(path)), 0.0, 2
-    missing = deque(index % 2 == 1 for index in range(done, effort.trials))
-    running: set[Future[_Chunk]] = set()
-
-    def is_worth_more() -> bool:
-        begun = effort.trials - len(missing)
-        return bool(missing) and (begun < _LEAST or spent < effort.seconds)
-
-    while running or is_worth_more():
-        while len(running) < effort.processes and is_worth_more():
-            chunk = [missing.popleft() for _ in range(min(size, len(missing)))]
-            running.add(pool.submit(_run, attack, chunk))
-        ended, running = wait(running, return_when=FIRST_COMPLETED)
-        for each in ended:
-            trials, seconds = each.result()
-            _append(path, trials)
-            done, spent = done + len(trials), spent + seconds
-            size = max(math.ceil(len(trials) * min(_CHUNK / seconds, 8)), 2)
-            yield done, seconds
 
 
 def alarmed(results: Sequence[Audited]) -> list[Audited]:
@@ -357,13 +309,9 @@ def _key(attack: Attack) -> str:
     return hashlib.sha256(fields.encode()).hexdigest()[:16]
 
 
-_Chunk = tuple[list[Trial], float]
-"""Some trials, and the seconds that they took."""
-
-
-def _run(attack: Attack, worlds: Sequence[bool]) -> _Chunk:
-    started = time.perf_counter()
-    return list(_arena(attack).trials(worlds)), time.perf_counter() - started
+def _run(attack: Attack, numbers: Sequence[int]) -> list[Trial]:
+    """Trials by number: odd ones have the unit."""
+    return list(_arena(attack).trials([number % 2 == 1 for number in numbers]))
 
 
 def _claim(attack: Attack) -> Claim:
@@ -378,16 +326,3 @@ def _arena(attack: Attack) -> Arena:
     arena = Arena(attack, Path(folder.name))
     arena.temporary = folder  # type: ignore[attr-defined]
     return arena
-
-
-def _read(path: Path) -> list[Trial]:
-    if not path.exists():
-        return []
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return [Trial(*json.loads(line)) for line in lines]
-
-
-def _append(path: Path, trials: Sequence[Trial]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        file.writelines(json.dumps(trial) + "\n" for trial in trials)

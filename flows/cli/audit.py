@@ -12,7 +12,8 @@ import typer
 from cloister.flows.cli.options import Json, example
 
 if TYPE_CHECKING:
-    from cloister.audit.trials import Attack, Audited, Effort
+    from cloister.audit.kept import Effort
+    from cloister.audit.trials import Attack, Audited
 
 _TRIALS = 1_000
 """Releases, half of each table: halved noise is then five deviations above the claim."""
@@ -61,7 +62,8 @@ def audit(
     together.
     """
     from cloister.audit.design import design
-    from cloister.audit.trials import Attack, Effort, alarmed
+    from cloister.audit.kept import Effort
+    from cloister.audit.trials import Attack, alarmed
     from cloister.errors import InputError
     from cloister.models.registry import create, present_name
 
