@@ -1,4 +1,12 @@
-"""Empirical attacks on a synthetic table: nearness to real records, and membership inference.
+"""Empirical attacks on a synthetic table, which know its rows and, some, rows of the population.
+
+    closest records   are synthetic rows nearer to real ones than fresh rows would be?
+    membership        was a row fitted?
+    attributes        what is an attribute of a row, given all its others?
+    singling out      does a description of a synthetic row fit exactly one real row?
+
+Rows of the same population that were not fitted, ``held_out``, say what each attack achieves of
+anybody: only the difference is leakage.
 
 An attack that fails proves nothing: it shows that this attack, on this table, found nothing. Only
 the accounting of the mechanisms proves differential privacy.
@@ -6,6 +14,7 @@ the accounting of the mechanisms proves differential privacy.
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -14,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
-from cloister.evaluation.marginals import declared_range
+from cloister.evaluation.marginals import attribute_sets, declared_range, marginal_cells
 from cloister.hashing import GOLDEN
 from cloister.schema.domain import Table
 
@@ -44,7 +53,13 @@ _CHUNK = 64
 _SEED = 0
 """Seed of the random choice of rows, fixed so that an evaluation is repeatable."""
 
-_NORMAL_95 = 1.959963984540054
+_DESCRIPTIONS = 500
+"""Descriptions at most that single out, of ten times as many synthetic rows."""
+
+_DESCRIBED = 3
+"""Attributes of a description, as in Giomi et al., section 6.1."""
+
+NORMAL_95 = 1.959963984540054
 """The 97.5 % quantile of the standard normal distribution, for two-sided 95 % intervals."""
 
 Distances = NDArray[np.float32]
@@ -87,9 +102,57 @@ class Membership:
     members: int
     others: int
 
+    @classmethod
+    def of(cls, members: Floats, outsiders: Floats) -> Membership:
+        """That of scores of members (m,) and of outsiders (n,).
+
+        Source: DeLong, DeLong and Clarke-Pearson (1988).
+        """
+        over_outsiders = _placements(members, outsiders)
+        over_members = 1 - _placements(outsiders, members)
+        auc = float(over_outsiders.mean())
+        variance = over_outsiders.var(ddof=1) / len(members) + over_members.var(ddof=1) / len(
+            outsiders
+        )
+        margin = NORMAL_95 * float(np.sqrt(variance))
+        return cls(
+            auc, max(0.0, auc - margin), min(1.0, auc + margin), len(members), len(outsiders)
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """The figures by name."""
         return {**asdict(self), "note": CAVEAT}
+
+
+@dataclass(frozen=True)
+class Advantage:
+    """How often an attack is right of fitted rows, and of held-out ones: the difference is leakage.
+
+    ``margin`` is half of the 95 % interval of the difference, of so many ``attempts`` a side.
+    """
+
+    fitted: float
+    held_out: float
+    margin: float
+    attempts: int
+
+    @classmethod
+    def of(cls, fitted: Floats, held_out: Floats, *, paired: bool) -> Advantage:
+        """That of the successes (n,), 0 to 1, of each side; ``paired`` if attempts are the same."""
+        if not len(fitted):
+            return cls(0, 0, 0, 0)
+        variance = np.var(fitted - held_out) if paired else np.var(fitted) + np.var(held_out)
+        margin = NORMAL_95 * math.sqrt(variance / len(fitted))
+        return cls(float(fitted.mean()), float(held_out.mean()), margin, len(fitted))
+
+    @property
+    def difference(self) -> float:
+        """How much more often it is right of fitted rows."""
+        return self.fitted - self.held_out
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures by name."""
+        return {**asdict(self), "difference": self.difference, "note": CAVEAT}
 
 
 def comparable_records(real: Table, synthetic: Table) -> bool:
@@ -126,10 +189,6 @@ def infer_membership(fitted: Table, held_out: Table, synthetic: Table) -> Member
     reference rows (one half of ``held_out``) and to the closest synthetic row, an estimate of the
     ratio of the two densities; at most 20,000 rows of each. ``held_out`` comes from the same
     population and took no part in the fit.
-
-    Source: van Breugel et al., Membership inference attacks against synthetic data through
-    overfitting detection (AISTATS 2023), equation 2. Interval: DeLong, DeLong and Clarke-Pearson
-    (1988).
     """
     rng = np.random.default_rng(_SEED)
     order = rng.permutation(held_out.rows)
@@ -139,8 +198,126 @@ def infer_membership(fitted: Table, held_out: Table, synthetic: Table) -> Member
     )
     members = fitted.take(rng.permutation(fitted.rows)[: min(_MEMBERS, outsiders.rows)])
     shown = synthetic.take(rng.permutation(synthetic.rows)[: _most_records(synthetic)])
-    scores = [_density_ratio(rows, shown, reference) for rows in (members, outsiders)]
-    return _auc_with_interval(*scores)
+    scores = [density_ratio(rows, shown, reference) for rows in (members, outsiders)]
+    return Membership.of(*scores)
+
+
+def density_ratio(rows: Table, shown: Table, reference: Table) -> Floats:
+    """How near each row (n,) is to ``shown`` rows, against rows of the population; logarithms.
+
+    Source: van Breugel et al., Membership inference attacks against synthetic data through
+    overfitting detection (AISTATS 2023), equation 2.
+    """
+    smallest = 1.0 / (1_000 * len(rows.domain.modelled))
+    ratio = (nearest(rows, reference) + smallest) / (nearest(rows, shown) + smallest)
+    return np.log(ratio).astype(np.float64)
+
+
+def cell_excess(rows: Table, shown: Table, reference: Table) -> Floats:
+    """By how much the cells of each row (n,) are more frequent in ``shown`` than in the population.
+
+    The sum, over pairs of attributes, of the difference of the shares of a row's cell over its
+    share in ``reference``. It sees what a method that counts cells shows of a row, which distances
+    do not.
+
+    Source: Homer et al., PLoS Genetics 4(8), 2008; Dwork, Smith, Steinke, Ullman, Vadhan, Robust
+    traceability from trace amounts (FOCS 2015).
+    """
+    excess = np.zeros(rows.rows)
+    tables = rows, shown, reference
+    ends = np.cumsum([table.rows for table in tables])[:-1]
+    cells = {name: [_cells(table, name) for table in tables] for name in rows.domain.modelled}
+    for names in attribute_sets(rows.domain.modelled, min(2, len(cells))):
+        joint = np.zeros(ends[-1] + reference.rows, dtype=np.int64)
+        for codes in (np.concatenate(cells[name]) for name in names):
+            joint = joint * (codes.max() + 1) + codes
+        _, numbers = np.unique(joint, return_inverse=True)
+        mine, *theirs = np.split(numbers, ends)
+        shares = [np.bincount(t, minlength=numbers.max() + 1)[mine] / len(t) for t in theirs]
+        excess += (shares[0] - shares[1]) / (shares[1] + 1 / reference.rows)
+    return excess
+
+
+def infer_attributes(fitted: Table, held_out: Table, synthetic: Table) -> Advantage:
+    """How often each attribute of a row is guessed from all its others; the mean over attributes.
+
+    The guess is the cell of the synthetic row that is closest in the others: all of a number's cell
+    is right. As many rows of ``fitted`` and ``held_out`` are guessed, at most 1,000.
+
+    Source: Giomi et al., A unified framework for quantifying privacy risk in synthetic data
+    (PoPETs 2023), section 6.3.
+    """
+    rng = np.random.default_rng(_SEED)
+    shown = synthetic.take(rng.permutation(synthetic.rows)[: _most_records(synthetic)])
+    fitted, held_out = _as_many(fitted, held_out, _QUERIES, rng)
+    return Advantage.of(_guessed(fitted, shown), _guessed(held_out, shown), paired=False)
+
+
+def nearer_to_fitted(fitted: Table, held_out: Table, synthetic: Table) -> Advantage:
+    """How often a synthetic row is nearer to a fitted row than to one of as many held-out rows.
+
+    Ties count half. Source: Platzer and Reutterer, Frontiers in Big Data 4, 2021.
+    """
+    rng = np.random.default_rng(_SEED)
+    queries = synthetic.take(rng.permutation(synthetic.rows)[:_QUERIES])
+    records = _as_many(fitted, held_out, _most_records(fitted), rng)
+    ours, theirs = (nearest(queries, table) for table in records)
+    nearer = (1 + np.sign(theirs - ours)) / 2
+    return Advantage.of(nearer, 1 - nearer, paired=True)
+
+
+def single_out(fitted: Table, held_out: Table, synthetic: Table) -> Advantage:
+    """How often a description of one synthetic row alone fits exactly one real row.
+
+    A description is the cells of three attributes. As many rows of both real tables are searched.
+
+    Source: Giomi et al. (PoPETs 2023), section 6.1.
+    """
+    rng = np.random.default_rng(_SEED)
+    searched = [synthetic, *_as_many(fitted, held_out, _RECORDS, rng)]
+    names = np.array(fitted.domain.modelled)
+    cells = [{name: _cells(table, name) for name in names} for table in searched]
+    hits: list[tuple[bool, bool]] = []
+    for row in rng.permutation(synthetic.rows)[: 10 * _DESCRIPTIONS]:
+        chosen = rng.choice(names, min(_DESCRIBED, len(names)), replace=False)
+        shown, *real = (
+            np.logical_and.reduce([each[name] == cells[0][name][row] for name in chosen]).sum()
+            for each in cells
+        )
+        if shown == 1:
+            hits.append((real[0] == 1, real[1] == 1))
+        if len(hits) == _DESCRIPTIONS:
+            break
+    ours, theirs = np.array(hits, dtype=np.float64).reshape(-1, 2).T
+    return Advantage.of(ours, theirs, paired=True)
+
+
+def _as_many(
+    fitted: Table, held_out: Table, most: int, rng: np.random.Generator
+) -> tuple[Table, Table]:
+    """As many rows of both, chosen at random."""
+    count = min(fitted.rows, held_out.rows, most)
+    chosen = (table.take(rng.permutation(table.rows)[:count]) for table in (fitted, held_out))
+    return next(chosen), next(chosen)
+
+
+def _cells(table: Table, name: str) -> Integers:
+    return marginal_cells(table.domain[name]).index(table.codes[name])
+
+
+def _guessed(rows: Table, shown: Table) -> Floats:
+    """The share of the attributes of each row (n,) that the closest of the shown rows tell."""
+    names = rows.domain.modelled
+    right = np.zeros(rows.rows)
+    for start in range(0, rows.rows, _CHUNK):
+        chunk = rows.take(np.arange(start, min(start + _CHUNK, rows.rows)))
+        differences = {name: _differences(name, chunk, shown) for name in names}
+        total = np.sum(list(differences.values()), axis=0)
+        for name in names:
+            closest = (total - differences[name]).argmin(axis=1)
+            guesses = _cells(shown, name)[closest]
+            right[start : start + _CHUNK] += guesses == _cells(chunk, name)
+    return right / len(names)
 
 
 def _most_records(table: Table) -> int:
@@ -215,25 +392,6 @@ def _row_hashes(table: Table) -> NDArray[np.uint64]:
         hashes = (hashes + table.codes[name].astype(np.uint64) + np.uint64(1)) * GOLDEN
         hashes ^= hashes >> np.uint64(32)
     return hashes
-
-
-def _density_ratio(rows: Table, shown: Table, reference: Table) -> Floats:
-    smallest = 1.0 / (1_000 * len(rows.domain.modelled))
-    ratio = (nearest(rows, reference) + smallest) / (nearest(rows, shown) + smallest)
-    return np.log(ratio).astype(np.float64)
-
-
-def _auc_with_interval(positives: Floats, negatives: Floats) -> Membership:
-    over_negatives = _placements(positives, negatives)
-    over_positives = 1 - _placements(negatives, positives)
-    auc = float(over_negatives.mean())
-    variance = over_negatives.var(ddof=1) / len(positives) + over_positives.var(ddof=1) / len(
-        negatives
-    )
-    margin = _NORMAL_95 * float(np.sqrt(variance))
-    return Membership(
-        auc, max(0.0, auc - margin), min(1.0, auc + margin), len(positives), len(negatives)
-    )
 
 
 def _placements(scores: Floats, reference: Floats) -> Floats:

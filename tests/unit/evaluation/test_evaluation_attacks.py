@@ -9,7 +9,16 @@ import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from cloister.evaluation.attacks import CAVEAT, closest_records, infer_membership, nearest
+from cloister.evaluation.attacks import (
+    CAVEAT,
+    cell_excess,
+    closest_records,
+    infer_attributes,
+    infer_membership,
+    nearer_to_fitted,
+    nearest,
+    single_out,
+)
 from cloister.evaluation.classifiers import detect, detectable, roc_auc
 from cloister.schema.attributes import Categorical, Integer, Ordinal
 from cloister.schema.domain import Domain, Table
@@ -133,3 +142,45 @@ def test_tables_of_equal_rows_have_no_ratio() -> None:
     same = drawn(1, 0).take(np.zeros(100, dtype=np.int64))
     closest = closest_records(same, same)
     assert (closest.copies, closest.twins, closest.median_ratio) == (1, 1, None)
+
+
+ADVANTAGES = [infer_attributes, nearer_to_fitted, single_out]
+
+
+@pytest.mark.parametrize("attack", ADVANTAGES)
+def test_copies_give_an_advantage(attack) -> None:
+    fitted, held_out = drawn(400, 0), drawn(600, 1)
+    advantage = attack(fitted, held_out, fitted)
+    assert advantage.difference - advantage.margin > 0.3
+    assert CAVEAT in str(advantage.to_dict())
+
+
+@pytest.mark.parametrize("attack", ADVANTAGES)
+def test_fresh_rows_give_none_though_they_tell_of_anybody(attack) -> None:
+    """``y`` follows ``x``, so that the attack on attributes is often right, of both sides."""
+    advantage = attack(drawn(400, 0), drawn(600, 1), drawn(400, 2))
+    assert abs(advantage.difference) < 0.1
+    assert min(advantage.fitted, advantage.held_out) > 0.05
+
+
+def test_attributes_are_guessed_from_the_closest_row() -> None:
+    """Exact copies tell all cells of rows whose other cells nobody shares."""
+    fitted = drawn(300, 0)
+    assert infer_attributes(fitted, drawn(300, 1), fitted).fitted > 0.8
+
+
+def test_descriptions_that_single_out_fit_one_row_alone() -> None:
+    """Two equal rows are singled out by nothing."""
+    once = drawn(200, 0)
+    twice = Table.concatenate([once, once])
+    assert single_out(once, drawn(200, 1), once).fitted == 1
+    assert single_out(twice, drawn(400, 1), once).fitted == 0
+    assert single_out(once, drawn(200, 1), twice).attempts == 0
+
+
+def test_cells_of_rows_that_were_added_are_in_excess() -> None:
+    reference, fresh, rare = drawn(2_000, 0), drawn(2_000, 1), drawn(20, 2)
+    shown = Table.concatenate([fresh, *([rare] * 20)])
+    excess = [cell_excess(rows, shown, reference) for rows in (rare, drawn(200, 3))]
+    assert excess[0].min() > np.median(excess[1])
+    assert (cell_excess(rare, reference, reference) == 0).all()
