@@ -6,6 +6,7 @@
     trials       releases of either table on the real path, many times
     kept         trials made by processes and kept, so that a command goes on where it ended
     bounds       what the losses of all trials show, beside what the plan claims
+    rows         attacks on the synthetic rows alone, which are reported and judge nothing
     design       which methods, units, relations and budgets are audited together
 
 Accounting proves a ceiling. The audit runs what a release runs on tables that it makes itself, so

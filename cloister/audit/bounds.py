@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.special import betaincinv, expit, logit, ndtr, ndtri
+from scipy.special import bdtr, betaincinv, expit, logit, ndtr, ndtri
 
 from cloister.arrays import TINY, Booleans, Floats
 from cloister.privacy.accounting.accountants import losses
@@ -45,6 +45,12 @@ _FARTHEST = 6.0
 
 _EPSILONS = 2001
 """Epsilons at which it is read: fewer would allow more, never less."""
+
+_MOST_EPSILON = 10.0
+"""Of right guesses, the greatest epsilon that is told: a thousand show 5.8 at most."""
+
+_EPSILON_STEP = 1e-3
+"""To which it is known, rounded down."""
 
 _THRESHOLDS = 7
 """Losses, spread over three deviations on both sides, at which error rates are counted."""
@@ -231,6 +237,35 @@ def _by_rates(claim: Claim, tests: Sequence[_Counts]) -> float:
             break
         least = float(level)
     return least
+
+
+def epsilon_of_guesses(
+    right: int, guesses: int, coins: int, delta: float, chance: float = 1 - CONFIDENCE
+) -> float:
+    """The epsilon that so many right guesses need at least, wrong with that chance.
+
+    Each of ``coins`` says of one unit whether it was in the data; some are guessed, by answers that
+    are (epsilon, delta) private for each unit.
+
+    Source: Steinke, Nasr, Jagielski, Privacy auditing with one (1) training run (NeurIPS 2023),
+    theorem 5.2.
+    """
+    low, high = 0.0, _MOST_EPSILON
+    while high - low > _EPSILON_STEP:
+        middle = (low + high) / 2
+        refuted = _chance_of_guesses(right, guesses, coins, middle, delta) <= chance
+        low, high = (middle, high) if refuted else (low, middle)
+    return low
+
+
+def _chance_of_guesses(right: int, guesses: int, coins: int, epsilon: float, delta: float) -> float:
+    """How likely so many right guesses are at most, where the answers are private."""
+    if not right:
+        return 1.0
+    fewer = bdtr(np.arange(right), guesses, float(expit(epsilon)))  # at most 0, 1, ... are right
+    short = fewer[-1] - np.append(fewer[-2::-1], 0.0)  # less than right, by 1, 2, ... at most
+    most = float((short / np.arange(1, right + 1)).max())
+    return min(1.0 - float(fewer[-1]) + 2 * coins * delta * most, 1.0)
 
 
 def alarms(p_values: Sequence[float], level: float) -> list[bool]:

@@ -17,13 +17,16 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from cloister.arrays import Booleans
+from cloister.arrays import Booleans, Floats, Integers
+from cloister.errors import InputError
+from cloister.models.protocol import DatabaseModel
 from cloister.models.registry import create, over_databases
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.randomness import SamplingSource, noise_source
 from cloister.schema.domain import Table
 from cloister.schema.relations import Database
+from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import anchored, load_spec
 from cloister.tasks.data.sources import private_database
 from cloister.tasks.requests.plan import plan_of
@@ -69,22 +72,28 @@ class Neighbouring:
         return self._written(folder / "without", 0), self._written(folder / "with", 1)
 
     def _written(self, folder: Path, index: int) -> Path:
-        folder.mkdir(parents=True)
-        content = dict(self.spec)
-        sources = {}
-        for name, frame in self.frames[index].items():
-            path = folder / f"{name}.{self.ending}"
-            frame.to_csv(path, index=False) if self.ending == "csv" else frame.to_parquet(path)
-            sources[name] = {"path": str(path)}
-        if "tables" in content:
-            content["tables"] = {
-                name: {**table, "source": sources[name]}
-                for name, table in content["tables"].items()
-            }
-        else:
-            content["source"] = sources[content["name"]]
-        (folder / "spec.yaml").write_text(yaml.safe_dump(content, sort_keys=False), "utf-8")
-        return folder / "spec.yaml"
+        return write_tables(self.spec, self.frames[index], self.ending, folder)
+
+
+def write_tables(
+    spec: Mapping[str, Any], frames: Mapping[str, pd.DataFrame], ending: str, folder: Path
+) -> Path:
+    """Tables as files in a new folder, and the spec whose sources they are; its path."""
+    folder.mkdir(parents=True)
+    content = dict(spec)
+    sources = {}
+    for name, frame in frames.items():
+        path = folder / f"{name}.{ending}"
+        frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
+        sources[name] = {"path": str(path)}
+    if "tables" in content:
+        content["tables"] = {
+            name: {**table, "source": sources[name]} for name, table in content["tables"].items()
+        }
+    else:
+        content["source"] = sources[content["name"]]
+    (folder / "spec.yaml").write_text(yaml.safe_dump(content, sort_keys=False), "utf-8")
+    return folder / "spec.yaml"
 
 
 def neighbours(unit: str, relation: Relation, kind: str, rows: int) -> Neighbouring:
@@ -168,6 +177,30 @@ def drawn_neighbours(path: Path) -> Neighbouring:
         InputError: the spec cannot be used.
     """
     declared = load_spec(path.absolute())
+    declared_rows, model = model_of_nothing(path)
+    drawn = model.sample(min(declared_rows, LEAST_ROWS), SamplingSource(1))
+    lead = drawn.tables[drawn.schema.lead]
+    usual, *_, rarest = _by_rarity(lead, getattr(declared.privacy.protected, "key", None))
+    whole = drawn.tables
+    without = {**whole, drawn.schema.lead: lead.take(~rarest)}
+    if declared.privacy.relation == "replace_one":
+        whole = {**whole, drawn.schema.lead: lead.take(~usual)}
+    content = content_of(declared)
+    frames = [{n: table.frame() for n, table in tables.items()} for tables in (without, whole)]
+    return Neighbouring(content, (frames[0], frames[1]), "parquet")
+
+
+def content_of(spec: Spec) -> dict[str, Any]:
+    """The content of a spec, whose files are named by whole paths."""
+    return dict(anchored(spec.to_json(), lambda file: str((spec.folder / file).absolute())))
+
+
+def model_of_nothing(path: Path) -> tuple[int, DatabaseModel]:
+    """The number of rows that a spec declares, and a model of an empty table by it.
+
+    Raises:
+        InputError: the spec cannot be used.
+    """
     request = resolve(ReleaseRequest(spec=path, method="auto"))
     task, plan = public_context_of(request).task, plan_of(request)
     nothing = {name: Table.completed(d, {}, 0) for name, d in task.schema.tables.items()}
@@ -175,28 +208,25 @@ def drawn_neighbours(path: Path) -> Neighbouring:
         empty = Database(task.schema, nothing)
         door = private_database(empty, task, plan.event, journal, noise_source())
         model = over_databases(create(request.method)).train(door, task, plan)
-    drawn = model.sample(min(request.rows, LEAST_ROWS), SamplingSource(1))
-    lead = drawn.tables[task.schema.lead]
-    usual, *_, rarest = _by_rarity(lead, getattr(declared.privacy.protected, "key", None))
-    whole = drawn.tables
-    without = {**whole, task.schema.lead: lead.take(~rarest)}
-    if declared.privacy.relation == "replace_one":
-        whole = {**whole, task.schema.lead: lead.take(~usual)}
-    content = anchored(declared.to_json(), lambda file: str((declared.folder / file).absolute()))
-    frames = [{n: table.frame() for n, table in tables.items()} for tables in (without, whole)]
-    return Neighbouring(content, (frames[0], frames[1]), "parquet")
+    return request.rows, model
 
 
 def _by_rarity(table: Table, person: str | None) -> list[Booleans]:
     """The rows of each unit, a mask (n,): units of few rows with usual values first."""
-    rarity = np.zeros(table.rows)
-    for name in table.domain.modelled:
-        _, codes, counts = np.unique(table.codes[name], return_inverse=True, return_counts=True)
-        rarity -= np.log(counts[codes] / table.rows)
+    rarity = _rarity(table)
     owners = np.arange(table.rows) if person is None else table.codes[person]
     units, rows = np.unique(owners, return_inverse=True)
     order = np.argsort(np.bincount(rows, weights=rarity))
     return [owners == units[unit] for unit in order]
+
+
+def _rarity(table: Table) -> Floats:
+    """How rare the values of each row (n,) are, in nats."""
+    rarity = np.zeros(table.rows)
+    for name in table.domain.modelled:
+        _, codes, counts = np.unique(table.codes[name], return_inverse=True, return_counts=True)
+        rarity -= np.log(counts[codes] / table.rows)
+    return rarity
 
 
 _MAKERS: Mapping[str, Callable[[Relation, int, _Cells, int], Neighbouring]] = {
@@ -218,6 +248,65 @@ def _base(rows: int) -> pd.DataFrame:
             "day": days.astype(str),
         }
     )
+
+
+@dataclass(frozen=True)
+class Population:
+    """Rows that are independent draws of one distribution, and the content of their spec."""
+
+    spec: Mapping[str, Any]
+    frame: pd.DataFrame
+    ending: str = "csv"
+
+    def write(self, folder: Path) -> Path:
+        """The spec beside the file of the rows."""
+        return write_tables(self.spec, {self.spec["name"]: self.frame}, self.ending, folder)
+
+
+def population(declared: int, rows: int) -> Population:
+    """So many rows of the tables here, with all columns related, of which a number is declared."""
+    rng = np.random.default_rng(4)
+
+    def beside(values: Floats) -> Floats:
+        """Other shares, from 0 to 1, that go with given ones."""
+        return np.clip(values + rng.normal(0, 0.15, rows), 0, 1)
+
+    common = rng.beta(1, 2, rows)
+    kinds, grades, amounts, days = (beside(common) for _ in range(4))
+    frame = pd.DataFrame(
+        {
+            "kind": np.array([*"abcd"])[(3.99 * kinds).astype(int)],
+            "grade": np.array(["low", "mid", "top"])[(2.99 * grades).astype(int)],
+            "amount": (59 * amounts).astype(int),
+            "day": (np.datetime64("2000-01-01") + (3_652 * days).astype(int)).astype(str),
+        }
+    )
+    spec = _spec("audit", ROW, Relation.ADD_REMOVE, declared) | {"attributes": _attributes()}
+    return Population(spec, frame)
+
+
+def drawn_population(path: Path, declared: int, rows: int) -> Population:
+    """The same by a spec of somebody's, whose own rows are not read.
+
+    Raises:
+        InputError: the spec cannot be used, or its unit is not a row.
+    """
+    spec = load_spec(path.absolute())
+    if spec.privacy.protected != ROW:
+        raise InputError(
+            f"{path}: rows alone are attacked where each is a unit of its own; give a spec of one "
+            "table with privacy.unit: row"
+        )
+    model = model_of_nothing(path)[1]
+    drawn = model.sample(rows, SamplingSource(1)).tables[spec.name]
+    content = content_of(spec)
+    content["privacy"] = {**content["privacy"], "rows": {"public": declared}}
+    return Population(content, drawn.frame(), "parquet")
+
+
+def rarest(table: Table, count: int) -> Integers:
+    """The numbers of the rows with the rarest values, in order."""
+    return np.sort(np.argsort(-_rarity(table), kind="stable")[:count])
 
 
 def _added(base: pd.DataFrame, rows: Sequence[_Cells]) -> pd.DataFrame:

@@ -55,7 +55,7 @@ from cloister.tasks.requests.resolved import public_context_of, resolve
 LEVEL = 0.01
 """How likely a wrong alarm is: of an attack alone, or of all that are made together."""
 
-_MEMORY = Path("/dev/shm")  # noqa: S108 the folders in it have random names
+MEMORY = Path("/dev/shm")  # noqa: S108 the folders in it have random names
 """Journals lie here where it exists, in memory: waiting for a disk took a third of a trial."""
 
 
@@ -321,7 +321,7 @@ def _claim(attack: Attack) -> Claim:
 @lru_cache(maxsize=1)
 def _arena(attack: Attack) -> Arena:
     """The arena of this process, whose folder goes when it ends."""
-    where = _MEMORY if _MEMORY.exists() else None
+    where = MEMORY if MEMORY.exists() else None
     folder = tempfile.TemporaryDirectory(prefix="cloister-audit-", dir=where)
     arena = Arena(attack, Path(folder.name))
     arena.temporary = folder  # type: ignore[attr-defined]

@@ -17,7 +17,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from cloister.errors import CloisterError, InputError
-from cloister.flows.cli.audit import add_audit_command
+from cloister.flows.cli.audit import add_audit_commands
 from cloister.flows.cli.benchmark import add_benchmark_command
 from cloister.flows.cli.data import add_data_commands
 from cloister.flows.cli.datasets import add_dataset_commands
@@ -83,7 +83,7 @@ for add_commands in (
     add_retention_commands,
     add_page_command,
     add_notify_commands,
-    add_audit_command,
+    add_audit_commands,
     add_benchmark_command,
     add_deploy_commands,
 ):

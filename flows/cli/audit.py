@@ -1,19 +1,24 @@
-"""The command of the audit."""
+"""The commands of the audit: of answers, and of synthetic rows alone."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from cloister.flows.cli.options import Json, example
+from cloister.tasks.home.home import Home
 
 if TYPE_CHECKING:
-    from cloister.audit.kept import Effort
-    from cloister.audit.trials import Attack, Audited
+    from cloister.audit.rows import RowsShown
+    from cloister.audit.trials import Audited
+    from cloister.models.protocol import Progress
+
+_ResultT = TypeVar("_ResultT")
 
 _TRIALS = 1_000
 """Releases, half of each table: halved noise is then five deviations above the claim."""
@@ -23,10 +28,19 @@ _HEADINGS = (
     *("mu claimed", "mu shown", "at least", "at least, exactly", "nearer", "chance", "not read"),
 )
 
+_RELEASES = 100
+"""Releases of each method, of 40 targets: their area is then known to 0.02."""
 
-def add_audit_command(app: typer.Typer) -> None:
-    """Add this command to the command line."""
+_ROW_HEADINGS = (
+    *("method", "releases", "rows", "drawn", "targets by distance", "targets by cells"),
+    *("epsilon at least", "ordinary rows", "attributes", "nearer", "singled out"),
+)
+
+
+def add_audit_commands(app: typer.Typer) -> None:
+    """Add these commands to the command line."""
     app.command(epilog=example("cloister audit mixture --spec visits.yaml --trials 2000"))(audit)
+    app.command(epilog=example("cloister attack mixture independent --epsilon 4"))(attack)
 
 
 def audit(
@@ -63,7 +77,7 @@ def audit(
     """
     from cloister.audit.design import design
     from cloister.audit.kept import Effort
-    from cloister.audit.trials import Attack, alarmed
+    from cloister.audit.trials import Attack, alarmed, carry_out
     from cloister.errors import InputError
     from cloister.models.registry import create, present_name
 
@@ -78,7 +92,8 @@ def audit(
         name = present_name(method)
         several = create(name).of_database
         attacks = [Attack.of(name, several, epsilon or "1", delta or "1e-6", spec)]
-    results = _carried_out(attacks, Effort.within(trials, minutes))
+    effort, home = Effort.within(trials, minutes), Home.current()
+    results = _watched("audit", lambda advance: carry_out(attacks, effort, home, advance))
     _show(results, as_json)
     if markdown:
         _write(markdown, results, f"cloister audit --trials {trials} --markdown {markdown}")
@@ -86,19 +101,14 @@ def audit(
         raise typer.Exit(1)
 
 
-def _carried_out(attacks: Sequence[Attack], effort: Effort) -> list[Audited]:
-    from cloister.audit.trials import carry_out
+def _watched(step: str, carry_out: Callable[[Progress], Iterable[_ResultT]]) -> list[_ResultT]:
+    """The results of attacks, whose progress the terminal shows."""
     from cloister.flows.cli.console import progress
-    from cloister.tasks.home.home import Home
 
     with progress() as watcher:
-
-        def advance(done: int, total: int) -> None:
-            watcher.advance("audit", done, total)
-
-        watcher.start("audit")
-        results = list(carry_out(attacks, effort, Home.current(), advance))
-        watcher.finish("audit")
+        watcher.start(step)
+        results = list(carry_out(partial(watcher.advance, step)))
+        watcher.finish(step)
     return results
 
 
@@ -146,3 +156,94 @@ def _write(document: Path, results: Sequence[Audited], command: str) -> None:
         "at most (Holm).\n\n"
     )
     insert(document, "audit", text + "\n".join(f"| {' | '.join(line)} |" for line in lines))
+
+
+def attack(
+    methods: Annotated[list[str], typer.Argument(metavar="METHOD...", help="Methods to attack.")],
+    spec: Annotated[
+        Path | None, typer.Option(help="A spec whose rows are made up; its data is not read.")
+    ] = None,
+    epsilon: Annotated[str, typer.Option(help="Epsilon of each release.")] = "1",
+    delta: Annotated[str, typer.Option(help="Delta of each release.")] = "1e-6",
+    releases: Annotated[int, typer.Option(min=10, help="Releases of each method.")] = _RELEASES,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.1, help="Stop after about so long, with fewer releases.")
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(help="A document to write the table into, between its markers.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Attack synthetic rows alone, as somebody would who sees a release and knows similar rows.
+
+    Tells who was in the data, guesses attributes, looks for rows that follow those of the data, and
+    singles rows out, beside the same on the data themselves and on fresh rows, where there is all
+    and nothing to find. Reported, not judged: that an attack fails proves nothing, and cloister
+    audit, which knows all answers, sees more. The data are made up and nothing is charged. Releases
+    are kept in CLOISTER_HOME/audits: run again, the same command goes on.
+    """
+    from cloister.audit.kept import Effort
+    from cloister.audit.rows import COPIES, FRESH, RowAttack, attack_rows
+    from cloister.benchmarks.pages.markdown import require_markers
+    from cloister.models.registry import present_name
+
+    if markdown:
+        require_markers(markdown, "rows")
+    names = [present_name(method) for method in methods]
+    attacks = [RowAttack.of(name, epsilon, delta, spec) for name in names]
+    attacks += [RowAttack(name, epsilon, delta, attacks[0].spec) for name in (COPIES, FRESH)]
+    effort, home = Effort.within(releases, minutes), Home.current()
+    results = _watched("attack", lambda advance: attack_rows(attacks, effort, home, advance))
+    _show_rows(results, as_json)
+    if markdown:
+        command = f"cloister attack {' '.join(methods)} --epsilon {epsilon} --releases {releases}"
+        _write_rows(markdown, results, command)
+
+
+def _show_rows(results: Sequence[RowsShown], as_json: bool) -> None:
+    from cloister.evaluation.attacks import CAVEAT
+    from cloister.flows.cli.console import say, show_facts, show_json
+
+    if as_json:
+        show_json([result.to_json() for result in results])
+        return
+    for result in results:
+        facts = dict(zip(_ROW_HEADINGS[1:], _figures_of(result)[1:], strict=True))
+        show_facts(f"Attacks on {result.attack.method}", facts)
+    say(CAVEAT)
+
+
+def _figures_of(result: RowsShown) -> list[str]:
+    attack = result.attack
+    targets = [
+        f"{by.auc:.3f} ± {(by.high - by.low) / 2:.3f} ({result.hits[name]:.2f})"
+        for name, by in result.membership.items()
+    ]
+    rates = [
+        f"{ours:.3f}, {theirs:.3f}: {result.leakage[name].value:+.3f} ± "
+        f"{result.leakage[name].margin:.3f}"
+        for name, (ours, theirs) in result.rates.items()
+    ]
+    return [
+        *(attack.method, str(result.releases), f"{attack.rows:,}"),
+        f"{attack.drawn or attack.rows:,}",
+        *targets,
+        f"{result.epsilon:.2f}",
+        f"{result.ordinary.value:.3f} ± {result.ordinary.margin:.3f}",
+        *rates,
+    ]
+
+
+def _write_rows(document: Path, results: Sequence[RowsShown], command: str) -> None:
+    from cloister.benchmarks.pages.markdown import insert_sections
+    from cloister.tasks.home.process import code_version
+
+    attack = results[0].attack
+    tables = f" of {attack.spec.name}" if attack.spec else ""
+    lines = [_ROW_HEADINGS, ["---"] * len(_ROW_HEADINGS), *map(_figures_of, results)]
+    text = (
+        f"### epsilon {attack.epsilon}{tables}\n\n`{command}`, Cloister {code_version()}, "
+        f"{dt.datetime.now(dt.UTC).date()}: {sum(result.seconds for result in results) / 60:.0f} "
+        "minutes of one core.\n\n"
+    )
+    insert_sections(document, "rows", [text + "\n".join(f"| {' | '.join(row)} |" for row in lines)])

@@ -77,3 +77,62 @@ def test_tables_and_budgets_of_one_attack_are_refused_for_all_methods(home, caps
         assert run(["audit", *words]) == 2
         assert "name a METHOD" in capsys.readouterr().err
     assert not home.exists()
+
+
+ROWS = """
+name: visits
+source: {path: nowhere.csv}
+privacy:
+  unit: row
+  relation: replace_one
+  rows: {public: 9000}
+  budget: {epsilon: 9, delta: 1e-5, per: year}
+attributes:
+  ward: {type: categorical, values: {file: wards.txt}, provenance: house plan}
+  floor: {type: integer, min: 0, max: 30, provenance: house plan}
+constraints:
+  - {name: ward-floor, fd: ward -> floor}
+release: {method: auto, epsilon: 1, delta: 1e-6}
+"""
+
+
+def attacked(capsys, *words: str) -> list[dict]:
+    capsys.readouterr()
+    code = run(["attack", *words, "--json"])
+    said = capsys.readouterr()
+    assert code == 0, said.err
+    return json.loads(said.out)
+
+
+def test_releases_whose_rows_are_attacked_are_kept_beside_what_there_is_to_find(home, capsys):
+    first = attacked(capsys, "independent", "--releases", "10")
+    assert [each["releases"] for each in first] == [10] * 3
+    lines = {path: path.read_text() for path in (home / "audits").glob("rows-*.jsonl")}
+    more = attacked(capsys, "independent", "--releases", "12")
+    assert [each["releases"] for each in more] == [12] * 3
+    assert all(path.read_text().startswith(text) for path, text in lines.items())
+    _, copies, fresh = more
+    assert copies["membership"]["distance"]["auc"] > 0.99 > 0.6 > fresh["ordinary"]["value"]
+    assert [path.name for path in home.iterdir()] == ["audits"]
+
+
+def test_rows_by_a_spec_are_attacked_and_the_page_gets_them(home, capsys, tmp_path):
+    (tmp_path / "wards.txt").write_text("north\nsouth\neast\n")
+    (tmp_path / "visits.yaml").write_text(ROWS)
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- generated: rows -->\n<!-- end: rows -->\nafter\n")
+    words = ["--spec", str(tmp_path / "visits.yaml"), "--releases", "10"]
+    (method, *_) = attacked(capsys, "independent", *words, "--markdown", str(page))
+    assert method["attack"]["spec"].endswith("visits.yaml")
+    text = page.read_text()
+    assert "### epsilon 1 of visits.yaml" in text and "| fresh rows | 10 |" in text
+    assert text.startswith("before") and text.endswith("after\n")
+
+
+def test_rows_are_attacked_where_each_is_a_unit(home, capsys, tmp_path):
+    (tmp_path / "wards.txt").write_text("north\nsouth\neast\n")
+    (tmp_path / "visits.yaml").write_text(SPEC)
+    assert run(["attack", "independent", "--spec", str(tmp_path / "visits.yaml")]) == 2
+    assert "privacy.unit: row" in capsys.readouterr().err
+    assert run(["attack", "relational"]) == 2
+    assert not home.exists()

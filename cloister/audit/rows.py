@@ -1,0 +1,354 @@
+"""Attacks on the synthetic rows alone, by somebody who sees a release and rows like those in it.
+
+Rows of one population are divided. Half are the data, in which each of some rare rows, the
+targets, is or is not, by a coin; the other half is held out, and the next release has the halves
+exchanged. A release is made on the real path, and only its rows are attacked, as by
+`cloister.evaluation.attacks`.
+
+Scores of a target are compared with its mean over all releases: who attacks can make releases too
+(Carlini et al., arXiv 2112.03570). Coins are independent, so that those of all releases together
+bound epsilon from below.
+
+What an attack shows depends on the tables. So the same attacks are made on the data themselves,
+released as they are, and on fresh rows of the population: what they achieve at most, and without
+any release.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache, partial
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cloister.arrays import Booleans, Floats, Integers
+from cloister.audit.bounds import CONFIDENCE, epsilon_of_guesses
+from cloister.audit.kept import Effort, TrialFile
+from cloister.audit.tables import Population, drawn_population, population, rarest
+from cloister.audit.trials import MEMORY
+from cloister.errors import PlanError
+from cloister.evaluation import attacks as known
+from cloister.evaluation.attacks import Membership, density_ratio
+from cloister.models.protocol import Progress, silent
+from cloister.models.registry import create, over_databases
+from cloister.privacy.door.journal import Journal
+from cloister.privacy.events import Relation
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.schema.domain import Table
+from cloister.schema.validation import read_table
+from cloister.tasks.data.session import Session
+from cloister.tasks.data.sources import TablesSource
+from cloister.tasks.data.tables import write_table
+from cloister.tasks.home.home import AUDITS, Home, private_folder
+from cloister.tasks.home.process import audit_version, code_version
+from cloister.tasks.requests.plan import plan_of
+from cloister.tasks.requests.release_request import ReleaseRequest
+from cloister.tasks.requests.resolved import public_context_of, resolve
+
+COPIES, FRESH = "the data as they are", "fresh rows"
+"""What is attacked beside methods: all that the attacks can show, and nothing."""
+
+TARGETS = 40
+"""Rows whose membership a coin decides; half of them are a twentieth of the data."""
+
+_AMONG = 20
+"""Rows of the population for each target, of which the rarest are targets."""
+
+SCORES = {"distance": density_ratio, "cells": known.cell_excess}
+"""By which membership of targets is guessed."""
+
+ATTACKS = {
+    "attributes": known.infer_attributes,
+    "nearer": known.nearer_to_fitted,
+    "singled out": known.single_out,
+}
+"""What is right of anybody, and how much more often of fitted rows."""
+
+_SIZES = ((400, None), (3_000, 20), (3_000, 5))
+"""Rows of the data, more where a method has no plan for as many; and how many are drawn."""
+
+_GUESSED = (0.05, 0.25, 1.0)
+"""Shares of the targets whose membership is guessed, the clearest: each a bound of its own."""
+
+_WRONG = 0.1
+"""How often an attack may take others for members, where its hits are counted."""
+
+
+@dataclass(frozen=True)
+class RowAttack:
+    """What is attacked: a method at a budget, or `COPIES` or `FRESH`; by a ``spec`` if given.
+
+    The data are of so many ``rows``, and as many are drawn, or those ``drawn``.
+    """
+
+    method: str
+    epsilon: str
+    delta: str
+    spec: Path | None = None
+    rows: int = _SIZES[0][0]
+    drawn: int | None = None
+
+    @classmethod
+    def of(cls, method: str, epsilon: str, delta: str, spec: Path | None) -> RowAttack:
+        """That with as few rows as the method has a plan for.
+
+        Raises:
+            PlanError: it has none.
+            InputError: it cannot be used for such rows, or the spec cannot.
+        """
+        attack = cls(method, epsilon, delta, spec and spec.absolute())
+        *first, last = [replace(attack, rows=rows, drawn=drawn) for rows, drawn in _SIZES]
+        for sized in first:
+            with TemporaryDirectory() as folder, suppress(PlanError):
+                Field(sized, Path(folder))
+                return sized
+        with TemporaryDirectory() as folder:
+            Field(last, Path(folder))
+        return last
+
+    def population(self) -> Population:
+        """The data and others: two halves, rows for reference, fresh ones, and the targets'."""
+        count = 4 * self.rows + _AMONG * TARGETS
+        if self.spec:
+            return drawn_population(self.spec, self.rows, count)
+        return population(self.rows, count)
+
+
+class RowTrial(NamedTuple):
+    """A release: of each target whether it was in the data, and its ``scores``; what else is right.
+
+    ``ordinary`` is the area under the ROC curve of the membership of ordinary rows; ``rates`` how
+    often another attack is right of fitted rows, and of held-out ones.
+    """
+
+    number: int
+    coins: list[bool]
+    scores: dict[str, list[float]]
+    ordinary: float
+    rates: dict[str, tuple[float, float]]
+    seconds: float
+
+
+class Field:
+    """A population on the disk, and the releases of some of its rows."""
+
+    def __init__(self, attack: RowAttack, folder: Path) -> None:
+        """Make the rows, and plan.
+
+        Raises:
+            PlanError: the method has no plan for so many.
+            InputError: it cannot be used for them, or the spec cannot.
+        """
+        self._attack, self._folder = attack, folder
+        self._home = Home.current({"CLOISTER_HOME": str(folder / "home")})
+        spec = attack.population().write(folder / "rows")
+        self._request = resolve(
+            ReleaseRequest(
+                spec=spec,
+                method="independent" if attack.method in (COPIES, FRESH) else attack.method,
+                epsilon=attack.epsilon,
+                delta=attack.delta,
+                rows=attack.drawn,
+                data=folder / "data.parquet",
+            )
+        )
+        self._plan, context = plan_of(self._request), public_context_of(self._request).only
+        self._task = public_context_of(self._request).task
+        rows = read_table(context.spec, context.task.domain, None)[0]
+        among = np.arange(rows.rows) >= 4 * attack.rows
+        ordinary = rows.take(~among)
+        parts = [slice(k * attack.rows, (k + 1) * attack.rows) for k in range(4)]
+        self._halves = [ordinary.take(part) for part in parts[:2]]
+        self._reference, self._fresh = (ordinary.take(part) for part in parts[2:])
+        self._targets = rows.take(among)
+        self._targets = self._targets.take(rarest(self._targets, TARGETS))
+
+    def trial(self, number: int) -> RowTrial:
+        """The release of a number, attacked; the number decides on halves and coins."""
+        started, rng = time.process_time(), np.random.default_rng(number)
+        coins = rng.random(TARGETS) < 0.5
+        fitted, apart = self._halves[number % 2], self._halves[1 - number % 2]
+        shown = self._released(self._data(fitted, coins), number)
+        scores = {
+            name: score(self._targets, shown, self._reference).tolist()
+            for name, score in SCORES.items()
+        }
+        ordinary = [density_ratio(rows, shown, self._reference) for rows in (fitted, apart)]
+        advantages = {name: attack(fitted, apart, shown) for name, attack in ATTACKS.items()}
+        rates = {name: (each.fitted, each.held_out) for name, each in advantages.items()}
+        seconds = time.process_time() - started
+        area = Membership.of(*ordinary).auc
+        return RowTrial(number, coins.tolist(), scores, area, rates, seconds)
+
+    def _data(self, half: Table, coins: Booleans) -> Table:
+        """Ordinary rows and the targets that are in; fresh rows in place of others if replaced."""
+        rows = [half, self._targets.take(coins)]
+        if self._task.neighbours.relation is Relation.REPLACE_ONE:
+            rows.append(self._fresh.take(np.flatnonzero(~coins)))
+        return Table.concatenate(rows)
+
+    def _released(self, data: Table, number: int) -> Table:
+        """The rows of a release of the data."""
+        if self._attack.method == COPIES:
+            return data
+        if self._attack.method == FRESH:
+            chosen = np.random.default_rng([number, 1]).integers(0, self._fresh.rows, data.rows)
+            return self._fresh.take(chosen)
+        assert self._request.data is not None
+        write_table(data, self._request.data)
+        source = TablesSource.fitting(self._request, self._plan)
+        method, journal_folder = self._request.method, self._folder / f"journal-{number}"
+        with Session(source) as session:
+            rows = session.open(f"r-{number}", self._request, self._home).rows.value
+            with Journal.open(journal_folder, {"run": "audit"}) as journal:
+                door = source.door(rows, self._task, self._plan.event, journal, self._home)
+                synthesizer = over_databases(create(method))
+                model = synthesizer.train(door, self._task, self._plan)
+                model = synthesizer.weigh(door, self._task, self._plan, model)
+        shutil.rmtree(journal_folder)
+        return model.sample(self._request.rows, SamplingSource(number)).tables[
+            self._task.schema.lead
+        ]
+
+
+class Mean(NamedTuple):
+    """The mean of a figure over releases, and half of its 95 % interval."""
+
+    value: float
+    margin: float
+
+    @classmethod
+    def of(cls, figures: Floats) -> Mean:
+        """That of the figures (n,) of releases."""
+        deviation = float(figures.std(ddof=1)) / math.sqrt(len(figures))
+        return cls(float(figures.mean()), known.NORMAL_95 * deviation)
+
+
+@dataclass(frozen=True)
+class RowsShown:
+    """What attacks on the rows of all releases show.
+
+    Of the targets, by each score: the ``membership``, and the ``hits``: how often it takes members
+    for such where it takes a tenth of the others; ``epsilon`` is what the coins told right need at
+    least. Of ``ordinary`` rows: the area of the membership; by each other attack how often it is
+    right of fitted and of held-out rows, its ``rates``, and by how much more of the first, its
+    ``leakage``.
+    """
+
+    attack: RowAttack
+    releases: int
+    membership: dict[str, Membership]
+    hits: dict[str, float]
+    epsilon: float
+    ordinary: Mean
+    rates: dict[str, tuple[float, float]]
+    leakage: dict[str, Mean]
+    seconds: float
+
+    @classmethod
+    def of(cls, attack: RowAttack, trials: Sequence[RowTrial]) -> RowsShown:
+        """That of four releases or more."""
+        coins = np.array([trial.coins for trial in trials])
+        halves = np.array([trial.number for trial in trials]) % 2
+        scores = {
+            name: _calibrated(np.array([trial.scores[name] for trial in trials]), halves)
+            for name in SCORES
+        }
+        sides = {name: (score[coins], score[~coins]) for name, score in scores.items()}
+        rates = {name: np.array([trial.rates[name] for trial in trials]) for name in ATTACKS}
+        return cls(
+            attack,
+            len(trials),
+            {name: Membership.of(*side) for name, side in sides.items()},
+            {name: _hits(*side) for name, side in sides.items()},
+            _epsilon(list(scores.values()), coins, float(attack.delta)),
+            Mean.of(np.array([trial.ordinary for trial in trials])),
+            {name: tuple(each.mean(axis=0).tolist()) for name, each in rates.items()},
+            {name: Mean.of(each[:, 0] - each[:, 1]) for name, each in rates.items()},
+            sum(trial.seconds for trial in trials),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as JSON values."""
+        attack = {name: str(value) for name, value in asdict(self.attack).items() if value}
+        means = {name: mean._asdict() for name, mean in self.leakage.items()}
+        return asdict(self) | {
+            "attack": attack,
+            "ordinary": self.ordinary._asdict(),
+            "leakage": means,
+            "code": code_version(),
+        }
+
+
+def _hits(members: Floats, outsiders: Floats) -> float:
+    return float((members > np.quantile(outsiders, 1 - _WRONG)).mean())
+
+
+def _calibrated(scores: Floats, halves: Integers) -> Floats:
+    """Scores (releases, targets) less the mean of a target over releases of the same half."""
+    means = {half: scores[halves == half].mean(axis=0) for half in np.unique(halves)}
+    return scores - np.array([means[half] for half in halves])
+
+
+def _epsilon(scores: Sequence[Floats], coins: Booleans, delta: float) -> float:
+    """The largest bound of the clearest guesses by each score."""
+    chance = (1 - CONFIDENCE) / (len(scores) * len(_GUESSED))
+    bounds = []
+    for score in scores:
+        order = np.argsort(-np.abs(score), axis=None)
+        right = ((score > 0) == coins).ravel()[order]
+        for share in _GUESSED:
+            guesses = math.ceil(share * coins.size)
+            known = int(right[:guesses].sum()), guesses, coins.size
+            bounds.append(epsilon_of_guesses(*known, delta, chance))
+    return max(bounds)
+
+
+def attack_rows(
+    attacks: Sequence[RowAttack], effort: Effort, home: Home, advance: Progress = silent
+) -> Iterator[RowsShown]:
+    """What so many releases of each attack show.
+
+    Those of an earlier call with the same code are kept in the home, and count. ``advance`` is
+    called with the releases made, and with all.
+    """
+    share = replace(effort, seconds=effort.seconds / len(attacks))
+    folder, total = home.folder / AUDITS, len(attacks) * effort.trials
+    with ProcessPoolExecutor(effort.processes, get_context("forkserver")) as pool:
+        for number, attack in enumerate(attacks):
+            private_folder(folder)
+            file = TrialFile(folder / f"rows-{_key(attack)}.jsonl", RowTrial)
+            for done, _ in file.fill(pool, partial(_run, attack), share):
+                advance(number * effort.trials + min(done, effort.trials), total)
+            yield RowsShown.of(attack, file.read())
+
+
+def _key(attack: RowAttack) -> str:
+    fields = json.dumps({**asdict(attack), "code": audit_version()}, sort_keys=True, default=str)
+    return hashlib.sha256(fields.encode()).hexdigest()[:16]
+
+
+def _run(attack: RowAttack, numbers: Sequence[int]) -> list[RowTrial]:
+    return [_field(attack).trial(number) for number in numbers]
+
+
+@lru_cache(maxsize=1)
+def _field(attack: RowAttack) -> Field:
+    """The field of this process, whose folder goes when it ends."""
+    where = MEMORY if MEMORY.exists() else None
+    folder = TemporaryDirectory(prefix="cloister-audit-", dir=where)
+    field = Field(attack, Path(folder.name))
+    field.temporary = folder  # type: ignore[attr-defined]
+    return field
