@@ -303,7 +303,7 @@ def check_spec(spec: options.SpecFile, as_json: options.Json = False) -> None:
     """
     from cloister.figures import count_of
     from cloister.flows.cli.console import show_facts, show_json, show_table, warn
-    from cloister.flows.cli.reports import budget_notes
+    from cloister.flows.cli.plans import budget_notes
     from cloister.tasks.requests.plan import checked_spec, request_of_spec
 
     declared, notes = checked_spec(spec), budget_notes(request_of_spec(spec))

@@ -92,7 +92,7 @@ def plan_release(
 
     Touches no data and costs nothing.
     """
-    from cloister.flows.cli.reports import show_plan
+    from cloister.flows.cli.plans import show_plan
     from cloister.models.quality import EPSILONS
     from cloister.tasks.requests.plan import raise_budget
     from cloister.tasks.requests.resolved import resolve
@@ -246,7 +246,7 @@ def run_release(request: ReleaseRequest, home: Home) -> Outcome | Finished:
 
 def _run(request: ReleaseRequest, home: Home) -> Outcome | Finished:
     from cloister.flows.cli.console import warn
-    from cloister.flows.cli.reports import budget_notes
+    from cloister.flows.cli.plans import budget_notes
     from cloister.tasks.release.preflight import require_usable
     from cloister.tasks.requests.plan import plan_of, require_forecast_memory
     from cloister.tasks.requests.resolved import public_context_of, resolve

@@ -1,25 +1,20 @@
-"""Plans, outcomes, evaluations and certificates as tables or JSON."""
+"""Outcomes, evaluations and certificates as tables or JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cloister.errors import InputError
-from cloister.figures import count_of, figure, figure_above, percent
+from cloister.figures import figure_above, percent
 from cloister.flows.cli.console import say, show_facts, show_json, show_table, warn
-from cloister.models.quality import DependencyForecast
-from cloister.models.registry import create
-from cloister.models.task import AnyPlan, Budget
+from cloister.models.task import Budget
 from cloister.privacy.certificate.certificate import PAGE_NAME
-from cloister.privacy.certificate.provenance import exact_text, ignored_columns
+from cloister.privacy.certificate.provenance import exact_text
 from cloister.schema.declarations import DIFFERENTIAL_PRIVACY
 from cloister.tasks.home.home import Home
-from cloister.tasks.requests import disk_room, error_forecast, plan, plan_report
-from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 
 if TYPE_CHECKING:
     from cloister.evaluation.report import AnyEvaluation
@@ -28,120 +23,11 @@ if TYPE_CHECKING:
 
 _STAGE_HEADINGS = ("stage", "epsilon alone", "what for")
 _PLACES = {"public": "public files", "internal": "internal files", "database": "database"}
-_FIRST, _LAST = 12, 4
-"""Entries of a long list that are shown: about a line each of an eighty-column terminal."""
 
 NO_EPSILON = "not DP"
 """In place of the epsilon of what is not differentially private."""
 
 INTERNAL_NOTE = "internal: measured on the real rows without noise; do not share"
-
-
-def show_plan(request: ResolvedRequest, as_json: bool, whole: bool = False) -> None:
-    """A plan: stages, sequence, time and memory; no data is touched.
-
-    Of long lists the first and last entries are shown, all if ``whole``.
-    """
-    context = public_context_of(request)
-    plan.require_satisfiable(context)
-    release_plan = plan.plan_of(request)
-    if as_json:
-        show_json(_plan_as_json(request, context, release_plan))
-        return
-    _show_stages(
-        [
-            (stage.name, stage.epsilon, shorten_list(stage.explanation, whole))
-            for stage in plan.stage_costs(release_plan, request.budget, context.task)
-        ],
-        plan.total_cost(release_plan, request.budget, context.task),
-        request.budget,
-        context.price(request.budget),
-    )
-    show_records(release_plan, request, context)
-    _show_dependencies(plan.dependencies_of(release_plan, context.task), request.budget)
-    for sentence in _warnings(request, context, release_plan):
-        warn(sentence)
-    show_facts("Plan", _plan_facts(request, context, release_plan, whole))
-
-
-def _plan_as_json(
-    request: ResolvedRequest, context: PublicContext, release_plan: AnyPlan
-) -> dict[str, Any]:
-    stages = plan.stage_costs(release_plan, request.budget, context.task)
-    expected = plan.dependencies_of(release_plan, context.task)
-    return plan.plan_json(release_plan) | {
-        "forecast": asdict(plan_report.forecast_of(request, context, release_plan)),
-        "reason": request.reason,
-        "epsilon": str(request.budget.epsilon),
-        "costs": [{"name": stage.name, "epsilon": stage.epsilon} for stage in stages],
-        "accounted_epsilon": plan.total_cost(release_plan, request.budget, context.task),
-        **_records(release_plan, request, context),
-        "dependencies": [_dependency(forecast, request.budget) for forecast in expected],
-        **error_forecast.errors_json(error_forecast.errors_by_table(context, release_plan)),
-        "soft_rate_deviation": release_plan.rate_deviation,
-        **plan_report.soft_json(request, context),
-        "warnings": _warnings(request, context, release_plan),
-        **plan_report.device_json(request, release_plan),
-        "ignored": list(ignored_columns(context.spec)),
-    }
-
-
-def _warnings(request: ResolvedRequest, context: PublicContext, release_plan: AnyPlan) -> list[str]:
-    return [*plan_report.plan_warnings(request, context, release_plan), *budget_notes(request)]
-
-
-def budget_notes(request: ResolvedRequest) -> list[str]:
-    """A sentence if a spec declares another budget than its account was granted."""
-    home = Home.current()
-    if not home.may_hold_ledger:
-        return []
-    from cloister.tasks.ledger.budgets import budget_note
-
-    return list(filter(None, [budget_note(request, home)]))
-
-
-def _plan_facts(
-    request: ResolvedRequest, context: PublicContext, release_plan: AnyPlan, whole: bool
-) -> dict[str, Any]:
-    needed = plan_report.forecast_of(request, context, release_plan)
-    evaluation = "no" if request.evaluate == "none" else request.evaluate
-    home = Home.current()
-    room = disk_room.room_needed(request, context, home)[home.folder]
-    return {
-        "dataset": context.spec.name,
-        "epsilon": exact_text(request.budget.epsilon),
-        "method": f"{request.method}: {request.reason}",
-        **_expected_errors(request, context, release_plan),
-        **plan_report.dependence_facts(request),
-        "rows to draw": request.rows,
-        "sequence": shorten_list(", ".join(release_plan.sequence), whole),
-        "columns left out": shorten_list(", ".join(ignored_columns(context.spec)) or "none", whole),
-        "time": f"about {_duration(needed.seconds)} of processor time, with {evaluation} "
-        f"evaluation; {_duration(plan_report.NEW_HOME)} more in a new home",
-        "memory": plan.memory_words(request, release_plan),
-        "disk": f"up to {room >> 20:,} MiB in the home",
-        "device": plan_report.device_words(request, release_plan),
-        **plan.worker_facts(request, release_plan),
-    }
-
-
-def _records(
-    release_plan: AnyPlan, request: ResolvedRequest, context: PublicContext
-) -> dict[str, dict[str, Any]]:
-    records = _guarantees(release_plan, request, context)
-    return {"records": records.model_dump(mode="json")} if records else {}
-
-
-def show_records(release_plan: AnyPlan, request: ResolvedRequest, context: PublicContext) -> None:
-    """The guarantees of records made from seeds, each under its own name; nothing without them."""
-    show_guarantees(_guarantees(release_plan, request, context))
-
-
-def _guarantees(
-    release_plan: AnyPlan, request: ResolvedRequest, context: PublicContext
-) -> RecordGuarantees | None:
-    method, relation = create(request.method), context.task.neighbours.relation
-    return method.own_guarantees(release_plan.event, request.budget.delta, relation).records
 
 
 def show_guarantees(records: RecordGuarantees | None) -> None:
@@ -166,65 +52,6 @@ def show_guarantees(records: RecordGuarantees | None) -> None:
     )
 
 
-def _expected_errors(
-    request: ResolvedRequest, context: PublicContext, release_plan: AnyPlan
-) -> dict[str, str]:
-    """What errors to expect, from public facts."""
-    facts: dict[str, str] = {}
-    tables = release_plan.tables(context.task)
-    for table, errors in error_forecast.errors_by_table(context, release_plan).items():
-        where = f" in {table}" if release_plan.parts else ""
-        facts |= error_forecast.error_facts(where, errors)
-        facts |= error_forecast.pair_facts(where, request, *tables[table])
-    return facts | plan_report.soft_facts(request, context, release_plan)
-
-
-def _show_dependencies(expected: Sequence[DependencyForecast], budget: Budget) -> None:
-    if expected:
-        rows = [
-            (forecast.name, _mapping(forecast), _expectation(forecast, budget))
-            for forecast in expected
-        ]
-        show_table(
-            "Functional dependencies: all hold; which are those of the data",
-            ("constraint", "rows a left side, on average", "to expect"),
-            rows,
-            "from declared sizes: left sides that do not occur leave more rows for the others",
-        )
-
-
-def _mapping(forecast: DependencyForecast) -> str:
-    return f"{figure(forecast.rows)} ({count_of(forecast.left_sides, 'left side')})"
-
-
-def _expectation(forecast: DependencyForecast, budget: Budget) -> str:
-    if forecast.least_rows is None:
-        return "its table is not counted: as other tables have it, or arbitrary"
-    words = f"learnt from {count_of(figure(forecast.least_rows), 'row')} a left side on"
-    if forecast.learnt:
-        return words
-    enough = forecast.epsilon(budget)
-    later = f"from about epsilon {float(enough):g} on" if enough else "at no usual epsilon"
-    return f"{words}, so mostly arbitrary; the average one {later}"
-
-
-def _dependency(forecast: DependencyForecast, budget: Budget) -> dict[str, Any]:
-    enough = forecast.epsilon(budget)
-    return asdict(forecast) | {
-        "learnt": forecast.learnt,
-        "learnt_from_epsilon": float(enough) if enough else None,
-    }
-
-
-def shorten_list(text: str, whole: bool) -> str:
-    """A text whose list, set off by commas, is cut in the middle if it is long."""
-    entries = text.split(", ")
-    left_out = len(entries) - _FIRST - _LAST
-    if whole or left_out <= 1:
-        return text
-    return ", ".join([*entries[:_FIRST], f"... ({left_out} more; --all) ...", *entries[-_LAST:]])
-
-
 def show_outcome(outcome: Outcome | Finished, as_json: bool) -> None:
     """What a release spent and produced, and where its files are."""
     content = outcome.to_json()
@@ -234,7 +61,7 @@ def show_outcome(outcome: Outcome | Finished, as_json: bool) -> None:
     stages = [
         (stage["name"], stage["epsilon"], stage["explanation"]) for stage in content["stages"]
     ]
-    _show_stages(
+    show_stages(
         stages,
         content["accounted_epsilon"],
         *(_amounts(amounts) for amounts in (content, content.get("charged", content))),
@@ -291,7 +118,7 @@ def _show_figures(evaluation: dict[str, Any]) -> None:
         say(f"Mean accuracy {synthetic:.3f}; trained on real rows {real:.3f}")
 
 
-def _show_stages(
+def show_stages(
     stages: Sequence[tuple[str, float | None, str]], total: float, budget: Budget, price: Budget
 ) -> None:
     """Stages at the delta of a plan, and what the account is charged."""
@@ -328,10 +155,6 @@ def _show_violations(content: dict[str, Any]) -> None:
     if rows:
         headings = ("constraint", "kind", "violations", "of all", "in the real rows (internal)")
         show_table("Constraints in the synthetic table", headings, rows)
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def show_certificate(home: Home, release: str, as_json: bool) -> None:

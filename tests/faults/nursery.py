@@ -24,6 +24,7 @@ USED = (
     "cloister.flows.cli.app",
     "cloister.flows.cli.review",
     "cloister.flows.cli.console",
+    "cloister.flows.cli.plans",
     "cloister.flows.cli.reports",
     "cloister.flows.measure",
     "cloister.flows.release",

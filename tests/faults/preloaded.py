@@ -32,6 +32,7 @@ USED = (
     "cloister.flows.cli.review",
     "cloister.flows.measure",
     "cloister.flows.release",
+    "cloister.flows.cli.plans",
     "cloister.flows.cli.reports",
     "cloister.flows.review",
     "cloister.flows.sampling",
