@@ -167,7 +167,7 @@ class _Outline:
             for name in self.sequence
         }
 
-    @property
+    @cached_property
     def trees(self) -> tuple[str, ...]:
         """The attributes whose values are counted by the nodes of a tree too."""
         return tuple(name for name in self.sequence if tree_of(self.task.domain[name]))
