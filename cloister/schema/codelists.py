@@ -31,6 +31,15 @@ MOST_PATTERN_DIGITS = 18
 MOST_LEVELS = 4
 """Levels above the values at most: each is counted, and takes a part of the budget."""
 
+_FEWEST_CODES = 100
+"""Codes at least for which a tree is proposed: noise seldom drowns a shorter list."""
+
+_BRANCHES = 4
+"""Nodes below a node at least, on average: a level that hardly branches is not worth its noise."""
+
+_CODE = re.compile(r"(?=.{1,20}$)[A-Za-z]{0,3}[-.]?[0-9][0-9A-Za-z]*([-./ ][0-9A-Za-z]+)*")
+"""Codes of classifications: at most three letters, and digits; not longer than 20 in all."""
+
 Levels = tuple[tuple[int, ...], ...]
 """Coarse first, the number of the node of each value; shape (levels, values)."""
 
@@ -209,6 +218,21 @@ def _prefixes(lengths: Sequence[int], labels: Sequence[str]) -> list[list[str]]:
             f"a prefix of {lengths[-1]} letters is as long as the longest value; write shorter ones"
         )
     return [[label[:n] for n in lengths if n < len(label)] for label in labels]
+
+
+def prefix_lengths(labels: Sequence[str]) -> list[int]:
+    """The lengths of prefixes by which labels make a tree; none if they are no long list of codes.
+
+    Each level has enough more nodes than the one above to be worth counting.
+    """
+    if len(labels) < _FEWEST_CODES or not all(map(_CODE.fullmatch, labels)):
+        return []
+    lengths, nodes = list[int](), 1
+    for length in range(1, max(map(len, labels))):
+        size = len({label[:length] for label in labels})
+        if nodes * _BRANCHES <= size <= len(labels) // _BRANCHES:
+            lengths, nodes = [*lengths, length], size
+    return lengths[:MOST_LEVELS]
 
 
 def _paths(parents: Mapping[str, str], labels: Iterable[str]) -> list[list[str]]:

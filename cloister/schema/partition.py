@@ -299,7 +299,7 @@ def _bin_starts(column: Grid) -> Codes:
     bins = min(bins, column.steps)
     if column.geometric:
         return _geometric_starts(column.steps)
-    growing = _growing_part(column)
+    growing = growing_part(column)
     if growing:
         return _growing_starts(column, bins, growing)
     return _equal_starts(column, bins)
@@ -317,7 +317,7 @@ def _geometric_starts(steps: int) -> Codes:
     return np.unique(starts.astype(np.int64)) - 1
 
 
-def _growing_part(column: Grid) -> float:
+def growing_part(column: Grid) -> float:
     """The part of the bins that are on a logarithmic scale; the others are equal."""
     if getattr(column.attribute, "scale", None) == "log":
         return 1.0

@@ -17,7 +17,7 @@ import pandas as pd
 from pandas.api import types as pt
 
 from cloister.schema.attributes import DATA_DERIVED, AnyAttribute
-from cloister.schema.codelists import MOST_PATTERN_DIGITS
+from cloister.schema.codelists import MOST_PATTERN_DIGITS, prefix_lengths
 from cloister.schema.drafts import columns, times
 from cloister.schema.drafts.numbers import ANY_NUMBER, ANY_WHOLE, guess_decimal, guess_whole
 from cloister.schema.drafts.scales import ordered_texts
@@ -50,15 +50,6 @@ _CODE_DIGITS = 5
 
 _ROUND = 100
 """Counters start at multiples of it, or one above: 0, 1, 100001."""
-
-_FEWEST_CODES = 100
-"""Codes at least for which a tree is proposed: noise seldom drowns a shorter list."""
-
-_BRANCHES = 4
-"""Nodes below a node at least, on average: a level that hardly branches is not worth its noise."""
-
-_CODE = re.compile(r"(?=.{1,20}$)[A-Za-z]{0,3}[-.]?[0-9][0-9A-Za-z]*([-./ ][0-9A-Za-z]+)*")
-"""Codes of classifications: at most three letters, and digits; not longer than 20 in all."""
 
 _LISTED_WITHOUT_REMARK = 50
 """Values of a list that a person reads through easily."""
@@ -181,14 +172,7 @@ def _code_list(cells: columns.ColumnCells, reason: str) -> columns.Guess:
 
 def _tree_words(values: Sequence[object]) -> str:
     """A tree by prefixes, as a further clause; empty where values do not look like one of codes."""
-    codes = [str(value) for value in values]
-    if len(codes) < _FEWEST_CODES or not all(map(_CODE.fullmatch, codes)):
-        return ""
-    lengths, nodes = list[int](), 1
-    for length in range(1, max(map(len, codes))):
-        size = len({code[:length] for code in codes})
-        if nodes * _BRANCHES <= size <= len(codes) // _BRANCHES:
-            lengths, nodes = [*lengths, length], size
+    lengths = prefix_lengths([str(value) for value in values])
     if not lengths:
         return ""
     return (

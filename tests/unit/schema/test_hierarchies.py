@@ -1,6 +1,8 @@
 """Trees of codes: by prefixes, in a file or written out, and what is wrong with one."""
 
 import re
+from itertools import product
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -9,7 +11,7 @@ from diagnoses import diagnoses
 from specs import spec_of
 
 from cloister.errors import SpecError
-from cloister.schema.codelists import resolve_levels
+from cloister.schema.codelists import MOST_LEVELS, prefix_lengths, resolve_levels
 from cloister.schema.domain import Domain
 from cloister.schema.drafts.drafting import draft
 from cloister.schema.partition import tree_of
@@ -33,6 +35,15 @@ def levels_of(folder, hierarchy, **more):
 
 def test_prefixes_make_levels_and_a_shorter_value_is_a_node_of_its_own(tmp_path):
     assert levels_of(tmp_path, {"hierarchy": [1, 2]}) == [[0, 0, 0, 1, 1, 2], [0, 0, 1, 2, 2, 3]]
+
+
+def test_long_codes_have_a_tree_by_prefixes_of_no_more_levels_than_are_counted():
+    digits = "0123456"
+    codes = [f"A{''.join(code)}" for code in product(digits, repeat=6)]
+    assert prefix_lengths(codes) == [2, 3, 4, 5]
+    assert len(resolve_levels(prefix_lengths(codes), codes, Path())) == MOST_LEVELS
+    assert not prefix_lengths(codes[:50])
+    assert not prefix_lengths([f"a word {code}" for code in codes[:1_000]])
 
 
 def test_the_missing_value_is_a_node_of_every_level(tmp_path):
