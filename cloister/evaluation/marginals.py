@@ -43,7 +43,7 @@ def declared_range(column: Column) -> tuple[float, float]:
     return float(first_number), float(last_number)
 
 
-_BINS = 16
+BINS = 16
 """Equal-width bins of the declared range of a numeric attribute."""
 
 _MOST_SETS = {1: 10_000, 2: 500, 3: 100}
@@ -252,7 +252,7 @@ def marginal_cells(column: Column) -> Partition:
     """
     if not isinstance(column, Grid):
         return single_values(column)
-    starts = [-(-b * (column.steps - 1) // _BINS) for b in range(_BINS)]
+    starts = [-(-b * (column.steps - 1) // BINS) for b in range(BINS)]
     return intervals(
         column, np.unique([*starts, *range(column.steps, column.size)]).astype(np.int64)
     )

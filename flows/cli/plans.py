@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 from cloister.figures import count_of, figure
 from cloister.flows.cli.console import show_facts, show_json, show_table, warn
 from cloister.flows.cli.reports import show_guarantees, show_stages
-from cloister.models.quality import DependencyForecast
-from cloister.models.registry import create
+from cloister.models import quality, registry
 from cloister.models.task import AnyPlan, Budget
 from cloister.privacy.certificate.provenance import exact_text, ignored_columns
 from cloister.tasks.home.home import Home
-from cloister.tasks.requests import disk_room, error_forecast, plan, plan_report
+from cloister.tasks.requests import disk_room, error_forecast, plan, plan_report, spec_changes
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 
 if TYPE_CHECKING:
@@ -46,6 +45,9 @@ def show_plan(request: ResolvedRequest, as_json: bool, whole: bool = False) -> N
     )
     _show_records(release_plan, request, context)
     _show_dependencies(plan.dependencies_of(release_plan, context.task), request.budget)
+    _show_changes(
+        spec_changes.changes_that_gain(context.task.lead, release_plan, request.budget), whole
+    )
     for sentence in _warnings(request, context, release_plan):
         warn(sentence)
     show_facts("Plan", _plan_facts(request, context, release_plan, whole))
@@ -65,6 +67,12 @@ def _plan_as_json(
         **_records(release_plan, request, context),
         "dependencies": [_dependency(forecast, request.budget) for forecast in expected],
         **error_forecast.errors_json(error_forecast.errors_by_table(context, release_plan)),
+        "changes": [
+            *map(
+                asdict,
+                spec_changes.changes_that_gain(context.task.lead, release_plan, request.budget),
+            )
+        ],
         "soft_rate_deviation": release_plan.rate_deviation,
         **plan_report.soft_json(request, context),
         "warnings": _warnings(request, context, release_plan),
@@ -127,7 +135,7 @@ def _show_records(release_plan: AnyPlan, request: ResolvedRequest, context: Publ
 def _guarantees(
     release_plan: AnyPlan, request: ResolvedRequest, context: PublicContext
 ) -> RecordGuarantees | None:
-    method, relation = create(request.method), context.task.neighbours.relation
+    method, relation = registry.create(request.method), context.task.neighbours.relation
     return method.own_guarantees(release_plan.event, request.budget.delta, relation).records
 
 
@@ -144,7 +152,7 @@ def _expected_errors(
     return facts | plan_report.soft_facts(request, context, release_plan)
 
 
-def _show_dependencies(expected: Sequence[DependencyForecast], budget: Budget) -> None:
+def _show_dependencies(expected: Sequence[quality.DependencyForecast], budget: Budget) -> None:
     if expected:
         rows = [
             (forecast.name, _mapping(forecast), _expectation(forecast, budget))
@@ -158,11 +166,31 @@ def _show_dependencies(expected: Sequence[DependencyForecast], budget: Budget) -
         )
 
 
-def _mapping(forecast: DependencyForecast) -> str:
+def _show_changes(changes: Sequence[spec_changes.SpecChange], whole: bool) -> None:
+    if changes:
+        rows = [
+            (
+                change.write,
+                shorten_list(", ".join(change.columns), whole),
+                change.marginals,
+                f"{figure(change.before)} -> {figure(change.after)}",
+                f"{change.pairs_before:,} -> {change.pairs_after:,}",
+            )
+            for change in changes
+        ]
+        show_table(
+            "Changes of the spec that would gain, each alone",
+            ("declare", "for", "error of", "forecast", "pairs learnt"),
+            rows,
+            "what a coarser column has inside its bins is lost, and all of one that is left out",
+        )
+
+
+def _mapping(forecast: quality.DependencyForecast) -> str:
     return f"{figure(forecast.rows)} ({count_of(forecast.left_sides, 'left side')})"
 
 
-def _expectation(forecast: DependencyForecast, budget: Budget) -> str:
+def _expectation(forecast: quality.DependencyForecast, budget: Budget) -> str:
     if forecast.least_rows is None:
         return "its table is not counted: as other tables have it, or arbitrary"
     words = f"learnt from {count_of(figure(forecast.least_rows), 'row')} a left side on"
@@ -173,7 +201,7 @@ def _expectation(forecast: DependencyForecast, budget: Budget) -> str:
     return f"{words}, so mostly arbitrary; the average one {later}"
 
 
-def _dependency(forecast: DependencyForecast, budget: Budget) -> dict[str, Any]:
+def _dependency(forecast: quality.DependencyForecast, budget: Budget) -> dict[str, Any]:
     enough = forecast.epsilon(budget)
     return asdict(forecast) | {
         "learnt": forecast.learnt,

@@ -30,7 +30,7 @@ How near the forecast comes: docs/benchmarks/forecasts.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -41,12 +41,10 @@ from cloister.arrays import Floats
 from cloister.errors import PlanError
 from cloister.evaluation.marginals import attribute_sets, marginal_cells
 from cloister.figures import percent
+from cloister.models import protocol, registry
 from cloister.models.core.costs import OVERSAMPLING
-from cloister.models.protocol import AnySynthesizer
-from cloister.models.registry import create
-from cloister.models.task import AnyPlan, Budget, Counted, Task
+from cloister.models.task import AnyPlan, Counted, Task
 from cloister.schema.columns import Grid
-from cloister.schema.domain import Domain
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest
 
 SPREAD = "8 of 10 releases had 0.7 to 2 times as much"
@@ -62,9 +60,6 @@ something: half of what a pair of dependent columns differs from one of independ
 
 _MORE = tuple(Fraction(number, 4) for number in (5, 6, 8, 10, 12, 16, 32))
 """Times an epsilon that are tried until pairs are counted."""
-
-_FEWER = (0.75, 0.5, 0.25, 0.1)
-"""Shares of the columns that are tried, likewise."""
 
 _SHOWN = 8
 """Names that are shown."""
@@ -99,12 +94,19 @@ class _AttributeCells:
         return self.times * len(self.rows)
 
 
-def forecast_errors(task: Task, plan: AnyPlan) -> ErrorForecast | None:
-    """The errors to expect of the rows of a table; None where not each attribute is counted."""
-    counted, names = plan.one_fit.counted, task.domain.modelled
+def forecast_errors(
+    task: Task, plan: AnyPlan, cells: Mapping[str, int] | None = None
+) -> ErrorForecast | None:
+    """The errors to expect of the rows of a table; None where not each attribute is counted.
+
+    Of the attributes of ``cells``, in so many each, if not of all in those of an evaluation.
+    """
+    counted = plan.one_fit.counted
+    cells = cells_of(task) if cells is None else cells
+    names = tuple(cells)
     if not {n for t in counted for n in t.cells}.issuperset(names):
         return None
-    attributes = {name: _attribute(task, counted, name) for name in names}
+    attributes = {name: _attribute(task, counted, name, cells[name]) for name in names}
     drawing = task.data_rows / task.output_rows / (OVERSAMPLING if plan.one_fit.balanced else 1)
     singles = [one.times * _error(one.rows, one.variance, drawing) for one in attributes.values()]
     pairs, uncounted = [], 0
@@ -120,6 +122,11 @@ def forecast_errors(task: Task, plan: AnyPlan) -> ErrorForecast | None:
         float(np.mean(pairs)) / task.data_rows if pairs else None,
         uncounted / max(len(pairs), 1),
     )
+
+
+def cells_of(task: Task) -> dict[str, int]:
+    """The cells of each attribute in which an evaluation measures marginals."""
+    return {name: marginal_cells(task.domain[name]).size for name in task.domain.modelled}
 
 
 def errors_by_table(context: PublicContext, plan: AnyPlan) -> dict[str, ErrorForecast | None]:
@@ -147,7 +154,7 @@ def pair_facts(where: str, request: ResolvedRequest, task: Task, plan: AnyPlan) 
 
     ``where`` names the table, if it is one of several.
     """
-    names, method = task.domain.modelled, create(plan.method)
+    names, method = task.domain.modelled, registry.create(plan.method)
     if len(names) < 2 or method.most_joint == 1:
         return {}
     chosen = [table for table in plan.one_fit.counted if table.pairs]
@@ -163,8 +170,8 @@ def pair_facts(where: str, request: ResolvedRequest, task: Task, plan: AnyPlan) 
     if any(len(table.cells) > 1 for table in plan.one_fit.counted) or not plan.one_fit.counted:
         return {}
     words = "none, since noise would drown their counts: columns are independent"
-    more = [] if where else list(_enough(request, task, method))
-    return {f"pairs learnt{where}": f"{words}; counted {' or '.join(more)}" if more else words}
+    more = None if where else _enough(request, task, method)
+    return {f"pairs learnt{where}": f"{words}; counted {more}" if more else words}
 
 
 def _target_facts(where: str, task: Task, plan: AnyPlan) -> dict[str, str]:
@@ -183,47 +190,26 @@ def _target_facts(where: str, task: Task, plan: AnyPlan) -> dict[str, str]:
     return {f"targets{where}": words}
 
 
-def _enough(request: ResolvedRequest, task: Task, method: AnySynthesizer) -> Iterator[str]:
-    """From which epsilon on, and with how few of the columns, so many pairs would be counted."""
-    budget = request.budget
-    for times in _MORE:
-        more = replace(budget, epsilon=budget.epsilon * times)
-        if pairs := _pairs_counted(task, more, method):
-            yield f"from about epsilon {float(more.epsilon):.2g} on ({_of_all(pairs, task)})"
-            break
-    if task.constraints:
-        return
-    keys = [column for column in task.domain if column.kind == "key"]
-    modelled = [task.domain[name] for name in task.domain.modelled]
-    columns = sorted(modelled, key=lambda column: marginal_cells(column).size)
-    for share in _FEWER:
-        domain = Domain((*keys, *columns[: math.ceil(share * len(columns))]))
-        fewer = replace(task, domain=domain, targets={})
-        pairs = _pairs_counted(fewer, budget, method) if len(domain.modelled) > 1 else 0
-        if pairs:
-            left = len(columns) - len(domain.modelled)
-            yield (
-                f"without {left} of the columns (ignore; {_of_all(pairs, fewer)}), first those of "
-                "most values"
-            )
-            return
+def _enough(request: ResolvedRequest, task: Task, method: protocol.AnySynthesizer) -> str | None:
+    """From which epsilon on so many pairs would be counted."""
+    for epsilon in (request.budget.epsilon * times for times in _MORE):
+        try:
+            plan = protocol.make_plan(method, task, replace(request.budget, epsilon=epsilon))
+        except PlanError:
+            continue
+        if pairs := pairs_counted(plan):
+            all_pairs = math.comb(len(task.domain.modelled), 2)
+            return f"from about epsilon {float(epsilon):.2g} on (about {pairs} of {all_pairs:,})"
+    return None
 
 
-def _pairs_counted(task: Task, budget: Budget, method: AnySynthesizer) -> int:
-    """About how many pairs of columns a plan counts; none if there is no such plan."""
-    try:
-        plan = method.search(task, method.sequence(task), budget)
-    except PlanError:
-        return 0
+def pairs_counted(plan: AnyPlan) -> int:
+    """About how many pairs of columns a plan counts."""
     return sum(
         math.comb(len(table.cells), 2) if table.pairs is None else table.pairs
         for table in plan.one_fit.counted
         if len(table.cells) > 1
     )
-
-
-def _of_all(pairs: int, task: Task) -> str:
-    return f"about {pairs} of {math.comb(len(task.domain.modelled), 2):,}"
 
 
 def _names(names: Sequence[str]) -> str:
@@ -249,10 +235,9 @@ def _error(rows: Floats, variance: Floats, drawing: float) -> float:
     return float(np.minimum(deviation / math.sqrt(2 * math.pi), rows).sum())
 
 
-def _attribute(task: Task, counted: tuple[Counted, ...], name: str) -> _AttributeCells:
-    column = task.domain[name]
-    cells, rows = marginal_cells(column).size, np.array([1.0])
-    if isinstance(column, Grid):
+def _attribute(task: Task, counted: tuple[Counted, ...], name: str, cells: int) -> _AttributeCells:
+    rows = np.array([1.0])
+    if isinstance(task.domain[name], Grid):
         rows = task.data_rows ** (-np.arange(cells) / cells)
     times = cells // len(rows)
     rows *= task.data_rows / (times * rows.sum())

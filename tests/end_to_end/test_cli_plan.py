@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from panel import panel
 
 from cloister.flows.cli.app import run
 
@@ -34,6 +35,17 @@ def test_plan_touches_no_data_and_makes_no_home(place, cloister):
     assert made["accounted_epsilon"] <= 0.5
     assert {stage["name"] for stage in made["stages"]} >= {"histograms", "training"}
     assert not place.home.folder.exists()
+
+
+def test_a_plan_names_what_to_declare_more_coarsely_and_what_that_gains(tmp_path, cloister, capsys):
+    spec = panel(2_000, 50).write(tmp_path)
+    planned = cloister("plan", spec, "--epsilon", "1")
+    (change,) = (each for each in planned["changes"] if each["write"] == "bins: 16")
+    assert change["before"] == planned["expected_two_way_error"] > change["after"]
+    assert run(["plan", str(spec), "--epsilon", "1"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Changes of the spec that would gain" in shown
+    assert "bins: 16" in shown
 
 
 def write_wide(folder, rows):
