@@ -26,7 +26,8 @@ from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema import declarations
 from cloister.schema.attributes import Declared
 from cloister.schema.domain import Domain
-from cloister.schema.relations import Schema, rows_changed
+from cloister.schema.fan_outs import rows_changed
+from cloister.schema.relations import Schema
 from cloister.schema.spec import Above, PersonUnit, Spec
 from cloister.schema.spec_files.foreign_keys import schema_of
 

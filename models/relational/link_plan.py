@@ -31,6 +31,7 @@ from cloister.privacy.mechanisms.selection import Exponential, PermuteAndFlip
 from cloister.schema import relations
 from cloister.schema.attributes import Declared
 from cloister.schema.declarations import DeclaredEpsilon, Exact
+from cloister.schema.fan_outs import rows_changed
 
 MOST_CANDIDATES = 2_000
 """Most joint tables to select among; if there are more, only those of two attributes."""
@@ -296,7 +297,7 @@ def link_stages(task: DatabaseTask, key: relations.ForeignKey, noise: LinkNoise)
 
 def neighbours_of_table(task: DatabaseTask, name: str) -> Neighbours:
     """The rows of a table behind the door that one unit changes."""
-    return Neighbours(task.neighbours.relation, relations.rows_changed(task.schema)[name])
+    return Neighbours(task.neighbours.relation, rows_changed(task.schema)[name])
 
 
 def neighbours_of_joined(task: DatabaseTask, key: relations.ForeignKey) -> Neighbours:

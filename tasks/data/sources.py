@@ -31,7 +31,6 @@ from cloister.privacy.door.table import (
     PrivateDatabase,
     person_numbers,
     require_named_persons,
-    rows_first_in_line,
     rows_within_bound,
 )
 from cloister.privacy.events import Event
@@ -39,11 +38,13 @@ from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, noise_source
 from cloister.schema import relations
 from cloister.schema.domain import Table
+from cloister.schema.fan_outs import rows_changed
 from cloister.schema.parsing import parse
 from cloister.schema.scratch import scratch_table
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import PersonUnit, Spec
+from cloister.tasks.data.bounding import bound
 from cloister.tasks.data.row_readers import (
     InThisProcess,
     OnWorkers,
@@ -184,7 +185,7 @@ def private_database(
         first = {persons.ROWS: partial(persons.first_rows, key=task.lead.persons.key)}
         return PrivateDatabase(tables, unit, planned, journal, noise, first)
     derived = {**relations.row_tables(rows), **relations.joined_tables(rows)}
-    changed = relations.rows_changed(rows.schema)
+    changed = rows_changed(rows.schema)
     neighbours = {name: Neighbours(task.neighbours.relation, changed[name]) for name in derived}
     for name, table in task.tables.items():
         neighbours[name] = table.neighbours
@@ -224,74 +225,6 @@ def _hashed(spec: Spec, opened: Mapping[str, OpenedTable]) -> dict[str, HashedRo
         spec.naming(name, "{}"): HashedRows(table.read.domain.names, table.read.keyed_hashes)
         for name, table in opened.items()
     }
-
-
-def bound(database: relations.Database, key: bytes) -> relations.Database:
-    """The rows without dangling references, and at most as many per parent as declared, by lot.
-
-    A reference that may be missing is unlinked instead of leaving its row out.
-
-    Privacy: whether a row stays depends only on the rows that refer to the same parent, and on
-        whether the parent stays; :func:`cloister.schema.relations.is_truncated` says where.
-
-    Raises:
-        DataError: more rows refer to the same one than declared, and none may be left out.
-    """
-    schema, tables = database.schema, dict(database.tables)
-    for name in schema.tables:
-        required = [reference for reference in schema.parents_of(name) if not reference.optional]
-        for reference in required:
-            tables[name] = tables[name].take(
-                relations.Database(schema, tables).referring(reference)
-            )
-        for reference in filter(partial(relations.is_truncated, schema), required):
-            tables[name] = _bounded(tables[name], reference, key)
-    as_read = dict(tables)
-    for reference in schema.keys:
-        current = relations.Database(schema, tables)
-        if reference.optional:
-            tables[reference.table] = _linked(current, reference, as_read[reference.table], key)
-        if relations.is_refused(schema, reference):
-            _require_bound(current, reference)
-    return relations.Database(schema, tables)
-
-
-def _linked(
-    database: relations.Database, reference: relations.ForeignKey, as_read: Table, key: bytes
-) -> Table:
-    """The table with references unlinked that lead to no row, or beyond the bound of a parent.
-
-    Privacy: the random order is that of the rows ``as_read``. Other references after truncation may
-        depend on other units: ordering by them, removing a row could change links of other rows.
-    """
-    table, domain = database.tables[reference.table], database.schema.tables[reference.table]
-    codes = table.codes[reference.column].astype(np.int64)
-    stay = np.flatnonzero(database.referring(reference))
-    if relations.is_truncated(database.schema, reference):
-        secret = key + reference.table.encode() + reference.column.encode()
-        stay = stay[rows_first_in_line(codes[stay], as_read.take(stay), reference.max_rows, secret)]
-    linked = codes == domain[reference.column].null_code
-    linked[stay] = True
-    return Table(
-        table.domain, {**table.codes, reference.column: np.where(linked, codes, relations.UNLINKED)}
-    )
-
-
-def _require_bound(database: relations.Database, reference: relations.ForeignKey) -> None:
-    codes = database.tables[reference.table].codes[reference.column]
-    if len(codes) and np.unique(codes, return_counts=True)[1].max() > reference.max_rows:
-        raise DataError(
-            f"table '{reference.table}', column '{reference.column}': more than "
-            f"{reference.max_rows} rows refer to the same row of '{reference.parent}'; raise "
-            "max_rows, or leave rows out at the source: to do it here would not be private, since "
-            "rows of both sides are protected"
-        )
-
-
-def _bounded(table: Table, reference: relations.ForeignKey, key: bytes) -> Table:
-    parents, secret = table.codes[reference.column], key + reference.table.encode()
-    stay = rows_within_bound(parents, table.stored.values(), reference.max_rows, secret)
-    return table.take(stay)
 
 
 ColumnsSession = Session[pd.DataFrame, PrivateColumns]

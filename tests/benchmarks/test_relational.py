@@ -27,7 +27,8 @@ from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.domain import Domain, Table
 from cloister.schema.relations import Database, ForeignKey, Schema
 from cloister.schema.spec_files.loading import load_spec
-from cloister.tasks.data.sources import bound, private_database
+from cloister.tasks.data.bounding import bound
+from cloister.tasks.data.sources import private_database
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3_600)]
 

@@ -11,8 +11,9 @@ from tiny_databases import counted, domain, without
 from cloister.errors import DataError
 from cloister.schema.attributes import Integer, TextKey
 from cloister.schema.domain import Table
-from cloister.schema.relations import Database, ForeignKey, Schema, joined_tables, rows_changed
-from cloister.tasks.data.sources import bound
+from cloister.schema.fan_outs import rows_changed
+from cloister.schema.relations import Database, ForeignKey, Schema, joined_tables
+from cloister.tasks.data.bounding import bound
 
 SCHEMAS = int(os.environ.get("CLOISTER_TEST_TABLES", "3000"))
 LOST = (1_075, 1_380, 1_821, 2_458)

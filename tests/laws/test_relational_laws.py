@@ -17,6 +17,7 @@ from cloister.errors import DataError
 from cloister.privacy.door.table import rows_within_bound
 from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.domain import Table
+from cloister.schema.fan_outs import rows_changed
 from cloister.schema.relations import (
     DEGREE,
     UNLINKED,
@@ -30,9 +31,8 @@ from cloister.schema.relations import (
     parent_rows,
     places_of_rows,
     row_tables,
-    rows_changed,
 )
-from cloister.tasks.data.sources import bound
+from cloister.tasks.data.bounding import bound
 
 Places = Callable[[Database], Mapping[str, Integers]]
 

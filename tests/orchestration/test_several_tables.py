@@ -22,10 +22,11 @@ from cloister.privacy.mechanisms.noise import DiscreteLaplace
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.schema.domain import Domain, Table
+from cloister.schema.fan_outs import rows_changed
 from cloister.schema.partition import single_values
-from cloister.schema.relations import Database, ForeignKey, Schema, rows_changed
+from cloister.schema.relations import Database, ForeignKey, Schema
 from cloister.schema.spec_files.loading import load_spec
-from cloister.tasks.data.sources import bound
+from cloister.tasks.data.bounding import bound
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger
 from cloister.tasks.release.verify import verify_records

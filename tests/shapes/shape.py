@@ -27,7 +27,8 @@ from cloister.schema.domain import Table
 from cloister.schema.relations import Database
 from cloister.schema.spec import PersonUnit, Spec
 from cloister.schema.validation import validate_rows
-from cloister.tasks.data.sources import bound, private_database
+from cloister.tasks.data.bounding import bound
+from cloister.tasks.data.sources import private_database
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from cloister.schema.relations import ForeignKey, Schema, is_refused, is_truncated, rows_changed
+from cloister.schema.fan_outs import rows_changed
+from cloister.schema.relations import ForeignKey, Schema, is_refused, is_truncated
 from cloister.schema.spec import PersonUnit, Spec
 from cloister.schema.spec_files.foreign_keys import schema_of
 

@@ -27,14 +27,8 @@ from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, TextKey
 from cloister.schema.domain import Domain, Table
-from cloister.schema.relations import (
-    Database,
-    ForeignKey,
-    Schema,
-    joined_tables,
-    row_tables,
-    rows_changed,
-)
+from cloister.schema.fan_outs import rows_changed
+from cloister.schema.relations import Database, ForeignKey, Schema, joined_tables, row_tables
 
 KIND = Categorical(type="categorical", values=["a", "b"])
 USER, MOVIE = (TextKey(type="text", pattern=f"{letter}{{1..999999}}") for letter in "UM")

@@ -1,0 +1,54 @@
+"""How many rows of each table, joined or not, one privacy unit can change: its fan-out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cloister.schema.relations import ForeignKey, Schema, degree_table, is_truncated, joined_table
+
+
+def rows_changed(schema: Schema) -> Mapping[str, int]:
+    """The most rows of each table behind the door that differ between neighbours by one unit.
+
+    Rows of the tables, of the joined ones, and of the tables of degrees. Also covered is one row
+    alone of a table that holds no rows of units, if no row refers to it.
+
+    Privacy: proof. Let a unit start at a row of table X, and r[T] be the rows of T that go with it:
+        r[X] = 1, and by each reference of T that is not optional r[P] d of its parent P, with d =
+        ``max_rows``, since bounded data has no more. Joined rows of a key T -> P: the own rows
+        r[T]; if it is optional, also the r[P] d rows that stay without a parent, and if links are
+        truncated there, r[T] that take the free places of own ones at parents that stay, one for
+        one, because a row has one link and what stays of a parent's rows is a function of that
+        parent's rows as they were read, whatever became of their other references. Where it is not
+        optional, truncation takes place at the only parent that holds rows of units, and own rows
+        go with it: no place becomes free. Degrees of a key: the r[P] rows of parents that go, and
+        two rows (one less, one more) for each parent that stays and loses one: at most as many as
+        own rows that did not come through this key. Two rows of a parent are compared only where
+        all of its rows stand in the order by lot, which rows of others do not change; so what a row
+        of degrees says of them is a function of what refers to its parent, like the degree. The
+        greatest over all X holds for every unit
+        (``tests/laws/test_relational_laws.py``).
+    """
+    starts = [_of_unit(schema, start, alone=False) for start in schema.units or (schema.lead,)]
+    outside = [name for name in schema.tables if name not in schema.holding]
+    starts += [_of_unit(schema, start, alone=True) for start in outside]
+    return {name: max(each[name] for each in starts) for name in starts[0]}
+
+
+def _of_unit(schema: Schema, start: str, alone: bool) -> dict[str, int]:
+    """Rows by table of one row of ``start``; ``alone`` if no row refers to it."""
+
+    def through(key: ForeignKey) -> int:
+        return 0 if alone and key.parent == start else rows[key.parent] * key.max_rows
+
+    rows: dict[str, int] = {}
+    for name in schema.tables:
+        rows[name] = int(name == start) + sum(map(through, schema.required_of(name)))
+    changed = dict(rows)
+    for key in schema.keys:
+        children = rows[key.table]
+        unlinked = through(key) + is_truncated(schema, key) * children if key.optional else 0
+        staying = children if key.optional else children - through(key)
+        changed[joined_table(key)] = children + unlinked
+        changed[degree_table(key)] = rows[key.parent] + 2 * staying
+    return changed
